@@ -185,6 +185,39 @@ def test_a_fragment_of_part_of_a_warp_is_refused(kind: str) -> None:
     )
 
 
+def halves(apart: bool) -> S.PrimFunc:
+    """Two warps multiply a half each: in one branch for both, or in a branch of each."""
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 16), "float16"), B: T.Tensor((16, 8), "float16")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((32, 16), "float16")
+            b = T.alloc_shared((16, 8), "float16")
+            c = T.alloc_fragment((16, 8), "float32")
+            tx = T.get_thread_binding()
+            half = tx // 32
+            T.copy(A, a)
+            T.copy(B, b)
+            if apart:
+                if tx < 32:
+                    T.gemm(a[half * 16 : half * 16 + 16, :], b, c, clear_accum=True)
+            else:
+                T.gemm(a[half * 16 : half * 16 + 16, :], b, c, clear_accum=True)
+
+    return main
+
+
+def test_threads_that_share_a_product_name_one_operand() -> None:
+    assert refusal(halves(False)) == (
+        "the gemm operand `a` differs between the threads that compute the product\n"
+        "  expected: one place for all of them: they share out the product\n"
+        "  got: an index computed from the thread index, for threads 0 to 63\n"
+        "  hint: name the operands of all these threads, or write a branch for each warpgroup "
+        "(`if tx < 128:`) with a product of its own"
+    )
+    infer_layouts(simplify_func(halves(True), SM_80), SM_80)
+
+
 def flat(outer: int, inner: int) -> S.PrimFunc:
     """A fragment of one dimension in a loop over two, which write its index in mixed radix."""
     count = outer * inner

@@ -13,9 +13,33 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var, binary, const, find
+from tilelang.ir.buffer import Region
+from tilelang.ir.expr import (
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Unary,
+    Var,
+    as_expr,
+    binary,
+    const,
+    find,
+)
 from tilelang.ir.expr import walk as walk_expr
-from tilelang.ir.stmt import For, If, Launch, Let, Seq, Stmt, ThreadReturn, While, walk
+from tilelang.ir.stmt import (
+    For,
+    Gemm,
+    If,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    ThreadReturn,
+    While,
+    walk,
+)
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rebuild, substitute
 from tilelang.layout.evaluate import evaluate
@@ -220,7 +244,8 @@ class ThreadGroups:
 
     ``partial``: statements of threads that are known but no whole warps. They are a group of
     consecutive threads, or of the first thread alone (``elected``) where they are not consecutive.
-    ``divergent``: statements of threads that data decides.
+    ``divergent``: statements of threads that data decides. ``apart``: products whose threads name
+    different operands.
     """
 
     def __init__(self, launch: Launch, warp: int) -> None:
@@ -232,6 +257,7 @@ class ThreadGroups:
         self.divergent: set[Stmt] = set()
         self.partial: set[Stmt] = set()
         self.elected: set[Stmt] = set()
+        self.apart: dict[Stmt, Region] = {}
         self.varying = Varying(launch, votes=True, roles=True)
         self.alike: set[Var] = set()  # loop variables that are the same in their group
         self._visit(launch.body, np.ones(self.all[1], np.bool_), {})
@@ -257,6 +283,8 @@ class ThreadGroups:
             return self._sequence(stmt, mask, lets)
         if isinstance(stmt, Let):
             lets[stmt.var] = substitute(stmt.value, lets)
+        if isinstance(stmt, Gemm):
+            self._compare(stmt, mask, lets)
         if isinstance(stmt, If):
             return self._branch(stmt, mask, lets)
         if isinstance(stmt, (For, While)):
@@ -273,6 +301,24 @@ class ThreadGroups:
             whole = left is not None and (not left.any() or bool((left == mask).all()))
             return mask if whole else None
         return left
+
+    def _compare(self, stmt: Gemm, mask: Mask, lets: Mapping[Var, Expr]) -> None:
+        """Note an operand that begins elsewhere for some threads of ``mask``, by the thread index
+        alone: whatever other variables are, they are the same for all."""
+        for region in (stmt.a, stmt.b, stmt.c):
+            for start in region.mins:
+                place = substitute(as_expr(start), dict(lets))
+                values = {v: np.zeros(1, np.int64) for v in walk_expr(place) if isinstance(v, Var)}
+                indices = thread_indices(self.launch)
+                if not values.keys() & indices.keys():
+                    continue
+                values |= {var: index[mask] for var, index in indices.items()}
+                try:
+                    found = evaluate(place, values)
+                except TileUnsupportedError:  # it reads memory
+                    continue
+                if (found != found.reshape(-1)[0]).any():
+                    self.apart.setdefault(stmt, region)
 
     def _sequence(self, stmt: Seq, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
         left: Mask | None = mask

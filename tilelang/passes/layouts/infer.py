@@ -624,8 +624,20 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     of the fragments that are used by it only.
 
     Raises:
-        TileUnsupportedError: the threads depend on data, or have to meet or to hold a fragment.
+        TileUnsupportedError: the threads depend on data, or have to meet or to hold a fragment, or
+            compute a product of which they name different operands.
     """
+    if stmt in groups.apart:
+        lo, count = groups.of(stmt)
+        raise TileUnsupportedError(
+            f"the gemm operand `{groups.apart[stmt].buffer.name}` differs between the threads that "
+            "compute the product",
+            expected="one place for all of them: they share out the product",
+            got=f"an index computed from the thread index, for threads {lo} to {lo + count - 1}",
+            hint="name the operands of all these threads, or write a branch for each warpgroup "
+            "(`if tx < 128:`) with a product of its own",
+            loc=stmt.loc,
+        )
     known = stmt not in groups.divergent
     lo, count = groups.of(stmt)
     alone = count == 1 and stmt not in groups.elected and loop_of(stmt) is not None
