@@ -146,13 +146,12 @@ def attention(
             scores = T.alloc_fragment((block_M, block_N), "float32")
             weights = T.alloc_fragment((block_M, block_N), "float16")
             out = T.alloc_fragment((block_M, dim), "float32")
-            # sums of every eighth column: columns that a thread holds meet others' at the end only
-            groups = T.reshape(scores, (block_M, block_N // 8, 8))
-            parts, sums = (T.alloc_fragment((block_M, 8), "float32") for _ in range(2))
-            top, before, factor, total = (T.alloc_fragment((block_M,), "float32") for _ in range(4))
+            top, before, factor, part, total = (
+                T.alloc_fragment((block_M,), "float32") for _ in range(5)
+            )
             T.copy(Q[bz, bx * block_M : (bx + 1) * block_M, by, :], Q_shared)
             T.fill(out, 0)
-            T.fill(sums, 0)
+            T.fill(total, 0)
             T.fill(top, -T.infinity("float32"))
             blocks = T.ceildiv((bx + 1) * block_M, block_N) if causal else length // block_N
             for k in T.Pipelined(blocks, num_stages=stages):
@@ -172,15 +171,14 @@ def attention(
                     factor[i] = T.exp2((before[i] - top[i]) * scale)
                 for i, j in T.Parallel(block_M, block_N):
                     scores[i, j] = T.exp2((scores[i, j] - top[i]) * scale)
-                T.reduce_sum(groups, parts, dim=1)
-                for i, c in T.Parallel(block_M, 8):
-                    sums[i, c] = sums[i, c] * factor[i] + parts[i, c]
+                T.reduce_sum(scores, part, dim=1)
+                for i in T.Parallel(block_M):
+                    total[i] = total[i] * factor[i] + part[i]
                 T.copy(scores, weights)
                 for i, j in T.Parallel(block_M, dim):
                     out[i, j] *= factor[i]
                 T.copy(V[bz, k * block_N : (k + 1) * block_N, by, :], V_shared)
                 T.gemm(weights, V_shared, out, policy=T.GemmWarpPolicy.FullRow)
-            T.reduce_sum(sums, total, dim=1)
             for i, j in T.Parallel(block_M, dim):
                 out[i, j] /= total[i]
             T.copy(out, O_shared)
