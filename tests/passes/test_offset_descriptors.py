@@ -22,4 +22,4 @@ def test_the_version_of_a_tile_is_a_distance_from_a_descriptor_that_stays() -> N
 
 def test_a_place_that_depends_on_the_thread_is_no_distance() -> None:
     line = instruction(product(), **{"tl.disable_persistent_tiles": True})
-    assert "(&a[tl_warp_uniform(tx / 128) * 4096]) + at +" in line
+    assert "(&a[group * 4096]) + at +" in line
