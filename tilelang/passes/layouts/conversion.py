@@ -15,7 +15,7 @@ from dataclasses import replace
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import Rewriter, replace_buffers
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.groups import ThreadGroups
@@ -148,7 +148,9 @@ class Conversion(Rewriter):
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy of a whole fragment to another layout by shuffles."""
         return self.like(
-            S.Copy(src=_whole(src), dst=_whole(dst), annotations=((EXCHANGE, True),), loc=stmt.loc),
+            S.Copy(
+                src=src.region(), dst=dst.region(), annotations=((EXCHANGE, True),), loc=stmt.loc
+            ),
             stmt,
         )
 
@@ -162,7 +164,7 @@ class Conversion(Rewriter):
     def copy(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy of a whole buffer."""
         return self.laid_out(
-            self.like(S.Copy(src=_whole(src), dst=_whole(dst), loc=stmt.loc), stmt)
+            self.like(S.Copy(src=src.region(), dst=dst.region(), loc=stmt.loc), stmt)
         )
 
     def like(self, new: S.Stmt, old: S.Stmt) -> S.Stmt:
@@ -173,7 +175,7 @@ class Conversion(Rewriter):
     def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy from or to a fragment that carries its layout already."""
         held = (dst if dst.storage == "local.fragment" else src).attr("register_layout")
-        return S.Copy(src=_whole(src), dst=_whole(dst), loop_layout=_tile_of(held), loc=stmt.loc)
+        return S.Copy(src=src.region(), dst=dst.region(), loop_layout=_tile_of(held), loc=stmt.loc)
 
 
 def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:
@@ -215,7 +217,3 @@ def _moved(buffer: Buffer, wanted: RegisterLayout) -> Buffer:
 def _tile_of(held: RegisterLayout) -> RegisterLayout:
     """Without the dimensions of extent 1, over which copies do not loop."""
     return held.with_shape(tuple(extent for extent in held.shape if extent != 1))
-
-
-def _whole(buffer: Buffer) -> Region:
-    return Region(buffer, tuple(E.const(0) for _ in buffer.shape), tuple(buffer.shape))

@@ -14,7 +14,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import rewrite_blocks
 
 
@@ -61,10 +61,5 @@ def with_sums(body: S.Stmt, sums: Mapping[S.Stmt, tuple[Buffer, Buffer]]) -> S.S
     if body not in sums:
         return rewrite_blocks(body, lambda block: with_sums(block, sums))
     parts, tile = sums[body]
-    add = S.Reduce(src=whole_of(parts), dst=whole_of(tile), kind="sum", dim=0, loc=body.loc)
+    add = S.Reduce(src=parts.region(), dst=tile.region(), kind="sum", dim=0, loc=body.loc)
     return S.seq(S.Alloc(buffer=parts, loc=body.loc), body, add)
-
-
-def whole_of(buffer: Buffer) -> Region:
-    """All of a buffer."""
-    return Region(buffer, tuple(E.const(0) for _ in buffer.shape), tuple(buffer.shape))

@@ -34,7 +34,7 @@ from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import accesses, writes
 from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_PARTS, K_RUN, GemmPlan, plan_gemm
-from tilelang.passes.layouts.k_parts import in_parts, summed_behind, whole_of, with_sums
+from tilelang.passes.layouts.k_parts import in_parts, summed_behind, with_sums
 from tilelang.records import dataclass
 from tilelang.target import Context
 
@@ -318,9 +318,9 @@ class _Ordered(Rewriter):
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Gemm) and self.orders.get(stmt):
-            c = whole_of(self.sums.get(stmt.c.buffer, stmt.c.buffer))
-            order = (*stmt.annotations, *self.orders[stmt])
-            return replace(stmt, c=c if stmt.c.buffer in self.sums else stmt.c, annotations=order)
+            parts = self.sums.get(stmt.c.buffer)
+            c = stmt.c if parts is None else parts.region()
+            return replace(stmt, c=c, annotations=(*stmt.annotations, *self.orders[stmt]))
         return stmt
 
 
