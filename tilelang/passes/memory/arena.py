@@ -62,8 +62,7 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
             return replace(launch, annotations=(*launch.annotations, (TOTAL, 0)))
         places, total = plan.of(launch)
         if total > limit:
-            warp = context.limits.warp
-            fitting = relieved(launch, lambda other: plan.of(other)[1] <= limit, warp)
+            fitting = relieved(launch, lambda other: plan.of(other)[1] <= limit, plan.touches.group)
             if fitting is None:
                 raise _too_large(launch, places, total, limit, context.target)
             launch = fitting
@@ -94,7 +93,7 @@ class _Planner:
 
     def __init__(self, launch: S.Launch, reuse: bool, context: Context) -> None:
         self.reuse, self.limits = reuse, context.limits
-        self.touches = Touches(launch)
+        self.touches = Touches(launch, context.limits.warp)
         self._known: dict[S.Launch, tuple[list[tuple[_Item, int]], int]] = {}
         every = effects.accesses(launch.body, nested=True)
         by_units = [access for access in every if access.proxy == "async"]
@@ -152,7 +151,7 @@ class _Planner:
         now = blocks(launch)
         if limits.shared_processor // (_at_once(self.of(launch)[0]) + _RESERVED) <= now:
             return launch  # no barrier helps
-        better = relieved(launch, lambda other: blocks(other) > now, limits.warp)
+        better = relieved(launch, lambda other: blocks(other) > now, self.touches.group)
         return launch if better is None else self.roomier(better)
 
 

@@ -163,18 +163,18 @@ class Touch:
 class Touches:
     """What statements touch, found once: a kernel is looked at again with other barriers."""
 
-    def __init__(self, launch: S.Launch) -> None:
+    def __init__(self, launch: S.Launch, warp: int) -> None:
         allocs = (node for node in S.walk(launch.body) if isinstance(node, S.Alloc))
         self.planned = {node.buffer.data for node in allocs if is_planned(node.buffer)}
-        self._launch = launch
+        self._launch, self._warp = launch, warp
         self._known: dict[S.Stmt, Touch] = {}
         self._apart: dict[S.Stmt, bool] = {}
         self._groups: dict[E.Expr, tuple[int, int] | None] = {}
 
-    def group(self, cond: E.Expr, warp: int) -> tuple[int, int] | None:
+    def group(self, cond: E.Expr) -> tuple[int, int] | None:
         """The threads that take a branch on ``cond``, if they are whole warps."""
         if cond not in self._groups:
-            self._groups[cond] = thread_group_of(cond, self._launch, warp)
+            self._groups[cond] = thread_group_of(cond, self._launch, self._warp)
         return self._groups[cond]
 
     def of(self, stmt: S.Stmt) -> Touch:
@@ -220,7 +220,7 @@ def find_live_ranges(launch: S.Launch, warp: int, touches: Touches | None = None
         warp: lanes of a warp.
         touches: what is known of the statements.
     """
-    scan = _Scan(launch, warp, touches or Touches(launch))
+    scan = _Scan(launch, touches or Touches(launch, warp))
     scan.visit(launch.body, ())
     scan.finish()
     return scan.result
@@ -237,10 +237,8 @@ def uses_copy_unit(launch: S.Launch) -> bool:
 
 
 class _Scan:
-    def __init__(self, launch: S.Launch, warp: int, touches: Touches) -> None:
+    def __init__(self, launch: S.Launch, touches: Touches) -> None:
         self.touches = touches
-        self.launch = launch
-        self.warp = warp
         self.threads = prod(launch.threads)
         self.result = LiveRanges()
         self.known: dict[E.Var, LiveRange] = {}
@@ -299,7 +297,7 @@ class _Scan:
         if not isinstance(stmt, S.If):
             return None
         cond = inverse(stmt.cond) if side else stmt.cond
-        found = self.touches.group(cond, self.warp)
+        found = self.touches.group(cond)
         if found is None or found[1] in (0, self.threads):
             return None
         return found if not any(control.group for control in path) else None

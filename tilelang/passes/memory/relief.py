@@ -10,25 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.uniform import Varying, varying_exit
-from tilelang.passes.analysis.groups import inverse, thread_group_of
+from tilelang.passes.analysis.groups import inverse
 from tilelang.passes.memory.liveness import is_planned
 
+GroupOf: TypeAlias = "Callable[[E.Expr], tuple[int, int] | None]"
 
-def relieved(launch: S.Launch, fits: Callable[[S.Launch], bool], warp: int) -> S.Launch | None:
+
+def relieved(
+    launch: S.Launch, fits: Callable[[S.Launch], bool], group_of: GroupOf
+) -> S.Launch | None:
     """``launch``, which does not fit, with the fewest barriers (no single one can go) with which it
     ``fits``; None if barriers do not help.
 
     Args:
-        warp: lanes of a warp.
+        group_of: the threads that take a branch on a condition, if they are whole warps.
     """
     if any(isinstance(node, S.ThreadReturn) for node in S.walk(launch.body)):
         return None  # some threads may not come
-    meet = _Meet(launch, warp)
+    meet = _Meet(launch, group_of)
     made = meet.with_barriers(None)
     if not fits(made):
         return None
@@ -56,9 +61,9 @@ def _halves(numbers: frozenset[int]) -> list[frozenset[int]]:
 class _Meet:
     """Places of barriers in a launch, which are numbered in the order of the program."""
 
-    def __init__(self, launch: S.Launch, warp: int) -> None:
+    def __init__(self, launch: S.Launch, group_of: GroupOf) -> None:
         self.launch = launch
-        self.warp = warp
+        self.group_of = group_of
         self.varying = Varying(launch, votes=True)
         self.tiles = {
             node.buffer.data
@@ -66,7 +71,6 @@ class _Meet:
             if isinstance(node, S.Alloc) and is_planned(node.buffer)
         }
         self.known: dict[S.Stmt, frozenset[E.Var]] = {}
-        self.groups: dict[E.Expr, tuple[int, int] | None] = {}
         self.kept: frozenset[int] | None = None
         self.count = 0
 
@@ -126,12 +130,6 @@ class _Meet:
     def own(self, stmt: S.If) -> bool:
         """Whether those who come by are the threads that take a branch."""
         return self.group == self.group_of(stmt.cond) is not None
-
-    def group_of(self, cond: E.Expr) -> tuple[int, int] | None:
-        """The threads that take a branch on ``cond``, if they are whole warps."""
-        if cond not in self.groups:
-            self.groups[cond] = thread_group_of(cond, self.launch, self.warp)
-        return self.groups[cond]
 
     def together(self, loop: S.For) -> bool:
         """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
