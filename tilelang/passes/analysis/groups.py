@@ -28,18 +28,7 @@ from tilelang.ir.expr import (
     find,
 )
 from tilelang.ir.expr import walk as walk_expr
-from tilelang.ir.stmt import (
-    For,
-    Gemm,
-    If,
-    Launch,
-    Let,
-    Seq,
-    Stmt,
-    ThreadReturn,
-    While,
-    walk,
-)
+from tilelang.ir.stmt import For, Gemm, If, Launch, Let, Seq, Stmt, ThreadReturn, While, walk
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rebuild, substitute
 from tilelang.layout.evaluate import evaluate
@@ -305,13 +294,14 @@ class ThreadGroups:
     def _compare(self, stmt: Gemm, mask: Mask, lets: Mapping[Var, Expr]) -> None:
         """Note an operand that begins elsewhere for some threads of ``mask``, by the thread index
         alone: whatever other variables are, they are the same for all."""
+        threads = frozenset(self.launch.thread_vars)
         for region in (stmt.a, stmt.b, stmt.c):
             for start in region.mins:
                 place = substitute(as_expr(start), dict(lets))
-                values = {v: np.zeros(1, np.int64) for v in walk_expr(place) if isinstance(v, Var)}
-                indices = thread_indices(self.launch)
-                if not values.keys() & indices.keys():
+                if threads.isdisjoint(place.variables):
                     continue
+                values: dict[Var, Any] = {var: np.zeros(1, np.int64) for var in place.variables}
+                indices = thread_indices(self.launch)
                 values |= {var: index[mask] for var, index in indices.items()}
                 try:
                     found = evaluate(place, values)
