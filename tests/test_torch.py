@@ -84,7 +84,7 @@ def shifted(A):  # type: ignore[no-untyped-def]
 
 
 @tilelang.jit(target="cpu")
-def squared(X):  # type: ignore[no-untyped-def]
+def squared(X):  # type: ignore[no-untyped-def]  # annotations are inside
     m, n = T.dynamic("m"), T.const("n")
     X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
     Y = T.empty((m, n), "float32")
@@ -95,7 +95,7 @@ def squared(X):  # type: ignore[no-untyped-def]
 
 
 @tilelang.jit(target="cpu")
-def squared_backward(X, dY):  # type: ignore[no-untyped-def]
+def squared_backward(X, dY):  # type: ignore[no-untyped-def]  # inside
     m, n = T.dynamic("m"), T.const("n")
     X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
     dY: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]

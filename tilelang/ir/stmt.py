@@ -136,7 +136,7 @@ class Stmt:
     def exprs(self) -> list[Expr]:
         """Expressions evaluated by this statement itself, those inside regions included."""
         found: list[Expr] = []
-        exprs, regions = _evaluated(type(self))  # type: ignore[arg-type]  # classes hash
+        exprs, regions = _evaluated(type(self))  # type: ignore[arg-type]  # mypy: a class has no hash
         for name in exprs:
             value = getattr(self, name)
             if isinstance(value, Expr):
@@ -656,10 +656,9 @@ def rewritten_fields(cls: type[Stmt], blocks_only: bool) -> tuple[tuple[str, str
 
 
 @cache
-def _evaluated(cls: type[Stmt]) -> tuple[tuple[str, ...], bool]:
+def _evaluated(cls: Any) -> tuple[tuple[str, ...], bool]:
     """The fields of a class that hold expressions, and whether others hold regions."""
-    key: Any = cls  # mypy takes a class for unhashable whose instances have another hash
-    return _fields_of(key, _EXPRS), bool(_fields_of(key, _REGIONS))
+    return _fields_of(cls, _EXPRS), bool(_fields_of(cls, _REGIONS))
 
 
 @cache
