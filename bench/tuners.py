@@ -82,18 +82,23 @@ FACTORIES = {"gemm": gemm, "attention": attention, "gemv": gemv, "rmsnorm": rmsn
 
 
 def milliseconds(fn: Callable[[], Any]) -> float:
-    """Median of 30 launches between events."""
+    """Median of 100 launches between events, after so many that a GPU which rested meanwhile has
+    its clocks again: one tuner measures in this process, the other in one of its own."""
     import torch
 
+    end = time.perf_counter() + 0.5
+    while time.perf_counter() < end:
+        fn()
+        torch.cuda.synchronize()
     times = []
-    for _ in range(33):
+    for _ in range(100):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         fn()
         stop.record()
         torch.cuda.synchronize()
         times.append(start.elapsed_time(stop))
-    return statistics.median(times[3:])
+    return statistics.median(times)
 
 
 def tune(name: str, every: int) -> dict[str, Any]:
