@@ -26,6 +26,7 @@ from tilelang.errors import (
     TileError,
     TileTypeError,
     TileValueError,
+    assert_never,
     at,
     internal_boundary,
     shown,
@@ -293,6 +294,11 @@ def test_an_unexpected_exception_becomes_an_internal_error() -> None:
         " --> f.py:4"
     )
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_node_without_a_case_is_a_bug() -> None:
+    with pytest.raises(InternalError, match=r"^no case for the node int$"):
+        assert_never(3)  # type: ignore[arg-type]
 
 
 def test_the_internal_boundary_lets_users_errors_and_interrupts_pass() -> None:

@@ -170,6 +170,40 @@ def test_imports_name_what_they_take() -> None:
     assert not stars, f"star imports: {stars}"
 
 
+# What the standard library has gained since Python 3.10, which is the oldest that runs the package.
+LATER = {
+    "typing": {"assert_never", "assert_type", "reveal_type", "Never", "Self", "LiteralString",
+               "TypeVarTuple", "Unpack", "Required", "NotRequired", "dataclass_transform",
+               "override", "TypeAliasType", "get_overloads", "clear_overloads"},
+    "enum": {"StrEnum", "ReprEnum", "verify", "member", "nonmember", "property"},
+    "contextlib": {"chdir"}, "datetime": {"UTC"}, "hashlib": {"file_digest"},
+    "itertools": {"batched"}, "inspect": {"getmembers_static"}, "operator": {"call"},
+    "sys": {"exception", "activate_stack_trampoline"}, "types": {"get_original_bases"},
+}  # fmt: skip
+
+
+def newer(node: ast.AST) -> bool:
+    """Whether an import or an attribute asks the oldest Python for what it lacks."""
+    match node:
+        case ast.ImportFrom(module=module):
+            return module == "tomllib" or any(
+                item.name in LATER.get(module or "", ()) for item in node.names
+            )
+        case ast.Attribute(value=ast.Name(id=module)):
+            return node.attr in LATER.get(module, ())
+        case ast.Import():
+            return any(item.name == "tomllib" for item in node.names)
+    return False
+
+
+def test_the_oldest_python_has_what_is_imported() -> None:
+    kinds = (ast.ImportFrom, ast.Attribute, ast.Import)
+    found = [f"{name_of(path)}:{node.lineno}" for path, node in everywhere(*kinds) if newer(node)]
+    assert not found, f"not in Python 3.10: {found}"
+    for text in "from typing import Any, assert_never", "import tomllib", "x = enum.StrEnum":
+        assert any(newer(node) for node in ast.walk(ast.parse(text))), text
+
+
 def test_only_env_reads_the_environment() -> None:
     found = []
     for path, node in everywhere(ast.Attribute, ast.ImportFrom):

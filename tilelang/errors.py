@@ -40,7 +40,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
@@ -74,6 +74,7 @@ __all__ = [
     "TileValueError",
     "TileWarning",
     "UninitializedReadError",
+    "assert_never",
     "at",
     "internal_boundary",
     "shown",
@@ -438,6 +439,14 @@ class InternalError(TileError, RuntimeError):
 
 class TileWarning(UserWarning):
     """Category of warnings about a program that runs but probably not as intended."""
+
+
+def assert_never(node: NoReturn) -> NoReturn:
+    """End of a ``match`` over nodes: the type checker proves that it is not reached.
+
+    That of ``typing`` is there since Python 3.11 only.
+    """
+    raise InternalError(f"no case for the node {type(node).__name__}")
 
 
 class at:  # lower case: reads as a keyword, `with at(loc):`

@@ -7,7 +7,7 @@ the loop, since one waits for itself from one iteration to the next.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from tilelang.codegen.c import bare
 from tilelang.cpu.vector_printer import (
@@ -17,6 +17,7 @@ from tilelang.cpu.vector_printer import (
     VectorPrinter,
     reads_memory,
 )
+from tilelang.errors import assert_never
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.errors import InternalError, TileUnsupportedError, assert_never
 from tilelang.interpret import values
 from tilelang.interpret.calls import call, raw_address
 from tilelang.interpret.lanes import Active, anyone, narrow
-from tilelang.interpret.values import Value, assert_never
+from tilelang.interpret.values import Value
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     AddressOf,

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tilelang.errors import DeviceAssertError, KernelArgumentError, TileRuntimeError, at
+from tilelang.errors import (
+    DeviceAssertError,
+    KernelArgumentError,
+    TileRuntimeError,
+    assert_never,
+    at,
+)
 from tilelang.interpret import atomics, barriers, memory, pointers, schedule, values
 from tilelang.interpret.analysis import PRIVATE, plain, variables
 from tilelang.interpret.blocks import launch
@@ -21,7 +27,7 @@ from tilelang.interpret.machine import DivergentGroup, LoopRecord
 from tilelang.interpret.parallel import run_parallel, spelled_out
 from tilelang.interpret.sync import Steps, Wait, join
 from tilelang.interpret.tile_ops import OWN_MEANING, run_tile_op
-from tilelang.interpret.values import Value, assert_never
+from tilelang.interpret.values import Value
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
 from tilelang.ir.expr import Call, Expr, call, const

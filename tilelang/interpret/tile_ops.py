@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
+from tilelang.errors import (
+    TileRuntimeError,
+    TileUnsupportedError,
+    TileValueError,
+    assert_never,
+)
 from tilelang.interpret import memory, values
 from tilelang.interpret.flight import TILE_COPIES
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
 from tilelang.interpret.tiles import extents_of, forget_tile, read_tile, shaped, write_tile
-from tilelang.interpret.values import Array, Value, assert_never
+from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr

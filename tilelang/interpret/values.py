@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tilelang.errors import InternalError
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 
@@ -24,11 +23,6 @@ Value: TypeAlias = Any  # numpy scalar or array; numpy's own types cannot expres
 Array: TypeAlias = "npt.NDArray[Any]"
 
 FLOAT32 = DType("float32")
-
-
-def assert_never(node: NoReturn) -> NoReturn:
-    """End of a ``match`` over nodes: the type checker proves that it is not reached."""
-    raise InternalError(f"the interpreter does not know the node {type(node).__name__}")
 
 
 @cache
