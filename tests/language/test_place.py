@@ -71,6 +71,17 @@ LOOP = "for i in T.Parallel(8):\n    r[i] += A[i, 0]\n"
         ("T.finalize_reducer(r)", "is finalized before it is started", START),
         ("T.clear(r)\n" + LOOP + "T.copy(r, B)", "is read before T.finalize_reducer", FINALIZE),
         ("T.clear(r)\n" + LOOP + "B[0] = r[0]", "is read before T.finalize_reducer", FINALIZE),
+        ("T.clear(r)\n" + LOOP + "r[0] = r[0] * 2", "is read before T.finalize_reducer", FINALIZE),
+        (
+            "T.clear(r)\nfor i in T.Parallel(8):\n    r[i] = r[i] * r[i]",
+            "is read before T.finalize_reducer",
+            FINALIZE,
+        ),
+        (
+            "T.clear(r)\nfor i in T.Parallel(8):\n    r[i] = 2 / r[i]",
+            "is read before T.finalize_reducer",
+            FINALIZE,
+        ),
         (
             "T.clear(r)\n" + LOOP + "T.finalize_reducer(r)\nT.finalize_reducer(r)",
             "is finalized twice",

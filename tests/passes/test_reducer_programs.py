@@ -224,3 +224,58 @@ def test_another_name_of_a_reducer_cuts_its_rows_apart() -> None:
     each = a[:, :90].reshape(16, 9, 10).sum(-1)
     outs = np.zeros((6, 4), I), np.zeros((9, 16), I)
     holds(sums, (a, *outs), rows.reshape(6, 4), each.reshape(9, 16))
+
+
+def test_a_sum_is_scaled_while_it_collects() -> None:
+    """The sums of an online softmax: whatever was added before is scaled by every new maximum."""
+
+    @T.prim_func
+    def sums(
+        A: T.Tensor((4, 16, 32), "float32"),
+        F: T.Tensor((4, 16), "float32"),
+        B: T.Tensor((16,), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((16, 32), "float32")
+            f = T.alloc_fragment((16,), "float32")
+            r = T.alloc_reducer((16,), "float32")
+            T.fill(r, 3)
+            for k in T.serial(4):
+                T.copy(A[k, :, :], a)
+                T.copy(F[k, :], f)
+                for i in T.Parallel(16):
+                    r[i] *= f[i]
+                for i, j in T.Parallel(16, 32):
+                    r[i] += a[i, j]
+            for i in T.Parallel(16):
+                r[i] = r[i] / 2
+            T.finalize_reducer(r)
+            T.copy(r, B)
+
+    a, f = small(4, 16, 32).astype(F), small(4, 16, low=-2).astype(F)
+    want = np.full(16, 3, F)
+    for k in range(4):
+        want = want * f[k] + a[k].sum(1)
+    holds(sums, (a, f, np.zeros(16, F)), want / 2)
+
+
+def test_a_scaled_sum_may_be_held_by_all_threads() -> None:
+    @T.prim_func
+    def groups(A: T.Tensor((64, 12), "int32"), B: T.Tensor((3,), "int32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((64, 12), "int32")
+            T.copy(A, a)
+            r = T.alloc_reducer((3,), "int32", replication="all")
+            T.clear(r)
+            for i, j in T.Parallel(64, 12):
+                r[T.min(2, j // 4)] += a[i, j]
+            for k in T.Parallel(3):
+                if k > 0:
+                    r[k] = k * r[k]
+            for i, j in T.Parallel(64, 12):
+                r[T.min(2, j // 4)] += a[i, j]
+            T.finalize_reducer(r)
+            T.copy(r, B)
+
+    a = small(64, 12).astype(I)
+    holds(groups, (a, np.zeros(3, I)), a.reshape(64, 3, 4).sum((0, 2)) * np.array([2, 2, 3], I))

@@ -2,7 +2,7 @@
 
 An iteration of ``T.Parallel`` is the work of one thread, so nothing in it may need all of them.
 A reducer holds a partial result for each thread: it is started, updated, finalized, and only then
-read.
+read. A sum may be scaled on the way, since that scales every part of it alike.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tilelang.errors import TileSyntaxError, TileValueError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import Call, Load, find
+from tilelang.ir.expr import Binary, Call, Cast, Expr, Load, find
 
 if TYPE_CHECKING:
     from tilelang.language.v2.builder import Builder
@@ -31,10 +31,11 @@ def check_place(builder: Builder, stmt: S.Stmt) -> None:
         TileSyntaxError: it needs all threads, in a parallel loop.
         TileValueError: it uses a reducer out of turn.
     """
-    if any(block.kind == "parallel" for block in builder.blocks):
+    parallel = any(block.kind == "parallel" for block in builder.blocks)
+    if parallel:
         _check_parallel(stmt)
     if builder.reducers or isinstance(stmt, S.Alloc):
-        _check_reducers(builder.reducers, stmt)
+        _check_reducers(builder.reducers, stmt, _scaled(stmt) if parallel else None)
 
 
 def _check_parallel(stmt: S.Stmt) -> None:
@@ -67,12 +68,15 @@ def _joint(node: Call) -> bool:
 _FRESH, _BEGUN, _OPEN, _DONE, _AGAIN = "made", "started", "updated", "finalized", "stored to"
 
 
-def _check_reducers(states: dict[Buffer, str], stmt: S.Stmt) -> None:
+def _check_reducers(states: dict[Buffer, str], stmt: S.Stmt, scaled: Buffer | None) -> None:
     if isinstance(stmt, S.Alloc):
         if stmt.buffer.attr("reducer") is not None:
             states[stmt.buffer] = _FRESH
         return
     for buffer in _read(stmt):
+        if states.get(buffer, _DONE) in (_BEGUN, _OPEN) and buffer is scaled:
+            states[buffer] = _OPEN
+            return
         if states.get(buffer, _DONE) not in (_DONE, _AGAIN):
             raise _misused(buffer, "is read before T.finalize_reducer", _ORDER)
     if isinstance(stmt, S.ReducerUpdate):
@@ -108,6 +112,22 @@ def _read(stmt: S.Stmt) -> set[Buffer]:
     if not isinstance(stmt, (S.ReducerFinalize, S.ReducerInit)):
         found |= {region.buffer for region in stmt.regions_read()}
     return {buffer for buffer in found if buffer.attr("reducer") is not None}
+
+
+def _scaled(stmt: S.Stmt) -> Buffer | None:
+    """The sum of which ``stmt``, in a parallel loop, multiplies or divides an element by something
+    else: there, every thread that holds a part does so."""
+    if not isinstance(stmt, S.Store) or stmt.buffer.attr("reducer", ("",))[0] != "sum":
+        return None
+    value: Expr = stmt.value
+    while isinstance(value, Cast):
+        value = value.value
+    if not isinstance(value, Binary) or value.op not in ("mul", "div"):
+        return None
+    pairs = [(value.a, value.b), (value.b, value.a)][: 1 + (value.op == "mul")]
+    place = Load(stmt.buffer, stmt.indices)
+    factor = next((other for old, other in pairs if old is place), place)
+    return None if any(node.buffer is stmt.buffer for node in find(factor, Load)) else stmt.buffer
 
 
 def _misused(buffer: Buffer, what: str, hint: str) -> TileValueError:

@@ -11,7 +11,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.layouts.access import Access, accesses, spread_from
+from tilelang.passes.layouts.access import Access, accesses, sets_all_copies, spread_from
 from tilelang.passes.layouts.loops import free_mapping, takes_one_thread
 
 
@@ -25,8 +25,8 @@ def mapping_by(
     """The register layout that the known fragments of a loop ask for; None if they ask for none.
 
     The program's own ``loop_layout`` decides first, then fragments that the loop writes, then
-    those with the fewest copies and the most dimensions. Copies are none for iterations that one
-    thread alone may run.
+    those with the fewest copies and the most dimensions; a reducer takes contributions where it is
+    held, and asks for nothing. Copies are none for iterations that one thread alone may run.
     """
     if loop.loop_layout is not None:
         layout = loop.loop_layout
@@ -34,7 +34,7 @@ def mapping_by(
             return layout
         return RegisterLayout.from_fragment(layout, threads)
     known = [(access, layout) for access in touched if (layout := held(access.buffer)) is not None]
-    known.sort(key=lambda pair: (pair[0].kind == "read", pair[1].replication,
+    known.sort(key=lambda pair: (not sets_all_copies(pair[0]), pair[1].replication,
                                  -len(pair[0].indices)))  # fmt: skip
     for access, layout in known:
         found = spread_from(access, layout, loop, extents)
