@@ -84,6 +84,14 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
             ],
         ),
         ("for i in T.Parallel(8):\n    B[i] += A[i, 0]", []),
+        (
+            "for i, j in T.Parallel(8, 8):\n    B[i] += A[i, j]",
+            [
+                "parallel iterations update the same element of `B`, and all but one update may be "
+                "lost; use T.atomic_add(B[...], x), or a reduction [lost-update]"
+            ],
+        ),
+        ("for i, j in T.Parallel(8, 1):\n    B[i] += A[i, j]", []),
         ("for i in T.Parallel(8):\n    if i == 0:\n        B[0] += A[i, 0]", []),
         ("for i in T.Parallel(1):\n    B[0] += A[i, 0]", []),
         ("for i in T.serial(8):\n    B[0] += A[i, 0]", []),
@@ -92,14 +100,14 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
             "B[8] = A[0, 0]",
             [
                 "the index 8 is outside of dimension 0 of `B`, which has 8 elements: reads give 0 "
-                "and writes are dropped; write an index below 8 [outside-tensor]"
+                "and writes are dropped; write an index from -8 to 7 [outside-tensor]"
             ],
         ),
         (
             "B[0] = A[2, 9]",
             [
                 "the index 9 is outside of dimension 1 of `A`, which has 8 elements: reads give 0 "
-                "and writes are dropped; write an index below 8 [outside-tensor]"
+                "and writes are dropped; write an index from -8 to 7 [outside-tensor]"
             ],
         ),
         ("B[-8] = A[7, 7]", []),
@@ -133,6 +141,8 @@ def test_a_tile_along_heads_instead_of_rows_is_said_with_what_to_write() -> None
         "64 elements along dimension 1 write the ranges, e.g. A[b, 0:64, h, 0:16] [wrong-dimension]"
     )
     assert found.loc is not None and found.loc.line == 5
+    (found,) = heads((2, 64, 8, 16), "b, 0, 3, 0")
+    assert "starts at `3` there" in str(found) and "A[b, 0:64, 3, 0:16]" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,12 @@ def traced(body: str) -> Any:
     ("statement", "what"),
     [
         ("T.sync_threads()", "T.sync_threads"),
-        ("T.copy(A, s)", "the tile operation Copy"),
-        ("T.clear(t)", "the tile operation Fill"),
-        ("T.reduce_sum(t, r, dim=1)", "the tile operation Reduce"),
-        ("T.gemm(s, s, t)", "the tile operation Gemm"),
-        ("T.finalize_reducer(r)", "the tile operation ReducerFinalize"),
+        ("T.sync_warp()", "T.sync_warp"),
+        ("T.copy(A, s)", "the tile operation T.copy"),
+        ("T.clear(t)", "the tile operation T.fill"),
+        ("T.reduce_sum(t, r, dim=1)", "the tile operation T.reduce_sum"),
+        ("T.gemm(s, s, t)", "the tile operation T.gemm"),
+        ("T.finalize_reducer(r)", "the tile operation T.finalize_reducer"),
         ("for k in T.serial(2):\n        T.sync_threads()", "T.sync_threads"),
     ],
 )

@@ -682,13 +682,13 @@ def as_expr(value: object, dtype: object = None) -> Expr:
             numpy_item = getattr(value, "item", None)
             if numpy_item is not None and getattr(value, "ndim", 1) == 0:
                 return as_expr(numpy_item(), dtype)
-            text = isinstance(value, str)
+            other = value is None or isinstance(value, str)
             raise TileTypeError(
                 f"a {type(value).__name__} is used where a scalar value is needed",
                 expected="a number or a device expression",
                 got=shown(value),
                 hint=None
-                if text
+                if other
                 else "index a buffer with one index per dimension to read an element, in a loop "
                 "`for i in T.Parallel(n)` for all of them",
             )

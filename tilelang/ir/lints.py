@@ -106,7 +106,8 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
     if isinstance(stmt, S.If):
         return
     if isinstance(stmt, S.Store) and parallel and stmt.buffer.storage == "global":
-        own = any(var in index.variables for index in stmt.indices for var in parallel)
+        used = {var for index in stmt.indices for var in index.variables}
+        own = used.issuperset(parallel)
         again = any(_same(load, stmt) for load in E.find(stmt.value, E.Load))
         if again and not own:
             name = stmt.buffer.name
@@ -144,7 +145,8 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
             yield Remark(
                 "outside-tensor",
                 f"the index {at} is outside of dimension {dim} of `{name}`, which has {size} "
-                f"elements: reads give 0 and writes are dropped; write an index below {size}",
+                f"elements: reads give 0 and writes are dropped; write an index from {-size} to "
+                f"{size - 1}",
                 stmt.loc,
             )
     for block in stmt.blocks():
@@ -171,7 +173,7 @@ def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
                 if size is None or extent is None or extent <= size or not meant:
                     continue
                 anchor = region.mins[dim]
-                if anchor.variables and not _steps_by(anchor, extent):
+                if (anchor.variables or _number(anchor)) and not _steps_by(anchor, extent):
                     yield Remark(
                         "wrong-dimension",
                         f"the tile has {extent} elements along dimension {dim} of `{buffer.name}`, "

@@ -41,11 +41,11 @@ def check_place(builder: Builder, stmt: S.Stmt) -> None:
 def _check_parallel(stmt: S.Stmt) -> None:
     what = ""
     if isinstance(stmt, _COLLECTIVE):
-        what = f"the tile operation {type(stmt).__name__}"
+        what = _usual(stmt)
     elif isinstance(stmt, _MOVES):
         regions = (*stmt.regions_read(), *stmt.regions_written())
         if not any(region.buffer.storage in _OWN for region in regions):
-            what = f"the tile operation {type(stmt).__name__}"
+            what = _usual(stmt)
     else:
         calls = (node for expr in stmt.exprs() for node in find(expr, Call))
         what = next((f"T.{node.atom.usual}" for node in calls if _joint(node)), "")
@@ -57,10 +57,15 @@ def _check_parallel(stmt: S.Stmt) -> None:
         )
 
 
+def _usual(stmt: S.Stmt) -> str:
+    """A tile operation as programs call it, ``T.reduce_sum``: the printer begins with that."""
+    return f"the tile operation {str(stmt).partition('(')[0]}"
+
+
 def _joint(node: Call) -> bool:
-    """Whether threads of several warps have to do with each other at an intrinsic."""
+    """Whether threads wait for each other at an intrinsic, or those of several warps exchange."""
     atom = node.atom
-    return atom.meets("block", "grid") or atom.signals or atom.exchanges == "block"
+    return atom.meets("warp", "block", "grid") or atom.signals or atom.exchanges == "block"
 
 
 # How far a reducer is: made, started by stores, updated, finalized (then it is a fragment).
