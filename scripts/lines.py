@@ -35,7 +35,7 @@ BUDGET = {
     "codegen": 2320,
     "cpu": 3050,
     "autotuner": 2210,
-    "facades": 1810,
+    "facades": 1820,
     "emulator": 1620,
     "target": 1481,
     "layout": 1505,

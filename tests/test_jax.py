@@ -256,6 +256,11 @@ def test_results_that_jax_leaves_out_are_refused() -> None:
     )
 
 
+def test_none_is_a_gradient_of_zero(scale: Any) -> None:
+    call = custom_call(scale, backward=lambda grad: None)
+    assert not jax.grad(lambda x: call(x, 2.0).sum())(jnp.ones((3, 4))).any()
+
+
 def test_derivatives_that_cannot_be(scale: Any) -> None:
     x = jnp.ones((3, 4))
     with pytest.raises(TileTypeError, match="has the parameter q, which is unknown"):

@@ -309,6 +309,17 @@ def test_vmap() -> None:
     )
 
 
+def test_a_name_without_a_namespace_is_refused() -> None:
+    with pytest.raises(TileValueError) as caught:
+        custom_op("alone", kernel)
+    assert str(caught.value) == (
+        "the name of an operator has no namespace\n"
+        "  expected: namespace::name, under which torch.ops has it\n"
+        "  got: alone\n"
+        '  hint: custom_op("mine::alone", ...)'
+    )
+
+
 def test_autocast() -> None:
     op = custom_op("tilelang_test::scale_cast", kernel, autocast=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):

@@ -238,7 +238,8 @@ def program_with_sizes(place: str, values: Sequence[str]) -> tuple[PrimFunc, dic
         TileValueError: a symbol has no value.
     """
     func, sizes = program_and_sizes(place, values)
-    missing = [symbol.name for symbol in symbols_of(func) if symbol.name not in sizes]
+    names = dict.fromkeys(symbol.name for symbol in symbols_of(func))
+    missing = [name for name in names if name not in sizes]
     if missing:
         raise TileValueError(
             f"{place} has sizes that are open: {', '.join(missing)}",

@@ -382,7 +382,7 @@ def _as_function(backward: Any, vmap_method: str) -> Callable[..., Any]:
 def _filled(
     plan: _Plan, traced: Sequence[int], arrays: Sequence[Any], found: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """A gradient for each array: those that are given, and zeros for the others.
+    """A gradient for each array: those that are given, and zeros for the others and for None.
 
     Raises:
         TileValueError: another number of gradients than of floating-point tensors.
@@ -399,7 +399,7 @@ def _filled(
     given = dict(zip(wanted, found))
     filled = []
     for at, array in zip(traced, arrays):
-        if at in given:
+        if given.get(at) is not None:
             filled.append(given[at].astype(array.dtype))
         elif jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
             filled.append(jax.numpy.zeros_like(array))

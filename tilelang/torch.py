@@ -55,12 +55,20 @@ def custom_op(
             on the device of the kernel.
 
     Raises:
+        TileValueError: a name without a namespace.
         TileTypeError: a factory, a parameter that no operator can have, or one of ``backward``
             that is none of those above.
         TileUnsupportedError: torch is missing or older than 2.4, or a ``backward`` for a kernel
             that writes into its inputs.
     """
     torch = _torch()
+    if name.count("::") != 1:
+        raise TileValueError(
+            "the name of an operator has no namespace",
+            expected="namespace::name, under which torch.ops has it",
+            got=name,
+            hint=f'custom_op("mine::{name}", ...)',
+        )
     plan = _plan_of(kernel, like)
     count = len(plan.results)
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"

@@ -168,3 +168,9 @@ def test_launcher_leaks_no_references(
             call(a[::2])
     assert sys.getrefcount(a) <= before + 1
     a.resize(7, refcheck=False)
+
+
+def test_a_path_that_is_no_utf8_cannot_be_loaded_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where the locale is C without UTF-8, Python gives such names to folders with other letters.
+    monkeypatch.setattr(native, "loadable", lambda data, path: ["/nowhere/\udcc3.so"])
+    assert native._load(Entry(b"x")) is None

@@ -164,7 +164,8 @@ def _load(entry: Entry) -> Any:
         try:
             module = module_from_spec(found)
             loader.exec_module(module)
-        except ImportError as error:
+        # Python loads extensions from paths in UTF-8 only, which a folder need not have.
+        except (ImportError, UnicodeError) as error:
             _log.info("the C launcher cannot be loaded from %s: %s", path, error)
             continue
         return module.Launcher
