@@ -60,7 +60,7 @@ BUDGET = {
     "backends": 24,
     "math": 6,
     "records": 103,
-    "notebook": 6,
+    "notebook": 11,
     "all": 69300,
     "core": 37750,
 }

@@ -134,6 +134,8 @@ WORDS: Mapping[str, str] = {
     "minimum": "T.min(x, y)",
     "clip": "T.clamp(x, low, high)",
     "sum": "T.reduce_sum(tile, result, dim=...)",
+    "argmax": "T.reduce_max, and T.reduce_min of T.if_then_else(x[i, j] == top[i], j, n)",
+    "argmin": "T.reduce_min, and T.reduce_min of T.if_then_else(x[i, j] == low[i], j, n)",
     "mean": "T.reduce_sum(tile, result, dim=...), divided by the extent",
     "dot": "T.gemm(A, B, C)",
     "matmul": "T.gemm(A, B, C)",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Preformatted:
     """A base of classes whose ``str()`` is a text of lines: notebooks keep its spaces."""
@@ -13,3 +15,13 @@ class Preformatted:
         from html import escape
 
         return f"<pre>{escape(str(self))}</pre>"
+
+
+class Lines(str, Preformatted):
+    """A text of lines that notebooks and IPython show as lines, not as ``'...\\n...'``."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text for IPython in a terminal."""
+        printer.text(str(self))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -343,6 +345,11 @@ def test_notebooks_show_program_and_text() -> None:
     assert found.startswith(f"<b>{func.name}</b>(")
     assert found.count("<details>") == found.count("</pre></details>") == 2
     assert "&lt;" in found and "#include <" not in found
+    chosen: Any = made.explain()
+    assert isinstance(chosen, str) and chosen._repr_html_() == f"<pre>{escape(chosen)}</pre>"
+    printed: list[str] = []
+    chosen._repr_pretty_(SimpleNamespace(text=printed.append), False)
+    assert printed == [chosen]
     assert func._repr_html_().startswith("<pre>") and "T.Parallel" in func._repr_html_()
 
 

@@ -14,6 +14,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.calls import in_order, signature_of
 from tilelang.jit.execution import build
+from tilelang.notebook import Lines
 from tilelang.options import Options
 from tilelang.records import dataclass
 from tilelang.runtime.autograd import hide_from_compilers, not_traced
@@ -296,10 +297,11 @@ class JITKernel:
             time = "" if self.latency is None else f" ({self.latency:.3g} ms)"
             text += f"\n\nconfiguration\n  {words}{time}"
         if self._executable.artifact is None or not is_profiled(self.options):
-            return text
+            return Lines(text)
         from tilelang.compiler import pass_times
 
-        return f"{text}\n\n{pass_times(self.prim_func, self.target, self.options)}"
+        times = pass_times(self.prim_func, self.target, self.options)
+        return Lines(f"{text}\n\n{times}")
 
     def _at_least(self) -> str:
         """What a call has to do, and how long this machine takes for it at least; empty where the
