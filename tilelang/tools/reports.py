@@ -7,6 +7,7 @@ from typing import Any
 from tilelang.errors import TileUnsupportedError
 from tilelang.explain import report
 from tilelang.ir.stmt import PrimFunc
+from tilelang.notebook import Lines
 from tilelang.options import Options
 from tilelang.target.parse import parse_target
 
@@ -27,4 +28,4 @@ def explain(func: PrimFunc, target: Any = "cuda -arch=sm_80") -> str:
             expected='target="cuda -arch=sm_80" or another architecture',
             got=f"target={str(target)!r}",
         )
-    return report.explain(func, parsed, Options())
+    return Lines(report.explain(func, parsed, Options()))
