@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tilelang.env import env
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,3 +33,14 @@ def test_the_page_lists_every_extra() -> None:
         declared
         and declared == re.findall(r"^\| `(\w+)` \| .* \| .* \|$", page, re.M)[: len(declared)]
     )
+
+
+def test_the_page_lists_every_variable() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    listed = {
+        name
+        for row in re.findall(r"^\| (`[A-Z_`, ]+`) \|", page, re.M)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    missing = [name for name in dir(env) if name.isupper() and name not in listed]
+    assert listed and not missing

@@ -80,7 +80,7 @@ def _strings(items: Sequence[str]) -> Any:
 
 def find_hiprtc() -> Hiprtc | None:
     """The library of this machine; None without ROCm."""
-    return _find(env.get("ROCM_PATH") or env.get("HIP_PATH"))
+    return _find(env.ROCM_HOME or env.get("HIP_PATH"))
 
 
 @lru_cache(maxsize=4)
