@@ -32,6 +32,7 @@ from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.lower.predicate_copies import predicate_copies
 from tilelang.passes.lower.reduce_modulo import reduce_modulo
 from tilelang.passes.lower.roles import lower_roles
+from tilelang.passes.lower.share_reciprocals import share_reciprocals
 from tilelang.passes.lower.split_addresses import split_addresses
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
@@ -146,6 +147,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "vectors were found on logical indices, which layouts keep whole"),
         Step("simplify_again", simplify_func, always,
              "index arithmetic of the lowered loops is printed as it stands"),
+        Step("share_reciprocals", share_reciprocals, _on_gpu,
+             "divisors that a loop does not change are seen as such; lanes are in pairs already"),
         Step("steady_quotients", steady_quotients, _on_cores,
              "conditions are decided as far as they are; what is left may vary with few variables"),
         Step("mark_vectors", mark_vectors, _on_cores,

@@ -12,7 +12,7 @@ from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.target.rows import ROWS
 
 # Target -> features by name. Written out, so that a change of the tables is a change here.
-VOLTA = "simt mma_sm70"
+VOLTA = "simt division_branches mma_sm70"
 TURING = f"{VOLTA} mma ldmatrix"
 AMPERE = f"{TURING} mma_sm80 mma_sp cp_async mbarrier bf16"
 ADA = f"{AMPERE} fp8 mma_fp8"
@@ -64,7 +64,7 @@ def test_rows_and_tile_operations_need_features() -> None:
 
 # Where the machine that messages name is not NVIDIA's.
 OTHERS = {
-    "cores": "cpu", "wmma": "gfx11",
+    "cores": "cpu", "wmma": "gfx11", "division_branches": "sm_50",
     **dict.fromkeys(("simt", "simdgroup", "simdgroup_elements"), "metal"),
     "wmma_gfx11": "gfx11", "wmma_gfx12": "gfx12", "mfma_i8": "gfx94", "mfma_fnuz": "gfx94",
     "mfma_ocp": "gfx95", "mfma_k32": "gfx95", "mfma_xf32": "gfx94", "direct_lds": "gfx94",

@@ -37,6 +37,7 @@ FEATURES: dict[str, str] = {
     "clc_multicast": "the same, told to all blocks of a cluster",
     "setmaxnreg": "setmaxnreg: registers move between warpgroups",
     "roles": "warps that copy beside warps that compute: mbarriers, bulk copies and setmaxnreg",
+    "division_branches": "a division of float32 is a dozen instructions with a branch",
     "vector_red": "red.global.add of vectors of float32",
     "access_256": "loads and stores of 256 bits of global memory",
     # AMD.
@@ -61,6 +62,7 @@ FEATURES: dict[str, str] = {
 
 # First compute capability of each feature that all later ones have, too.
 _CUDA_SINCE = {
+    "division_branches": 50,
     "mma_sm70": 70,
     "mma": 75, "ldmatrix": 75,
     "mma_sm80": 80, "mma_sp": 80, "cp_async": 80, "mbarrier": 80, "bf16": 80,

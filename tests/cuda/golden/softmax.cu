@@ -71,9 +71,29 @@ extern "C" __global__ void __launch_bounds__(64, 1) kernel_kernel(const uint16_t
     #pragma unroll
     for (int s_10 = 0; s_10 < 4; ++s_10) {
         __align__(16) uint16_t B_vec[8];
+        const float divisor = total[s_10];
+        const float inverse = 1.0f / divisor;
+        __align__(16) uint32_t least[1];
+        __align__(16) float total_3[1];
+        least[0] = 4294967295u;
+        total_3[0] = 0.0f;
         #pragma unroll
         for (int v_2 = 0; v_2 < 4; ++v_2) {
-            tl_half2_store(&B_vec[v_2 * 2], tl_half2_round(x[s_10 * 8 + v_2 * 2] / total[s_10], x[s_10 * 8 + v_2 * 2 + 1] / total[s_10]));
+            least[0] = tl_min_u32(least[0], ((tl_bits<uint32_t>((float)x[s_10 * 8 + v_2 * 2]) * 2u) - 1u));
+            total_3[0] = total_3[0] + tl_abs_f32(x[s_10 * 8 + v_2 * 2]);
+            least[0] = tl_min_u32(least[0], ((tl_bits<uint32_t>((float)x[s_10 * 8 + v_2 * 2 + 1]) * 2u) - 1u));
+            total_3[0] = total_3[0] + tl_abs_f32(x[s_10 * 8 + v_2 * 2 + 1]);
+        }
+        if ((((least[0] >= 452984831u) && (total_3[0] <= 1.2676506e+30f)) && (divisor >= 5.9604645e-08f)) && (divisor <= 1.6777216e+07f)) {
+            #pragma unroll
+            for (int v_3 = 0; v_3 < 4; ++v_3) {
+                tl_half2_store(&B_vec[v_3 * 2], tl_half2_round(tl_fma_f32((-tl_fma_f32(divisor, (x[s_10 * 8 + v_3 * 2] * inverse), (-x[s_10 * 8 + v_3 * 2]))), inverse, (x[s_10 * 8 + v_3 * 2] * inverse)), tl_fma_f32((-tl_fma_f32(divisor, (x[s_10 * 8 + v_3 * 2 + 1] * inverse), (-x[s_10 * 8 + v_3 * 2 + 1]))), inverse, (x[s_10 * 8 + v_3 * 2 + 1] * inverse))));
+            }
+        } else {
+            #pragma unroll
+            for (int v_4 = 0; v_4 < 4; ++v_4) {
+                tl_half2_store(&B_vec[v_4 * 2], tl_half2_round(x[s_10 * 8 + v_4 * 2] / total[s_10], x[s_10 * 8 + v_4 * 2 + 1] / total[s_10]));
+            }
         }
         tl_copy_16(&B[(s_10 * 8 + tx / 8) * 64 + A_at], B_vec);
     }
