@@ -49,6 +49,7 @@ class _Lower(Rewriter):
         self.context = context
         self.pipelines: dict[E.Expr, _Pipeline] = {}
         self.branches = 0  # conditions around the statement
+        self.counted: set[E.Var] = set()  # numbers of the first items of runs around the statement
 
     @cached_property
     def groups(self) -> ThreadGroups:
@@ -126,16 +127,21 @@ class _Lower(Rewriter):
     def run(self, stmt: H.Run) -> list[S.Stmt]:
         """A run, which begins at the item behind those that the thread has handed on."""
         found = self.pipelines[stmt.pipe]
+        if stmt.first in self.counted:
+            return [self.rewrite(stmt.body)]
+        self.counted.add(stmt.first)
+        body = self.rewrite(stmt.body)
+        self.counted.remove(stmt.first)
         passed, zero = found.passed(stmt), (E.const(0),)
         if passed is None:
             # Behind the lowering, which knows by the statements themselves who runs them.
             start: dict[E.Var, E.Expr] = {stmt.first: E.const(0, stmt.first.dtype)}
-            return [simplified_with(self.rewrite(stmt.body), start)]
+            return [simplified_with(body, start)]
         begin = E.cast(E.Load(found.handed, zero), stmt.first.dtype)
         then = E.cast(simplify((stmt.first + passed) % found.rounds), found.handed.dtype)
         return [
             S.Let(var=stmt.first, value=begin, loc=stmt.loc),
-            self.rewrite(stmt.body),
+            body,
             S.Store(buffer=found.handed, indices=zero, value=then, loc=stmt.loc),
         ]
 

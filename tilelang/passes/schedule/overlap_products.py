@@ -71,7 +71,7 @@ class _Overlaps(Rewriter):
             body = body.body
         branches = body.branches if isinstance(body, H.Roles) else ()
         for role in (branch for branch in branches if isinstance(branch, H.Role)):
-            for loop in flat(role.body):
+            for loop in S.walk(role.body):
                 if isinstance(loop, S.For) and (parts := self.parts(loop, role)) is not None:
                     proved = _Put(loop, parts.guarded()).rewrite(stmt)
                     if not any(map(_refused, S.walk(proved))):

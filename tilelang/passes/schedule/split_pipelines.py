@@ -100,6 +100,11 @@ class _Parts(Rewriter):
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if stmt is self.uses.loop:
             return replace(self.uses.loop, body=S.seq(*self.used()))
+        if isinstance(stmt, H.Run) and stmt.pipe is self.pipeline.pipe:
+            made = self.rewrite(stmt.body)
+            for pipe, _ in reversed(self.pipes):
+                made = replace(stmt, pipe=pipe, body=made)  # they count the same items
+            return made
         if isinstance(stmt, S.Seq) and any(isinstance(item, H.Acquire) for item in stmt.stmts):
             return S.seq(*self.filled(stmt.stmts))
         return super()._visit(stmt)

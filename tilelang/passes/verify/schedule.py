@@ -159,7 +159,7 @@ class _Reader:
             if by_roles and not all(map(self.is_steady, exprs)):
                 raise _UnknownError("its roles may see different values of what is around it")
             way += (type(stmt), *exprs, *stmt.parts("var"))
-        elif not isinstance(stmt, (S.Attr, H.Pipeline)):
+        elif not isinstance(stmt, (S.Attr, H.Pipeline, H.Run)):
             raise _UnknownError(f"a run of it stands in a {type(stmt).__name__}")
         if by_roles and any(isinstance(node, _LEAVE) for node in S.walk(stmt)):
             raise _UnknownError("its roles may leave what is around it at different times")
@@ -175,10 +175,12 @@ class _Reader:
 
     def counted(self, run: H.Run) -> S.Stmt:
         """The body of ``run``, whose count is that of its loop's iterations."""
-        self.base = run.first
-        for loop in (item for item in _items(run.body) if isinstance(item, S.For)):
+        self.base, body = run.first, run.body
+        while isinstance(body, H.Run):
+            body = body.body
+        for loop in (item for item in _items(body) if isinstance(item, S.For)):
             if self.orders(loop) and simplify(run.count) is trips(loop):
-                return run.body
+                return body
         raise _UnknownError("a run of it counts other items than those of its loop")
 
     def unused(self, stmt: S.Stmt) -> None:
