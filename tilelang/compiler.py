@@ -18,6 +18,7 @@ from tilelang.ir.collection import collection_put_off
 from tilelang.ir.depth import make_room, nesting
 from tilelang.ir.legal import check
 from tilelang.options import Options
+from tilelang.passes.layouts.defer_sums import defer_sums
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.layouts.promote_operands import promote_operands
 from tilelang.passes.lower.addresses import apply_layouts
@@ -68,6 +69,7 @@ from tilelang.passes.schedule.overlap_products import overlap_products
 from tilelang.passes.schedule.persist_tiles import persist_tiles
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.prefetch_reads import prefetch_reads
+from tilelang.passes.schedule.repeat_launches import repeat_launches
 from tilelang.passes.schedule.specialize_warps import specialize_warps
 from tilelang.passes.schedule.split_pipelines import split_pipelines
 from tilelang.passes.schedule.stage_epilogues import stage_epilogues
@@ -122,6 +124,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "pipelines see whole operations; layouts see loops"),
         Step("infer_layouts", infer_layouts, _on_gpu,
              "tiles have all their stages now; everything below asks for layouts"),
+        Step("defer_sums", defer_sums, _on_gpu,
+             "layouts say which lanes hold a row; no barrier or wait depends on shuffles"),
         Step("verify_views", verify_views, always,
              "tiles have their orders in memory, and all their names are still there"),
         *_barriers(),
@@ -165,6 +169,8 @@ def _schedule() -> tuple[Step, ...]:
     return (
         Step("prefetch_reads", prefetch_reads, _on_gpu,
              "reads of loops are seen with their indices; as copies of tiles they can be staged"),
+        Step("repeat_launches", repeat_launches, _on_gpu,
+             "pipelines and roles are planned with the loop over tiles", "scheduled"),
         Step("persist_tiles", persist_tiles, _on_gpu,
              "pipelines and roles are planned with the loop over tiles; results are still copied "
              "as a whole", "scheduled"),

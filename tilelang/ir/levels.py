@@ -74,7 +74,7 @@ _TILE_KEYS = _keys(
 _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
     Launch="notes exchanges barrier_ids tile_note direct_notes",
-    For="pipeline_note threads async",
+    For="pipeline_note threads async tiles",
     Parallel="commit async signals tma_note part",
     Copy="commit signals exchange operand complete announce tma_note part",
     AtomicTile="complete tma_note",

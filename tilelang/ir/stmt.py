@@ -384,6 +384,7 @@ class Reduce(TileOp):
 
     ``kind``: "sum", "max", "min", "absmax", "abssum", "bitand", "bitor", "bitxor". ``dst`` is
     ``src`` without ``dim`` or with extent 1 there. The accumulation dtype is that of ``dst``.
+    ``partial``: each thread keeps what it has of a row itself, and someone adds that up later.
     """
 
     src: Region = read_()
@@ -393,6 +394,7 @@ class Reduce(TileOp):
     clear: bool = attr_(True)
     nan_propagate: bool = attr_(False)
     batch: int = attr_(1)
+    partial: bool = attr_(False)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -129,7 +129,7 @@ def _from_fragment(job: _Job) -> S.Stmt:
         S.Alloc(buffer=totals),
         loop(var, result.register_count, start),
         _own_part(job, dist, result, totals),
-        all_reduce(totals, modes, dist.used_threads, job.op, ctx),
+        *([] if stmt.partial else [all_reduce(totals, modes, dist.used_threads, job.op, ctx)]),
         deliver(_totals(job, result, totals), job.target, ctx),
     )
 

@@ -23,7 +23,7 @@ from tilelang.passes.analysis.groups import thread_groups, thread_number
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.analysis.tma import PART, Part, is_complete
+from tilelang.passes.analysis.tma import PART, TILES, Part, is_complete
 from tilelang.passes.layouts.conversion import EXCHANGE
 from tilelang.passes.layouts.thread_mapping import known_mapping
 from tilelang.passes.lower.boxes import (
@@ -87,6 +87,7 @@ class _Tiles(ExprRewriter):
         self.counted: set[E.Expr] = set()  # pipelines with items that do not exist
         self.elects: set[E.Expr] = set()  # pipelines that one thread fills
         self.own = OwnBarriers()
+        self.repeats = 0  # loops around the statement whose iterations have an order
         self.facts: tuple[E.Expr, ...] = ()  # conditions under which the statement stands
         self.plain: list[
             tuple[str, Loc | None]
@@ -123,10 +124,13 @@ class _Tiles(ExprRewriter):
             self.facts = outer
             return found
         inside = isinstance(stmt, (S.For, S.While))
+        repeats = inside and not (isinstance(stmt, S.For) and dict(stmt.annotations).get(TILES))
         self.own.loops += inside
+        self.repeats += repeats
         with at(stmt.loc):
             found = super()._visit(stmt)
         self.own.loops -= inside
+        self.repeats -= repeats
         return found
 
     def waits(self, stmt: S.Stmt) -> bool:
@@ -257,7 +261,7 @@ class _Tiles(ExprRewriter):
         if stmt.barrier in self.elects:
             return S.seq(*issued(stmt, boxes_or_refuse(stmt, ctx.bounds)))
         if stmt.dst.buffer.storage == "global":
-            return stored(stmt, ctx, self.own.loops)
+            return stored(stmt, ctx, self.repeats)
         return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
 
     def only_added(self, tensor: Buffer) -> bool:

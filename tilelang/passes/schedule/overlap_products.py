@@ -50,12 +50,14 @@ def overlap_products(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     if context.options.no_overlap or not context.has("wgmma"):
         return func
 
-    def overlapped(launch: S.Launch) -> S.Stmt:
-        if not any(isinstance(node, H.Roles) for node in S.walk(launch.body)):
-            return launch
-        return _Overlaps(launch, context).rewrite(launch)
+    return rewrite_launches(func, lambda launch: overlapped(launch, context))
 
-    return rewrite_launches(func, overlapped)
+
+def overlapped(launch: S.Launch, context: Context) -> S.Stmt:
+    """One kernel, itself where no product overlaps."""
+    if not any(isinstance(node, H.Roles) for node in S.walk(launch.body)):
+        return launch
+    return _Overlaps(launch, context).rewrite(launch)
 
 
 class _Overlaps(Rewriter):

@@ -110,7 +110,7 @@ def _form(launch: S.Launch) -> _Form | None:
     items = launch.body.stmts if isinstance(launch.body, S.Seq) else (launch.body,)
     loops = [item for item in items if isinstance(item, S.For) and item.kind == "pipelined"]
     products = [node for node in S.walk(launch.body) if isinstance(node, S.Gemm)]
-    if len(loops) != 1 or len(products) != 1 or not _may_persist(launch):
+    if len(loops) != 1 or len(products) != 1 or not may_persist(launch):
         return None
     (loop,), (product,) = loops, products
     inside = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
@@ -139,7 +139,7 @@ def _form(launch: S.Launch) -> _Form | None:
     return _Form(allocs, tuple(rest[:at]), loop, product, tuple(rest[at + 1 :]), out, tile, rows)
 
 
-def _may_persist(launch: S.Launch) -> bool:
+def may_persist(launch: S.Launch) -> bool:
     """What has nothing to do with the form of the body."""
     threads = prod(launch.threads)
     if launch.threads[0] != threads or threads % WARPGROUP or threads < 2 * WARPGROUP:
@@ -390,7 +390,7 @@ class _Persistent:
 
     def lets(self, number: E.Expr, names: tuple[E.Var, ...], body: S.Stmt) -> list[S.Stmt]:
         """The place of tile ``number`` in the grid, as far as ``body`` asks for it."""
-        steps, values = _place(number, self.extents, self.old.annotation("swizzle"))
+        steps, values = place_of(number, self.extents, self.old.annotation("swizzle"))
         needed = {var for node in S.walk(body) for expr in node.exprs() for var in expr.variables}
         made: list[S.Stmt] = []
         for var, value in reversed((*steps, *zip(names, values))):
@@ -489,7 +489,7 @@ _Values = tuple[E.Expr, ...]
 _Steps = tuple[tuple[E.Var, E.Expr], ...]
 
 
-def _place(
+def place_of(
     number: E.Expr, extents: list[E.Expr], swizzle: tuple[int, str] | None
 ) -> tuple[_Steps, _Values]:
     """Where tile ``number`` of a grid stands, behind some steps to it: the first dimension runs

@@ -28,7 +28,12 @@ def split_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with a pipeline for each set of tiles that is first used together."""
     if context.options.no_overlap:
         return func
-    return rewrite_bodies(func, lambda launch: _Splits().rewrite(launch.body))
+    return rewrite_bodies(func, lambda launch: split(launch.body))
+
+
+def split(body: S.Stmt) -> S.Stmt:
+    """The body of one kernel."""
+    return _Splits().rewrite(body)
 
 
 class _Splits(Rewriter):
