@@ -173,7 +173,7 @@ def _schedule() -> tuple[Step, ...]:
              "pipelines and roles are planned with the loop over tiles", "scheduled"),
         Step("persist_tiles", persist_tiles, _on_gpu,
              "pipelines and roles are planned with the loop over tiles; results are still copied "
-             "as a whole", "scheduled"),
+             "as a whole"),
         Step("pipeline_loops", pipeline_loops, _on_gpu,
              "stages are copies of whole tiles, so they are planned while copies are still whole"),
         Step("specialize_warps", specialize_warps, _on_gpu,
