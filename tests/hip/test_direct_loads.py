@@ -100,6 +100,42 @@ def test_items_of_which_some_are_copied_by_threads_are_all_waited_for() -> None:
 
 
 @SKIPPED
+@pytest.mark.parametrize("chip", CHIPS)
+def test_items_that_a_condition_leaves_out_are_not_counted_as_loaded(chip: str) -> None:
+    """The wait for an item behind which others load nothing waits for it all the same."""
+
+    @T.prim_func
+    def func(
+        A: T.Tensor((64, 224), "float16"),
+        B: T.Tensor((64, 224), "float16"),
+        used: T.Tensor((7,), "int32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            left = T.alloc_shared((64, 32), "float16")
+            right = T.alloc_shared((64, 32), "float16")
+            held = T.alloc_fragment((64, 64), "float32")
+            T.clear(held)
+            for i in T.Pipelined(7, num_stages=3):
+                if used[i] != 0:
+                    T.copy(A[0, i * 32], left)
+                    T.copy(B[0, i * 32], right)
+                    T.gemm(left, right, held, transpose_B=True)
+            T.copy(held, C[0, 0])
+
+    kernel = tilelang.compile(func, target=f"hip -mcpu={chip}", execution_backend="emulator")
+    assert CHIPS[chip] in kernel.get_kernel_source()
+    a, left = small_numbers((64, 224), "float16", 1)
+    b, right = small_numbers((64, 224), "float16", 2)
+    used = np.array([1, 0, 1, 1, 0, 0, 1], np.int32)
+    zeros = np.zeros((64, 64), np.float32)
+    report = tilelang.sanitize(kernel, a, b, used, zeros, schedule="late")
+    assert report.ok, str(report)
+    columns = np.repeat(used, 32) != 0
+    np.testing.assert_array_equal(report.arguments[3], left[:, columns] @ right[:, columns].T)
+
+
+@SKIPPED
 def test_lanes_that_are_not_one_behind_the_other_are_found() -> None:
     kernel = tilelang.compile(chained(2), target="hip -mcpu=gfx950", execution_backend="emulator")
     text = kernel.get_kernel_source()

@@ -285,12 +285,13 @@ def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
 
 
 def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
-    """How many loads to LDS each thread starts for an item of ``pipe``, where it is filled."""
+    """How many loads to LDS each thread starts for an item of ``pipe``, at least and at most, where
+    it is filled."""
     items = stmt.stmts if isinstance(stmt, S.Seq) else (stmt,)
     for number, item in enumerate(items):
         if isinstance(item, H.Acquire) and item.pipe is pipe:
             filled = takewhile(lambda one: not _commits(one, pipe), items[number + 1 :])
-            yield sum(map(_started, filled))
+            yield from map(sum, zip((0, 0), *map(_started, filled), strict=True))
         for block in item.blocks():
             yield from _loads(block, pipe)
 
@@ -308,13 +309,20 @@ def _latest(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Expr]:
             yield number
 
 
-def _started(stmt: S.Stmt) -> int:
-    """Loads to LDS that a thread starts in ``stmt``."""
+def _started(stmt: S.Stmt) -> tuple[int, int]:
+    """Loads to LDS that a thread starts in ``stmt``: at least, and at most. A condition of the
+    program may hold for one item and not for the next; loops of unknown length start the loads of
+    one iteration or none."""
     value = stmt.value if isinstance(stmt, S.Eval) else None
-    own = isinstance(value, E.Call) and value.atom is amd.LOAD_LDS
-    count = trips(stmt) if isinstance(stmt, S.For) else E.const(1)
-    times = int(count.value) if isinstance(count, E.Const) else 0
-    return own + times * sum(map(_started, stmt.blocks()))
+    own = int(isinstance(value, E.Call) and value.atom is amd.LOAD_LDS)
+    blocks = [_started(block) for block in stmt.blocks()]
+    most = own + sum(high for _, high in blocks)
+    if isinstance(stmt, S.For) and isinstance(count := trips(stmt), E.Const):
+        times = int(count.value)
+        return times * sum(low for low, _ in blocks), times * most
+    if isinstance(stmt, (S.For, S.While, S.If)):
+        return 0, most
+    return own + sum(low for low, _ in blocks), most
 
 
 def _barriers(name: str, count: int, stages: int) -> Buffer:
