@@ -19,6 +19,7 @@ from tilelang.emulator.build import KernelLibrary
 from tilelang.errors import TileRuntimeError, TileValueError
 from tilelang.ir.lanes import WARP
 from tilelang.records import dataclass
+from tilelang.runtime.dlpack import row_major
 from tilelang.runtime.gpu import GpuLauncher, Narrow, Program
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.runtime.signature import LaunchSpec
@@ -239,7 +240,7 @@ class EmulatedLauncher(GpuLauncher):
             if param.kind != "tensor" or arg is None:
                 continue
             info = describe(arg)
-            strides = info.strides or _row_major(info.shape)
+            strides = info.strides or row_major(info.shape)
             if 0 in info.shape:
                 continue
             ends = [(extent - 1) * step for extent, step in zip(info.shape, strides)]
@@ -273,14 +274,6 @@ class _Stops:
     def error(self, code: int, what: str) -> TileRuntimeError:
         """The error for a launch that did not end."""
         return TileRuntimeError(f"kernel {self.name} was stopped by the emulator")
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
 
 
 class _Call:

@@ -41,7 +41,7 @@ class Span:
     @property
     def whole(self) -> bool:
         """Whether it is in row-major order from the start."""
-        return self.offset == 0 and self.strides == _row_major(self.shape)
+        return self.offset == 0 and self.strides == row_major_strides(self.shape)
 
     @property
     def size(self) -> int:
@@ -67,7 +67,8 @@ def span_of(buffer: Buffer) -> Span | None:
     return Span(shape, strides, offset, bits) if isinstance(offset, int) else None
 
 
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of rows that lie one behind the other."""
     return tuple(prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
 

@@ -7,6 +7,7 @@ memory does, and its own destructor gives the tensor back.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -150,7 +151,7 @@ def _checked(obj: Any, tensor: _Tensor) -> tuple[tuple[int, ...], tuple[int, ...
     if not tensor.lanes or not tensor.bits:
         raise _refused(obj, f"elements of {tensor.bits} bits in {tensor.lanes} lanes")
     shape = tuple(tensor.shape[i] for i in range(rank))
-    strides = tuple(tensor.strides[i] for i in range(rank)) if tensor.strides else _compact(shape)
+    strides = tuple(tensor.strides[i] for i in range(rank)) if tensor.strides else row_major(shape)
     if any(extent < 0 for extent in shape):
         raise _refused(obj, f"the shape {shape}")
     start = tensor.data or 0
@@ -186,7 +187,8 @@ def _refused(obj: object, got: str) -> ArgumentTypeError:
     )
 
 
-def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a tensor whose rows lie one behind the other."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)

@@ -244,7 +244,7 @@ def _describe_cuda(obj: Any) -> TensorInfo | None:
     shape, strides = tuple(interface["shape"]), interface.get("strides")
     size = kind.itemsize or 1
     if strides is None:
-        steps = _compact(shape)
+        steps = dlpack.row_major(shape)
     elif any(stride % size for stride in strides):
         return None
     else:
@@ -270,14 +270,6 @@ def _device_index(obj: Any) -> int:
         return number
     ask = getattr(obj, "__dlpack_device__", None)
     return 0 if ask is None else int(ask()[1])
-
-
-def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
-    steps, step = [], 1
-    for extent in reversed(shape):
-        steps.append(step)
-        step *= extent
-    return tuple(reversed(steps))
 
 
 def _describe_dlpack(obj: Any) -> TensorInfo:
@@ -363,7 +355,7 @@ def stand_in(shape: tuple[int, ...], dtype: Any) -> Any:
     if 0 in shape or kind.itemsize not in (1, 2, 4, 8):
         return np.empty(shape, kind)
     raw = np.dtype(f"u{kind.itemsize}")
-    steps = tuple(step * kind.itemsize for step in _compact(shape))
+    steps = tuple(step * kind.itemsize for step in dlpack.row_major(shape))
     interface = {
         "version": 3, "shape": shape, "strides": steps, "typestr": raw.str, "data": (64, False),
     }  # fmt: skip

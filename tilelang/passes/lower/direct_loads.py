@@ -22,6 +22,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, PATTERN_ROWS, swizzle_of
+from tilelang.layout.views import row_major_strides
 from tilelang.passes.analysis.vectors import BASE
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import loop
@@ -84,21 +85,15 @@ def _span(buffer: Buffer, rank: int, run: int) -> int | None:
     """Bytes that the swizzle of a tile spans, 0 for rows one behind the other; None where the
     versions of the tile do not lie dense."""
     layout = buffer.attr("layout")
-    if layout is None:
-        dense = tuple(buffer.stride_list()) == _row_major(buffer)
-        return 0 if dense else None
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+    if layout is None:
+        return 0 if buffer.stride_list() == row_major_strides(shape) else None
     if not isinstance(layout, Layout) or layout.shape != shape or rank != 2:
         return None
     span = swizzle_of(layout, shape, buffer.dtype.bits)
     if span and run * buffer.dtype.bits > CHUNK_BITS:
         return None
     return span
-
-
-def _row_major(buffer: Buffer) -> tuple[int | E.Expr, ...]:
-    shape = [extent for extent in buffer.shape if isinstance(extent, int)]
-    return tuple(prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 def _aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
