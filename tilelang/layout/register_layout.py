@@ -31,6 +31,11 @@ class Mode:
     stride: int
 
 
+def long_modes(*modes: Mode) -> tuple[Mode, ...]:
+    """Those of more than one value: the others place nothing."""
+    return tuple(mode for mode in modes if mode.extent > 1)
+
+
 @dataclass(frozen=True)
 class RegisterLayout:
     """Where each element of a tile is held: in which threads, in which of their registers.
@@ -440,7 +445,7 @@ class RegisterLayout:
         for extent in reversed(shape):
             spread = gcd(extent, threads // thread) if below >= vector else 1
             modes = (Mode(extent // spread, "register", register), Mode(spread, "thread", thread))
-            rows.insert(0, tuple(mode for mode in modes if mode.extent > 1))
+            rows.insert(0, long_modes(*modes))
             register *= extent // spread
             thread *= spread
             below *= extent

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.register_layout import Mode
+from tilelang.layout.register_layout import Mode, long_modes
 from tilelang.target.matrices import MmaAtom
 
 SIZE = 16  # rows and columns of wmma, and of the smaller mfma
@@ -43,11 +43,11 @@ def mfma(side: int, k: int, a: str, b: str, c: str, needs: str, run: int = 0) ->
     lanes, groups = Mode(side, "thread", 1), 64 // side
     held = k // groups
     run = run or held
-    along = _modes(
+    along = long_modes(
         Mode(held // run, "register", run), Mode(groups, "thread", side), Mode(run, "register", 1)
     )
     own = 1 if c == "float64" else RUN
-    columns = _modes(
+    columns = long_modes(
         Mode(side // (groups * own), "register", own),
         Mode(groups, "thread", side),
         Mode(own, "register", 1),
@@ -81,10 +81,6 @@ def _matrix(
         a_modes=((lanes,), along), b_modes=(along, (lanes,)), c_modes=((lanes,), columns),
         width=width, copies=copies, row=row,
     )  # fmt: skip
-
-
-def _modes(*parts: Mode) -> tuple[Mode, ...]:
-    return tuple(mode for mode in parts if mode.extent > 1)
 
 
 def _family(kinds: tuple[str, str], c: str, needs: str, held: int, most: int) -> Iterator[MmaAtom]:

@@ -6,7 +6,7 @@ Source: PTX ISA, "Matrix Fragments for mma" and "Register Fragments for wgmma.mm
 from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.register_layout import Mode
+from tilelang.layout.register_layout import Mode, long_modes
 from tilelang.target.matrices import BLOCK, MmaAtom, Modes
 
 WARPGROUP = 128  # threads
@@ -26,12 +26,12 @@ def mma_sync(m: int, n: int, k: int, kind: str, result: str, needs: str) -> MmaA
     down, along = m // BLOCK, k // (4 * per)
 
     def k_modes(stride: int) -> Modes:
-        return _used(
+        return long_modes(
             Mode(along, "register", stride), Mode(4, "thread", 1), Mode(per, "register", 1)
         )
 
     def rows(stride: int) -> Modes:
-        return _used(Mode(down, "register", stride), Mode(BLOCK, "thread", 4))
+        return long_modes(Mode(down, "register", stride), Mode(BLOCK, "thread", 4))
 
     return MmaAtom(
         m, n, k, factor, factor, DType(result), needs,
@@ -39,10 +39,6 @@ def mma_sync(m: int, n: int, k: int, kind: str, result: str, needs: str) -> MmaA
         b_modes=(k_modes(per), (Mode(BLOCK, "thread", 4),)),
         c_modes=(rows(2), (Mode(4, "thread", 1), Mode(2, "register", 1))),
     )  # fmt: skip
-
-
-def _used(*modes: Mode) -> Modes:
-    return tuple(mode for mode in modes if mode.extent > 1)
 
 
 # Shape, factors, sum, feature. On sm_75 the longer shapes of float16 and of bytes are
@@ -99,11 +95,11 @@ def wgmma_atom(n: int, a: DType, b: DType, c: DType) -> MmaAtom:
 
     return MmaAtom(
         64, n, 256 // a.bits, a, b, c, "wgmma",
-        a_modes=(rows(per), _used(
+        a_modes=(rows(per), long_modes(
             Mode(2, "register", 2 * per), Mode(4, "thread", 1), Mode(per, "register", 1)
         )),
         b_modes=((), ()),
-        c_modes=(rows(2), _used(
+        c_modes=(rows(2), long_modes(
             Mode(n // BLOCK, "register", 4), Mode(4, "thread", 1), Mode(2, "register", 1)
         )),
         width=WARPGROUP,

@@ -30,7 +30,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.layout import Layout
 from tilelang.layout.policy import GemmWarpPolicy
-from tilelang.layout.register_layout import Mode, RegisterLayout
+from tilelang.layout.register_layout import Mode, RegisterLayout, long_modes
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
 from tilelang.passes.analysis.combine import accumulator
 from tilelang.passes.analysis.scopes import FRAGMENT
@@ -424,10 +424,10 @@ def warpgroup_rows(atom: MmaAtom, m: int, k: int, shares: tuple[int, int]) -> Re
     other products have them."""
     down, across = shares
     tiles, steps, registers = m // (down * atom.m), k // atom.k, atom.a_registers
-    outer = _modes(
+    outer = long_modes(
         Mode(down, "thread", atom.width * across), Mode(tiles, "register", registers * steps)
     )
-    inner = _modes(Mode(steps, "register", registers))
+    inner = long_modes(Mode(steps, "register", registers))
     copies = ((across, atom.width),) if across > 1 else ()
     modes = (outer + atom.a_modes[0], inner + atom.a_modes[1])
     return RegisterLayout((m, k), modes, copies, atom.width * down * across)
@@ -476,10 +476,6 @@ def _partitions(m: int, n: int, warps: int, unit: int) -> bool:
 
 
 # -- registers --------------------------------------------------------------------------------
-def _modes(*parts: Mode) -> Modes:
-    return tuple(mode for mode in parts if mode.extent > 1)
-
-
 def accumulator_layout(
     atom: MmaAtom, m: int, n: int, warps: tuple[int, int], beside: int = 1
 ) -> RegisterLayout:
@@ -491,17 +487,17 @@ def accumulator_layout(
     return RegisterLayout(
         (m, n),
         (
-            _modes(
+            long_modes(
                 Mode(down, "thread", atom.width * across),
                 Mode(rows, "register", registers * columns),
             )
             + atom.c_modes[0],
-            _modes(
+            long_modes(
                 Mode(across, "thread", atom.width),
                 Mode(columns // beside, "register", registers * beside),
             )
             + atom.c_modes[1]
-            + _modes(Mode(beside, "register", registers)),
+            + long_modes(Mode(beside, "register", registers)),
         ),
         (),
         atom.width * down * across,
@@ -523,11 +519,11 @@ def operand_layout(
         parts: groups of warps that have a part of k each, one after the other.
     """
     down, across = warps
-    apart = _modes(Mode(parts, "thread", atom.width * down * across))
+    apart = long_modes(Mode(parts, "thread", atom.width * down * across))
     if left:
         tiles, registers = rows // (down * atom.m), atom.a_registers
         steps = columns // (atom.k * parts)
-        outer = _modes(
+        outer = long_modes(
             Mode(down, "thread", atom.width * across), Mode(tiles, "register", registers)
         )
         inner = apart + _along_k(atom.a_modes[1], steps, registers * tiles, run)
@@ -536,7 +532,7 @@ def operand_layout(
     else:
         tiles, registers = columns // (across * atom.n), atom.b_registers
         steps = rows // (atom.k * parts)
-        outer = _modes(Mode(across, "thread", atom.width), Mode(tiles, "register", registers))
+        outer = long_modes(Mode(across, "thread", atom.width), Mode(tiles, "register", registers))
         inner = apart + _along_k(atom.b_modes[0], steps, registers * tiles, run)
         modes = (inner, outer + atom.b_modes[1])
         copies = atom.copies + (((down, atom.width * across),) if down > 1 else ())
@@ -546,11 +542,11 @@ def operand_layout(
 def _along_k(own: Modes, steps: int, stride: int, run: int) -> Modes:
     """Modes of k: ``steps`` of the instruction, whose own modes are ``own``."""
     if run == 1:
-        return _modes(Mode(steps, "register", stride)) + own
+        return long_modes(Mode(steps, "register", stride)) + own
     threads = next(mode for mode in own if mode.place == "thread")
     registers = tuple(mode for mode in own if mode.place == "register")
     groups = Mode(steps // run, "register", stride * run)
-    return _modes(groups, threads, Mode(run, "register", stride)) + registers
+    return long_modes(groups, threads, Mode(run, "register", stride)) + registers
 
 
 def repeated(held: RegisterLayout, threads: int) -> RegisterLayout:
@@ -585,8 +581,8 @@ def shared_out(m: int, n: int, threads: int) -> RegisterLayout:
     return RegisterLayout(
         (m, n),
         (
-            _modes(Mode(rows, "register", columns), Mode(down, "thread", across)),
-            _modes(Mode(columns, "register", 1), Mode(across, "thread", 1)),
+            long_modes(Mode(rows, "register", columns), Mode(down, "thread", across)),
+            long_modes(Mode(columns, "register", 1), Mode(across, "thread", 1)),
         ),
         ((left, down * across),) if left > 1 else (),
         threads,
