@@ -73,7 +73,8 @@ def _by_warps(stmt: S.Stmt) -> bool:
     return not isinstance(rows, int) or rows < GROUP_ROWS
 
 
-def _bytes(buffer: Buffer) -> int:
+def tile_bytes(buffer: Buffer) -> int:
+    """What a tile of constant extents takes."""
     count = prod(extent for extent in buffer.shape if isinstance(extent, int))
     return count * buffer.dtype.bits * buffer.dtype.lanes // 8
 
@@ -228,7 +229,7 @@ class _Pipeliner:
         if not reasons:
             return None
         first = next(iter(reasons.values()))
-        sizes = {data: _bytes(tile) for data, tile in plan.tiles.items()}
+        sizes = {data: tile_bytes(tile) for data, tile in plan.tiles.items()}
         few = 2 * sum(sizes[data] for data in reasons) > sum(sizes.values())
         if few or not choice.others:
             return first
@@ -247,9 +248,9 @@ class _Pipeliner:
             node.buffer for node in S.walk(self.launch.body)
             if isinstance(node, S.Alloc) and node.buffer.storage in ("shared", "shared.dyn")
         ]  # fmt: skip
-        others = sum(_bytes(buffer) for buffer in shared if buffer.data not in tiles)
+        others = sum(tile_bytes(buffer) for buffer in shared if buffer.data not in tiles)
         room = self.context.limits.shared_block - others - _BARRIERS
-        choice.plan.stages = min(choice.plan.stages, room // sum(map(_bytes, tiles.values())))
+        choice.plan.stages = min(choice.plan.stages, room // sum(map(tile_bytes, tiles.values())))
         return "shared memory is short" if choice.plan.stages < 2 else None
 
     def drop_stale(self) -> None:
