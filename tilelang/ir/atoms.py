@@ -123,9 +123,9 @@ def group(name: str) -> Completion:
     return Completion("group", name)
 
 
-def mbarrier(role: str = "barrier") -> Completion:
-    """Over when the barrier that is the operand ``role`` completes its phase."""
-    return Completion("mbarrier", role)
+def mbarrier() -> Completion:
+    """Over when the barrier that is the operand "barrier" completes its phase."""
+    return Completion("mbarrier", "barrier")
 
 
 def counter(name: str) -> Completion:

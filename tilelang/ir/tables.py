@@ -166,11 +166,6 @@ _OUTPUT = [
 ]
 
 
-def _sync(name: str, low: int, high: int, orders: Order, text: str = "") -> Atom:
-    """Synchronisation that has a meaning for any machine that runs the threads of a block."""
-    return Atom(name, low, high, "void", effect=Effect.SYNC, orders=orders, text=text)
-
-
 def _counted(
     name: str, needs: str, doc: str, orders: Order, *operands: Operand, **more: Any
 ) -> Atom:
@@ -208,8 +203,10 @@ MBARRIER_ARRIVE_EXPECT = _counted(
 _SYNC = [
     Atom("sync_threads", 0, 2, "void", effect=Effect.SYNC, operands=(_NUMBERED,),
          orders=Order("rendezvous", "block"), writer="block barrier"),
-    _sync("sync_warp", 0, 1, Order("rendezvous", "warp"), "__syncwarp"),
-    _sync("sync_grid", 0, 0, Order("rendezvous", "grid"), "tl_sync_grid"),
+    Atom("sync_warp", 0, 1, "void", effect=Effect.SYNC,
+         orders=Order("rendezvous", "warp"), text="__syncwarp"),
+    Atom("sync_grid", 0, 0, "void", effect=Effect.SYNC,
+         orders=Order("rendezvous", "grid"), text="tl_sync_grid"),
     _counted("named_barrier_arrive", "threads", "Arrive at a named barrier without waiting.",
              _ARRIVE, Operand("barrier id", "barrier id"), Operand("thread count", example=64),
              text="tl_bar_arrive", check="named barrier"),

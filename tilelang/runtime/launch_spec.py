@@ -35,7 +35,6 @@ def launch_spec(
     func: S.PrimFunc,
     outputs: Sequence[int] | None = None,
     *,
-    symbols: Sequence[E.Var] | None = None,
     messages: Sequence[str] = (),
     sites: Sequence[Site] = (),
     returns: str | None = None,
@@ -47,7 +46,6 @@ def launch_spec(
         func: the program; only its parameters matter, and which of them the body uses.
         outputs: positions of the parameters that the launcher allocates; default
             ``func.outputs``.
-        symbols: free symbols in the order of their slots; default :func:`symbols_of`.
         messages: texts of the entry's error codes.
         sites: places of the checks that give them.
         returns: see :class:`LaunchSpec`; default by the number of results.
@@ -58,7 +56,7 @@ def launch_spec(
         TileValueError: a symbol that no argument provides.
     """
     results = tuple(func.outputs if outputs is None else outputs)
-    free = tuple(symbols_of(func) if symbols is None else symbols)
+    free = symbols_of(func)
     written = effects.written(func.body)
     used = effects.used(func.body) | {
         var

@@ -143,9 +143,7 @@ def range_of(mask: Mask, warp: int) -> tuple[int, int] | None:
     return (lo, count) if whole and int(chosen[-1]) == end - 1 else None
 
 
-def thread_group_of(
-    cond: Expr, launch: Launch, warp: int, lets: Mapping[Var, Expr] | None = None
-) -> tuple[int, int] | None:
+def thread_group_of(cond: Expr, launch: Launch, warp: int) -> tuple[int, int] | None:
     """The threads that take a branch on ``cond``, as (first linear index, count).
 
     Only for conditions that the thread index alone decides and that whole consecutive warps
@@ -155,9 +153,8 @@ def thread_group_of(
     Args:
         cond: the condition of an ``If``; for the else side pass :func:`inverse` of it.
         warp: lanes of a warp.
-        lets: values of ``Let`` variables that may occur in ``cond``.
     """
-    mask = thread_mask(cond, launch, lets)
+    mask = thread_mask(cond, launch)
     return None if mask is None else range_of(mask, warp)
 
 
