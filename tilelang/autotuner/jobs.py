@@ -19,7 +19,7 @@ from tilelang.jit.kernel import JITKernel
 from tilelang.options import Options
 from tilelang.profiler import Profiler, TensorSupplyType, Timing, measure, measure_together
 from tilelang.target import Target
-from tilelang.utils.tensor import to_device
+from tilelang.utils.tensor import copied, to_device
 
 
 @dataclass(frozen=True)
@@ -216,13 +216,4 @@ def host(value: Any) -> Any:
         return value.detach().cpu()
     if hasattr(value, "__cuda_array_interface__"):
         return value.get()
-    return value
-
-
-def copied(value: Any) -> Any:
-    """A copy of a tensor; anything else as it is."""
-    for name in ("clone", "copy"):
-        method = getattr(value, name, None)
-        if method is not None:
-            return method()
     return value

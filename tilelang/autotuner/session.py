@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from tilelang.autotuner.expectation import by_expectation
-from tilelang.autotuner.jobs import Case, Failure, attempt, copied, host, placed, results_of
+from tilelang.autotuner.jobs import Case, Failure, attempt, host, placed, results_of
 from tilelang.autotuner.param import ProfileArgs, SearchArgs
 from tilelang.autotuner.process import Here, Worker
 from tilelang.autotuner.search import strategy_of
@@ -26,7 +26,7 @@ from tilelang.profiler.timing import milliseconds
 from tilelang.scratch import ScratchFolder
 from tilelang.target import Target
 from tilelang.target.device import cuda_devices, hip_devices, import_gpu_framework
-from tilelang.utils.tensor import get_tensor_supply
+from tilelang.utils.tensor import copied, get_tensor_supply
 
 # Milliseconds that a measurement takes at least: other work on the machine disturbs the host's
 # clock, not that of a GPU.

@@ -15,7 +15,13 @@ from tilelang.profiler.roof import known_roof
 from tilelang.profiler.timing import Timing
 from tilelang.profiler.work import Work, work_of
 from tilelang.runtime.tensors import is_torch
-from tilelang.utils.tensor import TensorSupplyType, as_float, get_tensor_supply, torch_assert_close
+from tilelang.utils.tensor import (
+    TensorSupplyType,
+    as_float,
+    copied,
+    get_tensor_supply,
+    torch_assert_close,
+)
 
 if TYPE_CHECKING:
     from tilelang.jit.kernel import JITKernel, KernelParam
@@ -111,7 +117,7 @@ class Profiler:
 
     def _both(self, reference: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Any]:
         """Results of the kernel and of a reference on equal inputs."""
-        expected = self._results(reference, [_copy(item) for item in inputs])
+        expected = self._results(reference, [copied(item) for item in inputs])
         return self._results(self.kernel, inputs), expected
 
     def manual_assert_close(
@@ -143,9 +149,9 @@ class Profiler:
     ) -> None:
         """Check that repeated calls give bit-identical results."""
         inputs = self.inputs(None, dynamic_symbolic_constraints)
-        first = self._results(self.kernel, [_copy(item) for item in inputs])
+        first = self._results(self.kernel, [copied(item) for item in inputs])
         for _ in range(repeat):
-            again = self._results(self.kernel, [_copy(item) for item in inputs])
+            again = self._results(self.kernel, [copied(item) for item in inputs])
             for a, b in zip(first, again):
                 if as_float(a).tobytes() != as_float(b).tobytes():
                     raise AssertionError("two calls with the same inputs differ")
@@ -252,15 +258,6 @@ def _symbols(params: Sequence[KernelParam]) -> dict[str, None]:
             if isinstance(extent, Expr):
                 found.update(dict.fromkeys(var.name for var in extent.variables))
     return found
-
-
-def _copy(tensor: Any) -> Any:
-    """A copy of a tensor, so that a reference cannot change the inputs."""
-    for name in ("clone", "copy"):
-        method = getattr(tensor, name, None)
-        if method is not None:
-            return method()
-    return tensor
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:

@@ -44,6 +44,15 @@ def map_torch_type(name: object) -> Any:
     return DType(name).as_torch()
 
 
+def copied(value: Any) -> Any:
+    """A copy of a tensor, for a call that may change it; anything else as it is."""
+    for name in ("clone", "copy"):
+        method = getattr(value, name, None)
+        if method is not None:
+            return method()
+    return value
+
+
 def _values(kind: TensorSupplyType, dtype: DType, shape: tuple[int, ...], rng: Any) -> Any:
     """Values (as numpy float64 or int64) that a supply of ``kind`` gives for ``dtype``."""
     if kind is TensorSupplyType.Zero:
