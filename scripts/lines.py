@@ -25,7 +25,7 @@ CORE = (
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 19000,
+    "passes": 19130,
     "language": 9783,
     "ir": 6500,
     "interpret": 4690,
@@ -62,7 +62,7 @@ BUDGET = {
     "records": 103,
     "notebook": 11,
     "all": 69300,
-    "core": 37750,
+    "core": 37840,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(
