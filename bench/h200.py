@@ -198,9 +198,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, in
     "gemm": (gemm, (4096, 4096, 4096, "bfloat16", "bfloat16", False), TILES),
     "gemm_large": (gemm, (8192, 8192, 8192, "float16", "float16", False), TILES),
     "gemm_rows": (gemm, (64, 8192, 8192, "float16", "float16", False), choices(
-        "block_M block_N block_K stages threads", (64, 64, 128, 4, 128), (64, 128, 128, 4, 128),
-        (64, 128, 64, 4, 128), (64, 64, 64, 6, 128), (64, 32, 128, 4, 128), (64, 64, 64, 8, 128),
-        (64, 64, 128, 5, 128), (64, 64, 128, 6, 128), (64, 64, 256, 3, 128))),
+        "block_M block_N block_K stages threads weights", (64, 64, 128, 4, 128, "evict_first"),
+        (64, 128, 128, 4, 128, "evict_first"), (64, 128, 128, 4, 128, None),
+        (64, 128, 64, 4, 128, "evict_first"), (64, 64, 128, 5, 128, "evict_first"),
+        (64, 64, 128, 6, 128, "evict_first"), (64, 64, 256, 3, 128, "evict_first"),
+        (64, 64, 256, 3, 128, None))),
     "gemm_fp8": (gemm, (8192, 8192, 8192, "float8_e4m3fn", "bfloat16", True), choices(
         "block_M block_N block_K stages threads raster", (128, 256, 128, 3, 256, 10),
         (128, 256, 128, 4, 256, 10), (128, 256, 128, 4, 256, 16), (128, 256, 128, 4, 256, 8),

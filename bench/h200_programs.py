@@ -94,8 +94,10 @@ def transpose(M: int, N: int, block: int, threads: int) -> Any:
 def gemm(
     M: int, N: int, K: int, dtype: str, result: str, trans_b: bool,
     block_M: int, block_N: int, block_K: int, stages: int, threads: int, raster: int = 10,
+    weights: str | None = None,
 ) -> Any:  # fmt: skip
-    """C = A @ B, or A @ B^T where ``trans_b``, with the result through shared memory."""
+    """C = A @ B, or A @ B^T where ``trans_b``, with the result through shared memory. ``weights``
+    says what the cache does with B."""
     block = (block_N, block_K) if trans_b else (block_K, block_N)
 
     @T.prim_func
@@ -114,9 +116,9 @@ def gemm(
             for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
                 T.copy(A[by * block_M, k * block_K], A_shared)
                 if trans_b:
-                    T.copy(B[bx * block_N, k * block_K], B_shared)
+                    T.copy(B[bx * block_N, k * block_K], B_shared, eviction_policy=weights)
                 else:
-                    T.copy(B[k * block_K, bx * block_N], B_shared)
+                    T.copy(B[k * block_K, bx * block_N], B_shared, eviction_policy=weights)
                 T.gemm(A_shared, B_shared, acc, transpose_B=trans_b)
             T.copy(acc, C_shared)
             T.copy(C_shared, C[by * block_M, bx * block_N])

@@ -4,8 +4,8 @@ A launch whose loop multiplies twice, the second time beside the first product o
 (:mod:`overlap_products`), starts each of its blocks with loads that nothing hides and ends it with
 divisions and stores. With one block for each multiprocessor, whose body is a loop over the tiles of
 the grid, the producer copies the next tile's keys and values over the end of this one, and no block
-has to be started. Attention forward of 4 x 16 x 4096 x 128 takes 0.993 of its time on an
-H100 where its sums cross lanes once (:mod:`defer_sums`), and 1.02 where they do so in each iteration.
+has to be started. Attention forward of 4 x 16 x 4096 x 128 takes 0.993 of its time on an H100 where
+its sums cross lanes once (:mod:`defer_sums`), and 1.02 where they do so in each iteration.
 
 The rule: one pipelined loop, the same number of iterations in each block, two products in it of
 which the last overlaps, a known grid of more tiles than multiprocessors. Tiles with loops of
