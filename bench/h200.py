@@ -182,8 +182,8 @@ TILES = choices(
     (256, 128, 64, 3, 256, 10), (128, 128, 64, 3, 128, 10),
     (128, 128, 32, 4, 128, 10))  # fmt: skip
 ATTENTION_TILES = choices(  # lengths are multiples of both
-    "block_M block_N stages threads", (128, 128, 2, 256), (128, 64, 2, 256),
-    (128, 64, 2, 128), (128, 32, 2, 128))  # fmt: skip
+    "block_M block_N stages threads held", (128, 128, 2, 256, 0), (128, 64, 2, 256, 0),
+    (128, 64, 2, 128, 0), (128, 32, 2, 128, 0), (128, 128, 2, 256, 1))  # fmt: skip
 BACKWARD_TILES = choices("block_M block_N stages threads", (128, 64, 2, 256), (64, 64, 2, 128))
 # Row -> the program, its sizes, and the tiles from which the fastest is taken.
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, int]]]] = {

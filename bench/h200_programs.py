@@ -128,9 +128,10 @@ def gemm(
 
 def attention(
     batch: int, heads: int, length: int, dim: int, causal: bool, block_M: int, block_N: int,
-    stages: int, threads: int,
+    stages: int, threads: int, held: bool = False,
 ) -> Any:  # fmt: skip
-    """Flash attention forward, float16, (batch, length, heads, dim)."""
+    """Flash attention forward, float16, (batch, length, heads, dim); ``held``: a block keeps its
+    queries in registers."""
     scale = 1.44269504 / math.sqrt(dim)
 
     @T.prim_func
@@ -152,6 +153,10 @@ def attention(
                 T.alloc_fragment((block_M,), "float32") for _ in range(5)
             )
             T.copy(Q[bz, bx * block_M : (bx + 1) * block_M, by, :], Q_shared)
+            queries = Q_shared
+            if held:
+                queries = T.alloc_fragment((block_M, dim), "float16")
+                T.copy(Q_shared, queries)
             T.fill(out, 0)
             T.fill(total, 0)
             T.fill(top, -T.infinity("float32"))
@@ -165,7 +170,7 @@ def attention(
                         )
                 else:
                     T.clear(scores)
-                T.gemm(Q_shared, K_shared, scores, transpose_B=True,
+                T.gemm(queries, K_shared, scores, transpose_B=True,
                        policy=T.GemmWarpPolicy.FullRow)  # fmt: skip
                 T.copy(top, before)
                 T.reduce_max(scores, top, dim=1, clear=False)

@@ -42,7 +42,7 @@ from tilelang.passes.verify.schedule import refusal
 from tilelang.records import dataclass
 from tilelang.target import Context
 
-SPARE = 40  # registers of a thread for addresses and what is computed
+SPARE = 32  # registers of a thread for addresses and what is computed; attention fills the rest
 
 
 def overlap_products(func: S.PrimFunc, context: Context) -> S.PrimFunc:
