@@ -91,3 +91,12 @@ def test_a_layout_of_the_last_dimensions_is_that_of_each_tile() -> None:
             T.copy(A, s)
 
     assert main is not None
+
+
+def test_a_layout_of_a_large_tensor_is_judged_by_what_it_changes() -> None:
+    """Dimensions that stay as they are are not written out: 2^31 elements here."""
+    layout = T.Layout((64, 1024, 256, 128), lambda b, i, h, d: [b, i // 8, h, d, i % 8])
+    assert layout.output_shape() == (64, 128, 256, 128, 8)
+    assert layout.is_injective()
+    assert not T.Layout((64, 1024, 256, 128), lambda b, i, h, d: [b, i // 8, h, d]).is_injective()
+    assert layout.core().shape == (1, 1024, 1, 1)

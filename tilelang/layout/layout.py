@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from math import prod
 from typing import Any
 
@@ -109,12 +110,36 @@ class Layout:
             self._table = table
         return self._table
 
+    def kept(self) -> dict[int, int]:
+        """Dimensions that one output is and no other uses -> that output. Elements that differ in
+        them have different images, so that questions about others need one of their indices only:
+        tensors are too large to be written out."""
+        found = {}
+        for dim, var in enumerate(self.forward_vars):
+            users = [at for at, expr in enumerate(self.forward_index) if var in expr.variables]
+            if self.shape[dim] > 1 and len(users) == 1 and self.forward_index[users[0]] is var:
+                found[dim] = users[0]
+        return found
+
+    def core(self) -> Layout:
+        """The map for the first index of every dimension that is :meth:`kept`."""
+        kept = self.kept()
+        if not kept:
+            return self
+        found = copy(self)
+        found.shape = tuple(1 if dim in kept else n for dim, n in enumerate(self.shape))
+        found._extents = found._addresses = found._table = None
+        return found
+
     def output_shape(self) -> tuple[int, ...]:
         """Extents of the smallest box that contains all images."""
         if self._extents is None:
-            table = self.table()
+            table = self.core().table()
             highest = table.reshape(-1, table.shape[-1]).max(axis=0)
-            self._extents = tuple(int(most) + 1 for most in highest)
+            found = [int(most) + 1 for most in highest]
+            for dim, at in self.kept().items():
+                found[at] = self.shape[dim]
+            self._extents = tuple(found)
         return self._extents
 
     def addresses(self) -> Array:
@@ -134,7 +159,8 @@ class Layout:
 
     def is_injective(self) -> bool:
         """Whether no two elements share an address."""
-        return distinct(self.addresses()).size == prod(self.shape)
+        core = self.core()
+        return distinct(core.addresses()).size == prod(core.shape)
 
     def is_bijective(self) -> bool:
         """Whether the elements fill the output box without holes or overlap."""
