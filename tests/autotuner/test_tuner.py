@@ -152,6 +152,26 @@ def test_a_lazy_kernel_runs_its_best_configuration() -> None:
     assert (b == 2).all() and set(twice.result.config) == {"block"}
 
 
+def test_compile_gives_the_kernel_of_the_best_configuration() -> None:
+    """Of an eager kernel by its sizes, for which no tensor is needed."""
+
+    @tilelang.jit(target="cpu")
+    def twice(A: Any, block: Any = None) -> Any:
+        n = T.const("n")
+        A: T.Tensor((n,), T.float32)  # type: ignore[no-redef, valid-type]  # the language's form
+        C = T.empty((n,), T.float32)
+        with T.Kernel(T.ceildiv(n, block * 2), threads=32) as b:
+            for i in T.Parallel(block * 2):
+                C[b * block * 2 + i] = A[b * block * 2 + i] * 2
+        return C
+
+    tuned = autotune(configs={"block": [16, 32]}, **QUICK)(twice)
+    kernel = tuned.compile(n=64)
+    assert kernel.config in ({"block": 16}, {"block": 32})
+    assert (kernel(np.ones(64, np.float32)) == 2).all()
+    assert tuned.compile(n=64, block=16).config is None  # nothing is left to tune
+
+
 def test_parameters_that_need_no_search_of_their_own() -> None:
     tuned = autotune(configs=BOTH, do_not_specialize=["n"], **QUICK)(factory())
     first, second = tuned(N), tuned(64)

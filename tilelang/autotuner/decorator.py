@@ -82,6 +82,17 @@ class AutoTuneImpl:
         inputs = self._tensors(args, kwargs, configs) if runs else get_autotune_inputs()
         return self._tuned(args, kwargs, given, configs, inputs)
 
+    def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
+        """The kernel of the best configuration for these arguments, with ``config``, ``latency``
+        and ``ref_latency``. Sizes may be keywords, as for the function below the decorator."""
+        sizes = {name: kwargs[name] for name in kwargs.keys() - names_of(self.signature)}
+        own = {name: value for name, value in kwargs.items() if name not in sizes}
+        given = {**self._bound(args, own), **sizes}
+        configs = self._candidates(args, kwargs, given)
+        if not configs[0]:  # every tuned parameter is given
+            return self.jit_impl.compile(*args, **kwargs)
+        return self._tuned(args, kwargs, given, configs, get_autotune_inputs()).kernel
+
     def autotune_report(self, format: str = "text") -> str:
         """The report of the last search as "text", "json" or "html".
 
@@ -192,7 +203,7 @@ class AutoTuneImpl:
         return tuner.run()
 
     def __getattr__(self, name: str) -> Any:
-        """What the function below has: ``compile``, ``par_compile``, ``get_tir``, options."""
+        """What the function below has: ``par_compile``, ``get_tir``, options."""
         if name.startswith("__") or "jit_impl" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.jit_impl, name)

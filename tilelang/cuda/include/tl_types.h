@@ -34,6 +34,9 @@ typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
+// Names of the C library that sources which programs import use; NVRTC has none.
+typedef unsigned short ushort;
+typedef unsigned int uint;
 
 #define TL_INLINE __device__ __forceinline__
 // TL_ARCH: the architecture that this text is compiled for. A compiler that sees host code too parses
