@@ -38,7 +38,7 @@ BUDGET = {
     "facades": 1820,
     "emulator": 1620,
     "target": 1481,
-    "layout": 1505,
+    "layout": 1520,
     "cuda/host": 1324,
     "cuda/intrinsics": 854,
     "hip": 900,
