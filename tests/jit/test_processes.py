@@ -290,3 +290,10 @@ def test_wrong_names_are_refused(
     with pytest.raises(ArgumentTypeError) as caught:
         shifted.compile(DATA, 1.0)(*args, **keywords)
     assert str(caught.value) == text
+
+
+def test_instructions_of_a_pickled_program_are_those_of_the_table() -> None:
+    """Passes know them by identity: a reduction over threads lost its room in shared memory."""
+    from tilelang.target.rows import ROWS
+
+    assert all(pickle.loads(pickle.dumps(row)) is row for row in ROWS.values())
