@@ -7,7 +7,6 @@ from typing import Any
 from tilelang.errors import TileValueError
 from tilelang.target import parse_target
 from tilelang.target.device import has_hip
-from tilelang.target.questions import target_is_hip
 
 __all__ = [
     "check_hip_availability", "normalize_rocm_arch", "rocm_warp_size_for_arch", "target_get_mcpu",
@@ -28,6 +27,11 @@ def check_hip_availability() -> bool:
 def normalize_rocm_arch(arch: str | None) -> str | None:
     """The architecture without its features: "gfx942" of "gfx942:sramecc+:xnack-"."""
     return None if arch is None else arch.partition(":")[0].strip().lower() or None
+
+
+def target_is_hip(target: Any) -> bool:
+    """Whether the target is an AMD GPU."""
+    return parse_target(target).kind == "hip"
 
 
 def target_get_mcpu(target: Any) -> str | None:
