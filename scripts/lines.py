@@ -37,7 +37,7 @@ BUDGET = {
     "autotuner": 2210,
     "facades": 1820,
     "emulator": 1620,
-    "target": 1481,
+    "target": 1495,
     "layout": 1520,
     "cuda/host": 1324,
     "cuda/intrinsics": 854,

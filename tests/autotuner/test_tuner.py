@@ -158,8 +158,8 @@ def test_compile_gives_the_kernel_of_the_best_configuration() -> None:
     @tilelang.jit(target="cpu")
     def twice(A: Any, block: Any = None) -> Any:
         n = T.const("n")
-        A: T.Tensor((n,), T.float32)  # type: ignore[no-redef, valid-type]  # the language's form
-        C = T.empty((n,), T.float32)
+        A: T.Tensor((n,), "float32")
+        C = T.empty((n,), "float32")
         with T.Kernel(T.ceildiv(n, block * 2), threads=32) as b:
             for i in T.Parallel(block * 2):
                 C[b * block * 2 + i] = A[b * block * 2 + i] * 2

@@ -28,4 +28,4 @@ def _pickled(row: Atom) -> tuple[Any, ...]:
     return type(row), tuple(getattr(row, item.name) for item in fields(row))
 
 
-copyreg.pickle(Atom, _pickled)  # type: ignore[arg-type]  # its stub knows classes of the C API only
+copyreg.pickle(Atom, _pickled)
