@@ -105,6 +105,7 @@ def _steps() -> tuple[Step, ...]:
     from tilelang.passes.serial.contract_tiles import contract_tiles
     from tilelang.passes.serial.fragments import settle_fragments
     from tilelang.passes.serial.fuse_loops import fuse_loops
+    from tilelang.passes.serial.interchange_rows import interchange_rows
     from tilelang.passes.serial.jam_rows import jam_rows
     from tilelang.passes.serial.threads import serialize_threads
     from tilelang.passes.serial.widen_blocks import widen_blocks
@@ -138,6 +139,8 @@ def _steps() -> tuple[Step, ...]:
              "iterations that hand elements to each other are one now"),
         Step("contract_rows", contract_rows, always,
              "tiles that are left are memory, and loops over their rows are joined"),
+        Step("interchange_rows", interchange_rows, always,
+             "loops over rows are whole, and what lives in an iteration only is no tile"),
         Step("widen_blocks", widen_blocks, always,
              "what is left of tiles is what a block needs; no guard asks for its indices yet"),
         Step("jam_rows", jam_rows, always,
