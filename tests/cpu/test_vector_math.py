@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compi
 BOUNDS = {
     "exp": 1.1, "exp2": 1.1, "exp10": 0.6, "expm1": 0.6, "log": 2.0, "log2": 3.0, "log10": 3.0,
     "log1p": 0.6, "tanh": 2.5, "sigmoid": 2.5, "sqrt": 0.5, "rsqrt": 1.5, "sin": 0.6, "cos": 0.6,
-    "tan": 0.8, "erf": 1.5, "pow": 0.6, "floor": 0.0, "ceil": 0.0, "trunc": 0.0,
+    "tan": 0.8, "erf": 1.6, "pow": 0.6, "floor": 0.0, "ceil": 0.0, "trunc": 0.0,
 }  # fmt: skip
 EXACT: dict[str, Callable[..., Any]] = {
     "exp": mpmath.exp, "exp2": lambda x: mpmath.power(2, x), "exp10": lambda x: mpmath.power(10, x),
@@ -110,7 +110,7 @@ def test_every_function_has_a_bound() -> None:
     assert BOUNDS.keys() == EXACT.keys() == FUNCTIONS
     text = (INCLUDE_DIR / "tl_vector_math.h").read_text(encoding="utf-8")
     assert (
-        "exp, exp2 1.1; log 2; log2, log10 3; tanh, sigmoid 2.5; rsqrt 1.5; tan 0.8; erf 1.5;"
+        "exp, exp2 1.1; log 2; log2, log10 3; tanh, sigmoid 2.5; rsqrt 1.5; tan 0.8; erf 1.6;"
         in text
     )
 
