@@ -40,7 +40,7 @@ ISAS = (
     Isa("defined(__AVX2__) || __ARM_FEATURE_SVE_BITS == 256", 32, 6, 2, unroll=4),
     Isa("", 16, 8, 2),
 )
-PANEL_BYTES = 64
+PANEL_BYTES = LINE = 64
 # Rows of C that are so many bytes apart fall into the same set of the first cache, which has so
 # many lines.
 MEETING, WAYS = 4096, 8
@@ -162,7 +162,8 @@ def _types(spec: KernelSpec, isa: Isa) -> list[str]:
 
 def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     """The inner kernel: a block of ``rows`` by NV vectors in registers. What it adds to is fetched
-    into the cache meanwhile; ``next`` leads from a panel to the one that follows."""
+    into the cache meanwhile, and the rows of the next one; ``next`` leads from a panel to the one
+    that follows."""
     lanes, width = isa.vector_bytes // spec.size, panel_width(spec.dtype)
     vec, loose = f"{spec.name}_v", f"{spec.name}_u"
     factors = vec if spec.words is None else f"tl_word{isa.vector_bytes}"
@@ -175,7 +176,9 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     for i in range(rows):
         names = ", ".join(f"c{i}_{v} = {_start(spec, vec, i)}" for v in vectors)
         out.append(f"    {vec} {names};")
-    out.append(f"    for (int i = 0; i < {rows}; ++i) __builtin_prefetch(c + i * ldc, 1);")
+    for line in range(0, isa.vectors * isa.vector_bytes, LINE):
+        at = f"c + i * ldc{f' + {line // spec.size}' if line else ''}"
+        out.append(f"    for (int i = 0; i < {rows}; ++i) __builtin_prefetch({at}, 1);")
     left, right = ("a", "b") if spec.taps is None else ("pixels", "weights")
     if spec.taps is not None:
         count, lines, columns = spec.taps
@@ -191,7 +194,7 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     stored = loose if spec.b_row else factors
     places = {v: f"{right} + {_column(v * lanes, width, spec.b_row)}" for v in vectors}
     loads = " ".join(f"const {factors} b{v} = *(const {stored}*)({places[v]});" for v in vectors)
-    out.append(f"        {loads}")
+    out.append(f"        {_ahead(spec, rows)}{loads}")
     step = "p" if spec.words is not None or spec.a_col == 1 else f"p * {spec.a_col}"
     for i in range(rows):
         at = f"{left}[{_times(i, spec.a_stride)} + {step}]"
@@ -210,6 +213,16 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
             out.append(f"        {' '.join(stores)}")
     out += ["    }", "}"]
     return "\n".join(out)
+
+
+def _ahead(spec: KernelSpec, rows: int) -> str:
+    """Fetches what the next block needs of A, where its rows lie one behind the other: about a line
+    for each step. What a part of B is multiplied with does not stay in the first cache until the
+    next part, and a processor does not follow so many rows at a time."""
+    beside = spec.words is not None or (spec.a_col == 1 and 0 <= spec.a_row - spec.k <= 16)
+    if not beside or spec.taps is not None or 2 * rows * spec.size < LINE:
+        return ""
+    return f"__builtin_prefetch(a + {rows} * ({spec.a_stride} + p)); "
 
 
 def _start(spec: KernelSpec, vec: str, row: int) -> str:

@@ -24,8 +24,9 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const f
     tl_gemm_f32_64x64x32_48_1_64_v c11_0 = {0}, c11_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c12_0 = {0}, c12_1 = {0};
     for (int i = 0; i < 13; ++i) __builtin_prefetch(c + i * ldc, 1);
+    for (int i = 0; i < 13; ++i) __builtin_prefetch(c + i * ldc + 16, 1);
     for (long p = 0; p < 32; ++p) {
-        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + next + p * 16 + 0);
+        __builtin_prefetch(a + 13 * (48 + p)); const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + next + p * 16 + 0);
         { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
         { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
         { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
@@ -84,8 +85,9 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const fl
     tl_gemm_f32_64x64x32_48_1_64_v c10_0 = {0}, c10_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c11_0 = {0}, c11_1 = {0};
     for (int i = 0; i < 12; ++i) __builtin_prefetch(c + i * ldc, 1);
+    for (int i = 0; i < 12; ++i) __builtin_prefetch(c + i * ldc + 16, 1);
     for (long p = 0; p < 32; ++p) {
-        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + next + p * 16 + 0);
+        __builtin_prefetch(a + 12 * (48 + p)); const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + next + p * 16 + 0);
         { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
         { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
         { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
@@ -216,7 +218,7 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const f
     tl_gemm_f32_64x64x32_48_1_64_v c7_0 = {0}, c7_1 = {0};
     for (int i = 0; i < 8; ++i) __builtin_prefetch(c + i * ldc, 1);
     for (long p = 0; p < 32; ++p) {
-        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 4);
+        __builtin_prefetch(a + 8 * (48 + p)); const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 4);
         { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
         { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
         { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }

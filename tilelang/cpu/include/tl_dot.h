@@ -206,7 +206,8 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
 }
 
 // -- bfloat16: two in a word, or one as a float32 ----------------------------------------------------------------------
-typedef uint16_t tl_u16x8 __attribute__((vector_size(16))), tl_u16x32 __attribute__((vector_size(64)));
+typedef uint16_t tl_u16x8 __attribute__((vector_size(16))), tl_u16x16 __attribute__((vector_size(32)));
+typedef uint16_t tl_u16x32 __attribute__((vector_size(64)));
 // Which of some factors are subnormal: instructions on words take them for zero, so a product that has one is made by
 // words of one factor.
 #define TL_SUBNORMAL(T, X) ((T)(((T)(X) & 0x7fff) - 1 < 0x7f))
@@ -226,18 +227,25 @@ TL_INLINE int tl_rows_16(const uint16_t* s, long ld, long m, long k, int trans, 
     const long words = TL_DOT_WORDS(k, group), row = trans ? 1 : ld, next = trans ? ld : 1;
     const tl_i16x8 none = {0};
     tl_u16x8 some = {0};
+    tl_u16x32 more = {0};
     int small = 0;
     tl_any4* d = (tl_any4*)to;
     for (long i = 0; i < m; ++i, s += row, d += TL_DOT_ROW(k, group)) {
         long w = 0;
+        for (; !trans && group == 2 && w * 2 + 32 <= k; w += 16) {
+            const tl_u16x32 x = TL_GET(tl_u16x32, s + w * 2);
+            __builtin_prefetch(s + TL_ROWS_AHEAD * ld + w * 2);
+            TL_PUT(d + w, x);
+            more |= TL_SUBNORMAL(tl_u16x32, x);
+        }
         if (!trans)
             for (; w * group + 8 <= k; w += 8 / group) {
                 const tl_i16x8 x = TL_GET(tl_i16x8, s + w * group);
-                __builtin_prefetch(s + TL_ROWS_AHEAD * ld + w * group);
                 if (group == 2) {
                     memcpy(d + w, &x, 16);
                     some |= TL_SMALL_16(x);
                 } else {
+                    __builtin_prefetch(s + TL_ROWS_AHEAD * ld + w * group);
                     TL_PUT(d + w, TL_ZIP_16(none, x, 0));
                     TL_PUT(d + w + 4, TL_ZIP_16(none, x, 4));
                 }
@@ -247,12 +255,22 @@ TL_INLINE int tl_rows_16(const uint16_t* s, long ld, long m, long k, int trans, 
             small |= tl_small_16((uint16_t)d[w]) | tl_small_16((uint16_t)(d[w] >> 16));
         }
     }
+    for (int l = 0; l < 32; ++l) small |= more[l];
     return group > 1 && (small || tl_any_16(some));
 }
 // A row of a panel: 16 columns of two rows as words.
 TL_INLINE tl_u16x8 tl_words_16(const uint16_t* s, long ld, int group, tl_any4* d) {
     const tl_i16x8 none = {0};
     tl_u16x8 some = {0};
+#ifdef __AVX512BW__
+    if (group == 2) {
+        const tl_u16x16 a = TL_GET(tl_u16x16, s), b = TL_GET(tl_u16x16, s + ld);
+        TL_PUT(d, __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25,
+                                          10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+        const tl_u16x16 both = TL_SUBNORMAL(tl_u16x16, a) | TL_SUBNORMAL(tl_u16x16, b);
+        return TL_GET(tl_u16x8, &both) | TL_GET(tl_u16x8, (const char*)&both + 16);
+    }
+#endif
     for (long half = 0; half < 16; half += 8) {
         const tl_i16x8 first = TL_GET(tl_i16x8, s + half);
         const tl_i16x8 a = group == 1 ? none : first, b = group == 1 ? first : TL_GET(tl_i16x8, s + ld + half);
