@@ -26,7 +26,7 @@ def long_blocks_first(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 def _ordered(launch: S.Launch) -> S.Stmt:
-    extent = E.as_expr(launch.grid[0])
+    extent = E.as_expr(launch.grid[0]) if launch.grid else None  # none: one block
     if launch.annotation("swizzle") is not None or not isinstance(extent, E.Const):
         return launch
     if not any(isinstance(node, H.Roles) for node in S.walk(launch.body)):
