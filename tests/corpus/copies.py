@@ -81,6 +81,23 @@ def a_safe_value_for_what_is_outside():
 
 
 @program()
+def negative_indices_are_outside_of_a_tensor_with_a_safe_value():
+    @T.prim_func
+    def f(A: T.Tensor((10,), "int32"), B: T.Tensor((10, 4), "int32"), C: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            T.annotate_safe_value({A: -7})
+            for i, k in T.Parallel(10, 4):  # a causal window
+                B[i, k] = A[i + k - 3]
+            for i in T.serial(4):
+                C[i] = A[-1] + A[i - 2]
+
+    a = np.arange(10, dtype=I)
+    padded = np.concatenate([np.full(3, -7, I), a])
+    b = np.stack([padded[k : k + 10] for k in range(4)], axis=1)
+    return f, [a, Out(b), Out(np.array([2, 2, 9, 10], I))]
+
+
+@program()
 def a_shorter_slice_does_not_shorten_the_copy():
     @T.prim_func
     def f(A: T.Tensor((20,), "float32"), B: T.Tensor((16,), "float32")):

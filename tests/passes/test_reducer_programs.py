@@ -279,3 +279,77 @@ def test_a_scaled_sum_may_be_held_by_all_threads() -> None:
 
     a = small(64, 12).astype(I)
     holds(groups, (a, np.zeros(3, I)), a.reshape(64, 3, 4).sum((0, 2)) * np.array([2, 2, 3], I))
+
+
+def test_a_reducer_starts_from_an_element_of_a_fragment() -> None:
+    """Online log-sum-exp: the maximum starts from that of the tiles before."""
+
+    @T.prim_func
+    def logarithm(A: T.Tensor((512,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=128):
+            a_shared = T.alloc_shared((128,), "float32")
+            a = T.alloc_fragment((128,), "float32")
+            highest = T.alloc_fragment((1,), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            highest[0] = -T.infinity("float32")
+            total[0] = 0.0
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[k * 128], a_shared)
+                T.copy(a_shared, a)
+                high = T.alloc_reducer((1,), "float32", op="max", replication="all")
+                T.fill(high, highest[0])
+                for i in T.Parallel(128):
+                    high[0] = T.max(high[0], a[i])
+                T.finalize_reducer(high)
+                part = T.alloc_reducer((1,), "float32", replication="all")
+                T.fill(part, 0.0)
+                for i in T.Parallel(128):
+                    part[0] += T.exp2(a[i] - high[0])
+                T.finalize_reducer(part)
+                total[0] = T.exp2(highest[0] - high[0]) * total[0] + part[0]
+                highest[0] = high[0]
+            if T.get_thread_binding() == 0:
+                B[0] = total[0] * T.exp2(highest[0])
+
+    a = small(512).astype(F)
+    holds(logarithm, (a, np.zeros(1, F)), np.exp2(a).sum(keepdims=True))
+
+
+def test_what_a_reducer_starts_from_is_read_at_its_start() -> None:
+    @T.prim_func
+    def seeded(A: T.Tensor((8,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((8,), "float32")
+            T.copy(A, a)
+            seed = T.alloc_fragment((1,), "float32")
+            seed[0] = 5.0
+            r = T.alloc_reducer((1,), "float32", op="sum")
+            T.reducer_init(r, seed[0])
+            seed[0] = 100.0
+            for i in T.Parallel(8):
+                T.reducer_update(r[0], a[i])
+            found = T.alloc_fragment((1,), "float32")
+            T.finalize_reducer(r, found)
+            if T.get_thread_binding() == 0:
+                B[0] = found[0]
+
+    a = small(8).astype(F)
+    holds(seeded, (a, np.zeros(1, F)), a.sum(keepdims=True) + 5)
+
+
+def test_every_thread_contributes_an_element_of_a_fragment() -> None:
+    @T.prim_func
+    def counted(A: T.Tensor((8,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((8,), "float32")
+            T.copy(A, a)
+            r = T.alloc_reducer((1,), "float32", op="sum")
+            T.reducer_init(r)
+            T.reducer_update(r[0], a[3])
+            found = T.alloc_fragment((1,), "float32")
+            T.finalize_reducer(r, found)
+            if T.get_thread_binding() == 0:
+                B[0] = found[0]
+
+    a = small(8).astype(F)
+    holds(counted, (a, np.zeros(1, F)), 128 * a[3:4])

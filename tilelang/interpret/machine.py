@@ -218,10 +218,14 @@ class DivergentGroup:
         return evaluate(self, expr, active)
 
     def place(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
-        """Where an element of ``buffer`` is: a negative index counts from the end."""
+        """Where an element of ``buffer`` is: a negative index counts from the end, but for one that
+        is no constant, of a buffer with a value for what is outside."""
         found = self.corner(buffer, exprs, active)
-        extents = self.bound(buffer).shape
-        return [wrapped(index, extent) for index, extent in zip(found, extents)]
+        padded = id(buffer) in self.block.safe_values
+        return [
+            index if padded and not isinstance(expr, Const) else wrapped(index, extent)
+            for expr, index, extent in zip(exprs, found, self.bound(buffer).shape)
+        ]
 
     def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
         """Index expressions of ``buffer`` as they are: those of a tile may be negative."""

@@ -114,7 +114,8 @@ def layout_given(buffer: Buffer) -> Layout | None:
 
 
 def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
-    """What loads outside a tensor give instead of 0.
+    """What loads outside a tensor give instead of 0. A negative index is outside of these tensors,
+    unless it is a constant, which counts from the end.
 
     Args:
         safe_value_map: buffer -> scalar, cast to the buffer's dtype.

@@ -220,7 +220,13 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.Gemm):
             return lower_gemm(stmt, ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
-            return lower_reducer_fill(stmt, ctx)
+            return lower_reducer_fill(replace(stmt, value=self.expr(stmt.value)), ctx)
+        if isinstance(stmt, S.ReducerInit) and stmt.init is not None:
+            return lower_reducer_init(replace(stmt, init=self.expr(stmt.init)), ctx)
+        if isinstance(stmt, S.ReducerUpdate):
+            indices = tuple(map(self.expr, stmt.indices))
+            value = self.expr(stmt.value)
+            return lower_reducer_update(replace(stmt, indices=indices, value=value), ctx)
         if isinstance(stmt, S.Im2col) and is_complete(stmt):
             return self.own.loaded([stmt], ctx)
         if isinstance(stmt, S.AtomicTile) and is_complete(stmt):

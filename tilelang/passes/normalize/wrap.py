@@ -5,6 +5,9 @@
 (:mod:`signs`) show for most indices that they are not negative, and nothing is added there. An
 index below ``-n`` is negative afterwards, too, and so outside.
 
+Of a tensor with a value for what is outside (``T.annotate_safe_value``), only constants count from
+the end: any other negative index is outside there.
+
 Loads, stores, atomics and updates of reducers name elements. Regions of tile operations do not: a
 tile that starts before a tensor lies partly outside.
 """
@@ -41,8 +44,9 @@ def wrap_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     for symbol in _sizes(func):
         bounds = bounds.with_interval(symbol, Interval(0, INF))
     rising = _counters(func)
+    written, padded = frozenset(effects.written(func.body)), _padded(func)
     while True:
-        walk = _Wrap(Signs(bounds, rising=rising), frozenset(effects.written(func.body)))
+        walk = _Wrap(Signs(bounds, rising=rising), written, padded)
         body = walk.visit(func.body)
         if not walk.fallen:
             return func if body is func.body else replace(func, body=body)
@@ -52,9 +56,10 @@ def wrap_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 class _Wrap:
     """Walks with what is known of signs."""
 
-    def __init__(self, signs: Signs, written: frozenset[E.Var]) -> None:
+    def __init__(self, signs: Signs, written: frozenset[E.Var], padded: frozenset[E.Var]) -> None:
         self.signs = signs
         self.written = written
+        self.padded = padded
         self.fallen: set[E.Var] = set()  # variables that may become negative after all
         self.memos: dict[Signs, dict[E.Expr, E.Expr]] = {}
 
@@ -210,7 +215,8 @@ class _Wrap:
         found = []
         for index, extent in zip(indices, buffer.shape):
             new = self.expr(index)
-            if not self.known(index, buffer.shape):
+            outside = buffer.data in self.padded and not isinstance(index, E.Const)
+            if not outside and not self.known(index, buffer.shape):
                 if not E.repeatable(new):
                     raise _effect(index, what)
                 new = wrapped(new, extent, self.signs)
@@ -263,6 +269,14 @@ def _leaves(stmt: S.Stmt) -> bool:
     if isinstance(stmt, S.Seq):
         return any(map(_leaves, stmt.stmts))
     return isinstance(stmt, _LEAVES)
+
+
+def _padded(func: S.PrimFunc) -> frozenset[E.Var]:
+    """Storage of tensors with a value for what is outside."""
+    launches = (node for node in S.walk(func.body) if isinstance(node, S.Launch))
+    return frozenset(
+        buffer.data for launch in launches for buffer, _ in launch.annotation("safe_value", ())
+    )
 
 
 def _sizes(func: S.PrimFunc) -> set[E.Var]:
