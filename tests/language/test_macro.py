@@ -59,6 +59,11 @@ def test_indices_of_a_reference_are_evaluated_once() -> None:
     assert [s.var.name for s in lets] == ["_tmp"]
 
 
+def test_the_older_spelling_of_a_reference_is_the_class_of_sizes() -> None:
+    assert isinstance(T.dynamic("m"), T.Var) and not isinstance(3, T.Var)
+    assert isinstance(T.Var("i", T.int64), T.Var) and T.Var("i", "int64").dtype == "int64"
+
+
 def test_references_pass_through_nested_macros() -> None:
     @T.macro
     def inner(y: T.Var):

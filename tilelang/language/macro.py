@@ -15,7 +15,9 @@ from typing import Any
 
 from tilelang.errors import TileRuntimeError, TileSyntaxError, TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Load, as_expr
+from tilelang.ir.expr import Var as Variable
 from tilelang.language.v2.annot import Buffer as BufferType
 from tilelang.language.v2.annot import BufferAnnot
 from tilelang.language.v2.ast import analyse, rewrite
@@ -34,7 +36,17 @@ class Ref:
     """Annotation ``T.Ref``: the macro's parameter is the place itself, not its value."""
 
 
-Var = Ref  # the older spelling
+class _Variables(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Variable)
+
+    def __call__(cls, name: str, dtype: object = "int32") -> Any:
+        return Variable(name, DType(dtype))
+
+
+class Var(Ref, metaclass=_Variables):
+    """What sizes of `T.dynamic` and other names of programs are: ``isinstance(m, T.Var)``. As the
+    annotation of a macro's parameter, the older spelling of ``T.Ref``."""
 
 
 class Macro:
@@ -64,7 +76,7 @@ class Macro:
     def _is_ref(raw: object) -> bool:
         if isinstance(raw, str):
             return raw.strip("'\" ").rpartition(".")[2] in ("Ref", "Var")
-        return raw is Ref
+        return raw in (Ref, Var)
 
     def _enter(self, values: Mapping[str, object]) -> Scope:
         return Scope(builder(self.__name__), self.__name__, values, self._refs)
