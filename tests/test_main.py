@@ -34,6 +34,15 @@ def test_it_is_printed_line_by_line() -> None:
     assert len(lines) == len(list(report()))
 
 
+def test_a_reader_may_stop_early() -> None:
+    command = [sys.executable, "-m", "tilelang", "info"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "CHANGELOG.md"])
 def test_files_that_a_page_names_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

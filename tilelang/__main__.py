@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import inspect
+import os
 import platform
 import re
 import runpy
@@ -336,9 +337,12 @@ def main(words: Sequence[str] | None = None) -> int:
             rows = cache(given.what == "clear") if given.command == "cache" else report()
             for name, text in rows:
                 sys.stdout.write(f"{name:14} {text}\n")
+        sys.stdout.flush()
     except TileError as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    except BrokenPipeError:  # who reads has seen enough; nothing is left to be written at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -129,3 +129,8 @@ def test_an_installed_tvm_comes_first(tmp_path: Path) -> None:
 def test_modules_that_are_not_here_are_not_found() -> None:
     made = in_process("import tilelang, tvm.relay")
     assert made == "ModuleNotFoundError: No module named 'tvm.relay'"
+
+
+def test_a_variable_takes_the_name_of_its_dtype() -> None:
+    var = tvm.tir.Var("x", "float16x2")
+    assert var.dtype == "float16x2" and isinstance(var, tvm.tir.Var)

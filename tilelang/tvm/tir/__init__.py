@@ -26,7 +26,6 @@ from tilelang.ir.expr import (
     Ramp,
     Select,
     StringImm,
-    Var,
     as_expr,
     binary,
     const,
@@ -40,6 +39,7 @@ from tilelang.ir.stmt import Let as Bind
 from tilelang.ir.stmt import Let as LetStmt
 from tilelang.ir.stmt import Seq as SeqStmt
 from tilelang.ir.stmt import Store as BufferStore
+from tilelang.language.macro import Var
 
 __all__ = [
     "Bind", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
