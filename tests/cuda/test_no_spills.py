@@ -86,6 +86,8 @@ def test_every_tile_of_the_gpu_benchmark(
     monkeypatch.setattr(tilelang, "compile", record)
     assert set(bench.PROGRAMS) == set(ROWS)
     make, sizes, tiles = bench.PROGRAMS[row]
+    if arch == "sm_80":  # operands of products are in registers there: no queries fit beside them
+        tiles = [tile for tile in tiles if not tile.get("held")]
     for tile in tiles:
         make(*sizes, **tile)
     assert len(found) in (len(tiles), 3 * len(tiles))  # a row may be three kernels
