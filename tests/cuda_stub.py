@@ -1,7 +1,9 @@
 """A driver that only takes notes, and tensors that claim to be on a GPU.
 
 The driver is a small C library with the functions of ``libcuda`` that are used. It writes down
-every call as a line of text; launches show the bytes of their parameters. The tensors are torch
+every call as a line of text; launches show the bytes of their parameters. In a process with the
+variable STUB_KERNELS it has kernels of all names, whose time is that of a block for each, and which
+do what their names say: "abort", "hang", or "illegal", after which the device is lost. The tensors are torch
 tensors in host memory whose class reports a GPU, through every door by which launchers look.
 """
 
@@ -21,12 +23,15 @@ SOURCE = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static char notes[1 << 20];
 static size_t used;
 static char failing[64];
 static int failure, devices = 2;
 static void* current;
+static float now;  // milliseconds, which pass in launches and when memory is set
+static int lost;
 typedef struct { char name[64]; int count, sizes[64]; } Kernel;
 static Kernel kernels[64];
 static int nkernels;
@@ -34,6 +39,7 @@ static int nkernels;
 static void note(const char* format, ...) {
     va_list list;
     va_start(list, format);
+    if (getenv("STUB_KERNELS")) return;
     used += vsnprintf(notes + used, sizeof notes - used, format, list);
     va_end(list);
 }
@@ -55,6 +61,7 @@ void stub_declare(const char* name, int count, const int* sizes) {
 }
 
 int cuInit(unsigned flags) { (void)flags; return answer("cuInit"); }
+int cuGetExportTable(const void** out, const void* name) { (void)name; *out = 0; return 500; }  // NVRTC asks
 int cuDriverGetVersion(int* out) { *out = 13000; return 0; }
 int cuGetErrorName(int code, const char** out) {
     *out = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
@@ -85,6 +92,10 @@ int cuModuleGetFunction(void** out, void* module, const char* name) {
     (void)module;
     for (int i = 0; i < nkernels; ++i)
         if (!strcmp(kernels[i].name, name)) { *out = &kernels[i]; return answer("cuModuleGetFunction"); }
+    if (getenv("STUB_KERNELS")) {
+        stub_declare(name, 0, 0);
+        return cuModuleGetFunction(out, module, name);
+    }
     return 500;
 }
 int cuFuncSetAttribute(Kernel* k, int which, int value) { note("attribute %s %d %d\n", k->name, which, value); return answer("cuFuncSetAttribute"); }
@@ -92,6 +103,10 @@ typedef struct { uint32_t id, pad, value[16]; } Attribute;
 typedef struct { uint32_t grid[3], block[3], shared; void* stream; Attribute* attributes; uint32_t count; } Config;
 int cuLaunchKernelEx(const Config* c, Kernel* k, void** params, void** extra) {
     if (extra) return 1;
+    now += getenv("STUB_KERNELS") ? c->grid[0] * 0.001f : 2.0f;
+    if (strstr(k->name, "abort")) abort();
+    while (strstr(k->name, "hang")) sleep(1);
+    if (strstr(k->name, "illegal")) lost = 700;
     note("launch %s %u,%u,%u %u,%u,%u %u %d %d ", k->name, c->grid[0], c->grid[1], c->grid[2],
          c->block[0], c->block[1], c->block[2], c->shared, (int)(intptr_t)c->stream, (int)(intptr_t)current - 1100);
     for (unsigned i = 0; i < c->count; ++i)
@@ -137,9 +152,9 @@ int cuTensorMapEncodeIm2col(void* map, int type, unsigned rank, void* base, cons
     made(map, rank);
     return answer("cuTensorMapEncodeIm2col");
 }
-static uint64_t next = 0x10000;
+// Memory is the host's, so that what is copied there can be looked at. It is never given back.
 int cuMemAllocAsync(uint64_t* out, size_t size, void* stream) {
-    *out = next += 0x1000;
+    *out = (uint64_t)(uintptr_t)aligned_alloc(0x1000, (size + 0xfff) & ~(size_t)0xfff);
     note("allocate %d on %d\n", (int)size, (int)(intptr_t)stream);
     return answer("cuMemAllocAsync");
 }
@@ -148,7 +163,15 @@ int cuMemcpyAsync(void* to, const void* from, size_t size, void* stream) { (void
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) { note("fetch %d on %d\n", (int)size, (int)(intptr_t)stream); memcpy(to, (void*)from, size); return answer("cuMemcpyDtoHAsync_v2"); }
 int cuStreamGetCtx(void* stream, void** out) { *out = (void*)(intptr_t)(1100 + (intptr_t)stream % 10); return answer("cuStreamGetCtx"); }
 int cuStreamCreate(void** out, unsigned flags) { note("stream %u\n", flags); *out = (void*)(intptr_t)9; return 0; }
-int cuStreamSynchronize(void* stream) { note("wait %d\n", (int)(intptr_t)stream); return answer("cuStreamSynchronize"); }
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void* stream) {
+    note("set %d to %d on %d\n", (int)size, value, (int)(intptr_t)stream);
+    now += 7;
+    return answer("cuMemsetD8Async");
+}
+int cuEventCreate(float** out, unsigned flags) { note("event %u\n", flags); *out = malloc(sizeof(float)); return answer("cuEventCreate"); }
+int cuEventRecord(float* event, void* stream) { note("record on %d\n", (int)(intptr_t)stream); *event = now; return answer("cuEventRecord"); }
+int cuEventElapsedTime(float* out, const float* start, const float* end) { *out = *end - *start; return answer("cuEventElapsedTime"); }
+int cuStreamSynchronize(void* stream) { note("wait %d\n", (int)(intptr_t)stream); return lost ? lost : answer("cuStreamSynchronize"); }
 """
 
 

@@ -20,7 +20,7 @@ SPEC = LaunchSpec(
 
 class _Managed(ctypes.Structure):
     _fields_ = [
-        ("tensor", dlpack._Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+        ("tensor", dlpack.DlTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
     ]  # fmt: skip
 
 

@@ -205,7 +205,7 @@ def results_of(returned: Any, inputs: list[Any]) -> list[Any]:
     return list(returned) if isinstance(returned, (list, tuple)) else [returned]
 
 
-def placed(value: Any, device: str | None) -> Any:
+def placed(value: Any, device: Any) -> Any:
     """A tensor in host memory as one on ``device``; anything else as it is."""
     return value if device is None or not getattr(value, "shape", ()) else to_device(value, device)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelang.errors import TileUnsupportedError
+
+if TYPE_CHECKING:
+    from tilelang.runtime.device_array import DeviceMemory
 
 BACKENDS = ("event", "cupti", "cudagraph")
 _FLUSH, _LARGE_FLUSH = 256 << 20, 1 << 30  # bytes, more than any L2 cache
@@ -59,19 +63,32 @@ class HostClock:
         return found
 
 
-class TorchClock:
-    """Events on torch's current stream; the L2 cache is flushed before each call."""
+class EventClock:
+    """Events on the stream of whoever has memory; the L2 cache is flushed before each call."""
 
     is_host = False
     calls = 1
     besides = 0.0
 
-    def __init__(self, torch: Any, flush: int) -> None:
-        self.torch = torch
-        self.cache = torch.empty(flush // 4, dtype=torch.int32, device="cuda")
+    def event(self) -> Any:
+        """An event."""
+        raise NotImplementedError
 
-    def _event(self) -> Any:
-        return self.torch.cuda.Event(enable_timing=True)
+    def flush(self) -> None:
+        """Write over what the cache holds."""
+        raise NotImplementedError
+
+    def record(self, event: Any) -> None:
+        """Put an event behind what the stream has to do."""
+        event.record()
+
+    def between(self, start: Any, end: Any) -> float:
+        """Milliseconds."""
+        return float(start.elapsed_time(end))
+
+    def wait(self) -> None:
+        """Wait for the stream."""
+        raise NotImplementedError
 
     def estimate(self, fn: Callable[[], Any]) -> float:
         """Milliseconds of one call."""
@@ -79,17 +96,37 @@ class TorchClock:
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
         """Milliseconds of ``count`` calls."""
-        events = [(self._event(), self._event()) for _ in range(count)]
-        self.torch.cuda.synchronize()
+        events = [(self.event(), self.event()) for _ in range(count)]
+        self.wait()
         for start, end in events:
-            self.cache.zero_()
-            start.record()
+            self.flush()
+            self.record(start)
             fn()
-            end.record()
-        self.torch.cuda.synchronize()
+            self.record(end)
+        self.wait()
         if count > 1:
-            self.besides = float(events[0][1].elapsed_time(events[1][0]))
-        return [float(start.elapsed_time(end)) for start, end in events]
+            self.besides = self.between(events[0][1], events[1][0])
+        return [self.between(start, end) for start, end in events]
+
+
+class TorchClock(EventClock):
+    """Events on torch's current stream."""
+
+    def __init__(self, torch: Any, flush: int) -> None:
+        self.torch = torch
+        self.cache = torch.empty(flush // 4, dtype=torch.int32, device="cuda")
+
+    def event(self) -> Any:
+        """An event with a time."""
+        return self.torch.cuda.Event(enable_timing=True)
+
+    def flush(self) -> None:
+        """Fill a buffer."""
+        self.cache.zero_()
+
+    def wait(self) -> None:
+        """Wait for the device."""
+        self.torch.cuda.synchronize()
 
 
 class GraphClock(TorchClock):
@@ -140,42 +177,79 @@ def _device_time(profile: Any) -> float:
     return sum(float(event.self_device_time_total) for event in profile.key_averages())
 
 
-class CupyClock:
-    """Events on cupy's current stream; the L2 cache is flushed before each call."""
-
-    is_host = False
-    calls = 1
-    besides = 0.0
+class CupyClock(EventClock):
+    """Events on cupy's current stream."""
 
     def __init__(self, cupy: Any, flush: int) -> None:
-        self.cupy = cupy
+        self.cuda = cupy.cuda
         self.cache = cupy.empty(flush // 4, "int32")
 
-    def estimate(self, fn: Callable[[], Any]) -> float:
-        """Milliseconds of one call."""
-        return min(self.time(fn, 5))
+    def event(self) -> Any:
+        """An event."""
+        return self.cuda.Event()
+
+    def flush(self) -> None:
+        """Fill a buffer."""
+        self.cache.fill(0)
+
+    def between(self, start: Any, end: Any) -> float:
+        """Milliseconds."""
+        return float(self.cuda.get_elapsed_time(start, end))
+
+    def wait(self) -> None:
+        """Wait for the current stream."""
+        self.cuda.get_current_stream().synchronize()
+
+
+class DriverClock(EventClock):
+    """Events by the driver on the default stream. They are made once and recorded again."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self.memory, self.call = memory, memory.driver.call
+        self.size, self.cache = ctypes.c_size_t(_FLUSH), ctypes.c_uint64(memory.take(_FLUSH))
+        self.made: list[Any] = []
+        self.at = 0  # of them, the next one
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
         """Milliseconds of ``count`` calls."""
-        cuda = self.cupy.cuda
-        events = [(cuda.Event(), cuda.Event()) for _ in range(count)]
-        for start, end in events:
-            self.cache.fill(0)
-            start.record()
-            fn()
-            end.record()
-        cuda.get_current_stream().synchronize()
-        if count > 1:
-            self.besides = float(cuda.get_elapsed_time(events[0][1], events[1][0]))
-        return [float(cuda.get_elapsed_time(start, end)) for start, end in events]
+        self.at = 0
+        return super().time(fn, count)
+
+    def event(self) -> Any:
+        """The next event."""
+        if self.at == len(self.made):
+            self.made.append(ctypes.c_void_p())
+            self.call("cuEventCreate", ctypes.byref(self.made[-1]), 0, what="making an event")
+        self.at += 1
+        return self.made[self.at - 1]
+
+    def flush(self) -> None:
+        """Fill a buffer."""
+        self.call("cuMemsetD8Async", self.cache, 0, self.size, None, what="flushing the cache")
+
+    def record(self, event: Any) -> None:
+        """On the default stream."""
+        self.call("cuEventRecord", event, None, what="measuring a kernel")
+
+    def between(self, start: Any, end: Any) -> float:
+        """Milliseconds."""
+        found = ctypes.c_float()
+        self.call("cuEventElapsedTime", ctypes.byref(found), start, end, what="measuring a kernel")
+        return found.value
+
+    def wait(self) -> None:
+        """Wait for the device."""
+        self.memory.wait()
 
 
-def find_clock(fast_flush: bool = True, backend: str = "event") -> Clock:
-    """The clock for what has just run: a GPU's when torch or cupy has used one.
+def find_clock(fast_flush: bool = True, backend: str | Clock = "event") -> Clock:
+    """The clock for what has just run: a GPU's when torch or cupy has used one. A clock is itself.
 
     Raises:
         TileUnsupportedError: a backend that needs torch, for cupy.
     """
+    if not isinstance(backend, str):
+        return backend
     flush = _FLUSH if fast_flush else _LARGE_FLUSH
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

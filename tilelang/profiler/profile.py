@@ -25,6 +25,7 @@ from tilelang.utils.tensor import (
 
 if TYPE_CHECKING:
     from tilelang.jit.kernel import JITKernel, KernelParam
+    from tilelang.runtime.device_array import DeviceMemory
 
 
 class Profiler:
@@ -35,7 +36,7 @@ class Profiler:
     ) -> None:
         self.kernel = kernel
         self.supply_type = supply_type
-        self.device = kernel.adapter.device
+        self.device: str | DeviceMemory | None = kernel.adapter.device
 
     def inputs(
         self,

@@ -32,7 +32,9 @@ MAX_DIMS = 64  # of a tensor; frameworks have fewer
 _ADDRESSES = 1 << 64
 
 
-class _Tensor(ctypes.Structure):
+class DlTensor(ctypes.Structure):
+    """A tensor as memory, in the words of the ABI."""
+
     _fields_ = [
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
@@ -54,7 +56,7 @@ class _Versioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", DlTensor),
     ]
 
 
@@ -125,7 +127,7 @@ def open_capsule(obj: Any) -> CapsuleView:
             raise _refused(obj, f"DLPack version {managed.major}")
         tensor, readonly = managed.tensor, bool(managed.flags & _READ_ONLY)
     elif valid(capsule, b"dltensor"):
-        tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
+        tensor = DlTensor.from_address(pointer(capsule, b"dltensor"))
     else:
         raise _refused(obj, f"{type(capsule).__name__} without a tensor")
     shape, strides, address = _checked(obj, tensor)
@@ -141,7 +143,7 @@ def open_capsule(obj: Any) -> CapsuleView:
     )
 
 
-def _checked(obj: Any, tensor: _Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def _checked(obj: Any, tensor: DlTensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Shape, strides and address of the first element, when they can be those of a tensor."""
     rank = tensor.ndim
     if not 0 <= rank <= MAX_DIMS:

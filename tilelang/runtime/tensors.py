@@ -22,6 +22,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
 from tilelang.runtime import dlpack
 from tilelang.runtime.autograd import refuse_traced
+from tilelang.runtime.device_array import DeviceArray
 from tilelang.target.device import import_gpu_framework
 
 _EXPECTED = "a numpy array, a torch tensor, or an object with __dlpack__"
@@ -72,9 +73,11 @@ def is_torch(obj: object) -> bool:
 
 
 def framework_of(obj: object) -> str:
-    """One of the words torch, numpy and other."""
+    """One of the words torch, numpy, driver (arrays of this package) and other."""
     if is_torch(obj):
         return "torch"
+    if isinstance(obj, DeviceArray):
+        return "driver"
     return "numpy" if isinstance(obj, np.ndarray) else "other"
 
 
@@ -88,6 +91,8 @@ def describe(obj: object) -> TensorInfo:
         return _describe_torch(obj)
     if isinstance(obj, (np.ndarray, np.generic)):
         return _describe_numpy(np.asarray(obj), obj)
+    if isinstance(obj, DeviceArray):
+        return _describe_own(obj)
     if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, type):
         try:
             found = _describe_cuda(obj)
@@ -234,6 +239,13 @@ def _describe_numpy(array: Any, owner: object) -> TensorInfo:
         readonly=readonly or isinstance(owner, np.generic),  # a scalar is a value, no memory
         owner=(array, owner),
     )
+
+
+def _describe_own(array: DeviceArray) -> TensorInfo:
+    return TensorInfo(
+        array.dtype, str(array.dtype), array.shape, dlpack.row_major(array.shape), "cuda",
+        array.memory.index, array.pointer, raw=False, owner=array,
+    )  # fmt: skip
 
 
 def _describe_cuda(obj: Any) -> TensorInfo | None:
@@ -434,6 +446,8 @@ def empty_on_gpu(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
     Raises:
         ArgumentTypeError: a framework whose memory cannot be had from outside.
     """
+    if isinstance(like, DeviceArray):
+        return like.memory.empty(dtype, shape)
     if like is None:
         import_gpu_framework()
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")

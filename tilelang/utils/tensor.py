@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from tilelang.ir.expr import Expr, const
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.target.device import import_gpu_framework
+
+if TYPE_CHECKING:
+    from tilelang.runtime.device_array import DeviceMemory
 
 # Elements of a large tensor that are drawn, and repeated from there on. A prime, so that no two
 # rows or tiles are alike: what mixes them up is seen as before.
@@ -81,7 +84,7 @@ def _values(kind: TensorSupplyType, dtype: DType, shape: tuple[int, ...], rng: A
 def get_tensor_supply(
     supply_type: TensorSupplyType = TensorSupplyType.Auto,
     seed: int | None = None,
-    device: str | None = None,
+    device: str | DeviceMemory | None = None,
     symbols: Mapping[str, int] | None = None,
 ) -> Callable[[Any], Any]:
     """A function that makes one input for a parameter of a kernel or of a traced function.
@@ -89,7 +92,7 @@ def get_tensor_supply(
     Large tensors repeat :data:`PERIOD` drawn values, on the device.
     Tensors are torch tensors when torch is already imported, numpy arrays otherwise. With
     ``device="cuda"`` they are torch or cupy tensors on the current GPU, and where neither is
-    imported, the one that is installed is. A scalar is 1, or what
+    imported, the one that is installed is. In a memory they need neither. A scalar is 1, or what
     ``symbols`` says for its name.
 
     Args:
@@ -102,7 +105,7 @@ def get_tensor_supply(
         TileValueError: by the function, for a shape with a symbol that has no value, or a
             negative extent.
     """
-    if device is not None:
+    if isinstance(device, str):
         import_gpu_framework()
     rng = np.random.default_rng(seed)
     known = dict(symbols or {})
@@ -114,7 +117,20 @@ def get_tensor_supply(
         shape = extents_of(param, known)
         repeats = prod(shape) > PERIOD and param.dtype.packing == 1
         drawn = (PERIOD,) if repeats else shape
-        tensor = to_framework(_values(supply_type, param.dtype, drawn, rng), param.dtype)
+        values = _values(supply_type, param.dtype, drawn, rng)
+        if device is not None and not isinstance(device, str):
+            if param.dtype == "handle":
+                raise TileValueError(
+                    "addresses are not made up",
+                    expected="tensors of numbers, or inputs that are given",
+                    got=f"a tensor of {param.dtype}",
+                    hint="supply_prog=... makes the inputs of a search",
+                )
+            if param.dtype.is_float and param.dtype.bits < 64:
+                values = values.astype(np.float32)  # ten times faster to convert
+            array = floats.to_storage(values, param.dtype)
+            return device.place(array, param.dtype, shape if repeats else array.shape)
+        tensor = to_framework(values, param.dtype)
         placed = tensor if device is None else to_device(tensor, device)
         return _repeated(placed, shape) if repeats else placed
 

@@ -1,0 +1,151 @@
+"""Arrays in the memory of a GPU by its driver alone, for processes that need no framework.
+
+The import of torch takes longer than many a search for the best kernel. Launchers look at these
+arrays through the door by which they look at torch's tensors, so that a call costs the same: the
+class has the exchange table of DLPack.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelang.errors import TileRuntimeError
+from tilelang.runtime.dlpack import CUDA, DlTensor, row_major, type_code
+
+if TYPE_CHECKING:
+    from tilelang.ir.dtypes import dtype as DType
+
+
+class DeviceMemory:
+    """Memory of one GPU. All work is done in the order of its default stream, by one thread.
+
+    Args:
+        driver: a :class:`tilelang.cuda.driver.Driver`.
+        index: its number.
+    """
+
+    def __init__(self, driver: Any, index: int) -> None:
+        self.driver, self.index = driver, index
+        # Blocks that nobody has any more, by size. What an earlier call still does with one is over
+        # before the next begins; the driver would put work of its own between them.
+        self._blocks: dict[int, list[int]] = {}
+        context = ctypes.c_void_p(driver.context(index))
+        driver.call("cuCtxSetCurrent", context, what=f"selecting GPU {index}")
+
+    def take(self, size: int) -> int:
+        """The address of so many bytes."""
+        kept = self._blocks.get(size)
+        if kept:
+            return kept.pop()
+        try:
+            return int(self.driver.allocate(self.index, size))
+        except TileRuntimeError:
+            if not any(self._blocks.values()):
+                raise
+        for blocks in self._blocks.values():
+            while blocks:
+                self.driver.free(self.index, blocks.pop())
+        self.wait()  # only then the memory is there again
+        return int(self.driver.allocate(self.index, size))
+
+    def give(self, address: int, size: int) -> None:
+        """Give a block back."""
+        self._blocks.setdefault(size, []).append(address)
+
+    def empty(self, dtype: DType, shape: tuple[int, ...]) -> DeviceArray:
+        """An array with anything in it; ``shape`` in storage units."""
+        return DeviceArray(self, dtype, shape)
+
+    def place(self, array: Any, dtype: DType, shape: tuple[int, ...]) -> DeviceArray:
+        """A storage array of numpy, repeated until it fills a shape."""
+        made, source = self.empty(dtype, shape), np.ascontiguousarray(array)
+        done = min(source.nbytes, made.size)
+        self.driver.copy(self.index, made.pointer, source.ctypes.data, done)
+        while 0 < done < made.size:  # what is there is copied behind itself
+            step = min(done, made.size - done)
+            self.driver.copy(self.index, made.pointer + done, made.pointer, step)
+            done += step
+        self.wait()
+        return made
+
+    def wait(self) -> None:
+        """Wait for the GPU, which raises whatever is wrong with it."""
+        self.driver.synchronize(self.index)
+
+
+def _view(array: Any, out: int) -> int:
+    ctypes.memmove(out, array.address, ctypes.sizeof(DlTensor))
+    return 0
+
+
+def _stream(kind: int, device: int, out: int) -> int:
+    ctypes.c_void_p.from_address(out).value = None  # the default stream
+    return 0
+
+
+_FUNCTIONS = (
+    ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(_view),
+    ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.c_void_p)(_stream),
+)
+# DLPack's exchange table: version 1.3, four functions that are left out, view, stream.
+_TABLE = (ctypes.c_void_p * 7)(
+    1 | 3 << 32, *[None] * 4, *(ctypes.cast(item, ctypes.c_void_p) for item in _FUNCTIONS)
+)
+_NAME = b"dlpack_exchange_api"  # as long as the capsule
+
+
+def _capsule() -> object:
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    found: object = make(ctypes.addressof(_TABLE), _NAME, None)
+    return found
+
+
+@cache  # a copy points to the extents of the form
+def _form(dtype: DType, shape: tuple[int, ...], index: int) -> tuple[DlTensor, int]:
+    """The description of arrays for C, without an address, and their bytes."""
+    code, rank = type_code(dtype), len(shape)
+    kinds = code >> 24, code >> 16 & 255, code & 0xFFFF
+    rows = (ctypes.c_int64 * rank for _ in range(2))
+    extents, steps = (kind(*row) for kind, row in zip(rows, (shape, row_major(shape))))
+    form = DlTensor(None, CUDA, index, rank, *kinds, extents, steps)
+    return form, math.prod(shape) * dtype.as_numpy().itemsize
+
+
+class DeviceArray:
+    """A tensor in device memory whose rows lie one behind the other.
+
+    Attributes:
+        dtype, shape: the latter in storage units.
+        size: bytes.
+        pointer: where it is.
+        address: of its description for C.
+    """
+
+    __slots__ = ("_tensor", "address", "dtype", "memory", "pointer", "shape", "size")
+    __dlpack_c_exchange_api__ = _capsule()
+
+    def __init__(self, memory: DeviceMemory, dtype: DType, shape: tuple[int, ...]) -> None:
+        self.memory, self.dtype, self.shape = memory, dtype, shape
+        form, self.size = _form(dtype, shape, memory.index)
+        self.pointer = memory.take(self.size)
+        self._tensor = DlTensor.from_buffer_copy(form)
+        self._tensor.data = self.pointer
+        self.address = ctypes.addressof(self._tensor)
+
+    def __del__(self) -> None:
+        if hasattr(self, "pointer"):  # there was room for it
+            self.memory.give(self.pointer, self.size)
+
+    def get(self) -> np.ndarray[Any, Any]:
+        """The storage array in host memory."""
+        found = np.empty(self.shape, self.dtype.as_numpy())
+        self.memory.driver.copy(self.memory.index, found.ctypes.data, self.pointer, self.size)
+        self.memory.wait()
+        return found
