@@ -57,7 +57,7 @@ MAY_IMPORT = {
         "version errors absent tracebacks env options watch ir layout target language codegen cuda interpret"
         " emulator runtime backends compiler explain utils profiler"
     ),
-    "autotuner": ("version errors env scratch options ir target runtime utils profiler jit"),
+    "autotuner": ("version errors env scratch options ir target cuda runtime utils profiler jit"),
     "tools": (
         "errors env options ir layout target language runtime compiler explain utils profiler jit"
         " autotuner"

@@ -8,18 +8,26 @@ a function need not be importable.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from tilelang.cuda.driver import driver
 from tilelang.errors import TileError
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.kernel import JITKernel
 from tilelang.options import Options
 from tilelang.profiler import Profiler, TensorSupplyType, Timing, measure, measure_together
+from tilelang.profiler.clocks import DriverClock
+from tilelang.runtime.device_array import DeviceMemory
+from tilelang.runtime.tensors import as_numpy_view, describe, is_torch
 from tilelang.target import Target
 from tilelang.utils.tensor import copied, to_device
+
+DRIVER = "driver"  # in place of a library: memory by the driver alone
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,19 @@ class Case:
     max_mismatched_ratio: float
     backend: str
     give_results: bool
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor of C order as it goes over to a process that has no framework.
+
+    Attributes:
+        array: the storage array.
+        dtype: what it holds.
+    """
+
+    array: Any
+    dtype: str
 
 
 @dataclass(frozen=True)
@@ -113,13 +134,21 @@ class Bench:
         self._expected: dict[int, list[Any]] = {}
         self._loaded: dict[int, tuple[JITKernel, int]] = {}
         self._synchronize: Callable[[], Any] = lambda: None
+        self._memory: DeviceMemory | None = None  # where there is no framework
+        self._clock: DriverClock | None = None
 
     def get_ready(self, device: tuple[str, int] | None) -> None:
-        """Make tensors with a library ("torch" or "cupy") on its GPU of a number, where there is
-        one. It is the first request, so that Python and this package are there, too."""
+        """Make tensors with a library ("torch", "cupy", or "driver" for none) on its GPU of a
+        number, where there is one. It is the first request, so that Python and this package are
+        there, too."""
         if device is None:
             return
         library, index = device
+        if library == DRIVER:
+            self._memory = DeviceMemory(driver(), index)
+            self._clock = DriverClock(self._memory)
+            self._synchronize = self._memory.wait
+            return
         module: Any = importlib.import_module(library)
         if library == "torch":
             module.cuda.set_device(index)
@@ -148,6 +177,7 @@ class Bench:
         case = self._cases[number]
         kernel = program.kernel()
         profiler = kernel.get_profiler(case.supply_type)
+        profiler.device = self._memory or profiler.device
         if number not in self._inputs:
             self._inputs[number] = self._made(profiler, case)
         results = None
@@ -182,7 +212,7 @@ class Bench:
         """Timings of checked kernels, measured in turns. A single one of which a few calls take
         more than ``most`` milliseconds each is measured no further."""
         calls = {str(key): self._call(key) for key in keys}
-        backend = self._cases[self._loaded[keys[0]][1]].backend
+        backend = self._clock or self._cases[self._loaded[keys[0]][1]].backend
         if len(calls) == 1:
             call = calls[str(keys[0])]
             return [measure(call, warmup, rep, backend=backend, most=most)]
@@ -207,7 +237,28 @@ def results_of(returned: Any, inputs: list[Any]) -> list[Any]:
 
 def placed(value: Any, device: Any) -> Any:
     """A tensor in host memory as one on ``device``; anything else as it is."""
+    if isinstance(value, Stored):
+        return device.place(value.array, DType(value.dtype), value.array.shape)
     return value if device is None or not getattr(value, "shape", ()) else to_device(value, device)
+
+
+def storable(value: Any) -> bool:
+    """Whether :func:`stored` loses nothing of an argument: a number, or a tensor of torch with
+    memory in C order, since a program may look at strides."""
+    if not is_torch(value):
+        return isinstance(value, (int, float))
+    return (
+        type(value).__module__ == "torch" and value.layout is sys.modules["torch"].strided
+        and value.ndim > 0 and value.is_contiguous() and not value.is_neg()
+        and describe(value).dtype is not None
+    )  # fmt: skip
+
+
+def stored(value: Any) -> Any:
+    """A tensor as a process without a framework takes it; anything else as it is."""
+    if not is_torch(value):
+        return value
+    return Stored(as_numpy_view(host(value)), str(describe(value).dtype))
 
 
 def host(value: Any) -> Any:

@@ -12,7 +12,17 @@ from math import inf
 from typing import Any
 
 from tilelang.autotuner.expectation import by_expectation
-from tilelang.autotuner.jobs import Case, Failure, attempt, host, placed, results_of
+from tilelang.autotuner.jobs import (
+    DRIVER,
+    Case,
+    Failure,
+    attempt,
+    host,
+    placed,
+    results_of,
+    storable,
+    stored,
+)
 from tilelang.autotuner.param import ProfileArgs, SearchArgs
 from tilelang.autotuner.process import Here, Worker
 from tilelang.autotuner.search import strategy_of
@@ -35,23 +45,31 @@ LEAST = {False: 10.0, True: 2.5}
 
 @dataclass(frozen=True)
 class Lanes:
-    """Who compiles, and who measures, one for each device."""
+    """Who compiles, and who measures, one for each device; whether these do without a framework."""
 
     compiling: CompileLane
     stations: tuple[Station, ...]
+    alone: bool = False
 
 
 @contextmanager
 def opened(
-    count: int, target: Target, backend: str, profile: ProfileArgs, how: SearchArgs
+    count: int,
+    target: Target,
+    backend: str,
+    profile: ProfileArgs,
+    how: SearchArgs,
+    given: Sequence[Any] | None = None,
 ) -> Iterator[Lanes]:
     """The lanes for ``count`` candidates. Processes get ready while the caller traces these: what
-    measures on a GPU imports torch, for longer than the rest of a short search takes.
+    measures on a GPU starts its context, or imports torch, which takes longer than the rest of a
+    short search.
 
     Raises:
         TileValueError: the devices are none that can measure.
     """
-    devices = measuring(how, target, backend)
+    alone = without_framework(profile, how, given, target, backend)
+    devices = measuring(how, target, backend, alone)
     with ExitStack() as stack:
         cache = None
         if how.isolate and not env.is_cache_enabled():
@@ -66,7 +84,20 @@ def opened(
         lane = CompileLane(processes, cache, profile.timeout, how.executor)
         stack.callback(lane.close)
         lane.start()
-        yield Lanes(lane, tuple(stations))
+        yield Lanes(lane, tuple(stations), alone)
+
+
+def without_framework(
+    profile: ProfileArgs, how: SearchArgs, given: Sequence[Any] | None, target: Target, backend: str
+) -> bool:
+    """Whether measuring needs no torch: nothing of the user's makes or compares tensors, and those
+    that are given go over as bytes."""
+    checks = profile.manual_check_prog is not None and not profile.skip_check
+    return (
+        how.isolate and target.kind == "cuda" and device_of(target, backend) is not None
+        and profile.backend == "event" and profile.ref_prog is None
+        and profile.supply_prog is None and not checks and all(map(storable, given or ()))
+    )  # fmt: skip
 
 
 def search(
@@ -92,7 +123,7 @@ def search(
         return None
     program = alive[0].program
     assert program is not None
-    cases = Cases(profile, given, device_of(target, program.backend))
+    cases = Cases(profile, given, device_of(target, program.backend), lanes.alone)
     for item in alive:
         item.case = cases.number_of(item)
     with progress(total=len(alive), desc=f"Tuning {name}") as bar:
@@ -134,16 +165,20 @@ def device_of(target: Target, backend: str) -> str | None:
     return target.device if target.is_gpu and not on_host else None
 
 
-def measuring(how: SearchArgs, target: Target, backend: str) -> list[tuple[str, int] | None]:
-    """For each worker that measures, the library that makes tensors and the number of its GPU; None
-    for host memory.
+def measuring(
+    how: SearchArgs, target: Target, backend: str, alone: bool = False
+) -> list[tuple[str, int] | None]:
+    """For each worker that measures, the library that makes tensors (the driver, where it does
+    ``alone``) and the number of its GPU; None for host memory.
 
     Raises:
         TileValueError: devices are named that are none, or that cannot measure side by side.
     """
     on_gpu = device_of(target, backend) is not None
+    library, current = _library() if on_gpu else ("", 0)
+    library = DRIVER if alone else library
     if how.devices is None:
-        return [_library() if on_gpu else None]
+        return [(library, current) if on_gpu else None]
     if not target.is_gpu or not how.isolate:
         raise TileValueError(
             "only processes with a GPU each measure side by side",
@@ -163,7 +198,6 @@ def measuring(how: SearchArgs, target: Target, backend: str) -> list[tuple[str, 
             expected=f"numbers of GPUs below {len(there)}" if there else "different numbers",
             got=shown(how.devices),
         )
-    library = _library()[0]
     return [(library, number) if on_gpu else None for number in numbers]
 
 
@@ -201,6 +235,7 @@ class Cases:
     profile: ProfileArgs
     given: Sequence[Any] | None
     device: str | None
+    alone: bool = False  # no framework is needed
     made: list[Case] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     _kept: list[tuple[list[Any], list[Any]] | None] = field(default_factory=list)
@@ -221,7 +256,7 @@ class Cases:
     def _make(self, params: list[KernelParam]) -> None:
         profile = self.profile
         check = profile.ref_prog is not None and not profile.skip_check
-        if self.device is not None:
+        if self.device is not None and not self.alone:
             import_gpu_framework()
         inputs: list[Any] | None = None
         if self.given is not None:
@@ -239,9 +274,10 @@ class Cases:
                 expected = results_of(profile.ref_prog(*copies), copies)
             self._kept[-1] = own, expected or []
         manual = profile.manual_check_prog is not None and not profile.skip_check
+        over = stored if self.alone else host
         self.made.append(
             Case(
-                None if inputs is None else [host(item) for item in inputs],
+                None if inputs is None else [over(item) for item in inputs],
                 None if expected is None or manual else [host(item) for item in expected],
                 profile.supply_type, profile.rtol, profile.atol, profile.max_mismatched_ratio,
                 profile.backend, manual,

@@ -214,7 +214,7 @@ class AutoTuner:
             choose_by_model(candidates)
             return None
         backend = check_backend(self.compile_args.execution_backend)
-        with opened(len(candidates), target, backend, profile, how) as lanes:
+        with opened(len(candidates), target, backend, profile, how, inputs) as lanes:
             for candidate in candidates:
                 self._trace(subject, candidate, target)
             expect(candidates)
