@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import inf
@@ -30,7 +30,7 @@ from tilelang.autotuner.trials import Candidate, CompileLane, Station, Trials
 from tilelang.env import env
 from tilelang.errors import TileValueError, shown
 from tilelang.jit.kernel import KernelParam, input_params
-from tilelang.jit.progress import progress
+from tilelang.jit.progress import progress, shows_bars
 from tilelang.profiler import do_bench
 from tilelang.profiler.timing import milliseconds
 from tilelang.scratch import ScratchFolder
@@ -126,7 +126,9 @@ def search(
     cases = Cases(profile, given, device_of(target, program.backend), lanes.alone)
     for item in alive:
         item.case = cases.number_of(item)
-    with progress(total=len(alive), desc=f"Tuning {name}") as bar:
+    # Whoever sees no bar does not wait for the import of tqdm, a tenth of a second.
+    shown = progress(total=len(alive), desc=f"Tuning {name}") if shows_bars() else nullcontext()
+    with shown as bar:
         trials = Trials(
             alive, lanes.compiling, lanes.stations, cases.made, profile.warmup, profile.rep,
             overlap=target.is_gpu, least=LEAST[target.is_gpu],
@@ -136,6 +138,8 @@ def search(
         )  # fmt: skip
 
         def seen(candidate: Candidate) -> None:
+            if bar is None:
+                return
             bar.update(1)
             if trials.best is not None:
                 bar.set_postfix_str(f"best {milliseconds(trials.best.latency)}")
