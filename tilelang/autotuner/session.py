@@ -94,7 +94,7 @@ def without_framework(
     that are given go over as bytes."""
     checks = profile.manual_check_prog is not None and not profile.skip_check
     return (
-        how.isolate and target.kind == "cuda" and device_of(target, backend) is not None
+        how.isolate == "driver" and target.kind == "cuda" and device_of(target, backend) is not None
         and profile.backend == "event" and profile.ref_prog is None
         and profile.supply_prog is None and not checks and all(map(storable, given or ()))
     )  # fmt: skip
