@@ -36,6 +36,7 @@ from tilelang.profiler.timing import milliseconds
 from tilelang.scratch import ScratchFolder
 from tilelang.target import Target
 from tilelang.target.device import cuda_devices, hip_devices, import_gpu_framework
+from tilelang.target.questions import target_is_cuda
 from tilelang.utils.tensor import copied, get_tensor_supply
 
 # Milliseconds that a measurement takes at least: other work on the machine disturbs the host's
@@ -94,7 +95,8 @@ def without_framework(
     that are given go over as bytes."""
     checks = profile.manual_check_prog is not None and not profile.skip_check
     return (
-        how.isolate == "driver" and target.kind == "cuda" and device_of(target, backend) is not None
+        how.isolate == "driver" and target_is_cuda(target)
+        and device_of(target, backend) is not None
         and profile.backend == "event" and profile.ref_prog is None
         and profile.supply_prog is None and not checks and all(map(storable, given or ()))
     )  # fmt: skip
