@@ -34,7 +34,7 @@ BUDGET = {
     "cuda": 2425,
     "codegen": 2320,
     "cpu": 3050,
-    "autotuner": 2262,
+    "autotuner": 2272,
     "facades": 1820,
     "emulator": 1620,
     "target": 1495,

@@ -21,6 +21,7 @@ from tilelang.autotuner.session import measuring, without_framework
 from tilelang.cpu.toolchain import Compiler, find_compiler
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.nvrtc import find_nvrtc
+from tilelang.errors import TileValueError
 from tilelang.runtime.device_array import DeviceMemory
 from tilelang.target import parse_target
 
@@ -29,7 +30,9 @@ try:  # once: each test has a table of modules without it
 except ImportError:
     TORCH = None
 
-needs_nvrtc = pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
+needs_nvrtc = pytest.mark.skipif(
+    find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc"
+)
 HOPPER = parse_target("cuda -arch=sm_90a")
 N = 1 << 21  # elements, more than are drawn
 
@@ -149,6 +152,18 @@ def test_what_is_the_users_own_needs_torch() -> None:
     assert not plain(backend="cupti") and not plain(isolate=True)
     assert not plain(parse_target("cpu")) and not plain(parse_target("hip -mcpu=gfx942"))
     assert not plain(given=[np.zeros(3)]) and plain(given=[1, 2.0])
+
+
+def test_another_word_for_isolate_is_refused() -> None:
+    made = AutoTuner(scaled, [{"block": 256}]).set_compile_args(out_idx=-1, target="cpu")
+    with pytest.raises(TileValueError) as error:
+        made.set_profile_args(isolate="drivers").run()
+    assert str(error.value) == (
+        "isolate of a search is no word for how to measure\n"
+        '  expected: True, False or "driver"\n'
+        "  got: 'drivers'\n"
+        '  hint: "driver" measures on NVIDIA GPUs in a process without torch'
+    )
 
 
 def test_workers_without_torch_have_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
