@@ -76,7 +76,7 @@ def scaled(block: int, end: str = "fast") -> Any:
 def tuner(configs: list[dict[str, Any]], **more: Any) -> AutoTuner:
     made = AutoTuner(scaled, configs)
     made.set_compile_args(out_idx=-1, target="cuda -arch=sm_90a")
-    return made.set_profile_args(warmup=0.1, rep=0.1, num_workers=2, isolate="driver", **more)
+    return made.set_profile_args(warmup=0.1, rep=0.1, num_workers=2, **more)
 
 
 @needs_nvrtc
@@ -140,7 +140,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     return TORCH
 
 
-def plain(target: Any = HOPPER, isolate: Any = "driver", given: Any = None, **profile: Any) -> bool:
+def plain(target: Any = HOPPER, isolate: bool = True, given: Any = None, **profile: Any) -> bool:
     how = SearchArgs(isolate=isolate)
     return without_framework(ProfileArgs(**profile), how, given, target, "auto")
 
@@ -149,20 +149,19 @@ def test_what_is_the_users_own_needs_torch() -> None:
     assert plain() and plain(skip_check=True, manual_check_prog=print)
     assert not plain(ref_prog=abs) and not plain(ref_prog=abs, skip_check=True)
     assert not plain(supply_prog=list) and not plain(manual_check_prog=print)
-    assert not plain(backend="cupti") and not plain(isolate=True)
+    assert not plain(backend="cupti") and not plain(isolate=False)
     assert not plain(parse_target("cpu")) and not plain(parse_target("hip -mcpu=gfx942"))
     assert not plain(given=[np.zeros(3)]) and plain(given=[1, 2.0])
 
 
-def test_another_word_for_isolate_is_refused() -> None:
+def test_isolate_is_a_truth_value() -> None:
     made = AutoTuner(scaled, [{"block": 256}]).set_compile_args(out_idx=-1, target="cpu")
     with pytest.raises(TileValueError) as error:
-        made.set_profile_args(isolate="drivers").run()
+        made.set_profile_args(isolate="driver").run()
     assert str(error.value) == (
-        "isolate of a search is no word for how to measure\n"
-        '  expected: True, False or "driver"\n'
-        "  got: 'drivers'\n"
-        '  hint: "driver" measures on NVIDIA GPUs in a process without torch'
+        "isolate of a search is neither true nor false\n"
+        "  expected: True: processes of their own compile and measure; False: this one does\n"
+        "  got: 'driver'"
     )
 
 

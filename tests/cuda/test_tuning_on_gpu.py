@@ -65,7 +65,7 @@ def test_a_search_needs_no_torch_and_outlives_a_lost_device(
     (tmp_path / "torch.py").write_text("raise ImportError('not wanted')\n")
     monkeypatch.syspath_prepend(str(tmp_path))  # also of the processes that are started
     configs = [{"n": N, "block": 512}, {"n": N, "block": 1024}, {"n": N, "away": 1 << 38}]
-    tuner = AutoTuner(doubled, configs).set_profile_args(warmup=1, rep=5, isolate="driver")
+    tuner = AutoTuner(doubled, configs).set_profile_args(warmup=1, rep=5)
     unsafe = {"tl.disable_safe_memory_legalize": True}
     tuner.set_compile_args(out_idx=-1, target="cuda", pass_configs=unsafe)
     rows = {tuple(row.config.items()): row for row in tuner.run().report.rows}

@@ -75,9 +75,9 @@ class SearchArgs:
             candidate of "halving" is not compiled; None to compile all. The 32 that it likes best
             always are.
         isolate: compile and measure in processes of their own, so that a crash or an endless loop
-            is a row of the report. False: in this process, where they end it. "driver": on NVIDIA
-            GPUs in a process that needs no torch, whose import takes seconds, where nothing that
-            is given does; else as with True.
+            is a row of the report. False: in this process, where they end it. What measures on an
+            NVIDIA GPU imports torch, which takes seconds, only where something that is given needs
+            it.
         num_workers: processes that compile; None for what ``TILELANG_AUTO_TUNING_CPU_COUNTS`` and
             its relatives say.
         executor: compiles instead of these; see :func:`tilelang.jit.executors.submit`.
@@ -92,7 +92,7 @@ class SearchArgs:
     early_stop: bool = True
     early_stop_factor: float = 2.0
     prune_by_model: float | None = 2.0
-    isolate: bool | str = True
+    isolate: bool = True
     num_workers: int | None = None
     executor: Any = None
     devices: Any = None

@@ -67,14 +67,13 @@ def opened(
     short search.
 
     Raises:
-        TileValueError: the devices are none that can measure, or ``isolate`` is no word for how.
+        TileValueError: the devices are none that can measure, or ``isolate`` is no truth value.
     """
-    if not isinstance(how.isolate, bool) and how.isolate != DRIVER:
+    if not isinstance(how.isolate, bool):
         raise TileValueError(
-            "isolate of a search is no word for how to measure",
-            expected='True, False or "driver"',
+            "isolate of a search is neither true nor false",
+            expected="True: processes of their own compile and measure; False: this one does",
             got=shown(how.isolate),
-            hint='"driver" measures on NVIDIA GPUs in a process without torch',
         )
     alone = without_framework(profile, how, given, target, backend)
     devices = measuring(how, target, backend, alone)
@@ -102,7 +101,7 @@ def without_framework(
     that are given go over as bytes."""
     checks = profile.manual_check_prog is not None and not profile.skip_check
     return (
-        how.isolate == DRIVER and target_is_cuda(target)
+        how.isolate and target_is_cuda(target)
         and device_of(target, backend) is not None
         and profile.backend == "event" and profile.ref_prog is None
         and profile.supply_prog is None and not checks and all(map(storable, given or ()))
