@@ -64,6 +64,7 @@ from tilelang.passes.normalize.widen import widen_indices
 from tilelang.passes.normalize.workspaces import hoist_workspaces
 from tilelang.passes.normalize.wrap import wrap_indices
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
+from tilelang.passes.schedule.copy_tiles_ahead import copy_tiles_ahead
 from tilelang.passes.schedule.long_blocks_first import long_blocks_first
 from tilelang.passes.schedule.overlap_products import overlap_products
 from tilelang.passes.schedule.persist_tiles import persist_tiles
@@ -184,6 +185,8 @@ def _schedule() -> tuple[Step, ...]:
              "only roles wait for some tiles of an item and not for others"),
         Step("overlap_products", overlap_products, _on_gpu,
              "what the first products read has barriers of its own"),
+        Step("copy_tiles_ahead", copy_tiles_ahead, _on_gpu,
+             "products that overlap say where a tile that is copied once is read last"),
         Step("lower_roles", lower_roles, _on_gpu,
              "layouts and barriers see who runs a branch by its condition"),
         Step("sink_allocations", sink_allocations, _on_gpu,

@@ -22,6 +22,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region, same_extent
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import NAME, Access, accesses, is_steady, written
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
@@ -43,6 +44,11 @@ from tilelang.records import dataclass
 
 Conds = tuple[E.Expr, ...]
 _LEAVE = (S.Break, S.Continue, S.ThreadReturn)
+# The loop of runs that hand on one item without one.
+_ONCE = S.For(
+    var=E.Var("once", DType("int32")), start=E.const(0), stop=E.const(1), step=E.const(1),
+    body=S.seq(),
+)  # fmt: skip
 
 
 def refusal(pipeline: H.Pipeline, others: Mapping[E.Expr, str] | None = None) -> str | None:
@@ -178,9 +184,11 @@ class _Reader:
         self.base, body = run.first, run.body
         while isinstance(body, H.Run):
             body = body.body
-        for loop in (item for item in _items(body) if isinstance(item, S.For)):
-            if self.orders(loop) and simplify(run.count) is trips(loop):
-                return body
+        loops = [item for item in _items(body) if isinstance(item, S.For) and self.orders(item)]
+        if not loops and simplify(run.count).equal(1) is E.const(True):
+            return body
+        if any(simplify(run.count) is trips(loop) for loop in loops):
+            return body
         raise _UnknownError("a run of it counts other items than those of its loop")
 
     def unused(self, stmt: S.Stmt) -> None:
@@ -207,6 +215,10 @@ class _Reader:
         """What one group of threads does."""
         items = _items(block)
         spots = [k for k, item in enumerate(items) if isinstance(item, S.For) and self.orders(item)]
+        if not spots and self.base is not None:
+            self.loop = _Loop.of(_ONCE)
+            loops.append(_ONCE)
+            return Program((), self.events(items), ())
         if len(spots) != 1:
             raise _UnknownError("not one loop uses its items")
         (spot,), loop = spots, items[spots[0]]
@@ -240,6 +252,8 @@ class _Reader:
                 found += self.touches(stmt, ())
             elif isinstance(stmt, S.If):
                 found.append(self.branch(stmt))
+            elif isinstance(stmt, H.Run) and not self.is_mine(stmt):
+                found += self.events(_items(stmt.body))
             else:
                 raise _UnknownError(f"a step of it stands in a {type(stmt).__name__}")
         return tuple(found)
@@ -321,7 +335,8 @@ class _Reader:
     def version(self, index: E.Expr) -> tuple[Item | None, int]:
         """The item and the modulus of an index of versions."""
         index = substitute(index, self.lets)
-        if isinstance(index, E.Const) and int(index) >= 0 and self.base is None:
+        alone = self.base is None or self.pipeline.stages == 1  # else an item has any version
+        if isinstance(index, E.Const) and int(index) >= 0 and alone:
             return Item(int(index), moving=False), int(index) + 1
         if isinstance(index, E.Binary) and index.op == "floormod" and isinstance(index.b, E.Const):
             return self.item(index.a), int(index.b)
