@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_copy_tiles_ahead import greatest
 from test_overlap_products import attention, small
 
 import tilelang
@@ -74,3 +75,13 @@ def test_results(most: int) -> None:
         s = Q.astype(np.float32) @ K[keys].astype(np.float32).T
         wanted += (s == s.max(1, keepdims=True)).astype(np.float32) @ V[keys].astype(np.float32)
     np.testing.assert_array_equal(O, wanted)
+
+
+def test_results_of_16_bits_are_stored_by_each_warp() -> None:
+    launch = repeated(greatest())
+    note = f"{MANY} tiles in turn, stored by each warp in 1 x 16 rows of 64"
+    assert launch.annotation("tile_note") == note
+    kernel = tilelang.compile(greatest(), target=HOPPER, execution_backend="emulator")
+    text = kernel.get_kernel_source()
+    loop = text[text.index("for (int tile") : text.index("} else {")]
+    assert "tl_bar_sync" not in loop and loop.count("tl_tma_store") == 1

@@ -126,7 +126,7 @@ def _form(launch: S.Launch) -> _Form | None:
         out, whole = stored
         tile, last, rows = None, len(items) - 1, (items[-1], whole)
     else:
-        found = _result(items, product.c.buffer)
+        found = result_copy(items, product.c.buffer)
         if found is None:
             return None
         out, tile, last = found
@@ -167,7 +167,9 @@ def _counts_up(loop: S.For) -> bool:
     return loop.start is E.const(0, loop.start.dtype) and loop.step is E.const(1, loop.step.dtype)
 
 
-def _result(items: tuple[S.Stmt, ...], result: Buffer) -> tuple[S.Copy, Buffer | None, int] | None:
+def result_copy(
+    items: tuple[S.Stmt, ...], result: Buffer
+) -> tuple[S.Copy, Buffer | None, int] | None:
     """The copy of ``result`` to global memory at the end, the shared tile between, and where the
     copies begin."""
     last = items[-1]
@@ -271,7 +273,7 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     for count in (parts, parts // 2):
         if not count or parts % count:
             continue
-        rows = _places(warps * count, dtype)
+        rows = places_of_parts(warps * count, dtype)
         others = sum(tile_bytes(buffer) for buffer in fixed if buffer not in item)
         room = limits.shared_block - others - tile_bytes(rows) - _BARRIERS
         stages = min(asked, room // versions) if versions else 0
@@ -285,7 +287,7 @@ def _is_operand(node: S.Copy) -> bool:
     return node.src.buffer.storage == "global" and node.dst.buffer.storage.startswith("shared")
 
 
-def _places(count: int, dtype: DType) -> Buffer:
+def places_of_parts(count: int, dtype: DType) -> Buffer:
     """Room for ``count`` parts."""
     shape = (count, PART_ROWS, PART_COLUMNS)
     layout = box_layout(shape, dtype.bits)

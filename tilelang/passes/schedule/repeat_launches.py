@@ -21,16 +21,26 @@ from math import prod
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.tma import TILES
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.analysis.tma import PART, PART_COLUMNS, PART_ROWS, TILES, Part
 from tilelang.passes.schedule.overlap_products import overlapped
-from tilelang.passes.schedule.persist_tiles import NOTE, may_persist, place_of
+from tilelang.passes.schedule.persist_tiles import (
+    BITS,
+    NOTE,
+    may_persist,
+    place_of,
+    places_of_parts,
+    result_copy,
+)
 from tilelang.passes.schedule.pipeline import pipelined
 from tilelang.passes.schedule.specialize_warps import specialized
-from tilelang.passes.schedule.split_pipelines import split
-from tilelang.passes.schedule.tma_copies import host_tensors
+from tilelang.passes.schedule.split_pipelines import flat, split
+from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 
@@ -46,7 +56,7 @@ def repeat_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def repeated(launch: S.Launch) -> S.Stmt:
         if not _may_repeat(launch, processors):
             return launch
-        made = _repeated(launch, processors)
+        made = _repeated(launch, processors, _stored(launch, TmaFacts(launch, known, context)))
         return made if _overlaps(made, known, context) else launch
 
     return rewrite_launches(func, repeated)
@@ -65,9 +75,56 @@ def _may_repeat(launch: S.Launch, processors: int) -> bool:
     return prod(extents) > processors and may_persist(launch) and not launch.annotation("swizzle")
 
 
-def _repeated(launch: S.Launch, processors: int) -> S.Launch:
+@dataclass(frozen=True)
+class _Stored:
+    """A body whose result each warp stores by itself.
+
+    Attributes:
+        items: the statements of a tile.
+        last: what stands behind all tiles.
+        rows: places of the parts in shared memory.
+        count: parts of a warp.
+    """
+
+    items: tuple[S.Stmt, ...]
+    last: S.Stmt
+    rows: Buffer
+    count: int
+
+
+def _stored(launch: S.Launch, facts: TmaFacts) -> _Stored | None:
+    """The body of ``launch`` with its result stored by parts; None where that cannot be."""
+    items = flat(launch.body)
+    result = next(node for node in reversed([*S.walk(launch.body)]) if isinstance(node, S.Gemm)).c
+    found = result_copy(items, result.buffer)
+    if found is None or not facts.context.has("stmatrix"):
+        return None
+    out, tile, at = found
+    dtype, warps = out.dst.dtype, prod(launch.threads) // facts.context.limits.warp
+    shape = tuple(extent for extent in result.buffer.shape if isinstance(extent, int))
+    count, rest = divmod(prod(shape), warps * PART_ROWS * PART_COLUMNS)
+    whole = Buffer("tile", Shape(shape), dtype, "shared")
+    if dtype.bits != BITS or dtype.lanes > 1 or len(shape) < 2 or rest or not count:
+        return None
+    if facts.refusal(replace(out, src=whole.region())) is not None:
+        return None
+    rows = places_of_parts(warps * count, dtype)
+    held = Buffer(f"{result.buffer.name}_held", result.buffer.shape, dtype, FRAGMENT)
+
+    def part(number: int | None, dst: Region) -> S.Stmt:
+        mark = Part(rows, number, count, last=number is None)
+        return S.Copy(src=held.region(), dst=dst, annotations=((PART, mark),), loc=out.loc)
+
+    kept = [item for item in items[:at] if not (isinstance(item, S.Alloc) and item.buffer is tile)]
+    pack = S.Copy(src=out.src, dst=held.region(), loc=out.loc)
+    allocs = [S.Alloc(buffer=buffer, loc=out.loc) for buffer in (held, rows)]
+    made = (*allocs, *kept, pack, *(part(number, out.dst) for number in range(count)))
+    return _Stored(made, part(None, held.region()), rows, count)
+
+
+def _repeated(launch: S.Launch, processors: int, stored: _Stored | None) -> S.Launch:
     """``launch`` by one block for each multiprocessor, which does the work of several in turn."""
-    items = launch.body.stmts if isinstance(launch.body, S.Seq) else (launch.body,)
+    items = flat(launch.body) if stored is None else stored.items
     dtype = launch.block_vars[0].dtype
     extents = [E.cast(extent, dtype) for extent in launch.grid]
     block, tile = E.Var("block", dtype), E.Var("tile", dtype)
@@ -79,17 +136,21 @@ def _repeated(launch: S.Launch, processors: int) -> S.Launch:
         for var, value in zip(launch.block_vars, values) if var in used
     ]  # fmt: skip
     rest = [item for item in items if not isinstance(item, S.Alloc)]
+    behind = () if stored is None else (stored.last,)
     tiles = S.For(
         var=tile, start=block, stop=E.const(total, dtype), step=E.const(processors, dtype),
         body=S.seq(*lets, *rest), annotations=((TILES, True),), loc=launch.loc,
     )  # fmt: skip
     grid = " x ".join(str(extent) for extent in launch.grid)
+    note = f"{grid} tiles in turn"
+    if stored is not None:
+        note += f", stored by each warp in {stored.count} x {PART_ROWS} rows of {PART_COLUMNS}"
     return replace(
         launch,
         grid=(E.const(processors, dtype),),
         block_vars=(block,),
-        body=S.seq(*(item for item in items if isinstance(item, S.Alloc)), tiles),
-        annotations=(*launch.annotations, (NOTE, f"{grid} tiles in turn")),
+        body=S.seq(*(item for item in items if isinstance(item, S.Alloc)), tiles, *behind),
+        annotations=(*launch.annotations, (NOTE, note)),
     )
 
 
