@@ -63,6 +63,7 @@ from tilelang.passes.normalize.unroll_slices import unroll_slices
 from tilelang.passes.normalize.widen import widen_indices
 from tilelang.passes.normalize.workspaces import hoist_workspaces
 from tilelang.passes.normalize.wrap import wrap_indices
+from tilelang.passes.schedule.alternate_items import alternate_items
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.copy_tiles_ahead import copy_tiles_ahead
 from tilelang.passes.schedule.long_blocks_first import long_blocks_first
@@ -183,8 +184,10 @@ def _schedule() -> tuple[Step, ...]:
              "loops of roles say how long a block takes"),
         Step("split_pipelines", split_pipelines, _on_gpu,
              "only roles wait for some tiles of an item and not for others"),
-        Step("overlap_products", overlap_products, _on_gpu,
+        Step("alternate_items", alternate_items, _on_gpu,
              "what the first products read has barriers of its own"),
+        Step("overlap_products", overlap_products, _on_gpu,
+             "loops whose items both warpgroups compute are left"),
         Step("copy_tiles_ahead", copy_tiles_ahead, _on_gpu,
              "products that overlap say where a tile that is copied once is read last"),
         Step("lower_roles", lower_roles, _on_gpu,

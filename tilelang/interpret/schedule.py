@@ -63,6 +63,7 @@ def run(s: DivergentGroup, node: H.Run, active: Active, execute: Execute) -> Ste
 
 def _users(s: DivergentGroup, node: H.Pipeline, active: Active) -> int:
     roles = [part for part in walk(node.body) if isinstance(part, H.Role)]
+    roles = [role for role in roles if not any(isinstance(p, H.Roles) for p in walk(role.body))]
     using = [role for role in roles if any(isinstance(p, H.Wait) for p in walk(role.body))]
     return sum(role.count for role in using) if roles else population(active, s.lanes)
 

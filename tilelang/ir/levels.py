@@ -80,7 +80,7 @@ _SCHEDULED_KEYS = _also(
     AtomicTile="complete tma_note",
     Im2col="complete tma_note eviction_policy",
     Gemm="panels taps k_run exchanged k_parts",
-    Buffer="register_layout layout extra made joined converted matrices",
+    Buffer="register_layout layout extra made joined converted matrices handed_over",
 )
 _THREAD_KEYS = _keys(
     Launch=(
@@ -92,7 +92,7 @@ _THREAD_KEYS = _keys(
     Gemm="panels taps",
     Buffer=(
         "arrive_counts reducer descriptor base_alignment annotations layout extra made align "
-        "logical joined arena_offset converted matrices"
+        "logical joined arena_offset handed_over converted matrices"
     ),
 )
 

@@ -145,10 +145,11 @@ class _Lower(Rewriter):
             S.Store(buffer=found.handed, indices=zero, value=then, loc=stmt.loc),
         ]
 
-    def arrivals(self, stmt: H.Pipeline, kind: type[S.Stmt]) -> int:
+    def arrivals(self, stmt: H.Pipeline, kind: type[H.PipelineStep]) -> int:
         """How many threads arrive for an item: those that commit, or those that wait, for it."""
         row = MECHANISMS[stmt.mechanism]
-        groups = {self.groups.of(node) for node in S.walk(stmt.body) if isinstance(node, kind)}
+        steps = (node for node in S.walk(stmt.body) if isinstance(node, kind))
+        groups = {self.groups.of(node) for node in steps if node.pipe is stmt.pipe}
         if kind is H.Commit and row.elected:
             return len(groups)
         if kind is H.Wait:

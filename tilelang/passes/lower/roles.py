@@ -6,6 +6,8 @@ group of warps a barrier of its own, and never put one of the whole block inside
 
 from __future__ import annotations
 
+from math import prod
+
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
@@ -24,16 +26,22 @@ class _Branches(Rewriter):
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.thread = thread_number(launch)
         self.moves = context.has("setmaxnreg")
-        x, y, z = launch.threads
-        self.threads = x * y * z
-        self.given = context.limits.registers_at_start(self.threads)
+        self.around = prod(launch.threads)  # threads that come to the statement
+        self.given = context.limits.registers_at_start(self.around)
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        outer = self.around
+        self.around = stmt.count if isinstance(stmt, H.Role) else outer
+        made = super()._visit(stmt)
+        self.around = outer
+        return made
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if not isinstance(stmt, H.Roles):
             return stmt
         made: S.Stmt | None = None
         roles = [role for role in stmt.branches if isinstance(role, H.Role)]
-        everyone = sum(role.count for role in roles) == self.threads
+        everyone = sum(role.count for role in roles) == self.around
         # Those from the first thread on stand behind a condition, which bounds their number below.
         for role in sorted(roles, key=lambda role: -role.first):
             if made is None and everyone and len(roles) > 1:

@@ -94,7 +94,7 @@ def _check(launch: S.Launch, context: Context) -> None:
     tiles = {data for node in pipelines for data in node.tiles}
     if not any(_is_fed(node, tiles) for node in S.walk(launch.body)):
         raise _NotSpecializedError("no product of warpgroups reads what is copied ahead")
-    if threads == WARPGROUP and 2 * _shared_bytes(launch) <= context.limits.shared_processor:
+    if threads == WARPGROUP and 2 * shared_bytes(launch) <= context.limits.shared_processor:
         raise _NotSpecializedError("several blocks of one warpgroup share a multiprocessor")
     most = context.limits.registers_at_start(threads + WARPGROUP)
     if any(_registers(node, threads) > most for node in S.walk(launch.body)):
@@ -120,7 +120,8 @@ def _is_fed(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
     return not tiles.isdisjoint((stmt.a.buffer.data, stmt.b.buffer.data))
 
 
-def _shared_bytes(launch: S.Launch) -> int:
+def shared_bytes(launch: S.Launch) -> int:
+    """What the shared tiles of ``launch`` take beside each other."""
     buffers = [node.buffer for node in S.walk(launch.body) if isinstance(node, S.Alloc)]
     return sum(
         prod(extent for extent in buffer.shape if isinstance(extent, int))

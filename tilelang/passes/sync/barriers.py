@@ -33,6 +33,7 @@ from tilelang.ir.lanes import WARP
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.analysis.groups import (
+    HANDED_OVER,
     MAX_BARRIERS,
     NO_BARRIER,
     SIGNALS,
@@ -403,6 +404,7 @@ class _Inserter:
             for hazard in self.compare.hazards(live.near(b), b)
             if hazard.first.buffer.data not in at.exempt
             and not (self.manual and _of_disjoint_threads(hazard.first, b))
+            and not _is_handed_over(hazard.first)
         ]
 
     def order(
@@ -754,6 +756,13 @@ def _belongs(access: Access, where: Where, at: Where) -> bool:
 def _may_belong(where: Where, at: Where) -> bool:
     """Whether ``where`` is a group of its own, so that an access can belong to it."""
     return where.cond is None and where.mask is not at.mask
+
+
+def _is_handed_over(access: Access) -> bool:
+    """Whether the other group has the tile before anything conflicts with ``access`` again, or that
+    reads for each warp the rows that this warp overwrites when it has waited for it (PTX, "wgmma",
+    matrix fragments)."""
+    return bool(access.buffer.attr(HANDED_OVER)) and (access.mode != "read" or access.unit)
 
 
 def _of_disjoint_threads(a: Access, b: Access) -> bool:

@@ -119,8 +119,7 @@ class _Reader:
         while isinstance(body, H.Pipeline) or (isinstance(body, H.Run) and not self.is_mine(body)):
             body = body.body
         roles = [node for node in _items(body) if isinstance(node, H.Roles)]
-        bodies = [role.body for node in roles for role in node.branches if isinstance(role, H.Role)]
-        rest = [node for node in _items(body) if not isinstance(node, H.Roles)]
+        rest, bodies = _shared_out(body)
         if len(roles) > 1 or (roles and any(map(self.orders, rest))):
             raise _UnknownError("roles and other threads share it")
         if roles:
@@ -356,6 +355,23 @@ class _Reader:
                 if other == tile and not then.issuperset(conds):
                     name = self.names[tile]
                     raise _UnknownError(f"`{name}` may be read where it has not been copied")
+
+
+def _shared_out(body: S.Stmt) -> tuple[list[S.Stmt], list[S.Stmt]]:
+    """What stands beside roles in ``body``, and what each role does, whose own roles may share that
+    out again."""
+    rest: list[S.Stmt] = []
+    found: list[S.Stmt] = []
+    for node in _items(body):
+        if not isinstance(node, H.Roles):
+            rest.append(node)
+            continue
+        for role in node.branches:
+            assert isinstance(role, H.Role)
+            beside, inner = _shared_out(role.body)
+            rest += beside if inner else []
+            found += inner or [role.body]
+    return rest, found
 
 
 def meets_block(stmt: S.Stmt) -> bool:
