@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import (
+    KernelArgumentError,
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+    TileWarning,
+)
 
 torch = pytest.importorskip("torch", reason="operators of torch")
 custom_op = tilelang.torch.custom_op
@@ -285,6 +292,70 @@ def test_an_operator_without_a_derivative_says_so() -> None:
         "the operator tilelang_test.bare.default has no derivative\n"
         "  hint: tilelang.torch.custom_op(name, kernel, backward=...)"
     )
+
+
+def square_sum(x: Any) -> Any:
+    return (scale(x, 3.0) ** 2).sum()
+
+
+OF_TORCH = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+FORWARD: list[Callable[[Any], Any]] = [
+    lambda x: torch.func.jvp(lambda x: scale(x, 2.0), (x,), (x,)),
+    lambda x: torch.func.jacfwd(square_sum)(x),
+    lambda x: torch.func.hessian(square_sum)(x),
+    lambda x: torch.func.jvp(torch.func.grad(square_sum), (x,), (x,)),
+    lambda x: torch.func.grad(lambda x: torch.func.jvp(square_sum, (x,), (x,))[1])(x),
+    lambda x: torch.func.linearize(square_sum, x),
+]
+
+
+@OF_TORCH
+@pytest.mark.parametrize("derivative", FORWARD)
+def test_forward_mode_is_refused(derivative: Callable[[Any], Any]) -> None:
+    with pytest.raises(TileUnsupportedError) as caught:
+        derivative(data(3, 4))
+    assert str(caught.value) == (
+        "a derivative of the operator tilelang_test.scale.default in forward mode (jvp, jacfwd, "
+        "hessian)\n"
+        "  expected: reverse mode: backward(), or grad, vjp and jacrev of torch.func\n"
+        "  hint: for second derivatives jacrev(jacrev(f))"
+    )
+
+
+@OF_TORCH
+def test_forward_mode_of_other_parts_is_left_alone() -> None:
+    x = data(3, 4)
+    value, tangent = torch.func.jvp(lambda a: scale(x, 2.0) * a, (x,), (x,))
+    torch.testing.assert_close((value, tangent), (2 * x * x, 2 * x * x))
+    second = torch.func.jacrev(torch.func.jacrev(square_sum))(x)
+    torch.testing.assert_close(second.reshape(12, 12), 18 * torch.eye(12))
+
+
+def test_an_operator_that_writes_says_that_no_gradient_flows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    more = custom_op("tilelang_test::more", tilelang.compile(add_program, target="cpu"))
+    x, c = data(8, grad=True), data(8)
+    text = (
+        "kernel add_program input A requires a gradient, which does not flow through the call"
+        "{}a kernel that returns its results may have a backward; without one call it under "
+        "torch.no_grad(), or with A.detach()"
+    )
+    with pytest.warns(TileWarning) as said:
+        more(x, c)
+    assert [str(item.message) for item in said] == [
+        text.format("; ") + " (TILELANG_REQUIRES_GRAD=quiet says nothing, =raise makes it an error)"
+    ]
+    assert said[0].filename == __file__
+    more(x, c)  # it is said once
+    torch.testing.assert_close(c, data(8) * 3)
+    monkeypatch.setenv("TILELANG_REQUIRES_GRAD", "raise")
+    again = custom_op("tilelang_test::more_again", tilelang.compile(add_program, target="cpu"))
+    with pytest.raises(KernelArgumentError) as caught:
+        again(x, c)
+    assert str(caught.value) == text.format("\n  hint: ")
+    with torch.no_grad():
+        again(x, c)
 
 
 def test_vmap() -> None:

@@ -19,6 +19,7 @@ from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel, input_params
 from tilelang.language.entry import Tensor
 from tilelang.language.v2.annot import Annot
+from tilelang.runtime.autograd import AGAIN, NEVER, has_tangent, look
 from tilelang.runtime.dims import DimExpr, solvable_in, solve, symbols_in
 from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.signature import LaunchSpec, Param
@@ -26,6 +27,7 @@ from tilelang.runtime.tensors import storage_shape
 
 __all__ = ["custom_op"]
 
+_WAY = "a kernel that returns its results may have a backward"
 _CONSTANTS = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
@@ -83,17 +85,14 @@ def custom_op(
     op.register_vmap(_Batches(op, plan))
     if autocast is not None:
         op.register_autocast(plan.spec.device, autocast)
-    if backward is not None:
-        if plan.written:
-            raise TileUnsupportedError(
-                f"a backward for the operator {name}, which writes into {', '.join(plan.written)}",
-                expected="a kernel that returns its results",
-                hint="make them with T.empty, or with out_idx",
-            )
-    if not plan.written:
-        _differentiate_at_each_level(
-            op, None if backward is None else _Gradients(name, plan, backward)
+    if backward is not None and plan.written:
+        raise TileUnsupportedError(
+            f"a backward for the operator {name}, which writes into {', '.join(plan.written)}",
+            expected="a kernel that returns its results",
+            hint="make them with T.empty, or with out_idx",
         )
+    gradients = None if backward is None else _Gradients(name, plan, backward)
+    _differentiate_at_each_level(op, plan, gradients)
     return op
 
 
@@ -371,7 +370,8 @@ class _Batches:
     def _nothing(self, in_dims: Sequence[int | None], args: Sequence[Any]) -> tuple[Any, ...]:
         """The results for a batch without items."""
         items = [
-            x if d is None else x.new_empty(_without(x.shape, d)) for x, d in zip(args, in_dims)
+            x if d is None else x.new_empty(x.movedim(d, 0).shape[1:])
+            for x, d in zip(args, in_dims)
         ]
         like = next(x for x, d in zip(args, in_dims) if d is not None)
         shapes = self.plan.shapes(dict(zip(self.plan.names, items)))
@@ -379,12 +379,6 @@ class _Batches:
             like.new_empty((0, *shape), dtype=DType(param.dtype).as_torch())
             for param, shape in zip(self.plan.results, shapes)
         )
-
-
-def _without(shape: Sequence[int], dim: int) -> list[int]:
-    kept = list(shape)
-    del kept[dim]
-    return kept
 
 
 # -- derivatives -----------------------------------------------------------------------------------
@@ -430,7 +424,8 @@ class _Gradients:
             made: dict[str, Any] = {
                 param.name: Tensor(tuple(_extent(dim, symbols) for dim in param.shape), param.dtype)
                 for param in spec.params
-                if param.kind == "tensor" and (given or all(map(_is_int, param.shape)))
+                if param.kind == "tensor"
+                and (given or all(isinstance(n, int) for n in param.shape))
             }
             for spelled, number in self._gradient_names().items():
                 if self.results[number] in made:
@@ -474,10 +469,6 @@ class _Gradients:
         return tuple(of.get(name) for name in self.plan.names)
 
 
-def _is_int(dim: DimExpr) -> bool:
-    return isinstance(dim, int)
-
-
 def _sized(value: Any) -> Any:
     """A tensor or an annotation with the numbers of its shape; a number stays itself."""
     if not hasattr(value, "shape"):
@@ -501,8 +492,9 @@ def _called(work: Callable[..., Any], names: Sequence[str]) -> Callable[[Mapping
     return lambda values: work(*(values[name] for name in names))
 
 
-def _differentiate_at_each_level(op: Any, gradients: _Gradients | None) -> None:
-    """Let autograd and ``torch.func`` record calls of ``op``, which need a derivative by then.
+def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | None) -> None:
+    """Let autograd and ``torch.func`` record calls of ``op``, which need a derivative by then. No
+    call of an operator that writes is recorded, which is said as of a kernel.
 
     The function that ``register_autograd`` makes is refused by ``torch.func``. Each level of it
     comes to the operator's autograd kernel with tensors of its own, so that a function of a single
@@ -514,6 +506,7 @@ def _differentiate_at_each_level(op: Any, gradients: _Gradients | None) -> None:
 
     import torch
     from torch._functorch.utils import enable_single_level_autograd_function
+    from torch.autograd.forward_ad import _set_fwd_grad_enabled
     from torch.autograd.function import _SingleLevelFunction
 
     if gradients is not None:
@@ -522,6 +515,7 @@ def _differentiate_at_each_level(op: Any, gradients: _Gradients | None) -> None:
         return  # torch before 2.7
     overload, core = op._opoverload, torch._C
     defaults = [argument.default_value for argument in overload._schema.arguments]
+    again = AGAIN
 
     def below(keys: Any, args: Sequence[Any]) -> Any:
         with core._AutoDispatchBelowAutograd():
@@ -531,7 +525,7 @@ def _differentiate_at_each_level(op: Any, gradients: _Gradients | None) -> None:
         @staticmethod
         def forward(ctx: Any, keys: Any, *args: Any) -> Any:
             more = core._functorch.peek_interpreter_stack() is not None
-            with torch.set_grad_enabled(more):
+            with torch.set_grad_enabled(more), _set_fwd_grad_enabled(more):
                 found = below(keys, args)
             if gradients is not None:
                 gradients.keep(ctx, args, found)
@@ -547,8 +541,20 @@ def _differentiate_at_each_level(op: Any, gradients: _Gradients | None) -> None:
             return None, *gradients.backward(ctx, *given)
 
     def autograd(keys: Any, *args: Any) -> Any:
+        nonlocal again
+        if any(isinstance(arg, torch.Tensor) and has_tangent(arg) for arg in args):
+            raise TileUnsupportedError(
+                f"a derivative of the operator {overload} in forward mode (jvp, jacfwd, hessian)",
+                expected="reverse mode: backward(), or grad, vjp and jacrev of torch.func",
+                hint="for second derivatives jacrev(jacrev(f))",
+            )
         if not (torch.is_grad_enabled() and core._any_requires_grad(*args)):
             return below(keys, args)
+        if plan.written:
+            if again != NEVER:
+                again = look(plan.spec.name, plan.names, args, _WAY)
+            with torch.no_grad():
+                return below(keys, args)
         with enable_single_level_autograd_function():
             record: Any = Level  # `apply` has no type
             return record.apply(keys, *args, *defaults[len(args) :])

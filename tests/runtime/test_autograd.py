@@ -48,6 +48,19 @@ def test_a_gradient_that_does_not_flow_is_said_once(kernel: Any) -> None:
         kernel(ones(grad=True), ones())  # a warning would be an error
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own
+def test_a_tangent_that_does_not_flow_is_said(kernel: Any) -> None:
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level(), pytest.warns(TileWarning) as said:
+        kernel(forward_ad.make_dual(ones(), ones()), ones())
+    assert [str(item.message) for item in said] == [
+        "kernel move input A has a tangent, which does not flow through the call; kernels have no "
+        "derivative in forward mode; pass A.detach() (TILELANG_REQUIRES_GRAD=quiet says nothing, "
+        "=raise makes it an error)"
+    ]
+
+
 def test_later_calls_are_looked_at_too(kernel: Any) -> None:
     for _ in range(3):
         kernel(ones(), ones())

@@ -27,6 +27,7 @@ _OPERATOR = "tilelang.torch.custom_op(name, kernel)"
 FOREIGN, PLAIN, TRACED = range(3)
 # What `look` asks for: again at the next power of two, at every call, never.
 AGAIN, ALWAYS, NEVER = range(3)
+_WAY = f"{_OPERATOR[:-1]}, backward=...) gives it a derivative"
 
 
 def not_traced(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,12 +48,19 @@ def kind_of(cls: type) -> int:
     return PLAIN if dispatch is torch.Tensor.__torch_dispatch__ else TRACED
 
 
-def look(kernel: str, names: Sequence[str], args: Sequence[Any]) -> int:
+def has_tangent(tensor: Any) -> bool:
+    """Whether PyTorch computes a derivative of a tensor in forward mode."""
+    torch: Any = sys.modules["torch"]
+    return torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def look(kernel: str, names: Sequence[str], args: Sequence[Any], way: str = _WAY) -> int:
     """Say what to do where a tensor among the arguments requires a gradient.
 
     Args:
         kernel: its name.
         names: of the arguments.
+        way: what has a derivative.
 
     Returns:
         Whether to look again: ``AGAIN``, ``ALWAYS`` or ``NEVER``.
@@ -68,27 +76,23 @@ def look(kernel: str, names: Sequence[str], args: Sequence[Any]) -> int:
     again = ALWAYS if mode == "raise" else AGAIN
     if torch is None or not torch.is_grad_enabled():
         return again
-    name = next(
-        (n for n, x in zip(names, args) if isinstance(x, torch.Tensor) and x.requires_grad), None
-    )
+    tensors = [(n, x) for n, x in zip(names, args) if isinstance(x, torch.Tensor)]
+    name = next((n for n, x in tensors if x.requires_grad or has_tangent(x)), None)
     if name is None:
         return again
-    hint = (
-        f"{_OPERATOR[:-1]}, backward=...) gives it a derivative; without one call it under "
-        "torch.no_grad(), or with A.detach()"
-    )
+    what, hint = "has a tangent", "kernels have no derivative in forward mode; pass A.detach()"
+    if dict(tensors)[name].requires_grad:
+        what = "requires a gradient"
+        hint = f"{way}; without one call it under torch.no_grad(), or with A.detach()"
+    text = f"kernel {kernel} input {name} {what}, which does not flow through the call"
     if mode == "raise":
-        raise KernelArgumentError(
-            f"kernel {kernel} input {name} requires a gradient, which does not flow through the "
-            "call",
-            hint=hint,
-        )
+        raise KernelArgumentError(text, hint=hint)
     message = (
-        f"kernel {kernel} input {name} requires a gradient, which does not flow through the call; "
-        f"{hint} (TILELANG_REQUIRES_GRAD=quiet says nothing, =raise makes it an error)"
+        f"{text}; {hint} (TILELANG_REQUIRES_GRAD=quiet says nothing, =raise makes it an error)"
     )
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tilelang."):
+    inside = ("tilelang.", "torch.")
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
         frame = frame.f_back
     warnings.warn_explicit(message, TileWarning, frame.f_code.co_filename, frame.f_lineno)
     return NEVER
