@@ -247,3 +247,48 @@ def test_a_torch_view_that_is_the_negative_of_its_memory_is_refused(mode: str) -
     single = tilelang.compile(doubling((1, 1)), target="cpu", execution_backend=mode)
     with pytest.raises(ArgumentTypeError, match="is the negative of its memory"):
         single(whole.imag[1:2, 1:2], torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_torch_tensors_of_rows_with_lengths_of_their_own_are_refused(mode: str) -> None:
+    torch = pytest.importorskip("torch", reason="has nested tensors")
+    kernel = tilelang.compile(doubling(strided=True), target="cpu", execution_backend=mode)
+    for layout in (torch.jagged, torch.strided):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch about the layout
+            rows = torch.nested.nested_tensor([torch.ones(2), torch.ones(4)], layout=layout)
+        with pytest.raises(ArgumentTypeError) as caught:
+            kernel(rows, torch.zeros(4, 6))
+        assert str(caught.value) == (
+            "kernel double input A: this torch tensor is nested: its rows have lengths of their "
+            "own\n  expected: a dense tensor\n"
+            f"  got: a nested tensor with layout {layout}\n"
+            "  hint: pass A.values(), or A.to_padded_tensor(0)"
+        )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("home", ["ml_dtypes", "jax.numpy"])
+def test_a_float8_with_infinities_is_not_the_finite_one(mode: str, home: str) -> None:
+    numpy = pytest.importorskip(home, reason="has the type")
+
+    @T.prim_func
+    def widen(A: T.Tensor((4,), "float8_e4m3"), C: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                C[i] = A[i]
+
+    kernel = tilelang.compile(widen, target="cpu", execution_backend=mode)
+    values = np.array([1, -240, np.inf, np.nan], np.float32)
+    array = values.astype(numpy.float8_e4m3)
+    given = numpy.asarray(array) if home == "jax.numpy" else array
+    out = np.zeros(4, np.float32)
+    with pytest.raises(ArgumentTypeError) as caught:
+        kernel(given, out)
+    assert str(caught.value) == (
+        "kernel widen input A has the wrong dtype\n"
+        "  expected: float8_e4m3\n"
+        "  got: float8_e4m3 with infinities (float8_e4m3fn has none)"
+    )
+    kernel(array.astype(numpy.float8_e4m3fn), out)
+    np.testing.assert_array_equal(out, [1, -240, np.nan, np.nan])

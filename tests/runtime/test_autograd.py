@@ -54,7 +54,7 @@ def test_a_tangent_that_does_not_flow_is_said(kernel: Any) -> None:
 
     with forward_ad.dual_level(), pytest.warns(TileWarning) as said:
         kernel(forward_ad.make_dual(ones(), ones()), ones())
-    assert [str(item.message) for item in said] == [
+    assert [str(item.message) for item in said if item.category is TileWarning] == [
         "kernel move input A has a tangent, which does not flow through the call; kernels have no "
         "derivative in forward mode; pass A.detach() (TILELANG_REQUIRES_GRAD=quiet says nothing, "
         "=raise makes it an error)"

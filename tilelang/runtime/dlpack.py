@@ -22,8 +22,10 @@ DEVICES = {
 
 # Type code and bits -> name; the codes from 7 on are one small float each.
 _CODES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "bool"}
+# What ml_dtypes and JAX call float8_e4m3; the language's type of that name is the finite format.
+INFINITE_E4M3 = "float8_e4m3 with infinities (float8_e4m3fn has none)"
 _SMALL = (
-    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e3m4", INFINITE_E4M3, "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn",
     "float4_e2m1fn",
 )  # fmt: skip
@@ -90,8 +92,9 @@ def type_name(code: int, bits: int, lanes: int) -> str:
 def type_code(dtype: Any) -> int:
     """Code, bits and lanes of a scalar type in one number, as the C launcher compares them."""
     code, bits, lanes = dtype.code, dtype.bits, dtype.lanes
-    if dtype in _SMALL:
-        number = 7 + _SMALL.index(str(dtype))
+    name = "float8_e4m3fn" if dtype == "float8_e4m3" else str(dtype)
+    if name in _SMALL:
+        number = 7 + _SMALL.index(name)
         lanes = 2 if dtype == "float4_e2m1fn" else lanes
     else:
         number = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}.get(code, 255)

@@ -27,7 +27,10 @@ from tilelang.target.device import import_gpu_framework
 
 _EXPECTED = "a numpy array, a torch tensor, or an object with __dlpack__"
 # ml_dtypes keeps one 4-bit value per byte, which only one of our types does.
-_UNPACKED = {"float4_e2m1fn": "float4_e2m1_unpacked", "int4": "", "uint4": ""}
+_OF_ML_DTYPES = {
+    "float4_e2m1fn": "float4_e2m1_unpacked", "int4": "", "uint4": "",
+    "float8_e4m3": dlpack.INFINITE_E4M3,
+}  # fmt: skip
 _FROM_DLPACK = {"jaxlib": "jax.dlpack", "jax": "jax.dlpack"}  # home of from_dlpack
 
 
@@ -174,10 +177,17 @@ def _through_buffer(obj: object) -> Any:
 
 def _describe_torch(tensor: Any) -> TensorInfo:
     where = tensor.device
-    refuse_traced(tensor)
     kind = {"mps": "metal"}.get(where.type, where.type)
     if kind == "cuda" and getattr(sys.modules["torch"].version, "hip", None):
         kind = "hip"
+    if tensor.is_nested:
+        raise ArgumentTypeError(
+            "this torch tensor is nested: its rows have lengths of their own",
+            expected="a dense tensor",
+            got=f"a nested tensor with layout {tensor.layout}",
+            hint="pass A.values(), or A.to_padded_tensor(0)",
+        )
+    refuse_traced(tensor)
     try:
         pointer = tensor.data_ptr()
         strides = tuple(tensor.stride())
@@ -218,6 +228,7 @@ def _describe_numpy(array: Any, owner: object) -> TensorInfo:
         )
     pointer, readonly = array.__array_interface__["data"]
     name = array.dtype.name if array.dtype.isnative else array.dtype.str
+    name = dlpack.INFINITE_E4M3 if name == "float8_e4m3" else name
     size = array.dtype.itemsize or 1
     # What stands alone in a dimension has no neighbour there.
     steps = [s if extent > 1 else 0 for extent, s in zip(array.shape, array.strides)]
@@ -311,7 +322,7 @@ def _known(dtype: object) -> DType | None:
 def _numpy_dtype(dtype: np.dtype[Any]) -> DType | None:
     if dtype.names is not None or dtype.hasobject:
         return None
-    name = _UNPACKED.get(dtype.name)
+    name = _OF_ML_DTYPES.get(dtype.name)
     return _known(dtype) if name is None else _known(name)
 
 
