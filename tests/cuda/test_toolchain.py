@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tilelang.cuda import disassembly, nvrtc, toolchain
+from tilelang.cuda import disassembly, nvrtc, places, toolchain
 from tilelang.cuda.disassembly import disassemble
 from tilelang.cuda.nvrtc import Nvrtc, Output, candidates, find_nvrtc
 from tilelang.cuda.toolchain import (
@@ -348,6 +348,54 @@ def test_places_in_order(tmp_path: Path) -> None:
     assert found[-3:] == ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
 
 
+class Pathfinder:
+    """NVIDIA's package, where it has found something or nothing."""
+
+    def __init__(self, found: str | None) -> None:
+        self.found = found
+        self.asked: list[str] = []
+
+    def load_nvidia_dynamic_lib(self, name: str) -> Any:
+        self.asked.append(name)
+        if self.found is None:
+            raise RuntimeError("no such library")  # a DynamicLibNotFoundError is one
+        return SimpleNamespace(abs_path=self.found)
+
+    def find_nvidia_binary_utility(self, name: str) -> str | None:
+        self.asked.append(name)
+        return self.found
+
+
+@pytest.mark.parametrize("found", ["/conda/lib/libnvrtc.so.13", None])
+def test_cuda_pathfinder_is_asked_where_no_other_place_has_nvrtc(
+    found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = Pathfinder(found)
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(pathfinder=finder))
+    monkeypatch.setattr(nvrtc, "toolkits", lambda home, path: iter([tmp_path]))
+    expected = [] if found is None else [found]
+    names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+    assert list(candidates(None, "", [])) == [*expected, *names]
+    assert finder.asked == ["nvrtc"]
+    fake(tmp_path / "lib64", "libnvrtc.so.13")
+    assert list(candidates(None, "", [])) == [str(tmp_path / "lib64/libnvrtc.so.13"), *names]
+    assert finder.asked == ["nvrtc"]
+
+
+def test_cuda_pathfinder_is_asked_for_tools_and_may_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = Pathfinder("/conda/bin/nvcc")
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(pathfinder=finder))
+    monkeypatch.setattr(places, "toolkits", lambda home, path: iter(()))
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setenv("PATH", "")
+    assert find_nvcc() == "/conda/bin/nvcc" and finder.asked == ["nvcc"]
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    monkeypatch.setattr("shutil.which", lambda name, path: None)
+    assert find_nvcc() is None
+
+
 class Known:
     """A library with a version and architectures."""
 
@@ -424,7 +472,7 @@ def test_identity_is_known_without_loading() -> None:
 
 # -- disassembly -----------------------------------------------------------------------------------
 def test_no_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disassembly, "commands", lambda: iter(()))
+    monkeypatch.setattr(disassembly, "executable", lambda name: None)
     with pytest.raises(TileUnsupportedError) as found:
         disassemble(b"")
     assert str(found.value) == (
@@ -439,7 +487,7 @@ def test_disassembler_is_run_on_the_image(tmp_path: Path, monkeypatch: pytest.Mo
     tool.parent.mkdir()
     tool.write_text('#!/bin/sh\necho "$1"\ncat "$2"\n')
     tool.chmod(0o755)
-    monkeypatch.setattr(disassembly, "toolkits", lambda home, path: [tmp_path])
+    monkeypatch.setattr(places, "toolkits", lambda home, path: [tmp_path])
     assert disassemble(b"IMAGE") == "--print-code\nIMAGE"
     tool.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     with pytest.raises(CompileError, match="refused the machine code\n  got: broken"):

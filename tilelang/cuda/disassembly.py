@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
-from tilelang.cuda.nvrtc import toolkits
-from tilelang.env import env
+from tilelang.cuda.places import executable
 from tilelang.errors import CompileError, TileUnsupportedError
 from tilelang.scratch import ScratchFolder
 
 # Tool and its words before the file.
 _TOOLS = (("nvdisasm", ("--print-code",)), ("cuobjdump", ("--dump-sass",)))
-# Where pip packages keep them.
-_PACKAGES = ("triton/backends/nvidia/bin", "nvidia/cu[0-9]*/bin", "nvidia/cuda_nvcc/bin")
 _TIMEOUT = 120.0  # seconds
 
 
@@ -27,7 +20,8 @@ def disassemble(cubin: bytes) -> str:
     """
     import subprocess
 
-    command = next(commands(), None)
+    found = ((executable(name), options) for name, options in _TOOLS)
+    command = next(((tool, *options) for tool, options in found if tool is not None), None)
     if command is None:
         raise TileUnsupportedError(
             "no disassembler was found",
@@ -49,19 +43,3 @@ def disassemble(cubin: bytes) -> str:
             got=done.stderr.decode(errors="replace").strip()[:400] or None,
         )
     return done.stdout.decode(errors="replace")
-
-
-def commands() -> Iterator[tuple[str, ...]]:
-    """Disassemblers of this machine with their options, best first."""
-    import shutil
-
-    path = env.get("PATH") or ""
-    folders = [str(home / "bin") for home in toolkits(env.CUDA_HOME, path)]
-    for package in sys.path:
-        for pattern in _PACKAGES:
-            folders += [str(found) for found in sorted(Path(package or ".").glob(pattern))]
-    for name, options in _TOOLS:
-        for folder in (*folders, path):
-            found = shutil.which(name, path=folder)
-            if found is not None:
-                yield found, *options

@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilelang.cuda.places import by_pathfinder, toolkits
 from tilelang.env import env
 from tilelang.records import dataclass
 from tilelang.target.device import cuda_driver_version
@@ -206,7 +207,8 @@ def _choose(arch: str, places: tuple[str | None, str, tuple[str, ...]]) -> Nvrtc
 
 
 def candidates(home: str | None, path: str, packages: Sequence[str]) -> Iterator[str]:
-    """Libraries to try, best first: wheels, toolkits, the system's loader."""
+    """Libraries to try, best first: wheels, toolkits, what cuda-pathfinder finds where these have
+    none, the system's loader."""
     seen: set[str] = set()
     folders = [
         folder
@@ -222,19 +224,11 @@ def candidates(home: str | None, path: str, packages: Sequence[str]) -> Iterator
             if real not in seen:
                 seen.add(real)
                 yield str(file)
+    if not seen:
+        found = by_pathfinder(lambda finder: finder.load_nvidia_dynamic_lib("nvrtc").abs_path)
+        if found is not None:
+            yield found
     yield from _SYSTEM
-
-
-def toolkits(home: str | None, path: str) -> Iterator[Path]:
-    """Directories of CUDA toolkits: named, usual, and around an ``nvcc`` on the search path."""
-    import shutil
-
-    if home:
-        yield Path(home)
-    yield Path("/usr/local/cuda")
-    compiler = shutil.which("nvcc", path=path)
-    if compiler is not None:
-        yield Path(os.path.realpath(compiler)).parent.parent
 
 
 def _newest(folder: Path, patterns: Sequence[str]) -> list[Path]:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from tilelang.cuda.advice import sentence
 from tilelang.cuda.compile_report import refused
-from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc, toolkits
+from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc
+from tilelang.cuda.places import executable
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
 from tilelang.records import dataclass
@@ -278,26 +279,10 @@ def _included(source: str, headers: Mapping[str, str]) -> list[str]:
     return list(found)
 
 
-_PACKAGED_NVCC = ("nvidia/cu[0-9]*/bin", "nvidia/cuda_nvcc/bin")
-
-
 # -- nvcc ------------------------------------------------------------------------------------------
 def find_nvcc() -> str | None:
     """The ``nvcc`` of a toolkit, on the search path, or of packages that Python can import."""
-    import shutil
-
-    path = env.get("PATH") or ""
-    for home in toolkits(env.CUDA_HOME, path):
-        found = shutil.which("nvcc", path=str(home / "bin"))
-        if found is not None:
-            return found
-    packages = [
-        str(folder)
-        for package in sys.path
-        for pattern in _PACKAGED_NVCC
-        for folder in sorted(Path(package or ".").glob(pattern), reverse=True)
-    ]
-    return shutil.which("nvcc", path=os.pathsep.join([path, *packages]))
+    return executable("nvcc")
 
 
 @lru_cache(maxsize=8)
