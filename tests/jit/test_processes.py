@@ -169,6 +169,26 @@ def test_joblib_runs_kernels_in_processes(tmp_path: Path) -> None:
     assert done.stdout == "[3.0, 4.0, 5.0]\n" * 2, done.stderr
 
 
+def test_dask_runs_kernels_in_processes_and_threads(tmp_path: Path) -> None:
+    pytest.importorskip("dask", reason="runs kernels in processes")
+    file = tmp_path / "program.py"
+    file.write_text(
+        PROGRAM + "\nif __name__ == '__main__':\n"
+        "    import dask, numpy as np\n"
+        "    data = [np.full(4, x, np.float32) for x in range(3)]\n"
+        "    kernel = shift.compile(data[0])\n"
+        "    for scheduler in ('processes', 'threads'):\n"
+        "        calls = [dask.delayed(work)(x) for work in (shift, kernel) for x in data]\n"
+        "        found = dask.compute(*calls, scheduler=scheduler, num_workers=2)\n"
+        "        print([float(x[0]) for x in found])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout == "[3.0, 4.0, 5.0, 3.0, 4.0, 5.0]\n" * 2, done.stderr
+
+
 def test_spawned_processes_run_kernels(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(
