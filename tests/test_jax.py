@@ -203,6 +203,29 @@ def test_a_batch_is_run_item_by_item(scale: Any) -> None:
     np.testing.assert_array_equal(jax.jit(jax.vmap(lambda x: call(x, 2.0)))(x), 2 * x)
 
 
+def test_derivatives_and_batches_nest_inside_of_a_traced_program(scale: Any) -> None:
+    call = custom_call(scale, backward=lambda s, grad: custom_call(scale)(grad, s))
+    x = jnp.arange(24.0).reshape(2, 3, 4)
+
+    def cubes(x: Any) -> Any:
+        return (call(x, 3.0) ** 3).sum()
+
+    rows = jax.jit(jax.vmap(jax.grad(cubes)))(x)
+    np.testing.assert_array_equal(rows, 81 * x**2)
+    whole = jax.jit(jax.grad(lambda x: jax.vmap(cubes)(x).sum()))(x)
+    np.testing.assert_array_equal(whole, 81 * x**2)
+    value, pull = jax.vjp(lambda x: call(x, 3.0), x[0])
+    np.testing.assert_array_equal(jnp.stack([value, pull(x[1])[0]]), 3 * x)
+    steps = jax.lax.scan(lambda x, _: (call(x, 2.0), None), x[0], None, length=3)[0]
+    np.testing.assert_array_equal(steps, 8 * x[0])
+
+
+def test_derivatives_in_forward_mode_are_refused_by_jax(scale: Any) -> None:
+    call, x = custom_call(scale, backward=lambda s, grad: grad * s), jnp.ones((3, 4))
+    with pytest.raises(TypeError, match="forward-mode autodiff"):
+        jax.jvp(lambda x: call(x, 3.0), (x,), (x,))
+
+
 def test_a_failed_assertion_is_an_error_of_the_program() -> None:
     call = custom_call(tilelang.compile(checked_program, target="cpu"))
     assert jax.jit(lambda x: call(x))(jnp.ones(4, "int32")).tolist() == [1] * 4
