@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,13 @@ def test_an_accumulator_that_is_too_large_is_told_at_the_product(
         (item,) = used.kernels
         assert str(serial.message) == (
             f"kernel main is slower than it could be: {WAITS}: insufficient register resources for "
-            "the wgmma pipeline (C7511)\n"
+            "the wgmma pipeline (C7511) [slow-instructions]\n"
             "  hint: give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))"
         )
         assert str(spilled.message) == (
             f"kernel main is slower than it could be: {item.spill_stores} bytes of registers are "
-            f"spilled to memory and {item.spill_loads} loaded back (255 registers per thread)\n"
+            f"spilled to memory and {item.spill_loads} loaded back (255 registers per thread) "
+            "[spills]\n"
             "  hint: give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))"
         )
         for said, text in ((serial, "T.gemm(a, b, c)"), (spilled, "with T.Kernel(1024 // columns")):
@@ -105,10 +107,29 @@ def test_every_remark_is_a_sentence_with_a_hint(code: str, said: str, told: str,
         advise(func, ("k",), (found,))
     (only,) = warned
     message = str(only.message)
-    assert message.startswith(f"kernel main is slower than it could be: {told} ({code})\n  hint: ")
+    assert message.startswith(
+        f"kernel main is slower than it could be: {told} ({code}) [slow-instructions]\n  hint: "
+    )
     assert hint in message.splitlines()[1]
     line = linecache.getline(only.filename, only.lineno).strip()
     assert line.startswith("T.gemm" if "wgmma" in told else "with T.Kernel")
+
+
+@pytest.mark.parametrize(
+    ("off", "left"),
+    [("", ["spills", "slow-instructions"]), ("spills", ["slow-instructions"]),
+     ("slow-instructions,unused-tile", ["spills"]), ("all", [])],
+)  # fmt: skip
+def test_remarks_are_silenced_by_their_names(
+    off: str, left: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILELANG_LINTS_OFF", off)
+    said = ("k: 8 bytes of registers are spilled to memory", f"k: {WAITS} (C7511)")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        advise(product(128, 128, 128), ("k",), said)
+    lines = [str(item.message).splitlines()[0] for item in found]
+    assert [line.rpartition("[")[2] for line in lines] == [f"{name}]" for name in left]
 
 
 def test_other_lines_of_the_log_are_no_remarks() -> None:

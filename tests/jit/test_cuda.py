@@ -256,10 +256,10 @@ def test_assembler_advice_is_a_warning(
         made_kernel = kernel()
     assert [str(item.message) for item in found] == [
         "kernel program is slower than it could be: the register budget of setmaxnreg is ignored: "
-        "unable to determine register count at entry (C7508)\n"
+        "unable to determine register count at entry (C7508) [slow-instructions]\n"
         "  hint: leave the registers to the compiler: T.no_set_max_nreg()",
         "kernel program is slower than it could be: 8 bytes of registers are spilled to memory and 4 "
-        "loaded back (0 registers per thread)\n"
+        "loaded back (0 registers per thread) [spills]\n"
         "  hint: give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))",
     ]
     assert len(made_kernel.resources.warnings) == 2 and made_kernel.resources.spills == 12

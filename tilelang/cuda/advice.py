@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Sequence
 
+from tilelang.env import env
 from tilelang.errors import Loc, TileWarning
 from tilelang.ir import stmt as S
 from tilelang.target.nvidia import NO_SET_MAX_NREG
@@ -56,12 +57,17 @@ def sentence(line: str, kernel: str) -> str | None:
 
 
 def advise(func: S.PrimFunc, kernels: Sequence[str], sentences: Sequence[str]) -> None:
-    """Warn the author of ``func`` of each of the ``sentences`` about its ``kernels``."""
+    """Warn the author of ``func`` of each of the ``sentences`` about its ``kernels``; they are
+    silenced as the remarks of `tilelang.ir.lints`."""
+    off = env.TILELANG_LINTS_OFF
     for text in sentences:
         kernel, _, rest = text.partition(": ")
+        lint = "spills" if _SPILLS in rest else "slow-instructions"
+        if lint in off or "all" in off:
+            continue
         hint = next((hint for word, hint in _HINTS if word in rest), "")
         loc = _line(func, kernels.index(kernel) if kernel in kernels else -1, "wgmma" in rest)
-        message = f"kernel {func.name} is slower than it could be: {rest}"
+        message = f"kernel {func.name} is slower than it could be: {rest} [{lint}]"
         message += f"\n  hint: {hint}" if hint else ""
         if loc is None:
             warnings.warn(message, TileWarning, stacklevel=3)
