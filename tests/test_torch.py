@@ -220,6 +220,27 @@ def test_export() -> None:
     torch.testing.assert_close(program.module()(data(7, 4)), data(7, 4) * 2 + 1)
 
 
+def test_open_sizes_of_a_function_stay_symbolic() -> None:
+    like = (T.Tensor((4, 8), "float32"),)
+    square = custom_op("tilelang_test::squared_open", squared, like=like, backward=squared_backward)
+    run = torch.compile(
+        lambda x: square(x).sum(), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for rows in (3, 5, 9):
+            x = data(rows, 8, grad=True)
+            run(x).backward()
+            torch.testing.assert_close(x.grad, 2 * x.detach())
+
+    class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+        def forward(self, x: Any) -> Any:
+            return square(x) + 1
+
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(Layer(), (data(4, 6),), dynamic_shapes=({0: rows},))
+    torch.testing.assert_close(program.module()(data(7, 6)), data(7, 6) ** 2 + 1)
+
+
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 def test_a_package_made_ahead_of_time_calls_the_operator(tmp_path: Path) -> None:
     class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]

@@ -199,15 +199,24 @@ class _KernelPlan(_Plan):
 
 
 class _FunctionPlan(_Plan):
-    """A decorated function: a contract for each set of shapes and constants."""
+    """A decorated function: a contract for each set of constants, those of shapes among them."""
 
     def __init__(self, function: JITImpl, like: Sequence[Any]) -> None:
         self.function = function
         self._specs: dict[Any, LaunchSpec] = {}
+        self._open: dict[str, list[int | None]] = {}
         bound = function.signature.bind(*like)
         bound.apply_defaults()
         self.values = bound.arguments
         self.spec = self.spec_of(self.values)
+        self._open = {
+            p.name: [
+                None if isinstance(dim, int) else extent
+                for dim, extent in zip(p.shape, _sized(self.values[p.name]).shape)
+            ]
+            for p in self.spec.params
+            if p.kind == "tensor" and p.name in self.values
+        }
         kinds: dict[str, str] = {p.name: _kind(p) for p in self.spec.params}
         for name, parameter in function.signature.parameters.items():
             word = _CONSTANTS.get(type(self.values[name]))
@@ -223,9 +232,9 @@ class _FunctionPlan(_Plan):
         super().__init__(list(function.signature.parameters), kinds)
 
     def spec_of(self, values: Mapping[str, Any]) -> LaunchSpec:
-        plain = {name: _placeholder(value) for name, value in values.items()}
+        plain = {name: _placeholder(v, self._open.get(name)) for name, v in values.items()}
         key = tuple(
-            (tuple(map(int, v.shape)), str(v.dtype)) if plain[name] is not v else (type(v), v)
+            (tuple(plain[name].shape), str(v.dtype)) if plain[name] is not v else (type(v), v)
             for name, v in values.items()
         )
         found = self._specs.get(key)
@@ -234,11 +243,14 @@ class _FunctionPlan(_Plan):
         return found
 
 
-def _placeholder(value: Any) -> Any:
-    """A tensor as its shape and dtype; an annotation stays itself."""
+def _placeholder(value: Any, known: Sequence[int | None] | None) -> Any:
+    """A tensor as its shape and dtype, its open sizes as they are ``known``, so that a symbolic one
+    is not made a number; an annotation stays itself."""
     if isinstance(value, Annot) or not hasattr(value, "shape"):
         return value
-    return Tensor(tuple(int(extent) for extent in value.shape), str(DType(value.dtype)))
+    sizes = zip(value.shape, known or [None] * len(value.shape))
+    shape = tuple(int(size) if other is None else other for size, other in sizes)
+    return Tensor(shape, str(DType(value.dtype)))
 
 
 def _default(value: object) -> str:
