@@ -401,6 +401,65 @@ def test_vmap() -> None:
     )
 
 
+SHARDED = """
+import sys
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+import tilelang
+import tilelang.language as T
+
+@T.prim_func
+def weighted(A: T.Tensor((3, 4), "float32"), W: T.Tensor((4,), "float32")):
+    B = T.empty((3, 4), "float32")
+    with T.Kernel(3, threads=32) as bx:
+        for j in T.Parallel(4):
+            B[bx, j] = A[bx, j] * W[j]
+    return B
+
+op = tilelang.torch.custom_op(
+    "sharded::weighted", tilelang.compile(weighted, target="cpu"),
+    backward=lambda A, W, grad: (grad * W, (grad * A).sum(0)),
+)
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(4.0))
+
+    def forward(self, x):
+        return op(x, self.weight)
+
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+layer = fully_shard(Layer(), mesh=init_device_mesh("cpu", (2,)))
+found = layer(torch.full((3, 4), rank + 1.0))
+found.sum().backward()
+print(found[0].tolist(), layer.weight.grad.to_local().tolist())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without processes")
+def test_an_operator_runs_in_a_module_that_is_sharded_over_processes(tmp_path: Path) -> None:
+    (tmp_path / "sharded.py").write_text(SHARDED)
+    root = str(Path(tilelang.__file__).resolve().parents[1])
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "sharded.py", str(rank), str(tmp_path / "store")],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": root}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    said = [rank.communicate(timeout=300) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], said
+    # A gradient is the mean of the processes'; each keeps its half.
+    assert said[0][0] == "[0.0, 1.0, 2.0, 3.0] [4.5, 4.5]\n"
+    assert said[1][0] == "[0.0, 2.0, 4.0, 6.0] [4.5, 4.5]\n"
+
+
 def test_a_name_without_a_namespace_is_refused() -> None:
     with pytest.raises(TileValueError) as caught:
         custom_op("alone", kernel)
