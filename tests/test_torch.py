@@ -379,6 +379,27 @@ def test_an_operator_that_writes_says_that_no_gradient_flows(
         again(x, c)
 
 
+def test_a_result_of_an_operator_that_writes_has_no_derivative() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")):
+        D = T.empty((8,), "float32")
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                C[i] = C[i] + A[i]
+                D[i] = A[i] * 2
+        return D
+
+    both = custom_op("tilelang_test::both", tilelang.compile(program, target="cpu"))
+    with pytest.warns(TileWarning, match="input A requires a gradient"):
+        found = both(data(8, grad=True), data(8))
+    with pytest.raises(TileUnsupportedError) as caught:
+        found.sum().backward()
+    assert str(caught.value) == (
+        "the operator tilelang_test.both.default has no derivative\n"
+        "  hint: tilelang.torch.custom_op(name, kernel, backward=...)"
+    )
+
+
 def test_vmap() -> None:
     x = data(3, 5, 4)
     torch.testing.assert_close(torch.vmap(lambda x: scale(x, 2.0))(x), x * 2)

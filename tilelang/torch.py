@@ -505,8 +505,8 @@ def _called(work: Callable[..., Any], names: Sequence[str]) -> Callable[[Mapping
 
 
 def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | None) -> None:
-    """Let autograd and ``torch.func`` record calls of ``op``, which need a derivative by then. No
-    call of an operator that writes is recorded, which is said as of a kernel.
+    """Let autograd and ``torch.func`` record calls of ``op``, which need a derivative by then. What
+    an operator writes is not recorded, which is said as of a kernel.
 
     The function that ``register_autograd`` makes is refused by ``torch.func``. Each level of it
     comes to the operator's autograd kernel with tensors of its own, so that a function of a single
@@ -562,11 +562,8 @@ def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | N
             )
         if not (torch.is_grad_enabled() and core._any_requires_grad(*args)):
             return below(keys, args)
-        if plan.written:
-            if again != NEVER:
-                again = look(plan.spec.name, plan.names, args, _WAY)
-            with torch.no_grad():
-                return below(keys, args)
+        if plan.written and again != NEVER:
+            again = look(plan.spec.name, plan.names, args, _WAY)
         with enable_single_level_autograd_function():
             record: Any = Level  # `apply` has no type
             return record.apply(keys, *args, *defaults[len(args) :])
