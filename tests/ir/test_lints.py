@@ -111,6 +111,16 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
             ],
         ),
         ("B[-8] = A[7, 7]", []),
+        (
+            SUM + "T.copy(A[0, 8], c)\nT.copy(c, A[9:17, 0:8])",
+            [
+                "a tile starts at 8, outside of dimension 1 of `A`, which has 8 elements: reads give "
+                "0 and writes are dropped; write an index from 0 to 7 [outside-tensor]",
+                "a tile starts at 9, outside of dimension 0 of `A`, which has 8 elements: reads give "
+                "0 and writes are dropped; write an index from 0 to 7 [outside-tensor]",
+            ],
+        ),
+        (SUM + "T.copy(A[4, -4], c)\nT.copy(c, A[7, 0])", []),
         ("for i in T.serial(8):\n    if i > 8:\n        B[8] = A[0, 0]", []),
         ("for i in T.serial(9):\n    B[i] = T.if_then_else(i > 8, A[8, 0], 0)", []),
     ],
@@ -167,6 +177,15 @@ def test_no_program_of_the_corpus_the_examples_and_the_benchmarks_is_remarked(gr
     programs = [item for item in replay.groups()[group]() if isinstance(item.func, PrimFunc)]
     said = [f"{item.name}: {remark}" for item in programs for remark in remarks(item.func)]
     assert not said, "\n".join(said)
+
+
+def test_copies_of_tensors_without_elements_are_not_remarked() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((0, 8), "float32"), B: T.Tensor((0, 8), "float32")):
+        with T.Kernel(1, threads=32):
+            T.copy(A, B)
+
+    assert not remarks(program)
 
 
 def test_random_programs_have_unused_tiles_and_nothing_else() -> None:

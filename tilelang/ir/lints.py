@@ -125,7 +125,8 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
 
 
 def _outside(stmt: S.Stmt) -> Iterator[Remark]:
-    """Elements of global tensors that no tensor of the declared shape has.
+    """Elements of global tensors that no tensor of the declared shape has, and tiles that start
+    behind its end.
 
     Of tiles that is an error; of tensors such a read gives zero and such a write is dropped. What a
     condition selects may never be, so that nothing in an ``if`` or a choice counts.
@@ -134,19 +135,19 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
         return
     chosen = any(isinstance(node, E.Select) for item in stmt.exprs() for node in E.walk(item))
     for access in () if chosen else effects.accesses(stmt):
-        where = access.where
-        if access.buffer.storage != "global" or not isinstance(where, tuple):
+        if access.buffer.storage != "global" or access.where is None:
             continue
-        for dim, (index, extent) in enumerate(zip(where, access.buffer.shape)):
+        tile = isinstance(access.where, Region)
+        for dim, (index, extent) in enumerate(zip(access.indices, access.buffer.shape)):
             at, size = _number(index), _number(extent)
-            if at is None or size is None or -size <= at < size:
+            if at is None or not size or (at < size and (tile or at >= -size)):
                 continue
-            name = access.buffer.name
+            what = f"a tile starts at {at}," if tile else f"the index {at} is"
             yield Remark(
                 "outside-tensor",
-                f"the index {at} is outside of dimension {dim} of `{name}`, which has {size} "
-                f"elements: reads give 0 and writes are dropped; write an index from {-size} to "
-                f"{size - 1}",
+                f"{what} outside of dimension {dim} of `{access.buffer.name}`, which has {size} "
+                "elements: reads give 0 and writes are dropped; write an index from "
+                f"{0 if tile else -size} to {size - 1}",
                 stmt.loc,
             )
     for block in stmt.blocks():
