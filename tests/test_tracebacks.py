@@ -77,6 +77,10 @@ def frames(call: Callable[[], Any]) -> list[str]:
         (lambda: tilelang.compile(3), ["<lambda>"]),
         (lambda: tilelang.jit(3.5), ["<lambda>"]),
         (lambda: T.macro(3), ["<lambda>"]),
+        (lambda: T.Tensor((8,), "flaot32"), ["<lambda>"]),
+        (lambda: T.Tensor[(8,), "flaot32"], ["<lambda>"]),
+        (lambda: T.StridedTensor((8,), (1, 2), "float32"), ["<lambda>"]),
+        (lambda: tilelang.sanitize(3), ["<lambda>"]),
     ],
 )
 def test_only_frames_of_the_program_are_left(
@@ -85,6 +89,38 @@ def test_only_frames_of_the_program_are_left(
     assert frames(call) == expected
     monkeypatch.setenv("TILELANG_TRACEBACK", "full")
     assert any(name.startswith("tilelang.") for name in frames(call))
+
+
+def test_operators_of_torch_leave_their_own_frames_out() -> None:
+    torch = pytest.importorskip("torch", reason="has operators")
+    kernel = right.compile(DATA)
+    with pytest.raises(TileError) as caught:
+        tilelang.torch.custom_op("alone", kernel)
+    assert modules(caught.value) == {__name__}
+    op = tilelang.torch.custom_op("tilelang_test::framed", kernel)
+    for values in (torch.zeros(9), torch.zeros(8, dtype=torch.float64)):
+        with pytest.raises(TileError) as caught:
+            op(values)
+        assert modules(caught.value) == {__name__, "torch"}
+
+
+def test_calls_from_jax_leave_their_own_frames_out() -> None:
+    numpy = pytest.importorskip("jax.numpy", reason="has programs")
+    with pytest.raises(TileError) as caught:
+        tilelang.jax.custom_call(3)
+    assert modules(caught.value) == {__name__}
+    if right.compile(DATA).execution_backend != "c":
+        pytest.skip("needs a C compiler")
+    call = tilelang.jax.custom_call(right)
+    with pytest.raises(TileError) as caught:
+        call(numpy.zeros(9))
+    assert modules(caught.value) == {__name__}
+
+
+def modules(error: TileError) -> set[str]:
+    """This module, and the packages of others, that have frames in the traceback."""
+    names = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return {name if name == __name__ else name.partition(".")[0] for name in names}
 
 
 def test_a_bug_of_ours_keeps_its_frames() -> None:

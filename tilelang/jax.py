@@ -34,6 +34,7 @@ from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.library import Library, load_library
 from tilelang.runtime.signature import LaunchSpec, Param
 from tilelang.runtime.tensors import numpy_result_dtype, stand_in
+from tilelang.tracebacks import border
 
 __all__ = ["custom_call"]
 
@@ -44,6 +45,7 @@ _SOURCE = Path(__file__).resolve().parent / "runtime" / "_xla.c"
 _VALUE, _ARGUMENT, _RESULT, _NUMBER = range(4)  # how a slot is filled, see _xla.c
 
 
+@border
 def custom_call(
     kernel: JITKernel | JITImpl, *, backward: Any = None, vmap_method: str = "sequential"
 ) -> Callable[..., Any]:
@@ -82,6 +84,7 @@ def custom_call(
     if isinstance(kernel, JITKernel):
         _plan(kernel)  # errors come at once
 
+    @border
     def call(*args: Any, **keywords: Any) -> Any:
         if isinstance(kernel, JITKernel):
             inputs = input_params(kernel.params, kernel.out_idx)

@@ -24,6 +24,7 @@ from tilelang.runtime.dims import DimExpr, solvable_in, solve, symbols_in
 from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.signature import LaunchSpec, Param
 from tilelang.runtime.tensors import storage_shape
+from tilelang.tracebacks import border
 
 __all__ = ["custom_op"]
 
@@ -31,6 +32,7 @@ _WAY = "a kernel that returns its results may have a backward"
 _CONSTANTS = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
+@border
 def custom_op(
     name: str,
     kernel: JITKernel | JITImpl,
@@ -76,6 +78,7 @@ def custom_op(
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     schema = f"({', '.join(plan.schema)}) -> {returns}"
 
+    @border
     def run(*args: Any) -> Any:
         found = kernel(*args)
         return tuple(found) if isinstance(found, list) else found
@@ -552,6 +555,7 @@ def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | N
                 )
             return None, *gradients.backward(ctx, *given)
 
+    @border
     def autograd(keys: Any, *args: Any) -> Any:
         nonlocal again
         if any(isinstance(arg, torch.Tensor) and has_tangent(arg) for arg in args):

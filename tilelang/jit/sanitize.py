@@ -29,8 +29,10 @@ from tilelang.options import Options
 from tilelang.runtime.gpu import Limits
 from tilelang.runtime.tensors import is_torch
 from tilelang.target import Target, parse_target
+from tilelang.tracebacks import border
 
 
+@border
 def sanitize(
     kernel: Any,
     *args: Any,

@@ -50,6 +50,7 @@ from tilelang.language.v2.values import (
     add_param,
 )
 from tilelang.records import dataclass
+from tilelang.tracebacks import border
 
 if TYPE_CHECKING:
     import inspect
@@ -128,6 +129,7 @@ class BufferAnnot(Annot):
         """Memory scope of the buffer."""
         return self.said_scope or "global"
 
+    @border
     def __call__(
         self,
         shape: object,
@@ -183,9 +185,9 @@ class BufferAnnot(Annot):
             )
         extents = None if shape is None else _extents(shape)
         check_extents(what, extents or ())
-        steps = None if strides is None else _extents(strides)
-        return type(self)(extents, steps, kind, scope)
+        return type(self)(extents, None if strides is None else _extents(strides), kind, scope)
 
+    @border
     def __getitem__(self, params: Any) -> Any:
         """``T.Tensor[shape, dtype]``."""
         shape, dtype = params if isinstance(params, tuple) and len(params) == 2 else (params, None)
@@ -365,6 +367,7 @@ class StridedTensorAnnot(BufferAnnot):
 
     strided = True
 
+    @border
     def __call__(  # type: ignore[override]  # strides are the second argument in the language
         self,
         shape: object,
@@ -387,6 +390,7 @@ class StridedTensorAnnot(BufferAnnot):
                 axis_separators=axis_separators,
             )  # fmt: skip
 
+    @border
     def __getitem__(self, params: Any) -> StridedTensorAnnot:
         """``T.StridedTensor[shape, strides, dtype]``."""
         with placed():
