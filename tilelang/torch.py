@@ -230,7 +230,8 @@ class _FunctionPlan(_Plan):
                     got=shown(self.values[name]),
                 )
             if parameter.default is not parameter.empty:
-                kinds[name] = f"{kinds.get(name, word)}={_default(parameter.default)}"
+                quote = '"' if isinstance(parameter.default, str) else ""
+                kinds[name] = f"{kinds.get(name, word)}={quote}{parameter.default}{quote}"
             kinds.setdefault(name, str(word))
         super().__init__(list(function.signature.parameters), kinds)
 
@@ -254,10 +255,6 @@ def _placeholder(value: Any, known: Sequence[int | None] | None) -> Any:
     sizes = zip(value.shape, known or [None] * len(value.shape))
     shape = tuple(int(size) if other is None else other for size, other in sizes)
     return Tensor(shape, str(DType(value.dtype)))
-
-
-def _default(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _kind(param: Param) -> str:
@@ -416,7 +413,7 @@ class _Gradients:
             for param in (plan.spec.params[position] for position in plan.spec.inputs)
             if param.kind == "tensor" and DType(param.dtype).is_float
         ]
-        self.call = self._as_operator(name, backward)
+        self.work = self._as_operator(name, backward)
 
     def _gradient_names(self) -> dict[str, int]:
         """What a gradient may be called -> the number of its result."""
@@ -427,10 +424,10 @@ class _Gradients:
         }
         return {**found, "grad": 0} if len(self.results) == 1 else found
 
-    def _as_operator(self, name: str, backward: Any) -> Callable[..., Any]:
+    def _as_operator(self, name: str, backward: Any) -> Any:
         """Kernels become operators, too, so that they are not looked into either."""
         if isinstance(backward, JITKernel):
-            return _called(custom_op(f"{name}_backward", backward), self.names)
+            return custom_op(f"{name}_backward", backward)
         if isinstance(backward, JITImpl):
             # Open sizes of a function's tensors are those of the call that it was given as `like`.
             spec = self.plan.spec
@@ -453,9 +450,8 @@ class _Gradients:
                         expected="a compiled kernel or an operator as backward",
                         hint="custom_op(name, function, like=...) makes an operator",
                     )
-            op = custom_op(f"{name}_backward", backward, like=[values[n] for n in self.names])
-            return _called(op, self.names)
-        return _called(backward, self.names)
+            return custom_op(f"{name}_backward", backward, like=[values[n] for n in self.names])
+        return backward
 
     def keep(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         """Save what the backward names."""
@@ -472,7 +468,7 @@ class _Gradients:
         for spelled, number in self._gradient_names().items():
             if spelled in self.names:
                 values[spelled] = gradients[number].contiguous()  # of a sum() it has no strides
-        found = self.call(values)
+        found = self.work(*(values[name] for name in self.names))
         given = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(given) != len(self.differentiable):
             raise TileValueError(
@@ -501,10 +497,6 @@ def _parameters(backward: Any) -> list[str]:
     if schema is not None:
         return [argument.name for argument in schema.arguments]
     return list(inspect.signature(backward).parameters)
-
-
-def _called(work: Callable[..., Any], names: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda values: work(*(values[name] for name in names))
 
 
 def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | None) -> None:

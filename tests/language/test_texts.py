@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 from typing import Any
 
 import pytest
 
+import tilelang
 import tilelang.language as T
 from tilelang.errors import TileTypeError
 
@@ -75,6 +77,40 @@ def test_a_literal_has_no_name() -> None:
         "  got: '32'",
         " --> <texts>:5:13",
     ]
+
+
+@tilelang.jit
+def factory(n: int, block: int) -> Any:
+    size = n // block if n else n
+
+    @T.prim_func
+    def kernel(A: T.Tensor((block,), "float32")):
+        with T.Kernel(1, threads=32):
+            A[0] = size
+
+    return kernel
+
+
+def test_a_text_in_a_factory() -> None:
+    with pytest.raises(TileTypeError) as caught:
+        factory(64, "32")
+    line = inspect.getsourcelines(factory.pyfunc)[1] + 2
+    assert str(caught.value).splitlines()[:5] == [
+        "`block` is a text where a number is meant",
+        "  expected: a number",
+        "  got: '32'",
+        "  hint: pass block=32, the number and not its text",
+        f" --> {__file__}:{line}:12",
+    ]
+    with pytest.raises(TileTypeError) as caught:
+        factory(0, "32")
+    assert caught.value.message == "this is not a dimension"
+    assert caught.value.hint == "pass block=32, the number and not its text"
+
+
+def test_other_errors_of_a_factory_stay_what_they_are() -> None:
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for //: 'int' and 'list'"):
+        factory(64, [32])
 
 
 def test_other_errors_of_python_stay_what_they_are() -> None:

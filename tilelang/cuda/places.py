@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ from typing import Any
 
 from tilelang.env import env
 
-_log = logging.getLogger("tilelang")
 # Where pip packages keep tools.
 _PACKAGES = ("nvidia/cu[0-9]*/bin", "nvidia/cuda_nvcc/bin", "triton/backends/nvidia/bin")
 
@@ -48,6 +46,5 @@ def by_pathfinder(ask: Callable[[Any], str | None]) -> str | None:
         from cuda import pathfinder
 
         return ask(pathfinder)
-    except (ImportError, RuntimeError) as error:  # not installed, or it has found nothing
-        _log.debug("cuda-pathfinder: %s", error)
+    except (ImportError, RuntimeError):  # not installed, or it has found nothing
         return None

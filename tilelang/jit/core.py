@@ -23,8 +23,10 @@ from tilelang.jit.compile import run_on, run_parallel, several
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.progress import progress
 from tilelang.language.v2.annot import freeze
+from tilelang.language.v2.builder import locate_error
 from tilelang.language.v2.pickling import reduce_function
 from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
+from tilelang.language.v2.texts import name_the_text, text_for_number
 from tilelang.options import surroundings
 from tilelang.runtime.autograd import not_traced
 from tilelang.target.device import cuda_devices
@@ -212,7 +214,16 @@ class JITImpl:
         if template is not None:
             return template.specialise(*args, **kwargs)
         self._bound(args, kwargs)
-        result = self.pyfunc(*args, **kwargs)
+        try:
+            result = self.pyfunc(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, TileError):
+                name_the_text(error, error.__traceback__)
+                raise
+            better = text_for_number(error, error.__traceback__, locate_error(error.__traceback__))
+            if better is None:
+                raise
+            raise better from None
         if not isinstance(result, PrimFunc):
             raise TileTypeError(
                 f"`{self.pyfunc.__name__}` did not return a kernel",
