@@ -72,6 +72,15 @@ def thread_indices(launch: Launch) -> dict[Var, Any]:
     return dict(zip(launch.thread_vars, found))
 
 
+def integer_lets(launch: Launch) -> dict[Var, Expr]:
+    """Values of the integer names of a launch, without names of others in them."""
+    found: dict[Var, Expr] = {}
+    for stmt in walk(launch.body):
+        if isinstance(stmt, Let) and stmt.value.dtype.is_integer:
+            found[stmt.var] = substitute(stmt.value, found)
+    return found
+
+
 def thread_mask(cond: Expr, launch: Launch, lets: Mapping[Var, Expr] | None = None) -> Mask | None:
     """For each thread whether ``cond`` holds; None if more than the thread index decides that.
 

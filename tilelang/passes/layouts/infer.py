@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from heapq import heappop, heappush
 from math import prod
 
@@ -65,6 +66,9 @@ from tilelang.passes.notes import NOTES, Note
 from tilelang.records import dataclass
 from tilelang.target import Context
 
+# Why a fragment is in shared memory.
+_NAMES = "no registers have its layout under all its names, so it is in shared memory"
+_WRITTEN = "threads write elements of it that they name, so it is in shared memory"
 MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread may hold
 
 
@@ -121,7 +125,7 @@ class _Inference:
         self.plans: dict[S.Stmt, GemmPlan] = {}
         self.notes: dict[Buffer, Note] = {}
         self.fragments: dict[Buffer, int] = {}  # fragment -> threads of its group
-        self.floating: set[Buffer] = set()
+        self.floating: dict[Buffer, set[E.Var]] = {}  # -> names in indices of plain writes
         self.ops: list[Op] = []
         self.known: dict[S.Stmt, Op] = {}
         self.users: dict[Buffer, list[int]] = {}  # fragment -> places in ops, in order
@@ -168,7 +172,9 @@ class _Inference:
             return
         for access in effects.accesses(stmt):
             if access.mode != effects.NAME and access.buffer.storage == FRAGMENT:
-                self.floating.add(access.buffer)
+                named = self.floating.setdefault(access.buffer, set())
+                if access.writes and not is_reducer(access.buffer):
+                    named.update(*map(_names, access.indices))
                 self.fragments.setdefault(access.buffer, self.groups.of(stmt)[1])
         for block in stmt.blocks():
             self._collect(block)
@@ -221,6 +227,9 @@ class _Inference:
                 self.annotated(buffer, layout)
         for buffer, threads in self.fragments.items():
             if buffer in self.floating and buffer not in self.held:
+                # An element that one thread writes is not in the copies of the others.
+                if self.users.get(buffer) and self.thread_names & self.floating[buffer]:
+                    raise self.not_held(buffer, _WRITTEN)
                 whole = RegisterLayout.fully_replicated(_constant_shape(buffer), threads)
                 why = "used outside T.Parallel, so every thread holds it"
                 if not self.hold(buffer, whole, why, self.launch):
@@ -245,9 +254,17 @@ class _Inference:
             self.note(name, why, stmt)
         return True
 
-    def not_held(self, buffer: Buffer) -> _NotHeldError:
+    @cached_property
+    def thread_names(self) -> set[E.Var]:
+        """The number of the thread, and names of what is made of it."""
+        found = set(self.launch.thread_vars)
+        for stmt in S.walk(self.launch.body):
+            if isinstance(stmt, S.Let) and found & _names(stmt.value):
+                found.add(stmt.var)
+        return found
+
+    def not_held(self, buffer: Buffer, why: str = _NAMES) -> _NotHeldError:
         """``buffer`` has to be in shared memory instead."""
-        why = "no registers have its layout under all its names, so it is in shared memory"
         return _NotHeldError(Note(buffer.data, why, self.launch.loc))
 
     @property
@@ -684,6 +701,10 @@ def staged(layout: Layout, buffer: Buffer) -> Layout:
         return (*indices[:extra], *layout.map_forward_index(indices[extra:]))
 
     return Layout((*lead, *layout.shape), forward)
+
+
+def _names(expr: E.Expr) -> set[E.Var]:
+    return {node for node in E.walk(expr) if isinstance(node, E.Var)}
 
 
 def _plain_uses(stmt: S.Stmt) -> Iterator[E.Var]:

@@ -19,7 +19,14 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
 from tilelang.ir.levels import with_known_keys
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
-from tilelang.passes.analysis.groups import thread_groups, thread_number
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.passes.analysis.groups import (
+    integer_lets,
+    possible_threads,
+    thread_groups,
+    thread_mask,
+    thread_number,
+)
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
@@ -116,7 +123,7 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.For) and (made := self.ahead(stmt) or self.held(stmt)) is not None:
             return made
         if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
-            target, index = self.register(stmt.buffer, stmt.indices)
+            target, index = self.register(stmt.buffer, stmt.indices, reads=False)
             return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
         if isinstance(stmt, S.If) and stmt.orelse is None:
             outer, self.facts = self.facts, (*self.facts, stmt.cond)
@@ -329,10 +336,14 @@ class _Tiles(ExprRewriter):
             return found
         return with_known_keys(stmt, "thread")
 
-    def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:
-        """The register of an element that every thread holds."""
+    def register(
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], reads: bool = True
+    ) -> tuple[Buffer, E.Expr]:
+        """The register of an element that every thread holds, or the one that names it. What
+        other threads hold copies of is only read: they would keep the old value."""
         held = distribution_of(buffer)
-        if not held.is_everywhere:
+        alone = reads or not held.replicated
+        if not held.is_everywhere and not (alone and self.owns(held, indices)):
             raise TileUnsupportedError(
                 f"an element of the fragment `{buffer.name}` is used outside T.Parallel",
                 expected="a fragment that every thread holds as a whole, or an access in "
@@ -342,12 +353,30 @@ class _Tiles(ExprRewriter):
             )
         return self.ctx.registers(buffer), held.register_of([self.expr(index) for index in indices])
 
+    def owns(self, held: RegisterLayout, indices: tuple[E.Expr, ...]) -> bool:
+        """Whether each thread that comes here holds the element that it names."""
+        place = held.register_of(indices)
+        own = held.index_of(self.thread, place)
+        conditions = [E.binary("eq", *pair) for pair in zip(own, indices)]
+        conditions += [E.binary("lt", *pair) for pair in zip(own, map(E.const, held.shape))]
+        valid = held.valid(self.thread, place)
+        conditions += [] if valid is None else [valid]
+        lets = integer_lets(self.launch)
+        found = thread_mask(E.conjunction(conditions), self.launch, lets)
+        if found is None or held.threads != prod(self.launch.threads):
+            return False
+        for fact in self.facts:
+            threads = possible_threads(fact, self.launch, lets)
+            found = found if threads is None else found | ~threads
+        return bool(found.all())
+
     def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT and _at_start(expr):
             # Instructions of a program name the registers of a tile with the program's layout.
             return E.AddressOf(self.ctx.registers(expr.buffer), (E.const(0),), expr.access)
         if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.storage == FRAGMENT:
-            target, index = self.register(expr.buffer, expr.indices)
+            plain = isinstance(expr, E.Load)
+            target, index = self.register(expr.buffer, expr.indices, reads=plain)
             if isinstance(expr, E.Load):
                 return E.Load(target, (index,))
             return E.AddressOf(target, (index,), expr.access)
