@@ -128,6 +128,8 @@ def test_bit_casts_take_both_orders() -> None:
     assert T.reinterpret(T.uint64(0), dtype="handle").dtype == "handle"
     assert T.reinterpret(u, "float16x2").dtype == "float16x2"
     assert T.reinterpret(x, "float32") is x
+    short = T.reinterpret(T.uint16(u) << 7 | 3, "bfloat16")  # literals take the integer's width
+    assert short.dtype == "bfloat16" and short.args[0].dtype == "uint16"
 
 
 def test_limits_are_typed_constants() -> None:

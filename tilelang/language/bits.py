@@ -123,7 +123,9 @@ def reinterpret(value: Any, dtype: Any, span: object = None) -> Expr:
     old = source.dtype
     if old is kind:
         return source
-    if old.bits * old.lanes != kind.bits * kind.lanes:
+    if _narrow(source).bits == kind.bits < old.bits and kind.lanes == old.lanes == 1:
+        source = ir.cast(source, _narrow(source))
+    elif old.bits * old.lanes != kind.bits * kind.lanes:
         raise TileTypeError(
             "T.reinterpret between types of different size",
             expected=f"a type of {old.bits * old.lanes} bits, as {old}",
@@ -131,6 +133,18 @@ def reinterpret(value: Any, dtype: Any, span: object = None) -> Expr:
             hint="T.cast converts the value",
         )
     return call("reinterpret", source, dtype=kind)
+
+
+def _narrow(value: Expr) -> DType:
+    """The dtype of bits of a narrow integer beside literals, which made it an int32: that of the
+    integer, as TVM has it for ``<<``, ``>>``, ``&``, ``|`` and ``^``."""
+    if isinstance(value, ir.Binary) and value.op in ("shl", "shr", "bitand", "bitor", "bitxor"):
+        kinds = {_narrow(side) for side in (value.a, value.b) if not isinstance(side, ir.Const)}
+        return kinds.pop() if len(kinds) == 1 else value.dtype
+    if isinstance(value, ir.Cast) and value.dtype.is_integer:
+        inner = value.value.dtype
+        return inner if inner.is_integer and inner.bits < value.dtype.bits else value.dtype
+    return value.dtype
 
 
 # -- logic -----------------------------------------------------------------------------------------
