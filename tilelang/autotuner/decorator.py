@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelang.autotuner.configs import (
@@ -30,6 +30,7 @@ from tilelang.target import parse_target
 from tilelang.utils.tensor import TensorSupplyType
 
 
+@dataclass(eq=False)
 class AutoTuneImpl:
     """What the decorator gives. A call that leaves the tuned parameters out takes the best
     configuration for its other arguments: of a factory it gives the kernel (with ``config``,
@@ -40,13 +41,15 @@ class AutoTuneImpl:
         result: of the last search or look-up; None before.
     """
 
-    def __init__(
-        self, jit_impl: JITImpl, configs: Any, options: Mapping[str, Any], ignored: Sequence[str]
-    ) -> None:
-        self.jit_impl = jit_impl
-        self.configs = configs
-        self.options = dict(options)
-        self.ignored = frozenset(ignored)
+    jit_impl: JITImpl
+    configs: Any
+    options: Mapping[str, Any]
+    ignored: Collection[str]
+
+    def __post_init__(self) -> None:
+        jit_impl = self.jit_impl
+        self.options = dict(self.options)
+        self.ignored = frozenset(self.ignored)
         self.result: AutotuneResult | None = None
         self.signature = self.__signature__ = jit_impl.signature
         self.__wrapped__ = jit_impl

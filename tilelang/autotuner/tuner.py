@@ -376,3 +376,12 @@ def _report(
         )  # fmt: skip
     where = device_name(target)
     return Report(name, str(target), where, tuple(rows), seconds, reference)
+
+
+def __getattr__(name: str) -> Any:
+    """``AutoTuneImpl`` by the path that programs know; its module imports this one."""
+    if name == "AutoTuneImpl":
+        from tilelang.autotuner.decorator import AutoTuneImpl
+
+        return AutoTuneImpl
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import expr as ir
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, as_expr, binary, call, const, unary
@@ -49,8 +49,10 @@ __all__ = [
     "bitwise_or",
     "bitwise_xor",
     "broadcast",
+    "buffer_store",
     "clz",
     "extract_lane",
+    "meta_var",
     "popcount",
     "ramp",
     "reinterpret",
@@ -279,6 +281,20 @@ def Call(dtype: object, op: str, args: Sequence[object], span: object = None) ->
 def Let(var: ir.Var, value: object, body: object, span: object = None) -> Expr:
     """``body`` with ``value`` in place of ``var``."""
     return simplify(substitute(as_expr(body), {var: as_expr(value, var.dtype)}))
+
+
+def buffer_store(
+    buffer: Any, value: object, indices: Any, predicate: object = None, span: object = None
+) -> None:
+    """``buffer[indices] = value``, as the builder of TVM spells it."""
+    if predicate is not None:
+        raise TileUnsupportedError("T.buffer_store with a predicate", hint="use if")
+    buffer[tuple(indices)] = value
+
+
+def meta_var(value: Any) -> Any:
+    """``value`` itself: a name for it in the trace, as everything has that is assigned."""
+    return value
 
 
 # -- vectors ---------------------------------------------------------------------------------------

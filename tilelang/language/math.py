@@ -44,6 +44,7 @@ __all__ = [
     "fabs",
     "fast_rcp",
     "floor",
+    "fma",
     "fma2",
     "fmod",
     "hypot",
@@ -167,6 +168,11 @@ sub2 = _binary("sub2", "Difference of two vectors of two lanes.")
 mul2 = _binary("mul2", "Product of two vectors of two lanes.")
 max2 = _binary("max2", "Larger values of two vectors of two lanes.")
 min2 = _binary("min2", "Smaller values of two vectors of two lanes.")
+
+
+def fma(x: object, y: object, z: object) -> Expr:
+    """``x * y + z``, rounded once."""
+    return call("fma", *_numbers("T.fma", x, y, z))
 
 
 def fma2(x: object, y: object, z: object) -> Expr:
@@ -373,6 +379,12 @@ def Cast(dtype: object, value: object, span: object = None) -> Expr:
 
 
 # -- IEEE arithmetic with a chosen rounding --------------------------------------------------------
+def _numbers(what: str, *args: object) -> list[Any]:
+    """Operands; literals take the dtype of the others."""
+    plain = [x if isinstance(x, (bool, int, float)) else scalar(x, what) for x in args]
+    return plain if len(plain) > 1 else [scalar(plain[0], what)]
+
+
 def _ieee(name: str, rounding_mode: str, *args: object) -> Expr:
     if rounding_mode not in _MODES:
         raise TileValueError(
@@ -380,11 +392,7 @@ def _ieee(name: str, rounding_mode: str, *args: object) -> Expr:
             expected=", ".join(map(repr, _MODES)),
             got=describe(rounding_mode),
         )
-    what = f"T.{name}"
-    plain = [x if isinstance(x, (bool, int, float)) else scalar(x, what) for x in args]
-    if len(plain) == 1:
-        plain = [scalar(plain[0], what)]
-    return call(name, *plain, rounding=rounding_mode)
+    return call(name, *_numbers(f"T.{name}", *args), rounding=rounding_mode)
 
 
 def ieee_add(x: object, y: object, rounding_mode: str = "rn") -> Expr:
