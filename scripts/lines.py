@@ -31,7 +31,7 @@ BUDGET = {
     "interpret": 4690,
     "jit": 2221,
     "runtime": 2715,
-    "cuda": 2432,
+    "cuda": 2436,
     "codegen": 2320,
     "cpu": 3050,
     "autotuner": 2276,

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import tilelang
+import tilelang.language as T
 from tilelang.cuda import disassembly, nvrtc, places, toolchain
 from tilelang.cuda.disassembly import disassemble
 from tilelang.cuda.nvrtc import Nvrtc, Output, candidates, find_nvrtc
@@ -18,6 +20,7 @@ from tilelang.cuda.toolchain import (
     KernelResources,
     compile_cubin,
     find_nvcc,
+    included_files,
     kernel_flags,
     parse_log,
     places_identity,
@@ -301,6 +304,42 @@ def test_flags_that_mean_nothing_here_are_left_out() -> None:
         "-w", "--maxrregcount=64",
     )  # fmt: skip
     assert compile_cubin(SOURCE, "sm_80", given).cubin
+
+
+@pytest.mark.parametrize("tool", ["nvrtc", "nvcc"])
+def test_files_are_put_in_front_of_the_source(tmp_path: Path, tool: str) -> None:
+    if (find_nvrtc() if tool == "nvrtc" else find_nvcc()) is None:
+        pytest.skip(f"{tool} is not installed")
+    file = tmp_path / "twice.h"
+    file.write_text("""#include <cstdint>
+        __device__ uint32_t twice(uint32_t x) { return 2 * x; }
+        __device__ void copied(void* to, const void* from) { __builtin_memcpy(to, from, 4); }
+    """)
+    source = 'extern "C" __global__ void k(unsigned* a) { a[0] = twice(a[1]); copied(a + 2, a); }'
+    flags = ["-include", str(file)]
+    assert kernel_flags(flags) == (f"--pre-include={file}",)
+    assert compile_cubin(source, "sm_80", flags, tool=tool).cubin
+    assert included_files(flags) == (file.read_text(),)
+    with pytest.raises(CompileError):
+        compile_cubin(source, "sm_80", tool=tool)
+
+
+def test_a_changed_file_is_compiled_again(tmp_path: Path) -> None:
+    @T.prim_func
+    def scaled(A: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32) as _:
+            A[T.get_thread_binding()] = T.call_extern("float32", "scaled_by", A[0])
+
+    file = tmp_path / "factor.h"
+
+    def built(factor: str) -> bytes:
+        file.write_text(f"__device__ float scaled_by(float x) {{ return x * {factor}; }}")
+        flags = ["-include", str(file)]
+        kernel = tilelang.compile(scaled, target="cuda -arch=sm_80", compile_flags=flags)
+        found: bytes = kernel.adapter.result.cubin
+        return found
+
+    assert built("2.0f") != built("3.0f")
 
 
 def test_lists_of_assembler_options_are_split_as_nvcc_does() -> None:

@@ -39,7 +39,7 @@ def get_target_compute_version(target: Any = None) -> str:
     Raises:
         TileRuntimeError: the target is not a CUDA target, or its architecture is not known.
     """
-    found = parse_target(target if target is not None else "auto")
+    found = parse_target(target)
     if found.compute is None:
         raise TileRuntimeError(
             "the compute version is not known",

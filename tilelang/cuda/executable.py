@@ -26,6 +26,7 @@ from tilelang.cuda.toolchain import (
     KernelResources,
     compile_cubin,
     device_headers,
+    included_files,
     kernel_flags,
     parse_log,
     places_identity,
@@ -181,9 +182,8 @@ def build_cubin(
     tool = backend if backend in ("nvcc", "nvrtc") else "auto"
     flags = compile_flags(artifact, options)
     headers = json.dumps(device_headers(), sort_keys=True)
-    key = content_key(
-        "cubin", module.source, headers, target.arch, repr(flags), places_identity(tool)
-    )
+    texts = (module.source, *included_files(flags))
+    key = content_key("cubin", *texts, headers, target.arch, repr(flags), places_identity(tool))
 
     def make() -> Entry:
         if env.TILELANG_PRINT_ON_COMPILATION and not options.verbose:

@@ -198,6 +198,13 @@ def kernel_flags(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(item for flag in kept for item in _one_each(flag))
 
 
+def included_files(flags: Sequence[str]) -> tuple[str, ...]:
+    """Texts of the files that ``flags`` of the program put in front of a source."""
+    names = [flag.partition("=")[2] for flag in kernel_flags(flags) if flag.startswith(_BEFORE)]
+    files = [Path(name) for name in names if Path(name).is_file()]
+    return tuple(file.read_text(encoding="utf-8", errors="replace") for file in files)
+
+
 def _one_each(flag: str) -> list[str]:
     """A list of options for ptxas, which nvcc splits at commas and NVRTC does not, as one flag
     for each."""
@@ -207,9 +214,11 @@ def _one_each(flag: str) -> list[str]:
     return [f"{name}{equals}{item}" for item in value.split(",") if item]
 
 
+_BEFORE = "--pre-include="
 # Flags followed by a word -> the one-word form; "" drops both.
 _WITH_VALUE = {
-    "-D": "-D{}", "-U": "-U{}", "-I": "-I{}", "--define-macro": "-D{}", "-include": "",
+    "-D": "-D{}", "-U": "-U{}", "-I": "-I{}", "--define-macro": "-D{}",
+    "-include": "--pre-include={}", "--pre-include": "--pre-include={}",
     "-Xptxas": "--ptxas-options={}", "--ptxas-options": "--ptxas-options={}",
     "-maxrregcount": "--maxrregcount={}", "--maxrregcount": "--maxrregcount={}",
     "-Xcompiler": "", "--compiler-options": "", "-ccbin": "", "-gencode": "", "-arch": "",
@@ -217,7 +226,7 @@ _WITH_VALUE = {
 }  # fmt: skip
 _SPELLING = {"-use_fast_math": "--use_fast_math", "-lineinfo": "--generate-line-info"}
 _KEPT = re.compile(
-    r"-D\w|-U\w|-I.|--define-macro=|-?-use_fast_math|-?-lineinfo|--generate-line-info|-w$"
+    r"-D\w|-U\w|-I.|--define-macro=|--pre-include=|-?-use_fast_math|-?-lineinfo|--generate-line-info|-w$"
     r"|--(maxrregcount|ptxas-options|ftz|prec-div|prec-sqrt|fmad|Ofast-compile)="
     r"|--(device-int128|extra-device-vectorization|minimal|restrict|disable-warnings)$"
 )
@@ -232,7 +241,9 @@ def _with_nvrtc(
     headers: Mapping[str, str],
     name: str,
 ) -> CompileResult:
-    used = {text: headers[text] for text in _included(source, headers)}
+    headers = {**_STANDARD, **headers}
+    texts = [source, *included_files(flags)]
+    used = {text: headers[text] for text in _included(texts, headers)}
     options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *nvrtc.no_cache]
     options += kernel_flags(flags)
     minimal = () if _FULL.search(source) else nvrtc.minimal
@@ -259,6 +270,10 @@ def _with_nvrtc(
 
 # Flags by which the program itself says how registers are to be used.
 _LEVEL = re.compile(r"--ptxas-options=-?-(O\d|opt-level|maxrregcount|register)|--maxrregcount")
+# What compilers of hosts have and NVRTC has not, for sources of programs.
+_STANDARD = dict.fromkeys(
+    ("cstdint", "stdint.h"), '#include "tl_types.h"\n#define __builtin_memcpy memcpy\n'
+)
 # What NVRTC leaves out with `--minimal`, which saves a third of what an empty kernel takes.
 _FULL = re.compile(r"\bcuda[A-Z]|\btex[123CL(]|\bsurf[123C(]|<<<")
 
@@ -267,10 +282,9 @@ def _spilled(result: CompileResult) -> int:
     return sum(item.spills for item in result.resources)
 
 
-def _included(source: str, headers: Mapping[str, str]) -> list[str]:
-    """Names of the headers that ``source`` includes, directly or not."""
+def _included(texts: list[str], headers: Mapping[str, str]) -> list[str]:
+    """Names of the headers that ``texts`` include, directly or not."""
     found: dict[str, None] = {}
-    texts = [source]
     while texts:
         for name in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', texts.pop(), re.M):
             if name in headers and name not in found:
