@@ -25,17 +25,17 @@ CORE = (
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 20300,
+    "passes": 20400,
     "language": 9812,
     "ir": 6500,
     "interpret": 4690,
-    "jit": 2221,
+    "jit": 2235,
     "runtime": 2715,
-    "cuda": 2436,
+    "cuda": 2450,
     "codegen": 2320,
     "cpu": 3050,
     "autotuner": 2276,
-    "facades": 1842,
+    "facades": 1850,
     "emulator": 1620,
     "target": 1495,
     "layout": 1520,
