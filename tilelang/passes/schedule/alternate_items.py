@@ -371,6 +371,7 @@ class _Turns:
         _ask(launch.annotation("layout_map") is None)
         self.pipelines: list[H.Pipeline] = []
         self.front = list(flat(launch.body))
+        _ask(self.front)
         body: S.Stmt = self.front.pop()
         while isinstance(body, H.Pipeline):
             self.pipelines.append(body)
