@@ -19,11 +19,15 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import numpy as np
 import pytest
 from shares import leave_out
+
+if TYPE_CHECKING:
+    from tilelang.cpu.toolchain import Compiler
 
 SEED = 0
 
@@ -69,6 +73,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Modules and items stay to the end: the collector need not look at them again and again."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def compiler() -> Compiler:
+    """The C compiler of this machine."""
+    from tilelang.cpu.toolchain import find_compiler  # where its caches are is settled by now
+
+    found = find_compiler(quiet=True)
+    if found is None:
+        pytest.skip("no C compiler on this machine")
+    return found
 
 
 @pytest.fixture(autouse=True)

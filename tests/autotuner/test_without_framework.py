@@ -18,7 +18,7 @@ from tilelang.autotuner.jobs import placed, storable, stored
 from tilelang.autotuner.param import ProfileArgs, SearchArgs
 from tilelang.autotuner.process import Worker
 from tilelang.autotuner.session import measuring, without_framework
-from tilelang.cpu.toolchain import Compiler, find_compiler
+from tilelang.cpu.toolchain import Compiler
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import TileValueError
@@ -35,14 +35,6 @@ needs_nvrtc = pytest.mark.skipif(
 )
 HOPPER = parse_target("cuda -arch=sm_90a")
 N = 1 << 21  # elements, more than are drawn
-
-
-@pytest.fixture
-def compiler() -> Compiler:
-    found = find_compiler(quiet=True)
-    if found is None:
-        pytest.skip("no C compiler on this machine")
-    return found
 
 
 @pytest.fixture

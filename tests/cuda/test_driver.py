@@ -8,18 +8,10 @@ from pathlib import Path
 import pytest
 from cuda_stub import Stub, build
 
-from tilelang.cpu.toolchain import Compiler, find_compiler
+from tilelang.cpu.toolchain import Compiler
 from tilelang.cuda.driver import TABLE_HEADER, Driver
 from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.errors import TileRuntimeError
-
-
-@pytest.fixture(scope="module")
-def compiler() -> Compiler:
-    found = find_compiler(quiet=True)
-    if found is None:
-        pytest.skip("no C compiler on this machine")
-    return found
 
 
 @pytest.fixture
