@@ -184,3 +184,42 @@ def test_the_tile_is_swizzled_in_panels_for_the_store_and_the_copy() -> None:
     text = text_of(staged(64, 128))
     stores = text[text.index("tl_stmatrix_x4") :]
     assert "^ (tx % 8)" in stores and "tl_tma_store(&C_map" in stores
+
+
+def test_lanes_that_take_elements_of_the_tile_meet_around_a_store_of_blocks() -> None:
+    """Lanes store for each other, so what each had read, or reads next, needs an order."""
+
+    @T.prim_func
+    def added_in_place(
+        A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64), "float16"), D: T.Tensor((64, 64), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            left = T.alloc_shared((64, 64), "float16")
+            right = T.alloc_shared((64, 64), "float16")
+            tile = T.alloc_shared((64, 64), "float16")
+            sums = T.alloc_fragment((64, 64), "float32")
+            old = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, left)
+            T.copy(B, right)
+            T.copy(A, tile)
+            T.gemm(left, right, sums, clear_accum=True)
+            for i, j in T.Parallel(64, 64):
+                old[i, j] = tile[i, j]
+            for i, j in T.Parallel(64, 64):
+                old[i, j] += sums[i, j]
+            for i, j in T.Parallel(64, 64):
+                tile[i, j] = old[i, j]
+            for i, j in T.Parallel(64, 64):
+                old[i, j] = tile[i, j]
+            for i, j in T.Parallel(64, 64):
+                D[i, j] = old[i, j] + sums[i, j]
+            T.copy(tile, C)
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, (64, 64)).astype(np.float16) for _ in range(2))
+    c, product = np.zeros_like(a), a.astype(np.float32) @ b
+    once = (product + a).astype(np.float16)
+    holds(added_in_place, (a, b, c, c), once, (once + product).astype(np.float16))
+    source = text_of(added_in_place)
+    assert source.count("__syncwarp") == 2 and "tl_stmatrix" in source

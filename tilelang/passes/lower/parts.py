@@ -54,7 +54,7 @@ def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
     places = int(part.rows.shape[0]) * ctx.warp // ctx.threads  # of a warp
     place = warp * places + part.number % places
     boxes = _boxes(stmt, part, place, strip, ctx)
-    meet = S.do("sync_warp", E.const(0xFFFFFFFF, DType("uint32")))
+    meet = meet_warp()
     alone = (ctx.thread % ctx.warp).equal(0)
 
     def by_one(*calls: S.Stmt) -> S.Stmt:
@@ -69,6 +69,11 @@ def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
         meet,
         by_one(*boxes, S.do(nvidia.BULK_COMMIT), *([_wait(0)] if part.last else [])),
     )
+
+
+def meet_warp() -> S.Stmt:
+    """A rendezvous of the lanes of a warp."""
+    return S.do("sync_warp", E.const(0xFFFFFFFF, DType("uint32")))
 
 
 def _strips(src: Region, warp: E.Var, ctx: Lowering) -> list[_Strip]:

@@ -50,7 +50,7 @@ from tilelang.passes.lower.gemm_simdgroup import SimdgroupProduct, held_product
 from tilelang.passes.lower.gemm_wgmma import lower_wait_products
 from tilelang.passes.lower.matrix_stores import lower_matrix_store
 from tilelang.passes.lower.parallel import lower_parallel
-from tilelang.passes.lower.parts import lower_part
+from tilelang.passes.lower.parts import lower_part, meet_warp
 from tilelang.passes.lower.print_tile import lower_print
 from tilelang.passes.lower.reduce import lower_reduce
 from tilelang.passes.lower.reducer import (
@@ -318,11 +318,28 @@ class _Tiles(ExprRewriter):
         spread = None
         if static_extents(loop) is not None:
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
-        found = lower_matrix_store(loop, spread, ctx) or lower_parallel(loop, spread, ctx)
+        found = lower_matrix_store(loop, spread, ctx)
+        if found is not None and spread is not None and self.taken_by_lanes(stmt, loop, spread):
+            found = S.seq(meet_warp(), found, meet_warp())
+        found = found or lower_parallel(loop, spread, ctx)
         if asynchronous and not committed and ctx.context.has("cp_async"):
             commit = S.do(nvidia.CP_ASYNC_COMMIT, loc=stmt.loc)
             return S.seq(found, commit)
         return found
+
+    def taken_by_lanes(self, stmt: S.Stmt, loop: S.Parallel, spread: RegisterLayout) -> bool:
+        """Whether another loop has each lane take the elements of a tile that ``loop`` stores from
+        it: no barrier is between them, and the lanes of a block store for each other."""
+        tiles = {access.data for access in effects.accesses(loop, nested=True) if access.writes}
+        for other in S.walk(self.launch.body):
+            taken = None if other is stmt or effects.in_bulk(other) else loop_of(other)
+            if taken is None or tiles.isdisjoint(effects.used(taken)):
+                continue
+            if static_extents(taken) is not None:
+                held = known_mapping(taken, spread.threads, self.ctx.bounds)
+                if held.contains(spread):
+                    return True
+        return False
 
     # -- fragments outside tile operations -----------------------------------------------------
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
