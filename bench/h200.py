@@ -56,6 +56,7 @@ from small_launches import SMALL
 
 import tilelang
 
+OURS = hasattr(tilelang, "sanitize")  # not the incumbent, whose wrong kernels are left out
 HELD = 4_000_000  # cycles, some 2 ms, in which one thread of the card waits
 
 
@@ -121,6 +122,8 @@ def measured(
     best: tuple[float, dict[str, int], Any] | None = None
     tried: dict[str, float] = {}
     for choice in tiles:
+        if not OURS and choice.get("held"):
+            continue  # its kernel is an illegal instruction, and no other of the process runs then
         try:
             kernel = make(*sizes, **choice)
             found = kernel(*inputs)
@@ -129,6 +132,9 @@ def measured(
             continue
         check_assembled(name, kernel)
         error = relative_error(found, wanted)
+        if not error < tolerance and not OURS:
+            print(f"{choice} is wrong: relative error {error}", file=sys.stderr)
+            continue
         if not error < tolerance:
             raise SystemExit(f"{name} {choice} is wrong: relative error {error}")
         took = tried[" ".join(map(str, choice.values()))] = burst(lambda k=kernel: k(*inputs))
