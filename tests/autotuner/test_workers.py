@@ -11,12 +11,15 @@ import pytest
 
 import tilelang.language as T
 from tilelang.autotuner import AutoTuner, session, trials
-from tilelang.autotuner.jobs import Failure
+from tilelang.autotuner.jobs import Bench, Failure, Program, compile_program
 from tilelang.autotuner.param import SearchArgs
 from tilelang.autotuner.process import Here, Worker
 from tilelang.autotuner.session import measuring
 from tilelang.autotuner.trials import Candidate, CompileLane, Station, Trials
+from tilelang.cuda import executable, native_launcher, nvrtc
+from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import TileValueError
+from tilelang.options import Options
 from tilelang.profiler import Timing
 from tilelang.target import parse_target
 
@@ -27,9 +30,9 @@ LOG: list[Any] = []
 class Near(Here):
     """A worker in this process that notes when it is started and what it is asked."""
 
-    def __init__(self, cache: str | None = None, device: Any = None) -> None:
+    def __init__(self, cache: str | None = None, device: Any = None, target: Any = None) -> None:
         super().__init__()
-        self.device = device
+        self.device, self.target = device, target
 
     def start(self) -> None:
         LOG.append("start")
@@ -84,6 +87,34 @@ def test_the_start_of_a_worker_is_not_waited_for() -> None:
         assert worker.starts == 1
     finally:
         worker.close()
+
+
+def test_a_process_that_compiles_loads_the_compiler_while_it_waits(
+    near: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(nvrtc, "load_ahead", asked.append)
+    Bench().get_ready(None, HOPPER)
+    assert asked == ["sm_90a"]
+    lane = CompileLane(2, None, None, target=HOPPER)
+    lane.start()
+    assert [worker.target for worker in lane._started] == [HOPPER] * 2  # type: ignore[attr-defined]  # of `Near`
+    lane.close()
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc")
+def test_a_process_that_compiles_builds_nothing_that_calls_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: Any) -> None:
+        raise AssertionError
+
+    for module in (native_launcher, executable):
+        for name in ("launcher_ahead", "launcher_compiler", "is_launcher_built"):
+            monkeypatch.setattr(module, name, refused, raising=False)
+    program = Program(doubling(32), (1,), HOPPER, Options(), "auto")
+    found = compile_program(program)
+    assert found["registers"] > 0 and found["spills"] == 0
 
 
 # -- devices --------------------------------------------------------------------------------------

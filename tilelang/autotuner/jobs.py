@@ -10,21 +10,25 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+from tilelang.cuda import native_launcher
 from tilelang.cuda.driver import driver
 from tilelang.errors import TileError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.execution import load_compiler
 from tilelang.jit.kernel import JITKernel
 from tilelang.options import Options
 from tilelang.profiler import Profiler, TensorSupplyType, Timing, measure, measure_together
 from tilelang.profiler.clocks import DriverClock
+from tilelang.runtime.cache import default_cache
 from tilelang.runtime.device_array import DeviceMemory
 from tilelang.runtime.tensors import as_numpy_view, describe, is_torch
 from tilelang.target import Target
+from tilelang.target.questions import target_is_cuda
 from tilelang.utils.tensor import copied, to_device
 
 DRIVER = "driver"  # in place of a library: memory by the driver alone
@@ -112,11 +116,14 @@ def note_of(error: BaseException) -> str:
 
 
 def compile_program(program: Program) -> dict[str, Any]:
-    """Compile a program into the cache, and what its compiler reports of the kernel."""
-    kernel = program.kernel()
-    if kernel.adapter.device is None:
+    """Compile a program into the cache, and what its compiler reports of the kernel. It is not
+    called here: nothing is built, or waited for, that makes calls fast."""
+    if target_is_cuda(program.target) and program.backend in ("auto", "c"):
+        program = replace(program, backend="python")
+    made = program.kernel().adapter
+    if made.device is None:
         return {}
-    used = kernel.resources
+    used = made.resources
     return {
         "registers": used.registers, "spills": used.spills, "shared": used.shared,
         "occupancy": used.occupancy,
@@ -137,14 +144,17 @@ class Bench:
         self._memory: DeviceMemory | None = None  # where there is no framework
         self._clock: DriverClock | None = None
 
-    def get_ready(self, device: tuple[str, int] | None) -> None:
+    def get_ready(self, device: tuple[str, int] | None, target: Target | None = None) -> None:
         """Make tensors with a library ("torch", "cupy", or "driver" for none) on its GPU of a
-        number, where there is one. It is the first request, so that Python and this package are
-        there, too."""
+        number, where there is one; load what compiles for a target. It is the first request, so
+        that Python and this package are there, too."""
+        if target is not None:
+            load_compiler(target)
         if device is None:
             return
         library, index = device
         if library == DRIVER:
+            native_launcher.launcher_ahead(default_cache())
             self._memory = DeviceMemory(driver(), index)
             self._clock = DriverClock(self._memory)
             self._synchronize = self._memory.wait
@@ -176,6 +186,7 @@ class Bench:
         """
         case = self._cases[number]
         kernel = program.kernel()
+        _ = kernel.execution_backend  # calls are to be timed that go through the C launcher
         profiler = kernel.get_profiler(case.supply_type)
         profiler.device = self._memory or profiler.device
         if number not in self._inputs:

@@ -23,6 +23,7 @@ from typing import Any
 from tilelang.autotuner.jobs import Bench, Failure, attempt
 from tilelang.env import env
 from tilelang.errors import TileTypeError
+from tilelang.target import Target
 
 HEAD = struct.Struct("<Q")  # bytes of the message that follows
 _START = 120.0  # seconds until a worker has to answer at all: it may import torch from a slow disk
@@ -35,11 +36,17 @@ class Worker:
     Args:
         cache: the directory of its kernel cache; None for that of this process.
         device: library ("torch" or "cupy") and number of the GPU that it uses.
+        target: what it compiles for; None for one that measures.
     """
 
-    def __init__(self, cache: str | None = None, device: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        cache: str | None = None,
+        device: tuple[str, int] | None = None,
+        target: Target | None = None,
+    ) -> None:
         self._cache = cache
-        self._device = device
+        self._ready_for = device, target
         self._process: Any = None
         self._errors: Any = None
         self._getting_ready = False  # what it was told at its start is not answered yet
@@ -78,7 +85,7 @@ class Worker:
         self.starts += 1
         self._getting_ready = True
         with contextlib.suppress(BrokenPipeError):  # who waits for the answer is told why
-            self._send(_packed("get_ready", (self._device,)))
+            self._send(_packed("get_ready", self._ready_for))
 
     def _ready(self) -> Failure | None:
         """Wait for a process that was just started; why it is of no use."""

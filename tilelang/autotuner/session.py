@@ -88,7 +88,7 @@ def opened(
             worker.start()
             stations.append(Station(worker, profile.timeout))
         processes = workers(count, how.num_workers) if how.isolate else 0
-        lane = CompileLane(processes, cache, profile.timeout, how.executor)
+        lane = CompileLane(processes, cache, profile.timeout, how.executor, target)
         stack.callback(lane.close)
         lane.start()
         yield Lanes(lane, tuple(stations), alone)

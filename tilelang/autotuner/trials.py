@@ -22,6 +22,7 @@ from tilelang.autotuner.process import Here, Worker
 from tilelang.errors import TileError
 from tilelang.jit.executors import submit
 from tilelang.profiler import Timing
+from tilelang.target import Target
 
 
 @dataclass(eq=False)
@@ -70,12 +71,19 @@ class CompileLane:
         cache: directory of the kernel cache of the workers; None for the ordinary one.
         timeout: seconds that one compilation may take.
         executor: see :func:`tilelang.jit.executors.submit`.
+        target: what is compiled for, which workers get ready for.
     """
 
     def __init__(
-        self, count: int, cache: str | None, timeout: float | None, executor: Any = None
+        self,
+        count: int,
+        cache: str | None,
+        timeout: float | None,
+        executor: Any = None,
+        target: Target | None = None,
     ) -> None:
         self._cache, self._timeout, self._executor = cache, timeout, executor
+        self._target = target
         self._isolated = count > 0
         self._local = threading.local()
         self._workers: list[Worker | Here] = []
@@ -86,7 +94,7 @@ class CompileLane:
     def start(self) -> None:
         """Start the processes without waiting for them."""
         if self._executor is None:
-            self._started = [Worker(self._cache) for _ in range(self._count)]
+            self._started = [Worker(self._cache, target=self._target) for _ in range(self._count)]
             for worker in self._started:
                 worker.start()
             self._workers += self._started
@@ -115,7 +123,8 @@ class CompileLane:
         if worker is None and self._started:
             worker = self._local.worker = self._started.pop()
         elif worker is None:
-            worker = self._local.worker = Worker(self._cache) if self._isolated else Here()
+            made = Worker(self._cache, target=self._target) if self._isolated else Here()
+            worker = self._local.worker = made
             self._workers.append(worker)
         return worker.call("compile_program", program, timeout=self._timeout)
 
