@@ -43,6 +43,23 @@ def test_what_the_model_cannot_tell_stays() -> None:
     assert all(item.state == "waiting" for item in nothing)
 
 
+def test_what_spills_is_left_out_unless_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = {"a": "300 registers", "b": None}
+    monkeypatch.setattr(expectation, "reason_to_spill", lambda func, target: reasons[func])
+
+    def left(*funcs: str) -> list[tuple[str, str]]:
+        found = candidates(*[1.0] * len(funcs))
+        for item, func in zip(found, funcs):
+            item.program = Program(func, (), None, None, "auto")  # type: ignore[arg-type]  # nothing reads it
+        leave_out(found, 2.0)
+        return [(item.state, item.note) for item in found]
+
+    assert left("a", "b", "a") == [
+        ("pruned", "300 registers"), ("waiting", ""), ("pruned", "300 registers"),
+    ]  # fmt: skip
+    assert left("a", "a") == [("waiting", "")] * 2
+
+
 def test_an_estimate_that_fails_is_no_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:
         raise ValueError("no idea")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tilelang.language as T
-from tilelang.autotuner.prune import reason_to_skip
+from tilelang.autotuner.prune import reason_to_skip, reason_to_spill
 from tilelang.compiler import compile
 from tilelang.errors import SharedMemoryLimitError, TileError
 from tilelang.options import Options
@@ -62,3 +62,44 @@ def test_reasons_on_a_gpu(shape: tuple[int, ...], reason: str | None) -> None:
         with pytest.raises(TileError) as error:
             compile(func, target, Options())
         assert isinstance(error.value, SharedMemoryLimitError) == ("shared" in reason)
+
+
+def normalized(rows: int, threads: int, again: bool = False) -> Any:
+    """Rows times their sums; ``again`` reads them once more instead of keeping them."""
+
+    @T.prim_func
+    def normalized(X: T.Tensor((64, 4096), "bfloat16"), Y: T.Tensor((64, 4096), "bfloat16")):
+        with T.Kernel(64 // rows, threads=threads) as bx:
+            x = T.alloc_fragment((rows, 4096), "float32")
+            squares = T.alloc_fragment((rows, 4096), "float32")
+            scale = T.alloc_fragment((rows,), "float32")
+            T.copy(X[bx * rows, 0], x)
+            for i, j in T.Parallel(rows, 4096):
+                squares[i, j] = x[i, j] * x[i, j]
+            T.reduce_sum(squares, scale, dim=1)
+            if again:
+                T.copy(X[bx * rows, 0], x)
+            for i, j in T.Parallel(rows, 4096):
+                x[i, j] = x[i, j] * scale[i]
+            T.copy(x, Y[bx * rows, 0])
+
+    return normalized
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ((4, 128), None),  # 128 registers: squares are gone when the sum is there
+        (
+            (8, 128),
+            "256 registers of tiles are alive at a time, a thread can have 255",
+        ),
+        ((8, 128, True), None),  # nothing of the tile is needed behind the sum
+    ],
+)
+def test_tiles_that_a_reduction_finds_and_leaves_behind_are_kept_in_registers(
+    shape: tuple[Any, ...], reason: str | None
+) -> None:
+    func = normalized(*shape)
+    assert reason_to_spill(func, parse_target("cuda -arch=sm_90a")) == reason
+    assert reason_to_spill(func, parse_target("cpu")) is None

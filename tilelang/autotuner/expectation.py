@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tilelang.autotuner.jobs import Failure, attempt, compile_program
 from tilelang.autotuner.model import estimate
+from tilelang.autotuner.prune import reason_to_spill
 from tilelang.autotuner.trials import Candidate
 from tilelang.profiler import Timing
 
@@ -22,14 +23,25 @@ def expect(candidates: Sequence[Candidate]) -> None:
 
 
 def leave_out(candidates: Sequence[Candidate], factor: float) -> None:
-    """Take out candidates that are expected to take ``factor`` times as long as the best, but for
-    the :data:`LEAST` best."""
+    """Take out candidates that are expected to spill, where others are not, and of the rest those
+    that are expected to take ``factor`` times as long as the best, but for the :data:`LEAST` best.
+    """
+    reasons = [(item, _to_spill(item)) for item in by_expectation(candidates)]
+    if not all(reason for _, reason in reasons):
+        for item, reason in reasons:
+            if reason is not None:
+                item.drop(Failure("pruned", reason))
     ranks = by_expectation(candidates)
     known = [item.expected for item in ranks if item.expected > 0.0]
     for item in ranks[LEAST:]:
         times = item.expected / known[0] if known else 0.0
         if times > factor:
             item.drop(Failure("pruned", f"the model expects {times:.1f} times the best's time"))
+
+
+def _to_spill(item: Candidate) -> str | None:
+    program = item.program
+    return None if program is None else reason_to_spill(program.func, program.target)
 
 
 def by_expectation(candidates: Sequence[Candidate]) -> list[Candidate]:

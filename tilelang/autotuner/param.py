@@ -72,8 +72,8 @@ class SearchArgs:
         early_stop: whether a candidate is measured no further that takes ``early_stop_factor``
             times as long as the best.
         prune_by_model: times the shortest time that the analytic model expects, beyond which a
-            candidate of "halving" is not compiled; None to compile all. The 32 that it likes best
-            always are.
+            candidate of "halving" is not compiled, but for the 32 that it likes best, nor is one
+            that has to spill where others do not; None to compile all.
         isolate: compile and measure in processes of their own, so that a crash or an endless loop
             is a row of the report. False: in this process, where they end it. What measures on an
             NVIDIA GPU imports torch, which takes seconds, only where something that is given needs

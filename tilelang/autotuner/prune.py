@@ -7,10 +7,13 @@ filled by copies of one loop are alive at once.
 
 from __future__ import annotations
 
+from itertools import chain
 from math import prod
 
+from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.effects import Access, accesses
 from tilelang.target import Target
 
 _REGISTER = 4  # bytes
@@ -36,6 +39,45 @@ def reason_to_skip(func: S.PrimFunc, target: Target) -> str | None:
         if held > limits.registers_thread:
             return f"{held} registers of accumulators, a thread can have {limits.registers_thread}"
     return None
+
+
+def reason_to_spill(func: S.PrimFunc, target: Target) -> str | None:
+    """Why the compiler of ``target`` is expected to spill registers of ``func``, for which it takes
+    long as well: the tiles that are alive during a reduction leave it none."""
+    most = target.concrete().limits.registers_thread if target.is_gpu else 0
+    if not most:  # nobody knows
+        return None
+    for launch in S.walk(func.body):
+        if isinstance(launch, S.Launch):
+            held = alive_at_reductions(launch) // prod(launch.threads)
+            if held > most:
+                return f"{held} registers of tiles are alive at a time, a thread can have {most}"
+    return None
+
+
+def alive_at_reductions(launch: S.Launch) -> int:
+    """Registers of all threads that fragments take which one reduction finds and somebody needs
+    behind it."""
+    found = 0
+    for block in S.walk(launch.body):
+        stmts = block.stmts if isinstance(block, S.Seq) else ()
+        for at, stmt in enumerate(stmts):
+            if isinstance(stmt, S.Reduce):
+                before = chain.from_iterable(map(_of_tiles, stmts[:at]))
+                filled = {item.data for item in before if item.writes}
+                behind: dict[E.Var, Access] = {}
+                for item in chain.from_iterable(map(_of_tiles, stmts[at + 1 :])):
+                    behind.setdefault(item.data, item)
+                needed = (behind[data] for data in filled & behind.keys() if behind[data].reads)
+                found = max(found, sum(_bytes(item.buffer) // _REGISTER for item in needed))
+    return found
+
+
+def _of_tiles(stmt: S.Stmt) -> list[Access]:
+    """Accesses to fragments, those that read first: a loop reads elements before it writes them."""
+    every = accesses(stmt, nested=True)
+    found = [item for item in every if item.buffer.scope() == "local.fragment"]
+    return sorted(found, key=lambda item: not item.reads)
 
 
 def shared_at_least(launch: S.Launch) -> int:
