@@ -150,60 +150,55 @@ def test_a_function_of_a_program_is_pickled_by_value(tmp_path: Path) -> None:
         linecache.cache.pop(filename, None)
 
 
-def test_joblib_runs_kernels_in_processes(tmp_path: Path) -> None:
-    pytest.importorskip("joblib", reason="runs kernels in processes")
-    file = tmp_path / "program.py"
-    file.write_text(
-        PROGRAM + "\nif __name__ == '__main__':\n"
-        "    import numpy as np\n    from joblib import Parallel, delayed\n"
-        "    data = [np.full(4, x, np.float32) for x in range(3)]\n"
-        "    kernel = shift.compile(data[0])\n"
-        "    for work in (shift, kernel):\n"
-        "        found = Parallel(n_jobs=2)(delayed(work)(x) for x in data)\n"
-        "        print([float(x[0]) for x in found])\n"
-    )
+def printed(folder: Path, main: str) -> str:
+    """What the program and ``main``, run as a script of its own, print."""
+    file = folder / "program.py"
+    main = textwrap.indent(textwrap.dedent(main), "    ")
+    file.write_text(f"{PROGRAM}\nif __name__ == '__main__':\n    import numpy as np\n{main}")
     done = subprocess.run(
         [sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "JOBLIB_TEMP_FOLDER": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "JOBLIB_TEMP_FOLDER": str(folder)},
     )  # fmt: skip
-    assert done.stdout == "[3.0, 4.0, 5.0]\n" * 2, done.stderr
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+def test_joblib_runs_kernels_in_processes(tmp_path: Path) -> None:
+    pytest.importorskip("joblib", reason="runs kernels in processes")
+    main = """
+        from joblib import Parallel, delayed
+        data = [np.full(4, x, np.float32) for x in range(3)]
+        kernel = shift.compile(data[0])
+        for work in (shift, kernel):
+            found = Parallel(n_jobs=2)(delayed(work)(x) for x in data)
+            print([float(x[0]) for x in found])
+    """
+    assert printed(tmp_path, main) == "[3.0, 4.0, 5.0]\n" * 2
 
 
 def test_dask_runs_kernels_in_processes_and_threads(tmp_path: Path) -> None:
     pytest.importorskip("dask", reason="runs kernels in processes")
-    file = tmp_path / "program.py"
-    file.write_text(
-        PROGRAM + "\nif __name__ == '__main__':\n"
-        "    import dask, numpy as np\n"
-        "    data = [np.full(4, x, np.float32) for x in range(3)]\n"
-        "    kernel = shift.compile(data[0])\n"
-        "    for scheduler in ('processes', 'threads'):\n"
-        "        calls = [dask.delayed(work)(x) for work in (shift, kernel) for x in data]\n"
-        "        found = dask.compute(*calls, scheduler=scheduler, num_workers=2)\n"
-        "        print([float(x[0]) for x in found])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.stdout == "[3.0, 4.0, 5.0, 3.0, 4.0, 5.0]\n" * 2, done.stderr
+    main = """
+        import dask
+        data = [np.full(4, x, np.float32) for x in range(3)]
+        kernel = shift.compile(data[0])
+        for scheduler in ("processes", "threads"):
+            calls = [dask.delayed(work)(x) for work in (shift, kernel) for x in data]
+            found = dask.compute(*calls, scheduler=scheduler, num_workers=2)
+            print([float(x[0]) for x in found])
+    """
+    assert printed(tmp_path, main) == "[3.0, 4.0, 5.0, 3.0, 4.0, 5.0]\n" * 2
 
 
 def test_spawned_processes_run_kernels(tmp_path: Path) -> None:
-    file = tmp_path / "program.py"
-    file.write_text(
-        PROGRAM + "\nif __name__ == '__main__':\n"
-        "    import multiprocessing, numpy as np\n"
-        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
-        "        print(pool.apply(shift, (np.zeros(2, np.float32),)).tolist())\n"
-        "        kernel = shift.compile(np.zeros(2, np.float32))\n"
-        "        print(pool.apply(kernel, (np.ones(2, np.float32),)).tolist())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.stdout == "[3.0, 3.0]\n[4.0, 4.0]\n", done.stderr
+    main = """
+        import multiprocessing
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print(pool.apply(shift, (np.zeros(2, np.float32),)).tolist())
+            kernel = shift.compile(np.zeros(2, np.float32))
+            print(pool.apply(kernel, (np.ones(2, np.float32),)).tolist())
+    """
+    assert printed(tmp_path, main) == "[3.0, 3.0]\n[4.0, 4.0]\n"
 
 
 def test_a_function_looks_like_what_it_was_made_from() -> None:
