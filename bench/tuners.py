@@ -11,6 +11,7 @@ measured after it in the same way for both. ``--every 6`` takes each sixth confi
 from __future__ import annotations
 
 import argparse
+import compileall
 import itertools
 import json
 import os
@@ -166,6 +167,8 @@ def main() -> None:
         print(json.dumps(tune(options.here, options.every)))
         return
     folders = [str(ROOT), *([options.incumbent] if options.incumbent else [])]
+    for folder in folders:  # packages are installed with .pyc files, which all processes load
+        compileall.compile_dir(Path(folder, "tilelang"), quiet=2)
     for name in options.only:
         for label, found in zip(
             (name, "  incumbent"), results(name, options.every, folders, options.limit)
