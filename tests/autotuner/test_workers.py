@@ -117,6 +117,14 @@ def test_a_process_that_compiles_builds_nothing_that_calls_need(
     assert found["registers"] > 0 and found["spills"] == 0
 
 
+def test_processes_end_beside_each_other(near: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[str] = []
+    monkeypatch.setattr(Near, "kill", lambda worker: ends.append("kill"))
+    monkeypatch.setattr(Near, "close", lambda worker: ends.append("close"))
+    tuner("cpu").run()
+    assert ends == ["kill"] * 3 + ["close"] * 3  # two that compile and one that measures
+
+
 # -- devices --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("devices", "found"),

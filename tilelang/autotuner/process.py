@@ -154,11 +154,16 @@ class Worker:
             "crashed", f"the process ended by {what}" + (f": {said[-1]}" if said else "")
         )
 
+    def kill(self) -> None:
+        """Tell the process to end, which takes a while: others can be told meanwhile."""
+        if self._process is not None:
+            self._process.kill()
+
     def close(self) -> None:
         """End the process."""
         if self._process is None:
             return
-        self._process.kill()
+        self.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             with contextlib.suppress(BrokenPipeError):  # what it did not read any more
@@ -194,6 +199,9 @@ class Here:
     def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
         """The answer to a request."""
         return attempt(getattr(self._bench, name), *args)
+
+    def kill(self) -> None:
+        """Nothing: this process goes on."""
 
     def close(self) -> None:
         """Let go of the kernels."""

@@ -91,6 +91,8 @@ def opened(
         lane = CompileLane(processes, cache, profile.timeout, how.executor, target)
         stack.callback(lane.close)
         lane.start()
+        for station in stations:  # before the lane is closed
+            stack.callback(station.worker.kill)
         yield Lanes(lane, tuple(stations), alone)
 
 

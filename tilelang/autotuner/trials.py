@@ -132,6 +132,8 @@ class CompileLane:
         """End the workers; what they are doing is lost."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
+            worker.kill()
+        for worker in self._workers:
             worker.close()
 
 
