@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
 WIDTH = 760
 STYLE = 'font-family="sans-serif" font-size="11"'
-# The NVIDIA H200 by its data sheet: TB/s of its memory, TFLOP/s of dense products.
-MEMORY, UNITS = 4.8, {"16 bits": 989, "8 bits": 1979}
+# The NVIDIA H100 SXM by its data sheet: TB/s of its memory, TFLOP/s of dense products.
+MEMORY, UNITS = 3.35, {"16 bits": 989, "8 bits": 1979}
 # Rows of the README -> (label, operations per byte that has to be moved).
 ROWS = {
     "add 16384": ("add", 1 / 6),
@@ -128,7 +128,7 @@ def timeline() -> str:
 
 
 def figures() -> dict[str, tuple[float, float]]:
-    """Label -> operations per byte and TFLOP/s, from the README's table of the H200."""
+    """Label -> operations per byte and TFLOP/s, from the README's table of the H100."""
     found = {}
     for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines():
         for start, (label, intensity) in ROWS.items():
@@ -178,7 +178,7 @@ def roofline() -> str:
         lines.append(text(x, y + 4, str(number), 'text-anchor="middle"'))
         lines.append(text(470, 150 + 17 * number, f"{number}  {label}: {spot[1]:.4g} TFLOP/s"))
     lines.append(
-        text(60, 18, "TFLOP/s on an NVIDIA H200 by operations per byte, below its data sheet")
+        text(60, 18, "TFLOP/s on an NVIDIA H100 by operations per byte, below its data sheet")
     )
     return svg(height, lines)
 

@@ -271,7 +271,10 @@ def test_a_worker_is_told_what_is_too_slow_by_the_best_so_far() -> None:
     assert told == [float("inf"), 30.0]
 
 
-def test_a_run_on_devices_has_a_worker_for_each(near: None) -> None:
+def test_a_run_on_devices_has_a_worker_for_each(
+    near: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "cuda_devices", lambda: ["sm_90a", "sm_90a"])
     result = tuner("cuda -arch=sm_90a").run(benchmark_devices=[0, 1])
     assert [row.state for row in result.report.rows] == ["measured"] * 4
     assert LOG.count("start") == 4  # two that compile, and one for each device
