@@ -76,3 +76,19 @@ def test_no_wait_of_the_loop_may_be_missing() -> None:
 def test_a_tile_that_others_write_keeps_the_wait_at_its_store(other: str) -> None:
     found = " ".join(steps(compiled(summed(4, other)).get_kernel_source()))
     assert found.endswith("loop meet meet store wait")
+
+
+def test_a_branch_of_no_statements_is_no_store() -> None:
+    @T.prim_func
+    def nothing(A: T.Tensor((4, 32), "float32"), O: T.Tensor((4, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            for k in T.serial(4):
+                last = T.cast(0, "int32")
+                if k > 1:
+                    last = T.cast(k // 1, "int32")  # noqa: F841
+                O[k, tx] = A[k, tx]
+
+    a, o = np.arange(128, dtype=np.float32).reshape(4, 32), np.zeros((4, 32), np.float32)
+    compiled(nothing)(a, o)
+    np.testing.assert_array_equal(o, a)

@@ -107,7 +107,7 @@ class _Late(Rewriter):
     def waits(self, item: S.Stmt) -> bool:
         """Whether one thread, the same in all iterations, issues a bulk store and waits until its
         tile has been read."""
-        if not isinstance(item, S.If) or not isinstance(item.then, S.Seq):
+        if not isinstance(item, S.If) or not isinstance(item.then, S.Seq) or not item.then.stmts:
             return False
         if item.orelse is not None or E.find(item.cond, E.Load):
             return False
