@@ -421,3 +421,25 @@ def test_tensors_without_elements_have_no_map() -> None:
     )
     found = kernel(np.zeros((64, 0), np.float16), np.zeros((0, 64), np.float16))
     np.testing.assert_array_equal(found, np.zeros((64, 64), np.float32))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_loads_into_one_tile_come_one_after_the_other(apart: bool) -> None:
+    """The unit keeps no order between two loads; those of other elements still wait together."""
+    at = 32 if apart else 0
+
+    @T.prim_func
+    def twice(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_shared((64, 64), "float32")
+            T.copy(A[0:32, :], tile[0:32, :])
+            T.copy(A[40:72, :], tile[at : at + 32, :])
+            T.copy(A[0:32, :], tile[32 - at : 64 - at, :])
+            T.copy(tile, C)
+
+    a = numbers(64, 64, dtype="float32")
+    tail = np.concatenate([a[40:], np.zeros((8, 64), np.float32)])
+    wanted = np.concatenate([a[:32], tail] if apart else [tail, a[:32]])
+    everywhere(twice, (a, np.zeros((64, 64), np.float32)), wanted)
+    text = compiled(twice, SM_90A).get_kernel_source()
+    assert text.count("tl_mbarrier_arrive_expect_tx") == 2

@@ -15,9 +15,10 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.define import loop_of
 from tilelang.ir.levels import with_known_keys
+from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.groups import (
@@ -148,14 +149,15 @@ class _Tiles(ExprRewriter):
         return load or isinstance(stmt, S.Im2col)
 
     def sequence(self, stmt: S.Seq) -> S.Stmt:
-        """Statements in order; loads by boxes that stand next to each other wait together."""
+        """Statements in order; loads by boxes that stand next to each other wait together, unless
+        one fills what another does: the unit keeps no order between them."""
         made: list[S.Stmt] = []
         left = list(stmt.stmts)
         while left:
             run = [left.pop(0)]
             group = self.groups.of(run[0])
             while self.waits(run[0]) and left and self.waits(left[0]):
-                if self.groups.of(left[0]) != group:
+                if self.groups.of(left[0]) != group or any(_share(left[0], item) for item in run):
                     break
                 run.append(left.pop(0))
             found = self.loads(run) if self.waits(run[0]) else self._visit(run[0])
@@ -427,3 +429,21 @@ def _zeroed(array: Buffer) -> S.Stmt:
     var = E.Var("s", INT)
     store = S.Store(buffer=array, indices=(var,), value=E.const(0, array.dtype))
     return S.counted(var, E.as_expr(array.shape[0]), store, "unroll")
+
+
+def _share(a: S.Stmt, b: S.Stmt) -> bool:
+    """Whether two loads may fill the same element."""
+    one, other = _filled(a), _filled(b)
+    if one.buffer is not other.buffer:
+        return one.buffer.data is other.buffer.data
+    for low, extent, start, length in zip(one.mins, one.extents, other.mins, other.extents):
+        gap = simplify(E.binary("sub", start, low))
+        sizes = isinstance(extent, int) and isinstance(length, int)
+        if isinstance(gap, E.Const) and sizes and (gap.value >= extent or -gap.value >= length):
+            return False
+    return True
+
+
+def _filled(load: S.Stmt) -> Region:
+    assert isinstance(load, (S.Copy, S.Im2col))
+    return load.dst if isinstance(load, S.Copy) else load.col
