@@ -508,6 +508,48 @@ def test_the_text_is_the_same_for_every_machine_and_gathers_go_lane_by_lane(widt
     np.testing.assert_array_equal(got, a[at] * 2 + np.arange(200, dtype=np.float32))
 
 
+LOADS = {
+    (2, 0): "TL_LOAD_FIRST", (2, 1): "TL_LOAD_SECOND", (3, 1): "TL_LOAD_3", (4, 2): "TL_LOAD_4",
+    (-1, 0): "TL_LOAD_BACK",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="pages without access need mprotect")
+@pytest.mark.parametrize("width", (*WIDTHS, 32))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "float64", "bool"])
+@pytest.mark.parametrize(("apart", "first"), [*LOADS, (2, 2), (5, 0)])
+def test_elements_a_few_apart_are_loaded_as_vectors_and_nothing_behind_them(
+    apart: int, first: int, dtype: str, width: int
+) -> None:
+    count = 137
+    last = abs(apart) * (count - 1) + first
+    length = last + 1 if first == 2 else -(-(last + 1) // 2) * 2  # whole pairs, if there are any
+
+    @T.prim_func
+    def kernel(A: T.Tensor((length,), dtype), C: T.Tensor((count,), dtype)):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(count):
+                C[i] = A[apart * i + first if apart > 0 else last - i]
+
+    made = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    word = LOADS.get((apart, first), "TL_LOAD_2(" if apart == 2 else "omp simd")
+    assert word in made.get_kernel_source()
+    page, libc = mmap.PAGESIZE, ctypes.CDLL(None, use_errno=True)
+    memory = mmap.mmap(-1, 4 * page)
+    bytes_of = length * np.dtype(dtype).itemsize
+    A = np.frombuffer(memory, dtype, length, 3 * page - bytes_of)
+    A[:] = numbers(dtype, (length,))
+    behind = ctypes.c_void_p(A.ctypes.data + bytes_of)
+    assert libc.mprotect(behind, ctypes.c_size_t(page), 0) == 0
+    try:
+        C = np.zeros(count, A.dtype)
+        made(A, C)
+    finally:
+        libc.mprotect(behind, ctypes.c_size_t(page), mmap.PROT_READ | mmap.PROT_WRITE)
+    at = np.arange(count)
+    np.testing.assert_array_equal(C, A[apart * at + first if apart > 0 else last - at])
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_iterations_that_meet_stay_in_order(width: int) -> None:
     @T.prim_func

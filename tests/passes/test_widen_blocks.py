@@ -120,3 +120,35 @@ def test_sums_of_all_blocks_stay() -> None:
                 T.atomic_add(B[0], A[b * 32 + i])
 
     assert unchanged(kernel)
+
+
+def pairs(rest: int = 1) -> S.PrimFunc:
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 4096), "float32"), B: T.Tensor((2, 2048), "float32")):
+        with T.Kernel(32, threads=1) as b:
+            a = T.alloc_shared((2, 128), "float32")
+            T.copy(A[0, b * 128], a)
+            for i, j in T.Parallel(2, 64):
+                B[i, b * 64 + j] = a[i, 2 * j] + a[i, 2 * j + rest]
+
+    return kernel
+
+
+def test_tiles_of_pairs_grow_twice_as_much() -> None:
+    made = widen_blocks(before(pairs()), CPU)
+    assert body_of(simplify_func(made, CPU)) == text("""
+        a = T.alloc_buffer((2, 256), "float32", scope="shared.dyn")
+        for i in T.serial(2, parallel=0):
+            for j in T.serial(256, parallel=1):
+                a[i, j] = A[i, b * 256 + j]
+            for j in T.serial(128, parallel=1):
+                B[i, b * 128 + j] = a[i, j * 2] + a[i, j * 2 + 1]
+        """)
+    numbers = np.random.default_rng(0).integers(-9, 9, (2, 4096)).astype(np.float32)
+    found = np.zeros((2, 2048), np.float32)
+    interpret.run(made, (numbers, found))
+    np.testing.assert_array_equal(found, numbers[:, ::2] + numbers[:, 1::2])
+
+
+def test_tiles_of_pairs_stay_where_an_element_is_not_of_the_pair() -> None:
+    assert unchanged(pairs(rest=2))

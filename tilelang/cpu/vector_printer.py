@@ -26,7 +26,7 @@ from tilelang.codegen.c import (
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.linear import parted
+from tilelang.ir.linear import Linear, parted
 from tilelang.ir.tables import BINARY
 from tilelang.passes.serial.vectors import stride_of, value_bits
 
@@ -51,6 +51,8 @@ FUNCTIONS = frozenset(
 )
 _MINIMA = {"min": "TL_VMIN", "max": "TL_VMAX"}
 _PLAIN = frozenset("add sub mul div bitand bitor bitxor".split())
+# Elements from one lane to the next -> how they are loaded; others are read lane by lane.
+_LOADS = {1: "TL_LOAD", 2: "TL_LOAD_2", 3: "TL_LOAD_3", 4: "TL_LOAD_4", -1: "TL_LOAD_BACK"}
 
 
 class NoVectorError(Exception):
@@ -60,6 +62,16 @@ class NoVectorError(Exception):
 def reads_memory(expr: E.Expr) -> bool:
     """Whether there is a load in ``expr`` that is not of a variable."""
     return any(not load.buffer.is_var for load in E.find(expr, E.Load))
+
+
+def _of_pairs(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+    """How every second element is loaded. Where rows are whole pairs, and all elements are the
+    first of theirs or all the second, the others are there, too."""
+    last, form = buffer.shape[-1], Linear.of(indices[-1])
+    whole = buffer.strides is None and isinstance(last, int) and last % 2 == 0
+    if not whole or any(factor % 2 for _, factor in form.terms):
+        return _LOADS[2]
+    return "TL_LOAD_SECOND" if form.constant % 2 else "TL_LOAD_FIRST"
 
 
 PART = 2048  # bytes of a row
@@ -236,25 +248,27 @@ class VectorPrinter:
 
     # -- memory ------------------------------------------------------------------------------------
     def load(self, expr: E.Load) -> str:
-        """Neighbours in memory, or a variable of the loop."""
+        """Elements in memory, or a variable of the loop."""
         buffer, dtype = expr.buffer, expr.dtype
         if buffer.is_var:
             return self.names[buffer.data]
-        if not self.moves(buffer, expr.indices):
-            raise NoVectorError
         self.suffix(dtype)
         return self.decoded(dtype, self.elements(buffer, expr.indices))
 
-    def moves(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> bool:
-        """Whether an access is to neighbours."""
-        names = frozenset(self.varying - {self.var})
-        steps = stride_of(buffer, indices, self.var, names) == 1
-        return steps and buffer.dtype.bits >= 8
-
     def elements(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
-        """Neighbours as they lie in memory."""
+        """Elements as they lie in memory, neighbours or a few apart."""
+        names = frozenset(self.varying - {self.var})
+        apart = stride_of(buffer, indices, self.var, names)
+        if apart not in _LOADS or buffer.dtype.bits < 8:
+            raise NoVectorError
         kind = self.stored_type(buffer.dtype)
         place = f"{self.p.pointer(buffer)} + {self.p.flat_index(buffer, indices)}"
+        if apart != 1:
+            if self.mask:
+                raise NoVectorError
+            integers = self.type(f"i{8 if buffer.dtype.is_bool else buffer.dtype.bits}")
+            word = _LOADS[apart] if apart != 2 else _of_pairs(buffer, indices)
+            return f"{word}({self.family}, {kind}, {integers}, {place})"
         where = (id(buffer.data), *map(id, indices))
         if self.mask and where not in self.safe:
             return f"TL_LOAD_IF({self.family}, {kind}, {place}, {self.mask})"

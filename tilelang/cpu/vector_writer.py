@@ -267,8 +267,6 @@ class VectorLoop:
         source = stmt.value
         if moves_bits(stmt) and p.varies(source):
             assert isinstance(source, E.Load)
-            if not p.moves(source.buffer, source.indices):
-                raise NoVectorError
             text = p.elements(source.buffer, source.indices)
         else:
             text = p.coded(buffer.dtype, source)

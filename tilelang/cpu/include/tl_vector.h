@@ -113,6 +113,60 @@ typedef short tl_short16 __attribute__((vector_size(32)));
 #endif
 TL_FROM_8(u8, i32, z) TL_FROM_8(u8, u32, z) TL_FROM_8(i8, i32, s) TL_FROM_8(i8, u32, s)
 TL_FROM_16(u16, i32, z) TL_FROM_16(u16, u32, z) TL_FROM_16(i16, i32, s) TL_FROM_16(i16, u32, s)
+// Every second, third or fourth element from P on, and those before P backwards: whole vectors, of which no element is
+// beyond those asked for. I: integers as wide as an element. TL_CHOSEN takes lane AT of A and B one behind the other.
+#ifdef __clang__
+#define TL_CHOSEN(F, T, I, A, B, AT)                                                              \
+    ({                                                                                            \
+        T chosen_;                                                                                \
+        _Pragma("clang loop unroll(full)")                                                        \
+        for (int k_ = 0; k_ < TL_LANES_##F; ++k_)                                                 \
+            chosen_[k_] = (AT) < TL_LANES_##F ? A[(AT) % TL_LANES_##F] : B[(AT) % TL_LANES_##F];  \
+        chosen_;                                                                                  \
+    })
+#else
+#define TL_CHOSEN(F, T, I, A, B, AT)                                                              \
+    ({                                                                                            \
+        I at_;                                                                                    \
+        _Pragma("GCC unroll 64") for (int k_ = 0; k_ < TL_LANES_##F; ++k_) at_[k_] = AT;          \
+        __builtin_shuffle(A, B, at_);                                                             \
+    })
+#endif
+// The first or the second of each pair from P on, of pairs that are there as a whole.
+#define TL_OF_PAIRS(F, T, I, P, WHICH)                                                            \
+    ({                                                                                            \
+        const __typeof__(((T){0})[0])* const p_ = (const void*)(P);                               \
+        const T a_ = TL_LOAD(T, p_), b_ = TL_LOAD(T, p_ + TL_LANES_##F);                          \
+        TL_CHOSEN(F, T, I, a_, b_, 2 * k_ + WHICH);                                               \
+    })
+#define TL_LOAD_FIRST(F, T, I, P) TL_OF_PAIRS(F, T, I, P, 0)
+#define TL_LOAD_SECOND(F, T, I, P) TL_OF_PAIRS(F, T, I, (P) - 1, 1)
+#define TL_EVEN(F, T, I, A, B) TL_CHOSEN(F, T, I, A, B, 2 * k_ + (2 * k_ >= TL_LANES_##F))  // B begins one too early
+#define TL_LOAD_2(F, T, I, P)                                                                     \
+    ({                                                                                            \
+        const __typeof__(((T){0})[0])* const p2_ = (const void*)(P);                              \
+        const T a2_ = TL_LOAD(T, p2_), b2_ = TL_LOAD(T, p2_ + TL_LANES_##F - 1);                  \
+        TL_EVEN(F, T, I, a2_, b2_);                                                               \
+    })
+#define TL_LOAD_3(F, T, I, P)                                                                     \
+    ({                                                                                            \
+        enum { N_ = TL_LANES_##F };                                                               \
+        const __typeof__(((T){0})[0])* const p_ = (const void*)(P);                               \
+        const T a_ = TL_LOAD(T, p_), b_ = TL_LOAD(T, p_ + N_), c_ = TL_LOAD(T, p_ + 2 * N_ - 2);  \
+        const T ab_ = TL_CHOSEN(F, T, I, a_, b_, 3 * k_ % (2 * N_));                              \
+        TL_CHOSEN(F, T, I, ab_, c_, 3 * k_ < 2 * N_ ? k_ : 3 * k_ - N_ + 2);                      \
+    })
+#define TL_LOAD_4(F, T, I, P)                                                                     \
+    ({                                                                                            \
+        const __typeof__(((T){0})[0])* const p_ = (const void*)(P);                               \
+        const T a_ = TL_LOAD_2(F, T, I, p_), b_ = TL_LOAD_2(F, T, I, p_ + 2 * TL_LANES_##F - 2);  \
+        TL_EVEN(F, T, I, a_, b_);                                                                 \
+    })
+#define TL_LOAD_BACK(F, T, I, P)                                                                  \
+    ({                                                                                            \
+        const T a_ = TL_LOAD(T, (P) - (TL_LANES_##F - 1));                                        \
+        TL_CHOSEN(F, T, I, a_, a_, TL_LANES_##F - 1 - k_);                                        \
+    })
 // A value that vectors have no way to: an expression of I, lane by lane.
 #define TL_EACH(T, I, X)                                                                          \
     ({                                                                                            \

@@ -5,9 +5,10 @@ each. Where blocks differ in nothing but the columns they work on, one block doe
 several: ``for j in range(64)`` at ``bx * 64 + j`` becomes ``for j in range(512)`` at
 ``bx * 512 + j``, and tiles along ``j`` grow with it.
 
-That is the same program where the block's index occurs in indices of tensors only, always as
-``extent * bx + j`` with an innermost parallel loop over ``j`` of that extent, and where such a
-``j`` occurs nowhere else, apart from dimensions of tiles that belong to these loops alone. What
+That is the same program where the block's index occurs in indices of tensors only, always as a
+multiple of ``extent * bx + j`` with an innermost parallel loop over ``j`` of that extent, and where
+such a ``j`` occurs nowhere else, apart from dimensions of tiles that belong to these loops alone:
+``j``, or ``2 * j`` and ``2 * j + 1`` where the tile is twice as long, and so on. What
 depends on neither is the same in all of these blocks and is done once. Blocks have no order, so
 each of them may be a part of another. Only bodies whose whole effect is what they load and store
 are widened, and every tensor that they write to has the index in its last dimension.
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, replace
 from math import prod
+from typing import cast
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -65,7 +67,7 @@ def _widened(launch: S.Launch, at: int, var: E.Var) -> S.Launch | None:
         factor
         for factor in range(sizes[at], 1, -1)
         if sizes[at] % factor == 0
-        and factor * rows.extent <= LONGEST
+        and factor * max(map(rows.extent, rows.loops)) <= LONGEST
         and factor * rows.bytes() <= LARGEST
         and others * (sizes[at] // factor) >= FEWEST
     )
@@ -86,7 +88,6 @@ class _Rows:
 
     body: S.Stmt
     block: E.Var
-    extent: int = 0
     loops: set[E.Var] = field(default_factory=set)
     tiles: dict[E.Var, int] = field(default_factory=dict)  # storage -> its dimension along them
 
@@ -106,11 +107,15 @@ class _Rows:
             return False
         elements = list(self.elements())
         self.follow(elements)
-        if any(self.parallel.get(var) != self.extent for var in self.loops):
+        if any(self.extent(var) < 2 for var in self.loops):
             return False
         return all(map(self.allows, self.values())) and all(
             self.stands(buffer, indices) for buffer, indices in elements
         )
+
+    def extent(self, var: E.Var) -> int:
+        """The length of a row, 0 where it is none."""
+        return self.parallel.get(var) or 0
 
     def values(self) -> Iterator[E.Expr]:
         """What statements compute, the places of stores aside."""
@@ -118,8 +123,8 @@ class _Rows:
             yield from (node.value,) if isinstance(node, S.Store) else effects.expressions(node)
 
     def paired(self, accesses: list[effects.Access]) -> bool:
-        """Whether tensors are accessed along the block variable in rows of one extent, and
-        written so in their last dimension."""
+        """Whether tensors are accessed along the block variable in rows, and written so in their
+        last dimension."""
         for access in accesses:
             if access.buffer.storage != "global":
                 return False
@@ -127,21 +132,29 @@ class _Rows:
             self.loops.update(var for var in found if var is not None)
             if access.writes and found[-1] is None:
                 return False
-        extents = {self.parallel[var] for var in self.loops}
-        if len(extents) != 1:
-            return False
-        self.extent = extents.pop() or 0
-        return self.extent > 1
+        return bool(self.loops)
 
     def row_of(self, index: E.Expr) -> E.Var | None:
-        """The loop variable ``j`` of an index ``extent * block + j + ...``, else None."""
+        """The loop variable ``j`` of an index ``extent * block + j + ...``, or of a multiple of
+        it, else None."""
         form = parted(index, frozenset((self.block, *self.parallel)))
         if form is None or not form[0].factor(self.block):
             return None
-        for var, extent in self.parallel.items():
-            if form[0].factor(var) == 1 and form[0].factor(self.block) == extent:
+        for var in self.parallel:
+            apart = form[0].factor(var)
+            if apart > 0 and form[0].factor(self.block) == apart * self.extent(var):
                 return var
         return None
+
+    def place(self, index: E.Expr) -> tuple[E.Var, int] | None:
+        """The loop variable of an index of a tile, ``apart * j + rest`` with a smaller rest, and
+        how long the tile is then; else None."""
+        form = parted(index, frozenset(self.parallel))
+        if form is None or len(form[0].terms) != 1 or not isinstance(form[1], E.Const):
+            return None
+        ((var, apart),) = form[0].terms
+        inside = isinstance(var, E.Var) and 0 <= int(form[1].value) < apart
+        return (cast("E.Var", var), apart * self.extent(cast("E.Var", var))) if inside else None
 
     def elements(self) -> Iterator[tuple[Buffer, tuple[E.Expr, ...]]]:
         """All accesses of arrays."""
@@ -158,11 +171,11 @@ class _Rows:
                 if buffer.storage == "global":
                     continue
                 for dim, index in enumerate(indices):
-                    if index in self.loops:
+                    if (found := self.place(index)) and found[0] in self.loops:
                         self.tiles.setdefault(buffer.data, dim)
                 known = self.tiles.get(buffer.data)
-                if known is not None and isinstance(along := indices[known], E.Var):
-                    self.loops.add(along)
+                if known is not None and (found := self.place(indices[known])):
+                    self.loops.add(found[0])
 
     def moves(self, expr: E.Expr) -> bool:
         """Whether ``expr`` depends on the block or on a place in a row."""
@@ -183,16 +196,15 @@ class _Rows:
         if buffer.storage == "global":
             return all(not self.moves(i) or self.is_row(i) for i in indices)
         dim = self.tiles.get(buffer.data)
-        whole = dim is None or (
-            buffer.strides is None and same_extent(buffer.shape[dim], self.extent)
-        )
-        return whole and all(
-            index in self.loops if at == dim else not self.moves(index)
-            for at, index in enumerate(indices)
-        )
+        if dim is None:
+            return not any(map(self.moves, indices))
+        found = self.place(indices[dim])
+        whole = found is not None and same_extent(buffer.shape[dim], found[1])
+        rest = (index for at, index in enumerate(indices) if at != dim)
+        return whole and buffer.strides is None and not any(map(self.moves, rest))
 
     def is_row(self, index: E.Expr) -> bool:
-        """Whether ``index`` is ``extent * block + j`` and nothing else that moves."""
+        """Whether ``index`` is ``extent * block + j``, or a multiple, and nothing else moves."""
         var = self.row_of(index)
         form = parted(index, frozenset((self.block, *self.loops)))
         return form is not None and {term for term, _ in form[0].terms} == {self.block, var}
@@ -207,7 +219,6 @@ class _Rows:
         """The body of a block that does the work of ``factor`` of them."""
         rows, block = self.loops, self.block
         moved = {block: block * factor}
-        long = E.const(self.extent * factor)
 
         class Long(Rewriter):
             def expr(self, expr: E.Expr) -> E.Expr:
@@ -215,13 +226,14 @@ class _Rows:
 
             def stmt(self, stmt: S.Stmt) -> S.Stmt:
                 if isinstance(stmt, S.For) and stmt.var in rows:
-                    return replace(stmt, stop=long)
+                    return replace(stmt, stop=stmt.stop * factor)
                 return stmt
 
         larger: dict[Buffer, Buffer] = {}
         for node in S.walk(self.body):
             if isinstance(node, S.Alloc) and node.buffer.data in self.tiles:
                 shape = list(node.buffer.shape)
-                shape[self.tiles[node.buffer.data]] = self.extent * factor
+                along = self.tiles[node.buffer.data]
+                shape[along] = shape[along] * factor
                 larger[node.buffer] = replace(node.buffer, shape=Shape(shape))
         return replace_buffers(Long().rewrite(self.body), larger)
