@@ -464,3 +464,114 @@ def quantise() -> Case:
 
     check = lambda: relative(Q.float(), with_torch()[0].float())  # noqa: E731
     return Case(lambda: kernel(X, Q, S), {"torch": with_torch}, check, X.nbytes + Q.nbytes)
+
+
+@case("every second float32")
+def every_second() -> Case:
+    """B = A[:, ::2] through tiles."""
+    M, N, block = SIZE, SIZE, 64
+
+    @T.prim_func
+    def every(A: T.Tensor((M, 2 * N), "float32"), B: T.Tensor((M, N), "float32")):
+        with T.Kernel(N // block, M // block, threads=128) as (bx, by):
+            b = T.alloc_fragment((block, block), "float32")
+            for i, j in T.Parallel(block, block):
+                b[i, j] = A[by * block + i, 2 * (bx * block + j)]
+            T.copy(b, B[by * block, bx * block])
+
+    kernel = compiled(every)
+    A = random((M, 2 * N), "float32", 0)
+    B, out = torch.empty(M, N), torch.empty(M, N)
+    a, b = A.numpy(), out.numpy()
+    others = {"torch": lambda: out.copy_(A[:, ::2]), "numpy": lambda: np.copyto(b, a[:, ::2])}
+    return Case(lambda: kernel(A, B), others, lambda: relative(B, A[:, ::2]), A.nbytes + B.nbytes)
+
+
+@case("sums of pairs float32")
+def pair_sums() -> Case:
+    """B[i, j] = A[i, 2 j] + A[i, 2 j + 1] through tiles."""
+    M, N, block = SIZE, SIZE, 64
+
+    @T.prim_func
+    def pairs(A: T.Tensor((M, 2 * N), "float32"), B: T.Tensor((M, N), "float32")):
+        with T.Kernel(N // block, M // block, threads=128) as (bx, by):
+            a = T.alloc_shared((block, 2 * block), "float32")
+            b = T.alloc_fragment((block, block), "float32")
+            T.copy(A[by * block, 2 * bx * block], a)
+            for i, j in T.Parallel(block, block):
+                b[i, j] = a[i, 2 * j] + a[i, 2 * j + 1]
+            T.copy(b, B[by * block, bx * block])
+
+    kernel = compiled(pairs)
+    A = random((M, 2 * N), "float32", 0)
+    B, out = torch.empty(M, N), torch.empty(M, N)
+    a, b = A.numpy(), out.numpy()
+    others = {
+        "torch": lambda: torch.add(A[:, ::2], A[:, 1::2], out=out),
+        "numpy": lambda: np.add(a[:, ::2], a[:, 1::2], out=b),
+    }
+    check = lambda: relative(B, A[:, ::2] + A[:, 1::2])  # noqa: E731
+    return Case(lambda: kernel(A, B), others, check, A.nbytes + B.nbytes)
+
+
+def depthwise_case(taps: int, last: bool) -> Case:
+    """A convolution of each channel with its own weights; channels are the first or the last
+    dimension of a picture."""
+    count, size, channels = 8, 56, 128
+    out = size - taps + 1
+
+    @T.prim_func
+    def first_dimension(X: T.Tensor((count, channels, size, size), "float32"),
+                        W: T.Tensor((channels, taps, taps), "float32"),
+                        Y: T.Tensor((count, channels, out, out), "float32")):  # fmt: skip
+        with T.Kernel(channels, count, threads=128) as (c, n):
+            y = T.alloc_fragment((out, out), "float32")
+            T.clear(y)
+            for r, s in T.grid(taps, taps):
+                for i, j in T.Parallel(out, out):
+                    y[i, j] += X[n, c, i + r, j + s] * W[c, r, s]
+            T.copy(y, Y[n, c, 0, 0])
+
+    @T.prim_func
+    def last_dimension(X: T.Tensor((count, size, size, channels), "float32"),
+                       W: T.Tensor((taps, taps, channels), "float32"),
+                       Y: T.Tensor((count, out, out, channels), "float32")):  # fmt: skip
+        with T.Kernel(out, count, threads=128) as (i, n):
+            y = T.alloc_fragment((out, channels), "float32")
+            T.clear(y)
+            for r, s in T.grid(taps, taps):
+                for j, c in T.Parallel(out, channels):
+                    y[j, c] += X[n, i + r, j + s, c] * W[r, s, c]
+            T.copy(y, Y[n, i, 0, 0])
+
+    kernel = compiled(last_dimension if last else first_dimension)
+    X, W = (
+        random((count, channels, size, size), "float32", 0),
+        random((channels, taps, taps), "float32", 1),
+    )
+    Y, order = torch.empty(count, channels, out, out), torch.contiguous_format
+    x, w, y = X, W, Y
+    if last:
+        order = torch.channels_last
+        x, w, y = (
+            X.permute(0, 2, 3, 1).contiguous(),
+            W.permute(1, 2, 0).contiguous(),
+            Y.permute(0, 2, 3, 1).contiguous(),
+        )
+    theirs, weights = X.contiguous(memory_format=order), W[:, None].contiguous(memory_format=order)
+
+    def with_torch() -> Any:
+        return F.conv2d(theirs, weights, groups=channels)
+
+    def check() -> float:
+        wanted = F.conv2d(X.double(), W[:, None].double(), groups=channels)
+        return relative(y.permute(0, 3, 1, 2) if last else y, wanted)
+
+    flops = 2 * Y.numel() * taps**2
+    return Case(lambda: kernel(x, w, y), {"torch": with_torch}, check, X.nbytes + Y.nbytes, flops)
+
+
+for _taps in (3, 5):
+    for _last in (False, True):
+        _name = f"depthwise {_taps}x{_taps}{', channels last' if _last else ''}"
+        case(_name)(lambda taps=_taps, last=_last: depthwise_case(taps, last))

@@ -107,6 +107,7 @@ def _steps() -> tuple[Step, ...]:
     from tilelang.passes.serial.fuse_loops import fuse_loops
     from tilelang.passes.serial.interchange_rows import interchange_rows
     from tilelang.passes.serial.jam_rows import jam_rows
+    from tilelang.passes.serial.join_taps import join_taps
     from tilelang.passes.serial.threads import serialize_threads
     from tilelang.passes.serial.widen_blocks import widen_blocks
     from tilelang.passes.step import Step, always
@@ -133,6 +134,8 @@ def _steps() -> tuple[Step, ...]:
              "what is left of tile operations becomes loops over elements"),
         Step("settle_fragments", settle_fragments, always,
              "tile operations are gone, whose lowering asks where a tile lives", "thread"),
+        Step("join_taps", join_taps, always,
+             "loops over taps and elements are a nest, which nothing has joined yet"),
         Step("fuse_loops", fuse_loops, always,
              "operations are loops over elements, and no guard stands between them yet"),
         Step("contract_tiles", contract_tiles, always,

@@ -37,7 +37,7 @@ from tilelang.target import Context
 REACH = 16  # statements between two loops that are joined
 FEW = 32  # iterations of a loop with functions or a sum that may become parts of a nest
 TOTALS = 4  # variables that a loop sums in: their partial results stay in registers
-LARGEST = 24  # stores of a joined innermost loop
+LARGEST = 24  # elements that a joined innermost loop stores
 _NOTES = {"parallel", "reduction", "scan"}
 
 
@@ -145,7 +145,10 @@ class _Fuser:
         if _is_innermost(one) and _is_innermost(other):
             if self.stores_neighbours(a) != self.stores_neighbours(b):
                 return "one of them stores elements that are no neighbours"
-            if len(one.stores) + len(other.stores) > LARGEST:
+            if (
+                len({(store.buffer, store.indices) for store in one.stores + other.stores})
+                > LARGEST
+            ):
                 return "the loop would be too long"
         elif _wants_vectors(a, one) or _wants_vectors(b, other):
             return "one of them is computed in vectors"
