@@ -25,7 +25,7 @@ CORE = (
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 20520,
+    "passes": 20420,
     "language": 9812,
     "ir": 6500,
     "interpret": 4690,
@@ -33,7 +33,7 @@ BUDGET = {
     "runtime": 2715,
     "cuda": 2450,
     "codegen": 2320,
-    "cpu": 3050,
+    "cpu": 3165,
     "autotuner": 2346,
     "facades": 1850,
     "emulator": 1620,

@@ -97,6 +97,7 @@ def _steps() -> tuple[Step, ...]:
     from tilelang.cpu.convolve import convolve
     from tilelang.cpu.join_steps import join_steps
     from tilelang.cpu.operands import choose_operands, lower_operand_copies
+    from tilelang.cpu.read_copies import read_copies
     from tilelang.cpu.read_in_place import read_in_place
     from tilelang.cpu.spread_rows import spread_rows
     from tilelang.cpu.tiles import lower_tiles_without_kernel
@@ -144,6 +145,8 @@ def _steps() -> tuple[Step, ...]:
              "tiles that are left are memory, and loops over their rows are joined"),
         Step("interchange_rows", interchange_rows, always,
              "loops over rows are whole, and what lives in an iteration only is no tile"),
+        Step("read_copies", read_copies, always,
+             "loops that only copy are those that no loop has taken in"),
         Step("widen_blocks", widen_blocks, always,
              "what is left of tiles is what a block needs; no guard asks for its indices yet"),
         Step("jam_rows", jam_rows, always,

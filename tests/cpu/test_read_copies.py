@@ -1,0 +1,140 @@
+"""Tiles that are copies of tensors are read where the tensor lies, where that is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+from .modes import CORES, holds
+
+SIZE = 16
+RNG = np.random.default_rng(3)
+
+
+def program(operation: Callable[..., None], *, out: int = SIZE) -> Any:
+    """``operation(A, C, a, b)`` of tensors of (64, 64) and (64, ``out``), a tile of (16, 32) with the
+    copy of a part of A, and the block's number."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, out), "float32")):
+        with T.Kernel(4, threads=1) as b:
+            a = T.alloc_shared((SIZE, 2 * SIZE), "float32")
+            T.copy(A[b * SIZE, b * 8], a)
+            operation(A, C, a, b)
+
+    return kernel
+
+
+@T.macro
+def pairs(A, C, a, b):
+    for i, j in T.Parallel(SIZE, SIZE):
+        C[b * SIZE + i, j] = a[i, 2 * j] - a[i, 2 * j + 1]
+
+
+@T.macro
+def windows(A, C, a, b):
+    for i, j in T.Parallel(SIZE - 1, SIZE):
+        C[b * SIZE + i, j] = a[i, j] - a[i + 1, j + 3]
+
+
+@T.macro
+def across_the_rows(A, C, a, b):
+    for i, j in T.Parallel(SIZE, SIZE):
+        C[b * SIZE + i, j] = a[j, i]
+
+
+@T.macro
+def many_times(A, C, a, b):
+    for k in T.serial(SIZE):
+        for i, j in T.Parallel(SIZE, SIZE):
+            C[b * SIZE + i, j] += a[k, j]
+
+
+@T.macro
+def a_tile_that_changes(A, C, a, b):
+    a[3, 3] = 5.0
+    for i, j in T.Parallel(SIZE, SIZE):
+        C[b * SIZE + i, j] = a[i, 2 * j] - a[i, 2 * j + 1]
+
+
+def expected(A: np.ndarray, operation: Callable[..., np.ndarray], out: int = SIZE) -> np.ndarray:
+    C = np.zeros((64, out), np.float32)
+    for b in range(4):
+        a = A[b * SIZE : (b + 1) * SIZE, b * 8 : b * 8 + 2 * SIZE].copy()
+        found = operation(a)
+        C[b * SIZE : b * SIZE + len(found)] = found
+    return C
+
+
+def changed(a: np.ndarray) -> np.ndarray:
+    a[3, 3] = 5
+    return a[:, ::2] - a[:, 1::2]
+
+
+CASES: dict[Any, tuple[bool, Callable[[np.ndarray], np.ndarray]]] = {
+    pairs: (True, lambda a: a[:, ::2] - a[:, 1::2]),
+    windows: (True, lambda a: a[:-1, :SIZE] - a[1:, 3 : SIZE + 3]),
+    across_the_rows: (False, lambda a: a[:, :SIZE].T),
+    many_times: (False, lambda a: np.tile(a[:, :SIZE].sum(0, keepdims=True), (SIZE, 1))),
+    a_tile_that_changes: (False, changed),
+}
+
+
+def is_gone(func: Any) -> bool:
+    return "`a` is read where it was copied from" in tilelang.compile(func, target="cpu").explain()
+
+
+@pytest.mark.parametrize("operation", CASES, ids=lambda operation: operation.__name__)
+def test_a_tile_that_is_read_once_and_in_order_is_gone(operation: Any) -> None:
+    gone, wanted = CASES[operation]
+    func = program(operation)
+    assert is_gone(func) == gone
+    A = RNG.integers(-9, 9, (64, 64)).astype(np.float32)
+    holds(func, [A, np.zeros((64, SIZE), np.float32)], [expected(A, wanted)], CORES)
+
+
+def test_the_text_reads_the_tensor() -> None:
+    source = tilelang.compile(program(pairs), target="cpu").get_kernel_source()
+    assert "arena +" not in source
+    at = "A + (b * 16 + i) * 64 + b * 8 + j * 2"
+    first, second = f"TL_LOAD_FIRST(w, tl_w_f32, tl_w_i32, {at})", f"{at} + 1)"
+    assert first in source and f"TL_LOAD_SECOND(w, tl_w_f32, tl_w_i32, {second}" in source
+
+
+def test_a_tensor_that_may_be_the_one_that_is_written_is_copied() -> None:
+    assert not is_gone(program(pairs, out=64))
+
+
+def test_a_tile_that_reaches_over_the_end_of_its_tensor_is_copied() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((60,), "float32"), C: T.Tensor((32,), "float32")):
+        with T.Kernel(2, threads=1) as b:
+            a = T.alloc_shared((32,), "float32")
+            T.copy(A[b * 32], a)
+            for i in T.Parallel(16):
+                C[b * 16 + i] = a[2 * i] + a[2 * i + 1]
+
+    assert not is_gone(kernel)
+    A = np.arange(60, dtype=np.float32)
+    whole = np.concatenate([A, np.zeros(4, np.float32)])
+    holds(kernel, [A, np.zeros(32, np.float32)], [whole[::2] + whole[1::2]], CORES)
+
+
+def test_an_element_that_the_program_chooses_is_read_from_the_tile() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64,), "float32"), at: T.Tensor((32,), "int32"), C: T.Tensor((32,), "float32")
+    ):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_shared((64,), "float32")
+            T.copy(A, a)
+            for i in T.Parallel(32):
+                C[i] = a[at[i]]
+
+    assert not is_gone(kernel)
