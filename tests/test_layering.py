@@ -33,8 +33,8 @@ MAY_IMPORT = {
     "hostcc": "errors env scratch",
     "options": "errors",
     "ir": "errors",
-    "layout": "errors absent ir",
-    "target": "errors env options ir layout",
+    "layout": "errors absent tracebacks ir",
+    "target": "errors tracebacks env options ir layout",
     "language": "errors absent tracebacks ir layout target",
     "passes": "errors ir layout language target",
     "codegen": "errors ir target",
@@ -51,13 +51,15 @@ MAY_IMPORT = {
     "watch": "errors env options ir",
     "compiler": "errors env options ir layout target passes codegen backends watch",
     "explain": "errors options ir layout target passes compiler",
-    "utils": "errors absent env ir target",
+    "utils": "errors absent tracebacks env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
         "version errors absent tracebacks env options watch ir layout target language codegen cuda interpret"
         " emulator runtime backends compiler explain utils profiler"
     ),
-    "autotuner": ("version errors env scratch options ir target cuda runtime utils profiler jit"),
+    "autotuner": (
+        "version errors tracebacks env scratch options ir target cuda runtime utils profiler jit"
+    ),
     "tools": (
         "errors env options ir layout target language runtime compiler explain utils profiler jit"
         " autotuner"

@@ -13,6 +13,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.errors import InternalError, TileError
 from tilelang.tracebacks import border
+from tilelang.utils.target import determine_target
 
 
 @T.macro
@@ -30,6 +31,12 @@ def program() -> Any:
 
 
 factory = tilelang.jit(target="cpu")(program)
+
+
+@tilelang.autotune(configs={"block": [8, 16]}, isolate=False)
+@tilelang.jit(target="cpu")
+def tuned(n, block=None):  # type: ignore[no-untyped-def]
+    return program()
 
 
 @tilelang.jit(target="cpu")
@@ -81,6 +88,11 @@ def frames(call: Callable[[], Any]) -> list[str]:
         (lambda: T.Tensor[(8,), "flaot32"], ["<lambda>"]),
         (lambda: T.StridedTensor((8,), (1, 2), "float32"), ["<lambda>"]),
         (lambda: tilelang.sanitize(3), ["<lambda>"]),
+        (lambda: T.Layout((4,), 3), ["<lambda>"]),
+        (lambda: T.Fragment((3,), 4), ["<lambda>"]),
+        (lambda: determine_target("sm_999"), ["<lambda>"]),
+        (lambda: tuned(8), ["<lambda>", "tuned", "program", "kernel", "wrong"]),
+        (lambda: tuned.tune(8), ["<lambda>", "tuned", "program", "kernel", "wrong"]),
     ],
 )
 def test_only_frames_of_the_program_are_left(

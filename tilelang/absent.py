@@ -7,6 +7,7 @@ nor lists is an ordinary ``AttributeError``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -196,10 +197,11 @@ def absent_names(module: str) -> Callable[[str], Any]:
         module: its full name, a key of :data:`ABSENT`.
     """
 
-    def find(name: str) -> Placeholder:
+    def __getattr__(name: str) -> Placeholder:  # noqa: N807  # as traces know a missing name
         advice = ABSENT[module].get(name)
         if advice is None:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            message = f"module {module!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=sys.modules.get(module))
         return Placeholder(f"{module}.{name}", advice)
 
-    return find
+    return __getattr__

@@ -141,6 +141,11 @@ def test_choices_and_bit_operations_are_evaluated() -> None:
             "  expected: forward_fn, or forward_thread_fn with or without forward_index_fn",
         ),
         (
+            lambda: Fragment((4,), 4),  # type: ignore[arg-type]  # the mistake under test
+            TileTypeError,
+            "a map of T.Fragment is not a function\n  expected: a function of 1 indices\n  got: 4",
+        ),
+        (
             lambda: Fragment((4,), lambda i: i),
             TileTypeError,
             "the map of T.Fragment gives no thread and register\n"

@@ -12,9 +12,9 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang import tvm
-from tilelang.errors import TileError, TileTypeError, TileUnsupportedError
+from tilelang.errors import TileError, TileNameError, TileTypeError, TileUnsupportedError
 from tilelang.target import Target
-from tilelang.tvm import tir
+from tilelang.tvm import tir, tirx
 
 
 def program(factor: int = 2) -> Any:
@@ -134,3 +134,13 @@ def test_modules_that_are_not_here_are_not_found() -> None:
 def test_a_variable_takes_the_name_of_its_dtype() -> None:
     var = tvm.tir.Var("x", "float16x2")
     assert var.dtype == "float16x2" and isinstance(var, tvm.tir.Var)
+
+
+@pytest.mark.parametrize("module", [tir, tirx])
+def test_a_missing_name_in_a_kernel_is_named(module: Any) -> None:
+    def program(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            A[0] = module.op.Op.get("tl.max_nan")
+
+    with pytest.raises(TileNameError, match=r"^tilelang\.tvm\.tir has no `op`\n"):
+        T.prim_func(program)

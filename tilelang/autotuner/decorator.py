@@ -27,6 +27,7 @@ from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel
 from tilelang.options import surroundings
 from tilelang.target import parse_target
+from tilelang.tracebacks import border
 from tilelang.utils.tensor import TensorSupplyType
 
 
@@ -66,6 +67,7 @@ class AutoTuneImpl:
                     expected=", ".join(self.signature.parameters),
                 )
 
+    @border
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = self._bound(args, kwargs)
         configs = self._candidates(args, kwargs, given)
@@ -77,6 +79,7 @@ class AutoTuneImpl:
             return self._compiled_with(best)(*args, **{**kwargs, **self._arguments(best)})
         return self._tuned(args, kwargs, given, configs, get_autotune_inputs()).kernel
 
+    @border
     def tune(self, *args: Any, **kwargs: Any) -> AutotuneResult:
         """The result of tuning for these arguments, with its report; nothing is run after."""
         given = self._bound(args, kwargs)

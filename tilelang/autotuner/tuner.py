@@ -37,6 +37,7 @@ from tilelang.jit.kernel import normalize_out_idx
 from tilelang.options import surroundings
 from tilelang.profiler.roof import device_name
 from tilelang.target import Target, parse_target
+from tilelang.tracebacks import border
 
 _log = logging.getLogger("tilelang")
 _SHOWN = 10  # rows of the table in the log
@@ -136,6 +137,7 @@ class AutoTuner:
         self.search_args = replace(self.search_args, **found)
         return self
 
+    @border
     def run(
         self,
         warmup: float | None = None,

@@ -13,6 +13,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, distinct, evaluate
 from tilelang.layout.layout import INDEX, Layout, as_outputs, constant_extents, index_vars
+from tilelang.tracebacks import border
 
 
 class Fragment(Layout):
@@ -32,6 +33,7 @@ class Fragment(Layout):
 
     what = "T.Fragment"
 
+    @border
     def __init__(
         self,
         shape: object,
@@ -47,6 +49,13 @@ class Fragment(Layout):
         self._table: Array | None = None
         self._threads: Array | None = None
         given = self.forward_vars + ((self.rep_var,) if self.replicate_size > 1 else ())
+        for named in (forward_fn, forward_thread_fn, forward_index_fn):
+            if named is not None and not callable(named):
+                raise TileTypeError(
+                    f"a map of {self.what} is not a function",
+                    expected=f"a function of {len(given)} indices",
+                    got=shown(named),
+                )
         if forward_fn is not None:
             found = forward_fn(*given)
             if not isinstance(found, (tuple, list)) or len(found) != 2:

@@ -16,6 +16,7 @@ from tilelang.ir.expr import Expr, Var, as_expr, const
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, distinct, evaluate
+from tilelang.tracebacks import border
 
 INDEX = DType("int32")
 MOST_DRAWN = 1 << 14  # elements of a layout that notebooks show as a picture
@@ -65,6 +66,7 @@ class Layout:
     _extents: tuple[int, ...] | None = None
     _addresses: Array | None = None
 
+    @border
     def __init__(
         self,
         shape: object,

@@ -21,6 +21,7 @@ from tilelang.target import device
 from tilelang.target.cores import CORES
 from tilelang.target.features import CUDA_NUMBERS, features_of
 from tilelang.target.limits import Limits, limits_of
+from tilelang.tracebacks import border
 
 # Spelling -> (kind, extra key). Another implementation's names for what we call cpu and cuda.
 SPELLINGS: dict[str, tuple[str, str]] = {
@@ -136,6 +137,7 @@ class Target:
         return " ".join(parts)
 
 
+@border
 def parse_target(spec: object = None, args: Iterable[object] | None = None) -> Target:
     """The target that ``spec`` names.
 

@@ -14,6 +14,7 @@ from tilelang.target.questions import (
     target_is_hip,
     target_is_metal,
 )
+from tilelang.tracebacks import border
 
 __all__ = [
     "check_cuda_availability",
@@ -54,6 +55,7 @@ def check_metal_availability() -> bool:
     return has_metal()
 
 
+@border
 def determine_target(target: Any = "auto", return_object: bool = False) -> Any:
     """The target that ``target`` names: its text, or the object with ``return_object``."""
     found = parse_target(target)

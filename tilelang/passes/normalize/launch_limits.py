@@ -1,4 +1,5 @@
-"""Kernels that no block or grid of the target can hold are refused where they are opened."""
+"""Kernels that no block or grid of the target can hold are refused where they are opened, and
+fragments that no block can hold where they are allocated."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import Const
 from tilelang.ir.visitor import rewrite_launches
+from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context, Target
+
+MOST = 1 << 22  # elements of a fragment; layouts look at each (`passes/layouts/access.py`)
 
 
 def check_launch_limits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -18,12 +22,16 @@ def check_launch_limits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     explains. Relies on ``simplify`` for constant extents.
 
     Raises:
-        TileUnsupportedError: too many threads, or a constant extent that is too large.
+        TileUnsupportedError: too many threads, or a constant extent or a fragment that is too
+            large.
     """
 
     def checked(launch: S.Launch) -> S.Stmt:
         _check_threads(launch, context.target)
         _check_grid(launch, context.target)
+        for stmt in S.walk(launch.body):
+            if isinstance(stmt, S.Alloc) and stmt.buffer.storage == FRAGMENT:
+                _check_fragment(stmt, context.target)
         return launch
 
     return rewrite_launches(func, checked)
@@ -48,6 +56,18 @@ def _check_threads(launch: S.Launch, target: Target) -> None:
                 hint="put the largest extent first",
                 loc=launch.loc,
             )
+
+
+def _check_fragment(alloc: S.Alloc, target: Target) -> None:
+    elements = prod(int(extent) for extent in alloc.buffer.shape)
+    if target.is_gpu and elements > MOST:
+        raise TileUnsupportedError(
+            f"the fragment `{alloc.buffer.name}` is too large for a block of {target}",
+            expected=f"at most {MOST} elements; the registers of a block hold some 65536",
+            got=f"{elements} elements",
+            hint="let each block have a smaller tile, or allocate it as a tensor",
+            loc=alloc.loc,
+        )
 
 
 def _check_grid(launch: S.Launch, target: Target) -> None:
