@@ -150,6 +150,31 @@ def test_the_emulator_is_for_gpus() -> None:
     )
 
 
+def test_files_of_a_program_stand_in_front_of_its_text(tmp_path: Path) -> None:
+    @T.prim_func
+    def scaled(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                B[i] = T.call_extern("float32", "scale", A[i])
+
+    file = tmp_path / "own.h"
+    a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    for factor in (2, 3):  # a changed file is read again
+        file.write_text(
+            f"__device__ __forceinline__ float scale(float x) {{ return FACTOR * {factor} * x; }}\n"
+        )
+        for flags in (
+            ["-include", str(file), "-DFACTOR=1"],
+            ["-I", str(tmp_path), "-include", "own.h", "-D", "FACTOR=1"],
+        ):
+            kernel = tilelang.compile(
+                scaled, target="cuda -arch=sm_80", execution_backend="emulator", compile_flags=flags
+            )
+            kernel(a, b)
+            np.testing.assert_array_equal(b, factor * a)
+            assert tilelang.sanitize(kernel, a, b).ok
+
+
 # -- texts -----------------------------------------------------------------------------------------
 def test_declarations_of_shared_memory_become_places() -> None:
     text = (

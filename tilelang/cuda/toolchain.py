@@ -200,9 +200,13 @@ def kernel_flags(flags: Sequence[str]) -> tuple[str, ...]:
 
 def included_files(flags: Sequence[str]) -> tuple[str, ...]:
     """Texts of the files that ``flags`` of the program put in front of a source."""
-    names = [flag.partition("=")[2] for flag in kernel_flags(flags) if flag.startswith(_BEFORE)]
-    files = [Path(name) for name in names if Path(name).is_file()]
-    return tuple(file.read_text(encoding="utf-8", errors="replace") for file in files)
+    known = kernel_flags(flags)
+    names = [flag.removeprefix(BEFORE) for flag in known if flag.startswith(BEFORE)]
+    folders = ["", *(flag.removeprefix("-I") for flag in known if flag.startswith("-I"))]
+    files = [
+        [file for folder in folders if (file := Path(folder, name)).is_file()] for name in names
+    ]
+    return tuple(file[0].read_text(encoding="utf-8", errors="replace") for file in files if file)
 
 
 def _one_each(flag: str) -> list[str]:
@@ -214,7 +218,7 @@ def _one_each(flag: str) -> list[str]:
     return [f"{name}{equals}{item}" for item in value.split(",") if item]
 
 
-_BEFORE = "--pre-include="
+BEFORE = "--pre-include="
 # Flags followed by a word -> the one-word form; "" drops both.
 _WITH_VALUE = {
     "-D": "-D{}", "-U": "-U{}", "-I": "-I{}", "--define-macro": "-D{}",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.codegen.gpu.module import SharedBuffer
+from tilelang.cuda.toolchain import BEFORE, included_files, kernel_flags
 from tilelang.emulator.compilers import KERNEL_LINK, CxxCompiler
 from tilelang.emulator.declarations import (
     rewrite_arrays,
@@ -173,6 +174,17 @@ def kernel_text(source: str, kernels: Sequence[str], family: Family = CUDA) -> s
     return asking + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
 
 
+def _own_flags(flags: Sequence[str]) -> list[str]:
+    """Those flags of a program that say what its text means, as the host's compiler spells them."""
+    found: list[str] = []
+    for flag in kernel_flags(flags):
+        if flag.startswith(BEFORE):  # behind the words of devices
+            found += ["-include", "tl_types.h", "-include", flag.removeprefix(BEFORE)]
+        elif flag.startswith(("-D", "-U", "-I")):
+            found.append(flag)
+    return found
+
+
 def load_kernels(
     source: str,
     kernels: Sequence[str],
@@ -193,7 +205,7 @@ def load_kernels(
         compiler: a C++ compiler; its runtime has to be loaded.
         cache: where libraries are kept.
         watched: whether loads and stores are reported to the runtime.
-        flags: of the program, e.g. ``-D``.
+        flags: of the program: ``-D``, ``-U``, ``-I``, ``-include``; others mean nothing here.
         tiles: its shared buffers, whose bounds are looked at where it is watched.
         family: the kind of text.
 
@@ -201,10 +213,9 @@ def load_kernels(
         CompileError: the text uses something that the emulator lacks.
     """
     level = ("-O1", *compiler.hooks) if watched else ("-O2",)
-    own = tuple(flag for flag in flags if flag.startswith(("-D", "-U")))
     always = (*compiler.lines, *compiler.probes, *_KERNEL_FLAGS)
     more = family.gcc if compiler.family == "gcc" else ()
-    everything = (*level, *always, *more, *family.macros(arch), *own)
+    everything = (*level, *always, *more, *family.macros(arch), *_own_flags(flags))
     arrays: tuple[str, ...] = ()
     told = source
     if watched:
@@ -215,6 +226,7 @@ def load_kernels(
         text,
         _digest(("emulator/include", *family.folders, "cuda/include")),
         repr(everything),
+        *included_files(flags),
         compiler.identity,
     )
 
