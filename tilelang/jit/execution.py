@@ -14,14 +14,12 @@ from typing import Any
 
 from tilelang.backends import backend_of, emulated
 from tilelang.codegen.backend import Limits, Program
-from tilelang.cuda import nvrtc
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.runtime.executable import Executable, results_form
 from tilelang.target import Target
-from tilelang.target.questions import target_is_cuda
 
 # Names of runtimes that programs ask for; those of other implementations mean "auto" here.
 BACKENDS = {
@@ -49,7 +47,11 @@ def check_backend(name: str | None) -> str:
 
 def load_compiler(target: Target) -> None:
     """Load what compiles for ``target``, in a process that has no program yet."""
+    from tilelang.target.questions import target_is_cuda
+
     if target_is_cuda(target):
+        from tilelang.cuda import nvrtc
+
         nvrtc.load_ahead(target.concrete().arch)
     import tilelang.compiler  # noqa: F401  # all passes
 
