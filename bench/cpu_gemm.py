@@ -58,7 +58,9 @@ def take_turns(contestants: dict[str, Callable[[], Any]], rounds: int = ROUNDS) 
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def tile_product(M: int, N: int, K: int, tile: tuple[int, int, int], dtype: str) -> Any:
+def tile_product(
+    M: int, N: int, K: int, tile: tuple[int, int, int], dtype: str, result: str = "float32"
+) -> Any:
     """The plain tile program of a matrix product."""
     import tilelang
     import tilelang.language as T
@@ -67,7 +69,7 @@ def tile_product(M: int, N: int, K: int, tile: tuple[int, int, int], dtype: str)
 
     @T.prim_func
     def product(
-        A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), "float32")
+        A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), result)
     ):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=128) as (bx, by):
             A_shared = T.alloc_shared((block_M, block_K), dtype)

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 
 def product_case(dtype: str, M: int, N: int, K: int, tile: tuple[int, int, int]) -> Case:
-    """C = A @ B; the result of 16-bit factors is float32 here and 16-bit in torch."""
+    """C = A @ B, all of one dtype."""
     A, B = random((M, K), dtype, 0), random((K, N), dtype, 1)
-    C, out = torch.empty(M, N), torch.empty(M, N, dtype=A.dtype)
-    kernel = tile_product(M, N, K, tile, dtype)
+    C, out = (torch.empty(M, N, dtype=A.dtype) for _ in range(2))
+    kernel = tile_product(M, N, K, tile, dtype, dtype)
     packed = B.t().contiguous()
     others = {"torch.mm": lambda: torch.mm(A, B, out=out),
               "torch linear": lambda: F.linear(A, packed)}  # fmt: skip
@@ -30,7 +30,7 @@ def product_case(dtype: str, M: int, N: int, K: int, tile: tuple[int, int, int])
         others["numpy"] = lambda: np.matmul(a, b, out=c)
 
     def check() -> Any:
-        return relative(C, A.float() @ B.float())
+        return relative(C.float(), A.float() @ B.float())
 
     moved = A.nbytes + B.nbytes + C.nbytes
     return Case(lambda: kernel(A, B, C), others, check, moved, 2 * M * N * K, matrix=True)
