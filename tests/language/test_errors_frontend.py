@@ -2349,6 +2349,24 @@ TileTypeError: use_swizzle() got an unexpected keyword argument 'direction'
 """,
     ),
     (
+        "wrong option of an instruction",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32')):
+    with T.Kernel(1, threads=32) as bx:
+        b = T.alloc_barrier(1)
+        T.mbarrier_arrive(b, foo=2)
+""",
+        """\
+TileTypeError: T.mbarrier_arrive: got an unexpected keyword argument 'foo'
+  expected: (mbarrier, cta_id)
+  got: (b, foo=2)
+ --> wrong.py:6:9
+    6 |         T.mbarrier_arrive(b, foo=2)
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "missing argument of a word",
         """\
 @T.prim_func

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.atoms import Atom, Operand, Option
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -169,7 +169,11 @@ def _bound(
     try:
         bound = signature.bind(*args, **named)
     except TypeError as error:
-        raise TypeError(f"{what.removeprefix('T.')}() {error}") from None
+        raise TileTypeError(
+            f"{what}: {error}",
+            expected=f"({', '.join(signature.parameters)})",
+            got=_shown_call(args, named),
+        ) from None
     bound.apply_defaults()
     given = bound.arguments
     attrs = {option.name: _option(option, given[option.name], what) for option in row.options}
@@ -183,6 +187,11 @@ def _bound(
                 convert = _OPERANDS.get(item.space)
                 found.append(convert(value, item, what) if convert else operand(value, what))
     return found, {key: value for key, value in attrs.items() if value is not None}
+
+
+def _shown_call(args: tuple[object, ...], named: dict[str, object]) -> str:
+    items = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in named.items())]
+    return f"({', '.join(items)})"
 
 
 def _check_count(row: Atom, what: str, count: int, named: bool) -> None:
