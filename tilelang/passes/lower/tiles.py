@@ -7,6 +7,7 @@ operations exchange with each other is ordered; a lowering orders its own exchan
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,6 +16,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, are_apart
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.define import loop_of
 from tilelang.ir.levels import with_known_keys
@@ -157,7 +159,8 @@ class _Tiles(ExprRewriter):
             run = [left.pop(0)]
             group = self.groups.of(run[0])
             while self.waits(run[0]) and left and self.waits(left[0]):
-                if self.groups.of(left[0]) != group or any(_share(left[0], item) for item in run):
+                shared = (_share(left[0], item, self.ctx.bounds) for item in run)
+                if self.groups.of(left[0]) != group or any(shared):
                     break
                 run.append(left.pop(0))
             found = self.loads(run) if self.waits(run[0]) else self._visit(run[0])
@@ -431,17 +434,13 @@ def _zeroed(array: Buffer) -> S.Stmt:
     return S.counted(var, E.as_expr(array.shape[0]), store, "unroll")
 
 
-def _share(a: S.Stmt, b: S.Stmt) -> bool:
+def _share(a: S.Stmt, b: S.Stmt, bounds: Bounds) -> bool:
     """Whether two loads may fill the same element."""
     one, other = _filled(a), _filled(b)
     if one.buffer is not other.buffer:
         return one.buffer.data is other.buffer.data
-    for low, extent, start, length in zip(one.mins, one.extents, other.mins, other.extents):
-        gap = simplify(E.binary("sub", start, low))
-        sizes = isinstance(extent, int) and isinstance(length, int)
-        if isinstance(gap, E.Const) and sizes and (gap.value >= extent or -gap.value >= length):
-            return False
-    return True
+    gaps = [simplify(E.binary("sub", high, low)) for low, high in zip(one.mins, other.mins)]
+    return not any(map(partial(are_apart, bounds=bounds), gaps, one.extents, other.extents))
 
 
 def _filled(load: S.Stmt) -> Region:

@@ -20,7 +20,7 @@ from typing import Any
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, interval
+from tilelang.ir.bounds import Bounds, are_apart
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
@@ -92,19 +92,11 @@ class _Separate(Rewriter):
             simplify(substitute(E.binary("sub", high, low), self.lets), self.bounds)
             for low, high in zip(read.mins, written.mins)
         ]
-        if any(map(partial(_apart, bounds=self.bounds), gaps, read.extents, written.extents)):
+        if any(map(partial(are_apart, bounds=self.bounds), gaps, read.extents, written.extents)):
             return False
         same = all(isinstance(gap, E.Const) and gap.value == 0 for gap in gaps)
         alike = Shape(read.extents) == Shape(written.extents)
         return not (same and alike and isinstance(stmt, _ALIGNED))
-
-
-def _apart(gap: E.Expr, first: int | E.Expr, second: int | E.Expr, bounds: Bounds) -> bool:
-    """Whether an interval of ``first`` indices ends before one of ``second`` begins that starts
-    ``gap`` later, or the other way round."""
-    span = interval(gap, bounds)
-    ahead = isinstance(first, int) and span.low >= first
-    return ahead or (isinstance(second, int) and span.high <= -second)
 
 
 def _tile(region: Region, stmt: S.Stmt) -> Region:
