@@ -21,7 +21,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import prove
-from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.ir.visitor import Rewriter, rebuild, substitute, without_allocations
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import Memory, flat
 from tilelang.passes.notes import with_lines
@@ -55,7 +55,7 @@ class _Walk(Places):
         if not self.gone:
             return made
         lines = tuple(f"`{name}` is read where it was copied from" for name in self.gone.values())
-        made = _Without(self.gone).rewrite(made)
+        made = without_allocations(made, self.gone)
         assert isinstance(made, S.Launch)
         return with_lines(made, lines)
 
@@ -146,13 +146,3 @@ class _ReadThere(Rewriter):
             at = {var: index for var, index in pairs if isinstance(var, E.Var)}
             return substitute(self.source, at)
         return found
-
-
-class _Without(Rewriter):
-    """Tiles that nobody uses are gone."""
-
-    def __init__(self, gone: dict[E.Var, str]) -> None:
-        self.gone = gone
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        return S.seq() if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.gone else stmt

@@ -5,7 +5,7 @@ The default is to descend; what is not changed comes back as the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from operator import is_
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Binary, Const, Expr, Load, Var, field_names, holds
-from tilelang.ir.stmt import Launch, Let, PrimFunc, Seq, Stmt, rewritten_fields, seq
+from tilelang.ir.stmt import Alloc, Launch, Let, PrimFunc, Seq, Stmt, rewritten_fields, seq
 
 ExprFn = Callable[[Expr], "Expr"]
 
@@ -206,6 +206,19 @@ class ExprRewriter(Rewriter):
     def node(self, expr: Expr) -> Expr:
         """The replacement of an expression that is met for the first time."""
         return rebuild(expr, self.expr, None if self._keeps_buffers else self.buffer)
+
+
+def without_allocations(stmt: Stmt, gone: Container[Var]) -> Stmt:
+    """``stmt`` without the allocations of these storages, which nothing uses any more."""
+    return _Unused(gone).rewrite(stmt)
+
+
+class _Unused(Rewriter):
+    def __init__(self, gone: Container[Var]) -> None:
+        self.gone = gone
+
+    def stmt(self, stmt: Stmt) -> Stmt | None:
+        return None if isinstance(stmt, Alloc) and stmt.buffer.data in self.gone else stmt
 
 
 def replace_buffers(stmt: Stmt, mapping: Mapping[Buffer, Buffer]) -> Stmt:

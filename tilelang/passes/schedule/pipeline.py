@@ -25,7 +25,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.uniform import varying_exit
-from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
+from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute, without_allocations
 from tilelang.passes.analysis.loops import trip_count, trips
 from tilelang.passes.analysis.mechanism import Mechanism, choices
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
@@ -309,7 +309,7 @@ def wrapped(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | Non
     """``launch`` with ``pipeline`` around all statements from the first that runs it, and why its
     order is not certain. Its tiles are allocated before it: they keep what has arrived early."""
     mine = set(pipeline.tiles)
-    body = _Without(mine).rewrite(launch.body)
+    body = without_allocations(launch.body, mine)
     items = body.stmts if isinstance(body, S.Seq) else (body,)
     start = next(k for k, item in enumerate(items) if _runs(item, pipeline.pipe))
     allocs = [
@@ -326,16 +326,6 @@ def wrapped(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | Non
 
 def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
     return any(isinstance(node, H.Run) and node.pipe is pipe for node in S.walk(stmt))
-
-
-class _Without(Rewriter):
-    """Takes the allocations of some storage away."""
-
-    def __init__(self, gone: set[E.Var]) -> None:
-        self.gone = gone
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-        return None if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.gone else stmt
 
 
 # -- expansion --
