@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from tilelang.errors import InternalError
+from tilelang.errors import InternalError, Loc
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
@@ -134,3 +134,8 @@ def distribution_of(buffer: Buffer) -> RegisterLayout:
     if not isinstance(found, RegisterLayout):
         raise InternalError(f"the fragment `{buffer.name}` has no layout")
     return found
+
+
+def meet_warp(loc: Loc | None = None) -> S.Stmt:
+    """A rendezvous of the 32 lanes of a warp."""
+    return S.do("sync_warp", E.const(0xFFFFFFFF, DType("uint32")), loc=loc)

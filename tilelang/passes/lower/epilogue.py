@@ -12,11 +12,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.define import element
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import Mode
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import run_of
-from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.context import Lowering, meet_warp
 from tilelang.passes.lower.elements import array, loop
 from tilelang.records import dataclass
 from tilelang.target import nvidia
@@ -127,8 +126,7 @@ class _Rows:
         room = ctx.workspace("rows", self.stmt.dst.dtype, warps * ROWS * stride)
         strip = ctx.fresh("i")
         base = (ctx.thread // ctx.warp) * (ROWS * stride)
-        everyone = E.const(0xFFFFFFFF, DType("uint32"))
-        meet = S.do("sync_warp", everyone, loc=self.stmt.loc)
+        meet = meet_warp(self.stmt.loc)
         body = S.seq(self._put(room, base, strip), meet, self._take(room, base, strip), meet)
         return loop(strip, self.tile.strips, body)
 

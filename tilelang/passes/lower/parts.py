@@ -15,11 +15,10 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import Mode
 from tilelang.passes.analysis.tma import PART_COLUMNS, PART_ROWS, Part
 from tilelang.passes.lower.boxes import boxes_or_refuse, issued
-from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.context import Lowering, meet_warp
 from tilelang.passes.lower.elements import array, loop, mode
 from tilelang.records import dataclass
 from tilelang.target import nvidia
@@ -69,11 +68,6 @@ def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
         meet,
         by_one(*boxes, S.do(nvidia.BULK_COMMIT), *([_wait(0)] if part.last else [])),
     )
-
-
-def meet_warp() -> S.Stmt:
-    """A rendezvous of the lanes of a warp."""
-    return S.do("sync_warp", E.const(0xFFFFFFFF, DType("uint32")))
 
 
 def _strips(src: Region, warp: E.Var, ctx: Lowering) -> list[_Strip]:

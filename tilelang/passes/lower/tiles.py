@@ -44,7 +44,14 @@ from tilelang.passes.lower.boxes import (
     sent,
     stored,
 )
-from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
+from tilelang.passes.lower.context import (
+    INT,
+    REGISTER,
+    Group,
+    Lowering,
+    distribution_of,
+    meet_warp,
+)
 from tilelang.passes.lower.direct_loads import DIRECT, lower_direct
 from tilelang.passes.lower.epilogue import lower_epilogue
 from tilelang.passes.lower.gemm_double_buffer import lower_double_buffered, product_of
@@ -53,7 +60,7 @@ from tilelang.passes.lower.gemm_simdgroup import SimdgroupProduct, held_product
 from tilelang.passes.lower.gemm_wgmma import lower_wait_products
 from tilelang.passes.lower.matrix_stores import lower_matrix_store
 from tilelang.passes.lower.parallel import lower_parallel
-from tilelang.passes.lower.parts import lower_part, meet_warp
+from tilelang.passes.lower.parts import lower_part
 from tilelang.passes.lower.print_tile import lower_print
 from tilelang.passes.lower.reduce import lower_reduce
 from tilelang.passes.lower.reducer import (
