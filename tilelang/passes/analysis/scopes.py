@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilelang.ir.buffer import Region
 
 FRAGMENT = "local.fragment"
+MOST_ELEMENTS = 1 << 22  # of a fragment: layouts look at each place of its threads and registers
 
 
 def is_fragment(region: Region) -> bool:

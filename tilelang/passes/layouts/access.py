@@ -26,11 +26,10 @@ from tilelang.ir.linear import parted
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, split_modes
+from tilelang.passes.analysis.scopes import MOST_ELEMENTS
 from tilelang.records import dataclass
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
-
-MAX_POINTS = 1 << 22  # thread-register pairs looked at for one access
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def _registers(
     inner = tuple((var, *end) for var, end in zip(names[loops:], ends))
     points = spread.index_table()  # (threads, registers, dims)
     count = int(np.prod([extent for _, _, extent in inner], dtype=np.int64))
-    if points.shape[0] * points.shape[1] * count > MAX_POINTS:
+    if points.shape[0] * points.shape[1] * count > MOST_ELEMENTS:
         return None
     axes = len(inner)
     values: dict[E.Var, Array] = {

@@ -9,10 +9,8 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import Const
 from tilelang.ir.visitor import rewrite_launches
-from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.analysis.scopes import FRAGMENT, MOST_ELEMENTS
 from tilelang.target import Context, Target
-
-MOST = 1 << 22  # elements of a fragment; layouts look at each (`passes/layouts/access.py`)
 
 
 def check_launch_limits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -60,10 +58,10 @@ def _check_threads(launch: S.Launch, target: Target) -> None:
 
 def _check_fragment(alloc: S.Alloc, target: Target) -> None:
     elements = prod(int(extent) for extent in alloc.buffer.shape)
-    if target.is_gpu and elements > MOST:
+    if target.is_gpu and elements > MOST_ELEMENTS:
         raise TileUnsupportedError(
             f"the fragment `{alloc.buffer.name}` is too large for a block of {target}",
-            expected=f"at most {MOST} elements; the registers of a block hold some 65536",
+            expected=f"at most {MOST_ELEMENTS} elements; the registers of a block hold some 65536",
             got=f"{elements} elements",
             hint="let each block have a smaller tile, or allocate it as a tensor",
             loc=alloc.loc,
