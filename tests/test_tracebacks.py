@@ -35,7 +35,7 @@ factory = tilelang.jit(target="cpu")(program)
 
 @tilelang.autotune(configs={"block": [8, 16]}, isolate=False)
 @tilelang.jit(target="cpu")
-def tuned(n, block=None):  # type: ignore[no-untyped-def]
+def tuned(n, block=None):  # type: ignore[no-untyped-def]  # as programs are written
     return program()
 
 

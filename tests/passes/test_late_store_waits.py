@@ -86,7 +86,7 @@ def test_a_branch_of_no_statements_is_no_store() -> None:
             for k in T.serial(4):
                 last = T.cast(0, "int32")
                 if k > 1:
-                    last = T.cast(k // 1, "int32")  # noqa: F841
+                    last = T.cast(k // 1, "int32")  # noqa: F841  # nobody reads it: the branch is left empty
                 O[k, tx] = A[k, tx]
 
     a, o = np.arange(128, dtype=np.float32).reshape(4, 32), np.zeros((4, 32), np.float32)
