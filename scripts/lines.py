@@ -38,7 +38,7 @@ BUDGET = {
     "facades": 1850,
     "emulator": 1620,
     "target": 1495,
-    "layout": 1525,
+    "layout": 1526,
     "cuda/host": 1324,
     "cuda/intrinsics": 854,
     "hip": 900,

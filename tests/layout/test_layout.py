@@ -143,7 +143,10 @@ def test_choices_and_bit_operations_are_evaluated() -> None:
         (
             lambda: Fragment((4,), 4),  # type: ignore[arg-type]  # the mistake under test
             TileTypeError,
-            "a map of T.Fragment is not a function\n  expected: a function of 1 indices\n  got: 4",
+            "a map of T.Fragment is not a function\n"
+            "  expected: a function of 1 indices\n"
+            "  got: 4\n"
+            "  hint: give a lambda of the indices; forward_fn gives (thread, register)",
         ),
         (
             lambda: Fragment((4,), lambda i: i),

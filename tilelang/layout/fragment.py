@@ -55,6 +55,7 @@ class Fragment(Layout):
                     f"a map of {self.what} is not a function",
                     expected=f"a function of {len(given)} indices",
                     got=shown(named),
+                    hint="give a lambda of the indices; forward_fn gives (thread, register)",
                 )
         if forward_fn is not None:
             found = forward_fn(*given)
