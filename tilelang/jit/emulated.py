@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from tilelang.backends import emulated
@@ -155,6 +155,7 @@ def from_artifact(
     )  # fmt: skip
     files = user_files(func)
 
+    @cache
     def narrowed(limits: Limits) -> EmulatedExecutable:
         less = for_alignments(func, dict(limits))
         other = compile(less, target, options)

@@ -9,7 +9,7 @@ said once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from tilelang.backends import backend_of, emulated
@@ -99,6 +99,7 @@ def _compiled(
 
         func = for_alignments(func, dict(limits))
 
+    @cache  # calls change launchers while the program runs, and both may ask
     def narrow(found: Limits) -> Callable[..., Any]:
         return _compiled(func, out_idx, target, options, backend, found).call
 

@@ -67,7 +67,7 @@ class GpuLauncher(PyLauncher):
         program: its host part.
         gpu: its kernels.
         narrow: makes the same kernel for tensors whose addresses are multiples of fewer bytes
-            than the signature asks for: gets pairs of parameter name and bytes.
+            than the signature asks for: gets pairs of parameter name and bytes, keeps what it made.
     """
 
     def __init__(
@@ -75,20 +75,14 @@ class GpuLauncher(PyLauncher):
     ) -> None:
         super().__init__(spec, None, gpu)
         self._narrow = narrow
-        self._variants: dict[Limits, Callable[..., Any]] = {}
         self._gpu = gpu
         self._machine = Machine(program.words, program.slots, gpu)
         self._unpack = struct.Struct(f"={len(spec.params) + len(spec.free_symbols)}q").unpack
 
     def replacement(self, slots: Sequence[Any]) -> Callable[..., Any] | None:
-        """The kernel with narrower vectors for these addresses, made when it is first needed."""
+        """The kernel with narrower vectors for these addresses, if they need it."""
         limits = self._limits(slots) if self._narrow is not None else ()
-        if not limits or self._narrow is None:
-            return None
-        found = self._variants.get(limits)
-        if found is None:
-            found = self._variants[limits] = self._narrow(limits)
-        return found
+        return self._narrow(limits) if limits and self._narrow is not None else None
 
     def _limits(self, slots: Sequence[Any]) -> Limits:
         """The parameters whose addresses are not aligned as the signature says, all with the
