@@ -246,6 +246,19 @@ def test_each_warpgroup_has_every_other_item() -> None:
     assert "T.copy(out, q[0:64, 64:128])" in func.script()  # results leave by the queries' place
 
 
+def test_an_item_is_freed_behind_the_first_part_of_the_products_of_the_next() -> None:
+    found = steps(written(latent(dim=512, blocks=2))[1], "second").splitlines()
+    at = found.index("release(p, k)")
+    assert found[at - 2 : at + 4] == [
+        "wait(p_1, k)",
+        "gemm(q[0:64, 0:128], kv_1[0, 0:64, 0:128], s)",
+        "release(p, k)",
+        "gemm(q[0:64, 128:512], kv_1[0, 0:64, 128:512], s)",
+        "wait(p_3, k)",
+        "gemm(e, ke_1, s)",
+    ]
+
+
 def test_nobody_meets_in_a_loop() -> None:
     kernel = tilelang.compile(latent(), target="cuda -arch=sm_90a", execution_backend="emulator")
     text = kernel.get_kernel_source()

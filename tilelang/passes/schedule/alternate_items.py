@@ -18,7 +18,9 @@ columns::
     other(n): wait for what is handed over, the last product from shared memory
 
 What ``other`` issues goes on beside the first products of ``own``, and both beside the computation
-of the other warpgroup. One tile of weights is enough: who overwrites it is the only one that reads
+of the other warpgroup. Behind the first part of those products ``other`` waits for what it has
+issued and frees its item: the copy of a later item into that tile does not wait for what the rest
+of them waits for. One tile of weights is enough: who overwrites it is the only one that reads
 it, behind what it has waited for, and has told the other nothing since. An mbarrier of each
 direction says that it is there.
 
@@ -71,6 +73,7 @@ from tilelang.target.nvidia import WARP_UNIFORM
 FULL_ROW = 1  # the policy of products: each warp has rows of its own
 SHARED = ("shared", "shared.dyn")
 ORDERED = ((HANDED_OVER, True),)
+LEAD = 128  # of the sums of the first product: 8 instructions, about 256 cycles
 RESERVE = 1024  # bytes of shared memory for barriers and what tiles are aligned to
 _COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # what an own item may be computed with
 
@@ -530,12 +533,29 @@ class _Turns:
     ) -> list[S.Stmt]:
         """An iteration: an item of the other warpgroup, and one of its own if that comes before
         ``stop``."""
-        first, rest = self.first(group, own), self.rest(group, own)
+        lead, more = self.led(self.first(group, own))
+        later = [*more, *self.rest(group, own)]
         if stop is not None:
-            more, loc = simplify(own < stop), self.loop.loc
-            first = [S.If(cond=more, then=S.seq(*first), loc=loc)]
-            rest = [S.If(cond=more, then=S.seq(*rest), loc=loc)]
-        return [*self.other(group, other), *first, self.freed(group, other), *rest]
+            exists, loc = simplify(own < stop), self.loop.loc
+            lead = [S.If(cond=exists, then=S.seq(*lead), loc=loc)]
+            later = [S.If(cond=exists, then=S.seq(*later), loc=loc)]
+        return [*self.other(group, other), *lead, self.freed(group, other), *later]
+
+    def led(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt]]:
+        """First products up to those that the unit has to do while the item before is freed, which
+        waits for its last product, and the others. Behind all of them the tile of that item would
+        come back later by what they wait for."""
+        at, gemm = next((k, one) for k, one in enumerate(stmts) if isinstance(one, S.Gemm))
+        of_a, of_b = gemm.a.buffer.ndim - 1 - gemm.trans_a, gemm.b.buffer.ndim - 2 + gemm.trans_b
+        depth = gemm.a.extents[of_a]
+        if not isinstance(depth, int) or depth <= LEAD:
+            return stmts, []
+        parts = [
+            replace(gemm, a=columns(gemm.a, of_a, *part), b=columns(gemm.b, of_b, *part))
+            for part in ((0, LEAD), (LEAD, depth - LEAD))
+        ]
+        then = replace(parts[1], clear=E.const(False))
+        return [*stmts[:at], parts[0]], [then, *stmts[at + 1 :]]
 
     def first(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
         """The first products of an item of the warpgroup."""
