@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "scratch": "errors env",
     "hostcc": "errors env scratch",
     "options": "errors",
-    "ir": "errors",
+    "ir": "errors tracebacks",
     "layout": "errors absent tracebacks ir",
     "target": "errors tracebacks env options ir layout",
     "language": "errors absent tracebacks ir layout target",

@@ -27,6 +27,8 @@ BOUNDARIES = frozenset(
         ("errors.py", "internal_boundary"),
         ("language/v2/trace.py", "trace_root"),
         ("autotuner/jobs.py", "attempt"),
+        ("tracebacks.py", "call"),  # both raise it again
+        ("jit/core.py", "__call__"),
     )
 )
 

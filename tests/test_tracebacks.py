@@ -33,6 +33,15 @@ def program() -> Any:
 factory = tilelang.jit(target="cpu")(program)
 
 
+def program_of(n: int) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=32):
+            A[0] = 1.0
+
+    return kernel
+
+
 @tilelang.autotune(configs={"block": [8, 16]}, isolate=False)
 @tilelang.jit(target="cpu")
 def tuned(n, block=None):  # type: ignore[no-untyped-def]  # as programs are written
@@ -91,6 +100,8 @@ def frames(call: Callable[[], Any]) -> list[str]:
         (lambda: T.Layout((4,), 3), ["<lambda>"]),
         (lambda: T.Fragment((3,), 4), ["<lambda>"]),
         (lambda: determine_target("sm_999"), ["<lambda>"]),
+        (lambda: T.dtype("flaot32"), ["<lambda>"]),
+        (lambda: program_of(8)(DATA), ["<lambda>"]),
         (lambda: tuned(8), ["<lambda>", "tuned", "program", "kernel", "wrong"]),
         (lambda: tuned.tune(8), ["<lambda>", "tuned", "program", "kernel", "wrong"]),
     ],
@@ -101,6 +112,48 @@ def test_only_frames_of_the_program_are_left(
     assert frames(call) == expected
     monkeypatch.setenv("TILELANG_TRACEBACK", "full")
     assert any(name.startswith("tilelang.") for name in frames(call))
+
+
+def test_an_error_that_another_one_led_to_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def large() -> Any:
+        @T.prim_func
+        def kernel(A: T.Tensor((512, 512), "float32"), B: T.Tensor((512, 512), "float32")):
+            with T.Kernel(1, threads=128):
+                tile = T.alloc_shared((512, 512), "float32")
+                T.copy(A, tile)
+                T.copy(tile, B)
+
+        return kernel
+
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: tilelang.compile(large(), target="cuda -arch=sm_80", execution_backend="emulator"),
+        lambda: right.compile(DATA)([1.0]),
+    )
+    for call in calls:
+        with pytest.raises(TileError) as caught:
+            call()
+        assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
+    monkeypatch.setenv("TILELANG_TRACEBACK", "full")
+    with pytest.raises(TileError) as caught:
+        calls[1]()
+    assert caught.value.__cause__ is not None
+
+
+def test_an_error_of_the_users_own_code_keeps_its_frames_only() -> None:
+    def wanting() -> Any:
+        found: dict[str, int] = {}
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "float32")):
+            with T.Kernel(1, threads=32):
+                A[found["first"]] = 1.0
+
+        return kernel
+
+    with pytest.raises(KeyError) as caught:
+        tilelang.jit(target="cpu")(wanting)()
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
+    assert [frame.f_code.co_name for frame in frames] == ["wanting", "kernel"]
 
 
 def test_operators_of_torch_leave_their_own_frames_out() -> None:

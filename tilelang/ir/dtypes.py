@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.records import dataclass
+from tilelang.tracebacks import trim
 
 if TYPE_CHECKING:
     from tilelang.ir.expr import Expr
@@ -199,13 +200,18 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
     def __new__(cls, value: object) -> dtype:
         if isinstance(value, dtype):
             return value
-        name = value if isinstance(value, str) else _foreign_name(value)
-        known = _INTERNED.get(name)
-        if known is None:
+        try:
+            name = value if isinstance(value, str) else _foreign_name(value)
+            known = _INTERNED.get(name)
+            if known is not None:
+                return known
             full, kind, lanes = _parse(name)
-            known = _INTERNED.get(full)
-            if known is None:
-                known = _INTERNED.setdefault(full, super().__new__(cls, full)._filled(kind, lanes))
+        except TileError as error:
+            trim(error)
+            raise
+        known = _INTERNED.get(full)
+        if known is None:
+            known = _INTERNED.setdefault(full, super().__new__(cls, full)._filled(kind, lanes))
         return known
 
     def _filled(self, kind: _Kind, lanes: int) -> dtype:

@@ -20,6 +20,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr, Var, as_expr, call, const
 from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
+from tilelang.tracebacks import border
 
 Pairs = tuple[tuple[str, object], ...]
 ROLES = frozenset("expr exprs block var vars read write update buffer attr".split())
@@ -526,6 +527,7 @@ class PrimFunc(Preformatted):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "origin": None}
 
+    @border
     def __call__(self, *_: object, **__: object) -> NoReturn:
         raise TileTypeError(
             f"`{self.name}` is a program, which has to be compiled before it can be called",

@@ -146,7 +146,7 @@ class JITImpl:
             if kernel is None:
                 kernel = self._specialised(whole, args, kwargs)
             return kernel(*values)
-        except TileError as error:
+        except Exception as error:  # of any kind: it is passed on
             trim(error)
             raise
 
@@ -229,7 +229,9 @@ class JITImpl:
                 f"`{self.pyfunc.__name__}` did not return a kernel",
                 expected="a function decorated with @T.prim_func",
                 got=type(result).__name__,
-            )
+                hint=f"end `{self.pyfunc.__name__}` with `return` and the name of that function"
+                if result is None else None,
+            )  # fmt: skip
         return result
 
     def _compile(self, func: PrimFunc, target: Any = None) -> JITKernel:
