@@ -229,3 +229,56 @@ def test_an_update_from_another_element_is_no_lost_one() -> None:
                 A[i + 200] = A[i] + 1
 
     assert remarks(kernel) == []
+
+
+def blocks(names: str, place: str, guard: str = "", sizes: str = "(64, 256)") -> list[str]:
+    """What is said of a copy of tiles of 32 x 64 by a grid of 4 x 2 blocks."""
+    text = (
+        f"@T.prim_func\ndef f(A: T.Tensor({sizes}, 'float16'), B: T.Tensor({sizes}, 'float16')):\n"
+        f"    with T.Kernel(4, 2, threads=32) as {names}:\n"
+        f"        t = T.alloc_shared((32, 64), 'float16')\n"
+        f"        {guard}T.copy(A[{place}], t)\n        T.copy(t, B[0, 0])\n"
+    )
+    linecache.cache["<blocks>"] = (len(text), None, text.splitlines(True), "<blocks>")
+    space: dict[str, Any] = {"T": T}
+    exec(compile(text, "<blocks>", "exec"), space)  # noqa: S102
+    return [str(item) for item in remarks(space["f"]) if item.lint == "swapped-dimensions"]
+
+
+def test_block_indices_taken_for_each_other_are_said() -> None:
+    assert blocks("(bx, by)", "bx * 32, by * 64") == [
+        "blocks copy from 96 on along dimension 0 of `A`, which has 64, and only up to 128 along "
+        "dimension 1, which has 256; the block indices may be swapped: `as (bx, by)` gives them in "
+        "the order of the extents of T.Kernel [swapped-dimensions]"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "guard", "sizes"),
+    [
+        ("by * 32, bx * 64", "", "(64, 256)"),
+        ("bx * 32, by * 64", "if bx < 2: ", "(64, 256)"),  # a condition says which blocks
+        ("bx * 32, by * 64", "", "(128, 256)"),  # nothing is behind the end
+        ("bx * 32, by * 64", "", "(64, 128)"),  # all columns are copied: some blocks are idle
+        ("bx * 32, 0", "", "(64, 256)"),
+    ],
+)
+def test_blocks_that_may_be_meant_so_are_not_said(place: str, guard: str, sizes: str) -> None:
+    assert blocks("(bx, by)", place, guard, sizes) == []
+
+
+def test_a_result_that_nothing_writes_is_said() -> None:
+    @T.prim_func
+    def forgets(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                A[i] = B[i]
+
+    said = [str(item) for item in remarks(forgets, forgets.params[1:])]
+    assert said == [
+        "nothing writes the result `B`, whose elements are undefined; write them, e.g. by "
+        "T.copy(tile, B[...]), or choose another out_idx [unwritten-output]"
+    ]
+    assert remarks(forgets, forgets.params[:1]) == []
+    with pytest.warns(tilelang.errors.TileWarning, match="nothing writes the result `B`"):
+        tilelang.compile(forgets, out_idx=-1, target="cpu")

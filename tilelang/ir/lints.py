@@ -7,14 +7,15 @@ none), and Python's own filters of warnings hold, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import is_
 
 from tilelang.errors import Loc
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Region
+from tilelang.ir.bounds import Bounds, interval
+from tilelang.ir.buffer import Buffer, Region
 from tilelang.records import dataclass
 
 _TILES = ("shared", "shared.dyn", "local.fragment")
@@ -38,11 +39,78 @@ class Remark:
         return f"{self.message} [{self.lint}]"
 
 
-def remarks(func: S.PrimFunc) -> list[Remark]:
-    """The remarks on a program as it was traced."""
+def remarks(func: S.PrimFunc, outputs: Iterable[Buffer] = ()) -> list[Remark]:
+    """The remarks on a program as it was traced, whose results are ``outputs``."""
     return [
         *_tiles(func), *_lost_updates(func.body, ()), *_outside(func.body), *_wrong_dimension(func),
+        *_swapped(func), *_unwritten(func, outputs),
     ]  # fmt: skip
+
+
+def _unwritten(func: S.PrimFunc, outputs: Iterable[Buffer]) -> Iterator[Remark]:
+    """Results that the program does not write: they are whatever was in their memory."""
+    written = set(effects.written(func.body))
+    written |= {var for var, _ in effects.pointers(func.body, nested=True)}
+    for buffer in outputs:
+        if buffer.data not in written and 0 not in buffer.shape:
+            yield Remark(
+                "unwritten-output",
+                f"nothing writes the result `{buffer.name}`, whose elements are undefined; write "
+                f"them, e.g. by T.copy(tile, {buffer.name}[...]), or choose another out_idx",
+                func.loc,
+            )
+
+
+def _swapped(func: S.PrimFunc) -> Iterator[Remark]:
+    """Copies that blocks begin behind the end of one dimension and that none makes up to the end of
+    another: block indices of a grid that are taken for each other.
+
+    Only of anchors that block indices alone make up, outside of conditions.
+    """
+    for launch in S.walk(func.body):
+        if not isinstance(launch, S.Launch) or len(launch.grid) < 2:
+            continue
+        counts = [_number(extent) for extent in launch.grid]
+        bounds = Bounds()
+        for var, count in zip(launch.block_vars, counts):
+            bounds = bounds if not count else bounds.with_range(var, 0, count)
+        known = {var for var, count in zip(launch.block_vars, counts) if count}
+        for copy in _unconditional(launch.body):
+            for region in (copy.src, copy.dst):
+                if region.buffer.storage == "global":
+                    yield from _swapped_in(region, known, bounds, copy.loc)
+
+
+def _unconditional(stmt: S.Stmt) -> Iterator[S.Copy]:
+    if isinstance(stmt, S.Copy):
+        yield stmt
+    if not isinstance(stmt, S.If):
+        for block in stmt.blocks():
+            yield from _unconditional(block)
+
+
+def _swapped_in(
+    region: Region, known: set[E.Var], bounds: Bounds, loc: Loc | None
+) -> Iterator[Remark]:
+    behind, short = [], []
+    for dim, (low, extent) in enumerate(zip(region.mins, region.extents)):
+        size, count = _number(region.buffer.shape[dim]), _number(extent)
+        moves = low.variables and low.variables <= known
+        if size is None or count is None or count == 1 or not moves:
+            continue
+        most = int(interval(low, bounds).high)
+        behind += [(dim, most, size)] if most >= size else []
+        short += [(dim, most + count, size)] if most + count < size else []
+    if behind and short:
+        (first, most, size), (second, end, other) = behind[0], short[0]
+        yield Remark(
+            "swapped-dimensions",
+            f"blocks copy from {most} on along dimension {first} of `{region.buffer.name}`, which "
+            f"has {size}, and only up to {end} along dimension {second}, which has {other}; the "
+            "block indices may be swapped: `as (bx, by)` gives them in the order of the extents of "
+            "T.Kernel",
+            loc,
+        )
 
 
 def _tiles(func: S.PrimFunc) -> Iterator[Remark]:

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 from tilelang.codegen.artifact import Artifact
 from tilelang.env import env
 from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileWarning, shown
+from tilelang.ir.buffer import Buffer
 from tilelang.ir.lints import remarks
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
-from tilelang.jit.kernel import JITKernel, KernelParam
+from tilelang.jit.kernel import JITKernel, KernelParam, normalize_out_idx
 from tilelang.jit.progress import progress
 from tilelang.options import (
     Options,
@@ -74,15 +75,16 @@ def compile(
             ".compile(...) method",
         )
     options = options_for(func, pass_configs, compile_flags, verbose)
-    say_remarks(func)
+    results = (func.params[at] for at in normalize_out_idx(func, out_idx))
+    say_remarks(func, [one for one in results if isinstance(one, Buffer)])
     return JITKernel(func, out_idx, parse_target(target), options, check_backend(execution_backend))
 
 
-def say_remarks(func: PrimFunc) -> None:
+def say_remarks(func: PrimFunc, results: Sequence[Buffer] = ()) -> None:
     """Warn of what is hardly meant, each line once in a process."""
     off = env.TILELANG_LINTS_OFF
     if "all" not in off:
-        for remark in remarks(func):
+        for remark in remarks(func, results):
             if remark.lint not in off:
                 loc = remark.loc or func.loc
                 _warn_once(str(remark), loc.file if loc else func.name, loc.line if loc else 1)
