@@ -438,7 +438,8 @@ def test_factory_that_returns_no_kernel() -> None:
     assert text_of(error) == (
         "`forgets` did not return a kernel\n"
         "  expected: a function decorated with @T.prim_func\n"
-        "  got: NoneType"
+        "  got: NoneType\n"
+        "  hint: end `forgets` with `return` and the name of that function"
     )
 
 

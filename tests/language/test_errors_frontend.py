@@ -746,6 +746,62 @@ TileValueError: 2 loop names for 1 index
 """,
     ),
     (
+        "a table of numpy looked up by a value of the kernel",
+        """\
+import numpy as np
+table = np.array([1.0, 2.0], np.float32)
+@T.prim_func
+def f(A: T.Tensor((8,), 'float32')):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = table[i % 2]
+""",
+        """\
+TileTypeError: an array of Python is indexed by a value of the kernel
+  expected: an index known at trace time
+  hint: pass the array as an argument, a T.Tensor, or choose by T.if_then_else
+ --> wrong.py:8:20
+    8 |             A[i] = table[i % 2]
+      |                    ^^^^^^^^^^^^
+""",
+    ),
+    (
+        "a list looked up by a value of the kernel",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8,), 'float32')):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = [1.0, 2.0][i % 2]
+""",
+        """\
+TileTypeError: the device expression `i % 2` is used where Python needs an int
+  expected: a value known at trace time
+  hint: shapes and ranges of Python code must be constants; a list or table that the kernel looks up is an argument, a T.Tensor
+ --> wrong.py:6:20
+    6 |             A[i] = [1.0, 2.0][i % 2]
+      |                    ^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "one name for the block indices of a grid of two dimensions",
+        """\
+@T.prim_func
+def f(A: T.Tensor((64,), 'float32')):
+    with T.Kernel(2, 2, threads=32) as bx:
+        A[bx * 32] = 1
+""",
+        """\
+TileTypeError: the 2 block indices of T.Kernel are used as one number
+  expected: a name for each extent of the grid
+  got: one name for all of them
+  hint: write `with T.Kernel(...) as (bx, by):`
+ --> wrong.py:5:11
+    5 |         A[bx * 32] = 1
+      |           ^^^^^^^
+""",
+    ),
+    (
         "one loop name for two extents",
         """\
 @T.prim_func
@@ -758,7 +814,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
 TileValueError: one loop name for 2 indices
   expected: 2 names
   got: i
-  hint: write `for i, j in ...`
+  hint: write `for i, j in ...`; each argument is the extent of a loop from 0
  --> wrong.py:5:18
     5 |         for i in T.Parallel(8, 4):
       |                  ^^^^^^^^^^^^^^^^

@@ -309,7 +309,8 @@ class Expr(NoArray):
         raise TileTypeError(
             f"the device expression `{self!r}` is used where Python needs an int",
             expected="a value known at trace time",
-            hint="shapes and ranges of Python code must be constants",
+            hint="shapes and ranges of Python code must be constants; a list or table that the "
+            "kernel looks up is an argument, a T.Tensor",
         )
 
     def __float__(self) -> float:

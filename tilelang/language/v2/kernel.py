@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.buffer import Buffer
@@ -95,6 +95,25 @@ def _grid(blocks: Sequence[Any]) -> tuple[Expr, ...]:
     return tuple(made)
 
 
+class BlockIndices(tuple[Var, ...]):
+    """The indices of a grid of two or three dimensions, which are no number."""
+
+    def _refuse(self, *_: object) -> NoReturn:
+        """Raises:
+        TileTypeError: always; the arithmetic of tuples means nothing here.
+        """
+        names = ", ".join(f"b{'xyz'[dim]}" for dim in range(len(self)))
+        raise TileTypeError(
+            f"the {len(self)} block indices of T.Kernel are used as one number",
+            expected="a name for each extent of the grid",
+            got="one name for all of them",
+            hint=f"write `with T.Kernel(...) as ({names}):`",
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __truediv__ = _refuse
+
+
 class KernelLaunchFrame(Frame):
     """The frame of ``with T.Kernel(...) as (bx, by):``."""
 
@@ -123,7 +142,7 @@ class KernelLaunchFrame(Frame):
             )
         launch = active.open_launch(self.grid, self.threads, names, self.annotations)
         found = launch.block_vars
-        return found[0] if len(found) == 1 else found
+        return found[0] if len(found) == 1 else BlockIndices(found)
 
     def close(self, active: Builder) -> None:
         active.close_launch()

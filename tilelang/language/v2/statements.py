@@ -182,7 +182,8 @@ class ForStatement(_LoopStatement):
                 f"one loop name for {count(len(values), 'index')}",
                 expected=count(len(values), "name"),
                 got=names[0],
-                hint=f"write `for {', '.join('ijklmnop'[: len(values)])} in ...`",
+                hint=f"write `for {', '.join('ijklmnop'[: len(values)])} in ...`; each argument "
+                "is the extent of a loop from 0",
             )
         self.open(depth)
 

@@ -30,6 +30,7 @@ from tilelang.language.v2.texts import name_the_text, text_for_number
 
 __all__ = ["trace_root"]
 
+_INDEXED = re.compile("only integers, slices")  # of an array of numpy
 _WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
 
 # Functions of ours that carry out an operation of the user's Python on the user's own objects.
@@ -75,6 +76,15 @@ def trace_root(
                 raise _bug(builder, error) from error
             raise
         raise better from None
+    except IndexError as error:
+        if _INDEXED.match(str(error)) is None or not _raised_by_kernel(error.__traceback__):
+            raise
+        raise TileTypeError(
+            "an array of Python is indexed by a value of the kernel",
+            expected="an index known at trace time",
+            hint="pass the array as an argument, a T.Tensor, or choose by T.if_then_else",
+            loc=locate_error(error.__traceback__),
+        ) from None
     except RecursionError as error:
         raise TileSyntaxError(
             "the kernel's macros call each other without end",
