@@ -17,7 +17,7 @@ import tilelang.language as T
 from tilelang.cpu.executable import INCLUDE_DIR
 from tilelang.cpu.kernels import KernelSpec, emit_kernel
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cpu.units import BYTES, SIGNED_BYTES, TILE_WORDS, Unit, Words, words_of
+from tilelang.cpu.units import BYTES, SEVEN_BITS, SIGNED_BYTES, TILE_WORDS, Unit, Words, words_of
 from tilelang.runtime.library import load_library
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
@@ -165,6 +165,94 @@ def test_products_of_bytes_by_tiles_are_exact_in_a_model(
     assert compiler is not None
     text = text_of(words, b_unsigned, a_unsigned, *turned)
     run(text, (*compiler.native, *TILES, *more), case, turned)
+
+
+# Factors of A, factors of B, and what is added to those of B so that vpmaddubsw is exact.
+SEVEN = [
+    ((-64, 64), (-128, 127), 128),
+    ((64,), (127,), 128),
+    ((-64,), (127,), 128),
+    ((-128, 127), (-64, 63), 64),
+    ((-128,), (63,), 64),
+    ((127,), (63,), 64),
+    ((65, 0), (-128, 127), 0),
+    ((-65, 0), (64, 0), 0),
+    ((-128, 127), (-65, 0), 0),
+]
+
+
+@needs_compiler
+@on_x86
+@pytest.mark.parametrize("turned", [(False, False), (True, True)], ids=["rows", "transposed"])
+def test_bytes_of_which_an_operand_has_seven_bits_are_exact(turned: tuple[bool, bool]) -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    if "avx2" not in Path("/proc/cpuinfo").read_text(encoding="ascii"):
+        pytest.skip("needs AVX2")
+    text = text_of(SIGNED_BYTES, False, False, *turned) + seven_bits_of(turned)
+    flags = ("-march=haswell", "-O2", "-fwrapv", f"-I{INCLUDE_DIR}")
+    library = load_library(compiler.compile_shared(text, flags)).handle
+    rng = np.random.default_rng(0)
+    for (m, n, k), call in ((size, getattr(library, f"seven_{i}")) for i, size in enumerate(SIZES)):
+        for of_a, of_b, offset in SEVEN:
+            a, b = (rng.choice(x, s).astype(np.int8) for x, s in ((of_a, (m, k)), (of_b, (k, n))))
+            a[-1, -1], b[-1, -1] = of_a[0], of_b[0]  # the last one decides
+            given = [np.ascontiguousarray(x.T if t else x) for x, t in zip((a, b), turned)]
+            c = np.full((m, n), 7, np.int32)
+            arrays = (x.ctypes.data_as(ctypes.c_void_p) for x in (*given, c))
+            assert call(*arrays) == offset
+            if offset:
+                np.testing.assert_array_equal(c, a.astype(int) @ b.astype(int) + 7)
+
+
+def seven_bits_of(turned: tuple[bool, bool]) -> str:
+    """C functions ``seven_I(a, b, c)`` for all sizes, which give the offset, and add if there is one."""
+    parts = ["", SEVEN_BITS.text]
+    for at, (m, n, k) in enumerate(SIZES):
+        spec = KernelSpec("int32", m, n, k, 0, 1, n, SEVEN_BITS)
+        (rows, lda), (deep, ldb) = [
+            (y, x) if t else (x, y) for t, (x, y) in zip(turned, ((m, k), (k, n)))
+        ]
+        most = SEVEN_BITS.most_words(k)
+        parts += [
+            emit_kernel(spec),
+            f"int seven_{at}(const void* a, const void* b, int32_t* c) {{",
+            *(f"    static int32_t {x}[{r}] __attribute__((aligned(64)));"
+              for x, r in (("x", m * (most + 1)), ("y", -(-n // 16) * 16 * most))),
+            f"    const int more = tl_seven_bits(a, {lda}, {rows}, {lda}, b, {ldb}, {deep}, {ldb});",
+            "    if (!more) return 0;",
+            f"    tl_rows_8(a, {lda}, {m}, {k}, {int(turned[0])}, 0, TL_I7_GROUP, more, x);",
+            f"    tl_panels_8(b, {ldb}, {n}, {k}, {int(turned[1])}, 0, TL_I7_GROUP, more, y);",
+            f"    {spec.name}(x, y, c, 0);", "    return more;", "}",
+        ]  # fmt: skip
+    return "\n".join(parts)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("of_a", "of_b", "_"), SEVEN)
+def test_a_program_with_bytes_of_seven_bits_sums_exactly(
+    of_a: tuple[int, ...], of_b: tuple[int, ...], _: int
+) -> None:
+    M, N, K = 45, 70, 300
+
+    @T.prim_func
+    def product(
+        A: T.Tensor((M, K), "int8"), B: T.Tensor((N, K), "int8"), C: T.Tensor((M, N), "int32")
+    ):
+        with T.Kernel(T.ceildiv(N, 40), T.ceildiv(M, 32), threads=64) as (bx, by):
+            a = T.alloc_shared((32, K), "int8")
+            b = T.alloc_shared((40, K), "int8")
+            c = T.alloc_fragment((32, 40), "int32")
+            T.copy(A[by * 32, 0], a)
+            T.copy(B[bx * 40, 0], b)
+            T.clear(c)
+            T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C[by * 32, bx * 40])
+
+    rng = np.random.default_rng(1)
+    a, b = (rng.choice(x, s).astype(np.int8) for x, s in ((of_a, (M, K)), (of_b, (N, K))))
+    got = tilelang.compile(product, out_idx=[-1], target="cpu")(a, b)
+    np.testing.assert_array_equal(got, a.astype(int) @ b.T.astype(int))
 
 
 def assembly(command: list[str], unit: Unit, words: Words, folder: Path) -> str:

@@ -8,7 +8,7 @@ from tilelang.codegen.c import bare
 from tilelang.cpu.few_rows import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
 from tilelang.cpu.small_operands import small_b
-from tilelang.cpu.units import BRAIN_HALVES, TILE_WORDS, Words, words_of
+from tilelang.cpu.units import BRAIN_HALVES, SEVEN_BITS, SIGNED_BYTES, TILE_WORDS, Words, words_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -76,6 +76,8 @@ class GemmWriter:
         taps: Any = dict(self.stmt.annotations).get("taps")
         if words is BRAIN_HALVES:
             return self._brain_halves(words)
+        if words is SIGNED_BYTES:
+            return self._signed_bytes(words)
         if words is None:
             a, a_row, a_col = self._rows(self.stmt.a, "a")
             if self.stmt.trans_a:
@@ -162,15 +164,56 @@ class GemmWriter:
 
     def _words(self, words: Words) -> tuple[str, str]:
         """Pointers to A and B as words."""
-        found = []
-        for region, form, size, trans, target in self._word_tiles(words):
+        tiles = self._word_tiles(words)
+        self._pack(words, tiles, f"TL_{words.prefix}_LAYOUT")
+        return tiles[0][-1], tiles[1][-1]
+
+    def _pack(
+        self, words: Words, tiles: list[tuple[Region, str, int, bool, str]], how: str
+    ) -> None:
+        """Operands become words; ``how``: factors in a word, and what is added to those of B."""
+        for region, form, size, trans, target in tiles:
             source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
             self.w.put(
                 f"tl_{form}_{words.pack}({source}, {stride}, {size}, {self.k}, {int(trans)}, "
-                f"{int(region.dtype.is_uint)}, TL_{words.prefix}_LAYOUT, {target});"
+                f"{int(region.dtype.is_uint)}, {how}, {target});"
             )
-            found.append(target)
-        return found[0], found[1]
+
+    def _signed_bytes(self, words: Words) -> tuple[str, int]:
+        """The product of int8, which one more instruction computes where an operand has seven
+        bits and the machine has none for eight."""
+        tiles, (c, c_row) = self._word_tiles(words), self._result()
+        support, prefix = self.w.unit.support, SEVEN_BITS.prefix
+        support.setdefault(prefix, SEVEN_BITS.text)
+        plain, seven = (
+            KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, one)
+            for one in (words, SEVEN_BITS)
+        )
+        if plain.name not in support:
+            support[plain.name] = emit_kernel(plain)
+            support[seven.name] = f"#ifdef TL_{prefix}_GROUP\n{emit_kernel(seven)}#endif\n"
+        operands = f"{tiles[0][-1]}, {tiles[1][-1]}, {c}, {bare(self.p.value(self.stmt.clear))}"
+        offset, given = self.w.names.fresh("offset"), []
+        for region, *_ in tiles:
+            rows, columns = region.extents[-2:]
+            address = self.p.address(region.buffer, region.mins)
+            given.append(f"{address}, {self._stride(region)}, {rows}, {columns}")
+        self.w.put(f"#ifdef TL_{prefix}_GROUP")
+        self.w.put(f"const int {offset} = tl_seven_bits({', '.join(given)});")
+        self.w.put(f"if ({offset}) {{")
+        self.w.depth += 1
+        self._pack(words, tiles, f"TL_{prefix}_GROUP, {offset}")
+        self.w.put(f"{seven.name}({operands});")
+        self.w.depth -= 1
+        self.w.put("} else")
+        self.w.put("#endif")
+        self.w.put("{")
+        self.w.depth += 1
+        self._pack(words, tiles, f"TL_{words.prefix}_LAYOUT")
+        self.w.put(f"{plain.name}({operands});")
+        self.w.depth -= 1
+        self.w.put("}")
+        return c, c_row
 
     def _word_tiles(self, words: Words) -> list[tuple[Region, str, int, bool, str]]:
         """Each operand with the form it gets, its rows or columns, whether it is transposed, and

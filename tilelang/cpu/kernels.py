@@ -116,9 +116,11 @@ class KernelSpec:
 def emit_kernel(spec: KernelSpec) -> str:
     """``static void NAME(const T* a, const T* b, T* c, int clear)``; b in panels."""
     lines: list[str] = []
-    for position, isa in enumerate(ISAS):
-        last = position == len(ISAS) - 1
-        lines.append("#else" if last else f"#{'el' * bool(position)}if {_chosen(spec, isa)}")
+    isas = _isas(spec)
+    for position, isa in enumerate(isas):
+        last = position == len(isas) - 1
+        word = "else" if last else f"{'el' * bool(position)}if {_chosen(spec, isa)}"
+        lines += [f"#{word}"] * (len(isas) > 1)
         meet = spec.c_row * spec.size % MEETING == 0
         full, count = _blocks(spec.m, min(isa.rows, WAYS) if meet else isa.rows)
         rest = count * full < spec.m
@@ -130,10 +132,18 @@ def emit_kernel(spec: KernelSpec) -> str:
         lines.append(f"#define TL_FULL {count * full}")
         lines.append(f"#define TL_REST {spec.name}_{'rest' if rest else 'block'}")
         lines.append(f"#define TL_PART {isa.vectors * isa.vector_bytes // spec.size}")
-    lines.append("#endif")
+    lines += ["#endif"] * (len(isas) > 1)
     lines.append(_driver(spec))
     lines += ["#undef TL_MR", "#undef TL_FULL", "#undef TL_REST", "#undef TL_PART", ""]
     return "\n".join(lines)
+
+
+def _isas(spec: KernelSpec) -> list[Isa]:
+    """Vectors that a machine with one of the units of ``spec`` may have."""
+    if spec.words is None or not all(unit.when for unit in spec.words.units):
+        return list(ISAS)
+    widths = {unit.vector_bytes for unit in spec.words.units}
+    return [isa for isa in ISAS if isa.vector_bytes in widths]
 
 
 def _blocks(m: int, most: int) -> tuple[int, int]:
@@ -245,7 +255,7 @@ def _column(column: int, width: int, row: int) -> str:
 
 def _tiles(spec: KernelSpec) -> str:
     """The call of the kernel for tiles, where there are some."""
-    if spec.words is None:
+    if spec.words is None or spec.words.tiles is None:
         return ""
     name, group = f"TL_{spec.words.prefix}_TILES", spec.words.tiles.group
     words, row = (f"TL_DOT_{size}({spec.k}, {group})" for size in ("WORDS", "ROW"))

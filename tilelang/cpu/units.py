@@ -52,15 +52,15 @@ class Words:
         prefix: of the macros that say which unit the machine has.
         accumulator: dtype of the sums.
         pack: suffix of the functions that make words.
-        units: the rows, best first; the last is for every machine.
-        tiles: the instruction on tiles.
+        units: the rows, best first; the last, if it has no condition, is for every machine.
+        tiles: the instruction on tiles, if there is one.
     """
 
     prefix: str
     accumulator: str
     pack: str
     units: tuple[Unit, ...]
-    tiles: Unit
+    tiles: Unit | None = None
 
     @property
     def text(self) -> str:
@@ -79,6 +79,8 @@ class Words:
     def _tiles(self) -> list[str]:
         """The kernel for tiles; and how factors are put into words: group and offset."""
         own, tiles = f"TL_{self.prefix}", self.tiles
+        if tiles is None:
+            return []
         ctype = {"int32": "int32_t", "float32": "float"}[self.accumulator]
         return [
             f"#if {tiles.when}",
@@ -94,7 +96,8 @@ class Words:
 
     def most_words(self, k: int) -> int:
         """Words of ``k`` factors on the machine where they need most room."""
-        counts = {unit.group: -(-k // unit.group) for unit in (*self.units, self.tiles)}
+        units = (*self.units, self.tiles) if self.tiles else self.units
+        counts = {unit.group: -(-k // unit.group) for unit in units}
         return max(
             -(-count // TILE_WORDS) * TILE_WORDS if group > 1 else count
             for group, count in counts.items()
@@ -123,6 +126,13 @@ SIGNED_BYTES = Words("I8", "int32", "8", (
     Unit("sdot", "TL_SDOT", "defined(__ARM_FEATURE_DOTPROD)", 16, 4),
     *_PAIRS,
 ), _tile("tdpbssd", "__AMX_INT8__", 4))  # fmt: skip
+# The same on machines that have nothing better than pairs of 32 bytes, where one operand has seven
+# bits: no sum of two products then leaves 16 bits. Operands say so when the product runs
+# (``tl_seven_bits``), which also gives the offset.
+SEVEN_BITS = Words("I7", "int32", "8", (
+    Unit("vpmaddubsw", "TL_VPMADDUBSW",
+         "defined(__AVX2__) && TL_I8_BYTES == 32 && TL_I8_GROUP == 2", 32, 4, offset=128),
+))  # fmt: skip
 # By whether A and B have a sign.
 _SIGNS = {(True, False): "su", (False, True): "us", (False, False): "uu"}
 BYTES = {

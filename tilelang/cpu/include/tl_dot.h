@@ -39,9 +39,13 @@ typedef int32_t tl_word64 __attribute__((vector_size(64)));
 #define TL_VPMADDWD_64(V, C, B, A)                                                                \
     ({ V d_; __asm__("vpmaddwd %2, %1, %0" : "=v"(d_) : "v"(B), "v"(A)); (C) + d_; })
 #endif
+typedef char tl_char32 __attribute__((vector_size(32)));
 typedef int16_t tl_i16x16 __attribute__((vector_size(32))), tl_i16x8 __attribute__((vector_size(16)));
 #define TL_VPMADDWD_32(V, C, B, A) ((C) + (V)__builtin_ia32_pmaddwd256((tl_i16x16)(B), (tl_i16x16)(A)))
 #define TL_PMADDWD_16(V, C, B, A) ((C) + (V)__builtin_ia32_pmaddwd128((tl_i16x8)(B), (tl_i16x8)(A)))
+// Bytes of B without a sign, where two products fit into 16 bits (tl_seven_bits): more would saturate.
+#define TL_VPMADDUBSW(V, C, B, A)                                                                 \
+    ((C) + (V)__builtin_ia32_pmaddwd256((tl_i16x16)__builtin_ia32_pmaddubsw256((tl_char32)(B), (tl_char32)(A)), (tl_i16x16){0} + 1))
 // Pairs where the machine has no word for them.
 #define TL_PAIRS(V, C, B, A) ((C) + ((B) << 16 >> 16) * ((A) << 16 >> 16) + ((B) >> 16) * ((A) >> 16))
 
@@ -100,17 +104,17 @@ TL_INLINE void tl_rows_8(const void* source, long ld, long m, long k, int trans,
     }
 }
 // A panel row: 16 columns of `group` rows of bytes as words.
-TL_INLINE void tl_words_8(const int8_t* s, long ld, long k, int without_sign, int group, tl_i8x16 flip, int32_t* d) {
-    const tl_i8x16 a = TL_GET(tl_i8x16, s) ^ flip, none = {0};
-    const tl_i8x16 b = k > 1 ? TL_GET(tl_i8x16, s + ld) ^ flip : none;
+TL_INLINE void tl_words_8(const int8_t* s, long ld, long k, int without_sign, int group, tl_i8x16 more, int32_t* d) {
+    const tl_i8x16 a = TL_GET(tl_i8x16, s) + more, none = {0};
+    const tl_i8x16 b = k > 1 ? TL_GET(tl_i8x16, s + ld) + more : none;
     const tl_i8x16 ab = TL_ZIP_8(a, b, 0), AB = TL_ZIP_8(a, b, 8);
     if (group == 2) {
         TL_PUT(d, TL_WIDEN_8(ab, without_sign, 16));
         TL_PUT(d + 8, TL_WIDEN_8(AB, without_sign, 16));
         return;
     }
-    const tl_i8x16 c = k > 2 ? TL_GET(tl_i8x16, s + 2 * ld) ^ flip : none;
-    const tl_i8x16 e = k > 3 ? TL_GET(tl_i8x16, s + 3 * ld) ^ flip : none;
+    const tl_i8x16 c = k > 2 ? TL_GET(tl_i8x16, s + 2 * ld) + more : none;
+    const tl_i8x16 e = k > 3 ? TL_GET(tl_i8x16, s + 3 * ld) + more : none;
     const tl_i16x8 low = (tl_i16x8)TL_ZIP_8(c, e, 0), high = (tl_i16x8)TL_ZIP_8(c, e, 8);
     TL_PUT(d, TL_ZIP_16((tl_i16x8)ab, low, 0));
     TL_PUT(d + 4, TL_ZIP_16((tl_i16x8)ab, low, 4));
@@ -128,10 +132,10 @@ typedef int16_t tl_i16x32 __attribute__((vector_size(64)));
 #define TL_QUARTER_16(Q, L) Q + L, Q + L + 32, Q + L + 1, Q + L + 33, Q + L + 2, Q + L + 34, Q + L + 3, Q + L + 35
 #define TL_ZIP_32(A, B, L)                                                                        \
     __builtin_shufflevector(A, B, TL_QUARTER_16(0, L), TL_QUARTER_16(8, L), TL_QUARTER_16(16, L), TL_QUARTER_16(24, L))
-typedef int64_t tl_half64 __attribute__((vector_size(64)));
-TL_INLINE void tl_words64_8(const int8_t* s, long ld, tl_i8x64 flip, long next, int32_t* d) {
-    const tl_i8x64 a = TL_GET(tl_i8x64, s) ^ flip, b = TL_GET(tl_i8x64, s + ld) ^ flip;
-    const tl_i8x64 c = TL_GET(tl_i8x64, s + 2 * ld) ^ flip, e = TL_GET(tl_i8x64, s + 3 * ld) ^ flip;
+typedef int64_t tl_half64 __attribute__((vector_size(64))), tl_half32 __attribute__((vector_size(32)));
+TL_INLINE void tl_words64_8(const int8_t* s, long ld, tl_i8x64 more, long next, int32_t* d) {
+    const tl_i8x64 a = TL_GET(tl_i8x64, s) + more, b = TL_GET(tl_i8x64, s + ld) + more;
+    const tl_i8x64 c = TL_GET(tl_i8x64, s + 2 * ld) + more, e = TL_GET(tl_i8x64, s + 3 * ld) + more;
     const tl_i16x32 ab = (tl_i16x32)TL_ZIP_64(a, b, 0), AB = (tl_i16x32)TL_ZIP_64(a, b, 8);
     const tl_i16x32 ce = (tl_i16x32)TL_ZIP_64(c, e, 0), CE = (tl_i16x32)TL_ZIP_64(c, e, 8);
     const tl_half64 w0 = (tl_half64)TL_ZIP_32(ab, ce, 0), w1 = (tl_half64)TL_ZIP_32(ab, ce, 4);
@@ -149,8 +153,8 @@ enum { TL_WIDE_WORDS = 1 };
 enum { TL_WIDE_WORDS = 0 };
 #endif
 // Four words of one column: neighbours in memory.
-TL_INLINE tl_q4 tl_column_8(const int8_t* s, int without_sign, int group, tl_i8x16 flip) {
-    if (group == 4) return (tl_q4)(TL_GET(tl_i8x16, s) ^ flip);
+TL_INLINE tl_q4 tl_column_8(const int8_t* s, int without_sign, int group, tl_i8x16 more) {
+    if (group == 4) return (tl_q4)(TL_GET(tl_i8x16, s) + more);
     return (tl_q4)TL_WIDEN_8(TL_GET(tl_i8x8, s), without_sign, 8);
 }
 #define TL_TRANSPOSE_4(D, WIDTH, A, B, C, E)                                                      \
@@ -167,7 +171,7 @@ TL_INLINE tl_q4 tl_column_8(const int8_t* s, int without_sign, int group, tl_i8x
 TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int trans, int without_sign, int group, int offset, int32_t* d) {
     const int8_t* s = (const int8_t*)source;
     const long words = TL_DOT_WORDS(k, group);
-    const tl_i8x16 flip = (int8_t)offset - (tl_i8x16){0};
+    const tl_i8x16 more = (int8_t)offset - (tl_i8x16){0};
     for (long j = 0; j < n; j += 16, d += 16 * words) {
         const long count = n - j < 16 ? n - j : 16;
         long w = 0, done = 0;  // words of all columns, words of the first `done` columns
@@ -180,15 +184,15 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
                     tl_words64_8(s + r * 4 * ld + j, ld, (int8_t)offset - (tl_i8x64){0}, 16 * words, d + 16 * r);
                 } else for (long p = 0; p < together; ++p) {
                     __builtin_prefetch(s + (r * group + p) * ld + j + 64, 0, 2);
-                    tl_words_8(s + r * group * ld + j + 16 * p, ld, k - r * group, without_sign, group, flip, d + 16 * (p * words + r));
+                    tl_words_8(s + r * group * ld + j + 16 * p, ld, k - r * group, without_sign, group, more, d + 16 * (p * words + r));
                 }
             w = count == 16 ? TL_DOT_FULL(k, group) : 0;
         } else {
             for (; done + 4 <= count; done += 4)
                 for (w = 0; (w + 4) * group <= k; w += 4) {
                     const int8_t* x = s + (j + done) * ld + w * group;
-                    const tl_q4 a = tl_column_8(x, without_sign, group, flip), b = tl_column_8(x + ld, without_sign, group, flip);
-                    const tl_q4 c = tl_column_8(x + 2 * ld, without_sign, group, flip), e = tl_column_8(x + 3 * ld, without_sign, group, flip);
+                    const tl_q4 a = tl_column_8(x, without_sign, group, more), b = tl_column_8(x + ld, without_sign, group, more);
+                    const tl_q4 c = tl_column_8(x + 2 * ld, without_sign, group, more), e = tl_column_8(x + 3 * ld, without_sign, group, more);
                     TL_TRANSPOSE_4(d + 16 * w + done, 16, a, b, c, e);
                 }
         }
@@ -197,12 +201,33 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
                 uint32_t word = 0;
                 for (long g = 0; g < group && x < count && r * group + g < k; ++g) {
                     const long at = trans ? (j + x) * ld + r * group + g : (r * group + g) * ld + j + x;
-                    const int32_t value = tl_byte((const uint8_t*)s + at, without_sign) ^ (offset ? 0x80 : 0);
+                    const int32_t value = tl_byte((const uint8_t*)s + at, without_sign) + offset;
                     word |= ((uint32_t)value & (group == 4 ? 0xffu : 0xffffu)) << (32 / group * g);
                 }
                 d[16 * r + x] = (int32_t)word;
             }
     }
+}
+
+// What factors of B get so that no sum of two products of bytes leaves 16 bits: 128 where A is from -64 to 64
+// (2 * 255 * 64 = 32640), 64 where B is from -64 to 63 (2 * 127 * 128 = 32512), else 0. A full range is seen in the
+// first rows. Sizes are those of the matrices in memory.
+TL_INLINE int tl_within_64(const void* source, long ld, long rows, long columns, int most) {
+    typedef uint8_t bytes __attribute__((vector_size(32)));
+    for (long i = 0; i < rows; ++i) {
+        const uint8_t* s = (const uint8_t*)source + i * ld;
+        bytes some = {0};
+        int out = 0;
+        long p = 0;
+        for (; p + 32 <= columns; p += 32) some |= (bytes)(TL_GET(bytes, s + p) + 64 > (uint8_t)(most + 64));
+        for (; p < columns; ++p) out |= (uint8_t)(s[p] + 64) > most + 64;
+        const tl_half32 halves = (tl_half32)some;
+        if (out || (halves[0] | halves[1] | halves[2] | halves[3])) return 0;
+    }
+    return 1;
+}
+TL_INLINE int tl_seven_bits(const void* a, long lda, long m, long ka, const void* b, long ldb, long kb, long n) {
+    return tl_within_64(a, lda, m, ka, 64) ? 128 : tl_within_64(b, ldb, kb, n, 63) ? 64 : 0;
 }
 
 // -- bfloat16: two in a word, or one as a float32 ----------------------------------------------------------------------
