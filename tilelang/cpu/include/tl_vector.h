@@ -362,7 +362,7 @@ TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) {
     return (tl_w_u16)__builtin_ia32_vcvtps2ph512_mask(x, 0, (tl_half16){0}, (uint16_t)-1);
 }
 #elif TL_AVX2
-#ifdef __clang__  // whose newest versions know no builtin of it
+#if defined(__clang__) && defined(__FLT16_MANT_DIG__)  // the newest know no builtin of it; before 15 it had no such type
 typedef _Float16 tl_half8 __attribute__((vector_size(16)));
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { return TL_CONVERT((tl_half8)h, tl_w_f32); }
 #else
