@@ -617,3 +617,38 @@ def test_short_parts_of_rows_are_fetched_two_rows_ahead() -> None:
         c = np.zeros(64, np.float32)
         kernel(a, c, steps)
         np.testing.assert_array_equal(c, a.sum(axis=1))
+
+
+# -- what is left behind the last whole vector -----------------------------------------------------
+@pytest.mark.parametrize("width", (*WIDTHS, 32))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "float64"])
+@pytest.mark.parametrize("length", [64, 65, 100, 127])
+def test_a_last_vector_takes_in_elements_of_the_one_before(
+    width: int, dtype: str, length: int
+) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((length + 1,), dtype), C: T.Tensor((length,), dtype)):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(length):
+                C[i] = T.if_then_else(i % 3 == 1, A[i], A[i + 1])
+
+    a, at = numbers(dtype, (length + 1,)), np.arange(length)
+    want = np.where(at % 3 == 1, a[:-1], a[1:])
+    got = run(kernel, width, a, np.zeros(length, a.dtype))
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("width", (*WIDTHS, 32))
+def test_a_kernel_that_may_work_in_place_goes_through_each_element_once(width: int) -> None:
+    length = 77
+
+    @T.prim_func
+    def kernel(A: T.Tensor((length,), "float32"), C: T.Tensor((length,), "float32")):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(length):
+                C[i] = A[i] * 2 + 1
+
+    made = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    a = np.arange(length, dtype=np.float32)
+    made(a, a)
+    np.testing.assert_array_equal(a, np.arange(length, dtype=np.float32) * 2 + 1)

@@ -112,3 +112,51 @@ def test_a_scan_and_the_sum_of_what_it_wrote_are_vectors() -> None:
 
     # The copy in runs with the scan, the copy out with the sums of the rows.
     assert bits_of(kernel) == [32, 32]
+
+
+def test_iterations_may_run_twice_where_none_reads_what_is_stored() -> None:
+    def notes(func: Any) -> list[bool]:
+        loops = [
+            node
+            for node in S.walk(lower(func, parse_target("cpu"), Options()).body)
+            if isinstance(node, S.For)
+        ]
+        found = [dict(loop.annotations) for loop in loops]
+        return ["idempotent" in one for one in found if "vector" in one]
+
+    @T.prim_func
+    def other_shape(A: T.Tensor((101,), "float32"), B: T.Tensor((100,), "float32")):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(100):
+                B[i] = A[i + 1]
+
+    @T.prim_func
+    def maybe_one(A: T.Tensor((100,), "float32"), B: T.Tensor((100,), "float32")):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(100):
+                B[i] = A[i] + 1
+
+    @T.prim_func
+    def own(A: T.Tensor((100,), "float32")):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(100):
+                A[i] += 1
+
+    @T.prim_func
+    def other_dtype(A: T.Tensor((100,), "float16"), B: T.Tensor((100,), "float32")):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(100):
+                B[i] = A[i]
+
+    @T.prim_func
+    def total(A: T.Tensor((100,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_fragment((100,), "float32")
+            s = T.alloc_fragment((1,), "float32")
+            T.copy(A, a)
+            T.reduce_sum(a, s)
+            T.copy(s, B)
+
+    assert notes(other_shape) == notes(other_dtype) == [True]
+    assert notes(maybe_one) == notes(own) == [False]
+    assert notes(total) == [False]

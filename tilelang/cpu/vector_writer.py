@@ -1,8 +1,9 @@
 """Loops that :mod:`~tilelang.passes.serial.vectors` marks, as loops over vectors.
 
 What is left of the iterations behind the last whole vector, if there may be any, follows as a loop
-over scalars. A reduction has several vectors of partial results, which are brought together behind
-the loop, since one waits for itself from one iteration to the next.
+over scalars, or, where they may run twice, as a vector that ends with the last of them. A reduction
+has several vectors of partial results, which are brought together behind the loop, since one waits
+for itself from one iteration to the next.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class VectorLoop:
         self.count = trip_count(loop)
         self.p.conditional = self.count is None  # nothing is read before a loop of no iterations
         self.most = MOST_LANES[self.family]
+        twice = "idempotent" in dict(loop.annotations)
+        self.overlaps = twice and self.count is not None and self.count >= self.most
         self.totals = reductions_of(loop)
         if self.totals and writer.around is not None:
             self.p.rows = writer.around.var, self.count
@@ -118,7 +121,12 @@ class VectorLoop:
         if self.scan is not None:
             put(f"{writer.p.pointer(self.scan[1])} = {self.before}[0];")
         if rest and (not single or self.count is None or self.count % self.most != 0):
-            self.scalars(var, first, stop)
+            if self.overlaps:
+                put(f"if ({first} < {stop}) {{")
+                writer.lines += self.body(var, f"{stop} - {lanes}")
+                put("}")
+            else:
+                self.scalars(var, first, stop)
         writer.depth -= 1
         wrapped = rest or bool(self.p.fixed or self.totals or self.scan)
         outer = "    " * writer.depth

@@ -88,7 +88,8 @@ _THREAD_KEYS = _keys(
         "restrict_buffers min_blocks_per_sm swizzle register_note tile_note fusion_note "
         "direct_notes shared_bytes barrier_ids"
     ),
-    For="parallel threads reduction scan explicit unroll_factor async through counted vector",
+    For="parallel threads reduction scan explicit unroll_factor async through counted vector "
+    "idempotent",
     Gemm="panels taps",
     Buffer=(
         "arrive_counts reducer descriptor base_alignment annotations layout extra made align "

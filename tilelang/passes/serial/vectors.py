@@ -11,6 +11,9 @@ proof is made here, on loads and stores, and a printer asks no more:
   same memory have the same indices, or their distance is constant and no iteration bridges it;
 * the variable that a reduction sums in is read for its own new value only.
 
+Where nothing that is stored is read, an iteration may as well run twice ("idempotent"): the last
+vector may then take in elements of the one before it.
+
 Names of positions (``row = i * 4``) are put into what uses them, so that an index is a sum of the
 loop's variable and of what does not change. Relies on guards having been put at the accesses, and
 on indices being simple.
@@ -32,6 +35,7 @@ from tilelang.ir.linear import parted
 from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import Rewriter, inline_lets
 from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.analysis.meetings import Memory
 from tilelang.passes.serial.tiles import reductions_of, scan_of
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -44,6 +48,7 @@ _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 def mark_vectors(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the annotation "vector" at loops that become vectors."""
     same: dict[E.Var, E.Var] = {}
+    memory = Memory(func)
     for node in S.walk(func.body):
         if isinstance(node, S.View) and node.source is not None:
             for var in node.source.variables:  # a view is another name for what it is made of
@@ -54,10 +59,14 @@ def mark_vectors(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             if not isinstance(stmt, S.For) or not _is_asked(stmt):
                 return stmt
             loop = replace(stmt, body=inline_lets(stmt.body, is_position))
-            bits = _Loop(loop, same).bits()
+            found = _Loop(loop, same)
+            bits = found.bits()
             if not bits:
                 return stmt
-            return replace(loop, annotations=(*loop.annotations, ("vector", bits)))
+            notes: tuple[tuple[str, object], ...] = (("vector", bits),)
+            if found.is_idempotent(memory):
+                notes += (("idempotent", 1),)
+            return replace(loop, annotations=(*loop.annotations, *notes))
 
     body = Mark().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
@@ -163,6 +172,14 @@ class _Loop:
             return 0
         meets = any(self.meets(a, b) for a in stored for b in places if a is not b)
         return 0 if meets else max(8, *widths)
+
+    def is_idempotent(self, memory: Memory) -> bool:
+        """Whether no iteration reads what one may store."""
+        if self.totals or self.scan is not None:
+            return False
+        places = list(self.places())
+        stored, read = ([one for one in places if one.stores is kind] for kind in (True, False))
+        return not any(memory.same(a.buffer, b.buffer) for a in stored for b in read)
 
     def is_plain(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` is one that vectors have."""
