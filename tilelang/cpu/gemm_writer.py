@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tilelang.codegen.c import bare
 from tilelang.cpu.few_rows import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
+from tilelang.cpu.passing_rows import PassingRows, emit_passing_rows, has_passing_rows
 from tilelang.cpu.small_operands import small_b
 from tilelang.cpu.units import BRAIN_HALVES, SEVEN_BITS, SIGNED_BYTES, TILE_WORDS, Words, words_of
 from tilelang.errors import TileUnsupportedError
@@ -45,6 +46,8 @@ class GemmWriter:
         self.w.depth += 1
         if has_few_rows(self.stmt):
             c, c_row = self._few_rows()
+        elif has_passing_rows(self.stmt):
+            c, c_row = self._passing_rows()
         else:
             c, c_row = self._blocks()
         if self.stmt.c.dtype != self.wide:
@@ -68,6 +71,18 @@ class GemmWriter:
         self.w.unit.vectors = True
         self.w.unit.support.setdefault(spec.name, emit_few_rows(spec))
         self.w.put(f"{spec.name}({a}, {more}{b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        return c, c_row
+
+    def _passing_rows(self) -> tuple[str, int]:
+        """The product of few rows with a B that is read where it lies; gives its result and row
+        stride."""
+        a, a_row, _ = self._rows(self.stmt.a, "a")
+        b, b_row, _ = self._rows(self.stmt.b, "b")
+        c, c_row = self._result()
+        spec = PassingRows(self.m, self.n, self.k, a_row, b_row, c_row)
+        self.w.unit.vectors = True
+        self.w.unit.support.setdefault(spec.name, emit_passing_rows(spec))
+        self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
         return c, c_row
 
     def _blocks(self) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.cpu.few_rows import has_few_rows
+from tilelang.cpu.passing_rows import has_passing_rows
 from tilelang.cpu.small_operands import small_a, small_b
 from tilelang.cpu.units import words_of
 from tilelang.ir import effects
@@ -132,7 +133,7 @@ class _Walk(Places):
                 continue
             a, b = (copy.src, stmt.b) if name == "a" else (stmt.a, copy.src)
             changed = replace(stmt, a=a, b=b)
-            if every or small(changed):
+            if every or small(changed) or (name == "b" and has_passing_rows(changed)):
                 used.add(copy)
                 stmt = changed
         return stmt, used
