@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import platform
+import shutil
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +18,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.codegen.c import NARROW_FLOATS
+from tilelang.cpu.executable import INCLUDE_DIR
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
@@ -652,3 +657,27 @@ def test_a_kernel_that_may_work_in_place_goes_through_each_element_once(width: i
     a = np.arange(length, dtype=np.float32)
     made(a, a)
     np.testing.assert_array_equal(a, np.arange(length, dtype=np.float32) * 2 + 1)
+
+
+# -- compilers -------------------------------------------------------------------------------------
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="a type that Clang 14 lacks on x86")
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "clang-14", "clang-19"])
+def test_halves_are_vectors_with_every_compiler(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    made = tilelang.compile(elementwise("float16", "float16", lambda a, b: a * b), target="cpu")
+    tmp_path.joinpath("x.c").write_text(made.get_kernel_source(), encoding="utf-8")
+    flags = [
+        "-march=haswell",
+        "-std=gnu11",
+        "-O2",
+        "-w",
+        f"-I{INCLUDE_DIR}",
+        "-S",
+        "x.c",
+        "-o",
+        "x.s",
+    ]
+    subprocess.run([compiler, *flags], cwd=tmp_path, check=True)
+    text = tmp_path.joinpath("x.s").read_text(encoding="utf-8")
+    assert "vcvtph2ps" in text and "vcvtps2ph" in text
