@@ -120,16 +120,16 @@ def test_sums_are_the_same(
     np.testing.assert_array_equal(C, wanted + 3 * (clear == "outside"))
 
 
-def small(dtype: str, N: int = 16, K: int = 16, in_place: str = "xy") -> Any:
+def small(dtype: str, N: int = 16, K: int = 16, M: int = 8) -> Any:
     """A batch of small products; the right operand may be padded beyond its tile."""
 
     @T.prim_func
-    def kernel(X: T.Tensor((3, 8, K), dtype), Y: T.Tensor((3, K, N), dtype),
-               Z: T.Tensor((3, 8, N), dtype)):  # fmt: skip
+    def kernel(X: T.Tensor((3, M, K), dtype), Y: T.Tensor((3, K, N), dtype),
+               Z: T.Tensor((3, M, N), dtype)):  # fmt: skip
         with T.Kernel(3, threads=32) as i:
-            x = T.alloc_shared((8, K), dtype)
+            x = T.alloc_shared((M, K), dtype)
             y = T.alloc_shared((K, N), dtype)
-            z = T.alloc_fragment((8, N), dtype)
+            z = T.alloc_fragment((M, N), dtype)
             T.copy(X[i, 0, 0], x)
             T.copy(Y[i, 0, 0], y)
             T.gemm(x, y, z, clear_accum=True)
@@ -144,9 +144,10 @@ def small(dtype: str, N: int = 16, K: int = 16, in_place: str = "xy") -> Any:
         ({}, ["global", "global", "local.fragment"]),
         ({"dtype": "float16"}, ["shared.dyn", "shared.dyn", "local.fragment"]),
         ({"N": 24}, ["global", "shared.dyn", "local.fragment"]),
-        ({"K": 512}, ["global", "shared.dyn", "local.fragment"]),
+        ({"K": 384, "M": 9}, ["global", "shared.dyn", "local.fragment"]),
+        ({"K": 512}, ["global", "global", "local.fragment"]),
     ],
-    ids=["small", "to be converted", "part of a vector", "large"],
+    ids=["small", "to be converted", "part of a vector", "large", "large for few rows"],
 )
 def test_small_operands_are_read_where_they_lie_and_results_may_be_an_operand(
     options: dict[str, Any], expected: list[str]
