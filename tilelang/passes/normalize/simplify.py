@@ -1,8 +1,9 @@
 """Simplify every expression with what is known of the variables in scope.
 
 Folds constants, merges linear index arithmetic and decides conditions by the ranges of loop and
-block variables. Branches whose condition is decided lose the dead side, and hints about fragments,
-which hold no program to an order, are dropped, so that no pass takes them for a use.
+block variables. Branches whose condition is decided lose the dead side. Parallel loops without an
+iteration go, since nothing can be shared out among threads, and so do hints about fragments, which
+hold no program to an order: no pass takes them for a use.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class _Simplify(ExprRewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if isinstance(stmt, S.If) and isinstance(stmt.cond, E.Const):
             return stmt.then if stmt.cond.value else stmt.orelse
+        if isinstance(stmt, S.Parallel) and any(map(_is_zero, stmt.extents)):
+            return None
         return None if isinstance(stmt, S.Eval) and self._fences_fragment(stmt.value) else stmt
 
     def _fences_fragment(self, value: E.Expr) -> bool:
@@ -50,3 +53,7 @@ class _Simplify(ExprRewriter):
         if not isinstance(place, E.AddressOf) or place.buffer in self.laid_out:
             return False
         return place.buffer.storage == "local.fragment"
+
+
+def _is_zero(extent: E.Expr) -> bool:
+    return isinstance(extent, E.Const) and extent.value == 0
