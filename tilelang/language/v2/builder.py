@@ -58,6 +58,7 @@ from tilelang.ir.uniform import Varying
 from tilelang.language.regions import as_run
 from tilelang.language.v2.place import check_place
 from tilelang.language.v2.split import split
+from tilelang.language.v2.symbols import check_symbols
 
 __all__ = ["Block", "Builder", "builder"]
 
@@ -185,7 +186,7 @@ class Builder:
         for param in self.empties:
             if not param.name:
                 set_name(param, "out")
-        return PrimFunc(
+        func = PrimFunc(
             self.name,
             tuple(self.params),
             body,
@@ -194,6 +195,8 @@ class Builder:
             self.loc,
             self.origin,
         )
+        check_symbols(func)
+        return func
 
     def get(self) -> PrimFunc:
         """The function traced by :meth:`prim_func`."""
