@@ -194,3 +194,29 @@ def test_products_over_threads(executor: str) -> None:
     b = np.zeros(1, np.float32)
     tilelang.compile(f, **HOW[executor])(a, b)  # type: ignore[arg-type]
     assert b[0] == -24
+
+
+@pytest.mark.parametrize("name", ["mbarrier_arrive", "barrier_arrive", "ptx_arrive_barrier"])
+def test_an_instruction_is_called_as_the_line_calls_it(name: str) -> None:
+    body = f"m = T.alloc_barrier(1)\nfor i in T.Parallel(8):\n    T.{name}(m[0])"
+    with pytest.raises(TileSyntaxError) as caught:
+        traced(body)
+    assert str(caught.value) == (
+        f"T.{name} in a T.Parallel loop\n"
+        "  expected: loads, stores and arithmetic of single elements\n"
+        "  hint: an iteration is the work of one thread; end the loop before it, or use T.serial\n"
+        f" --> <place>:9:13\n    9 |             T.{name}(m[0])\n"
+        f"      |             ^^{'^' * len(name)}^^^^^^"
+    )
+
+
+def test_a_fragment_is_not_made_in_a_parallel_loop() -> None:
+    with pytest.raises(TileSyntaxError) as caught:
+        traced("for i in T.Parallel(8):\n    q = T.alloc_fragment((4,), 'float32')")
+    assert str(caught.value) == (
+        "T.alloc_fragment in a T.Parallel loop\n"
+        "  expected: T.alloc_local or T.alloc_var, of the thread that runs the iteration\n"
+        "  hint: all threads of the block hold a fragment together; allocate it before the loop\n"
+        " --> <place>:8:17\n    8 |             q = T.alloc_fragment((4,), 'float32')\n"
+        "      |                 " + "^" * 33
+    )

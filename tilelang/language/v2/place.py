@@ -46,9 +46,15 @@ def _check_parallel(stmt: S.Stmt) -> None:
         regions = (*stmt.regions_read(), *stmt.regions_written())
         if not any(region.buffer.storage in _OWN for region in regions):
             what = _usual(stmt)
+    elif isinstance(stmt, S.Alloc) and stmt.buffer.storage == "local.fragment":
+        raise TileSyntaxError(
+            "T.alloc_fragment in a T.Parallel loop",
+            expected="T.alloc_local or T.alloc_var, of the thread that runs the iteration",
+            hint="all threads of the block hold a fragment together; allocate it before the loop",
+        )
     else:
         calls = (node for expr in stmt.exprs() for node in find(expr, Call))
-        what = next((f"T.{node.atom.usual}" for node in calls if _joint(node)), "")
+        what = next((_word(node, stmt) for node in calls if _joint(node)), "")
     if what:
         raise TileSyntaxError(
             f"{what} in a T.Parallel loop",
@@ -60,6 +66,13 @@ def _check_parallel(stmt: S.Stmt) -> None:
 def _usual(stmt: S.Stmt) -> str:
     """A tile operation as programs call it, ``T.reduce_sum``: the printer begins with that."""
     return f"the tile operation {str(stmt).partition('(')[0]}"
+
+
+def _word(node: Call, stmt: S.Stmt) -> str:
+    """An intrinsic as the program's line calls it: a row may have several names."""
+    line = (stmt.loc and stmt.loc.source()) or ""
+    names = (*node.atom.names, *node.atom.strict)
+    return "T." + next((name for name in names if f".{name}(" in line), node.atom.usual)
 
 
 def _joint(node: Call) -> bool:
