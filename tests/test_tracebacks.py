@@ -219,3 +219,32 @@ def test_ipython_shows_the_same(tmp_path: Any) -> None:
         "in k",
     ]
     assert "tilelang.errors.TileIndexError: too many indices for `A`" in shown
+
+
+def fails(size: int) -> int:
+    return 8 // size
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (lambda: fails(0), ZeroDivisionError),
+        (lambda: {}["x"], KeyError),
+        (lambda: None.threads, AttributeError),  # type: ignore[attr-defined]  # as programs err
+        (lambda: np.zeros((2, 3)).reshape(4), ValueError),
+    ],
+)
+def test_an_exception_of_the_program_itself_leaves_without_own_frames(
+    body: Callable[[], Any], error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            A[0] = body()
+
+    with pytest.raises(error) as caught:
+        T.prim_func(program)
+    assert "tilelang" not in {name.partition(".")[0] for name in modules(caught.value)}
+    monkeypatch.setenv("TILELANG_TRACEBACK", "full")
+    with pytest.raises(error) as caught:
+        T.prim_func(program)
+    assert "tilelang" in {name.partition(".")[0] for name in modules(caught.value)}

@@ -1,10 +1,10 @@
 """Tracebacks without the frames of this package: what is left is the user's own program.
 
 An error of ours says itself where in the user's program it is about; the dozen frames between the
-call and the place that noticed it say nothing to a user. ``TILELANG_TRACEBACK=full`` keeps them,
-and a bug of ours (``InternalError``) always does. An error that another one of ours led to stands
-alone: it says the same, better. What a user's own code raises while a kernel is traced keeps the
-frames of that code.
+call and the place that noticed it say nothing to a user, and no more do they where code of the user
+raised an exception of its own. ``TILELANG_TRACEBACK=full`` keeps them, and a bug of ours
+(``InternalError``, or any other exception that began here) always does. An error that another one of
+ours led to stands alone: it says the same, better.
 
 A function at the border trims the traceback and raises the same exception again with a bare
 ``raise``, which adds no frame, so that its own frame is gone, too.
@@ -23,13 +23,22 @@ from tilelang.errors import InternalError, TileError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+# Functions of ours that carry out an operation of the user's Python on the user's own objects.
+_PYTHON_WORK = frozenset(
+    (
+        "__getattr__", "assert_", "store_item", "store_attr", "_apply", "aug_item", "truth",
+        "compare", "_match",
+    )
+)  # fmt: skip
+
+
 def trim(error: Exception) -> None:
     """Take the frames of this package out of the traceback of ``error``, and errors of this package
     from before it."""
-    if env.TILELANG_TRACEBACK == "full" or isinstance(error, InternalError):
+    if isinstance(error, InternalError) or env.TILELANG_TRACEBACK == "full":
         return
-    if not isinstance(error, TileError) and _is_ours(_innermost(error.__traceback__)):
-        return  # a bug of ours, or an error of Python that says where it is
+    if not isinstance(error, TileError) and raised_here(error.__traceback__):
+        return
     error.__traceback__ = _kept(error.__traceback__)
     if _is_said(error.__cause__):
         error.__cause__ = None
@@ -41,21 +50,11 @@ def _is_said(before: BaseException | None) -> bool:
     return isinstance(before, TileError) and not isinstance(before, InternalError)
 
 
-def _innermost(traceback: TracebackType | None) -> TracebackType | None:
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback
-
-
-def _is_ours(item: TracebackType | None) -> bool:
-    module = "" if item is None else item.tb_frame.f_globals.get("__name__") or ""
-    return module.partition(".")[0] == "tilelang"
-
-
 def _kept(traceback: TracebackType | None) -> TracebackType | None:
     kept = []
     while traceback is not None:
-        if not _is_ours(traceback):
+        module = traceback.tb_frame.f_globals.get("__name__") or ""
+        if module.partition(".")[0] != "tilelang":
             kept.append(traceback)
         traceback = traceback.tb_next
     found: TracebackType | None = None
@@ -65,7 +64,7 @@ def _kept(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def border(function: F) -> F:
-    """A function that users call: errors leave it without frames of this package in between."""
+    """A function that users call: errors leave it without frames of this package."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -76,3 +75,25 @@ def border(function: F) -> F:
             raise
 
     return cast(F, call)
+
+
+def raised_here(traceback: TracebackType | None) -> bool:
+    """Whether the innermost frame of the user's or our code is ours."""
+    frames = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    for frame in reversed(frames):
+        module = frame.f_globals.get("__name__") or ""
+        if module.partition(".")[0] == "tilelang":
+            return frame.f_code.co_name not in _PYTHON_WORK
+        if module.partition(".")[0] != "numpy" and not _is_stdlib(frame.f_code.co_filename):
+            return False
+    return False
+
+
+def _is_stdlib(filename: str) -> bool:
+    import os
+
+    library = filename.startswith(os.path.dirname(os.__file__)) and "site-packages" not in filename
+    return library or filename.startswith("<frozen")

@@ -746,26 +746,6 @@ TileValueError: 2 loop names for 1 index
 """,
     ),
     (
-        "a table of numpy looked up by a value of the kernel",
-        """\
-import numpy as np
-table = np.array([1.0, 2.0], np.float32)
-@T.prim_func
-def f(A: T.Tensor((8,), 'float32')):
-    with T.Kernel(1, threads=32):
-        for i in T.Parallel(8):
-            A[i] = table[i % 2]
-""",
-        """\
-TileTypeError: an array of Python is indexed by a value of the kernel
-  expected: an index known at trace time
-  hint: pass the array as an argument, a T.Tensor, or choose by T.if_then_else
- --> wrong.py:8:20
-    8 |             A[i] = table[i % 2]
-      |                    ^^^^^^^^^^^^
-""",
-    ),
-    (
         "a list looked up by a value of the kernel",
         """\
 @T.prim_func

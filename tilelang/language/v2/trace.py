@@ -3,7 +3,8 @@
 * An error of ours without a location takes the place in the user's program it came from.
 * An unexpected exception out of our own code becomes an ``InternalError``.
 * Exceptions of the user's Python code pass through unchanged, except that an unknown name in a
-  kernel is reported as ``TileNameError`` with its place.
+  kernel is reported as ``TileNameError`` with its place, and so is what Python says of an index
+  behind the end of a sequence and of values of the kernel (``complaints``).
 """
 
 from __future__ import annotations
@@ -26,27 +27,13 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.collection import collection_put_off
 from tilelang.ir.expr import Expr
 from tilelang.language.v2.builder import Builder, attach, locate_error
+from tilelang.language.v2.complaints import complaint
 from tilelang.language.v2.texts import name_the_text, text_for_number
+from tilelang.tracebacks import raised_here
 
 __all__ = ["trace_root"]
 
-_INDEXED = re.compile("only integers, slices")  # of an array of numpy
 _WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
-
-# Functions of ours that carry out an operation of the user's Python on the user's own objects.
-_PYTHON_WORK = frozenset(
-    (
-        "__getattr__",
-        "assert_",
-        "store_item",
-        "store_attr",
-        "_apply",
-        "aug_item",
-        "truth",
-        "compare",
-        "_match",
-    )
-)
 
 
 def trace_root(
@@ -72,19 +59,17 @@ def trace_root(
     except (AttributeError, TypeError) as error:
         better = _misused_word(error)
         if better is None:
-            if _is_our_bug(error.__traceback__):
+            if raised_here(error.__traceback__):
                 raise _bug(builder, error) from error
             raise
         raise better from None
-    except IndexError as error:
-        if _INDEXED.match(str(error)) is None or not _raised_by_kernel(error.__traceback__):
+    except (IndexError, KeyError) as error:
+        better = _complained(error)
+        if better is None:
+            if raised_here(error.__traceback__):
+                raise _bug(builder, error) from error
             raise
-        raise TileTypeError(
-            "an array of Python is indexed by a value of the kernel",
-            expected="an index known at trace time",
-            hint="pass the array as an argument, a T.Tensor, or choose by T.if_then_else",
-            loc=locate_error(error.__traceback__),
-        ) from None
+        raise better from None
     except RecursionError as error:
         raise TileSyntaxError(
             "the kernel's macros call each other without end",
@@ -96,7 +81,7 @@ def trace_root(
     except Exception as error:
         # Everything else is either the user's own exception or a bug of ours; the innermost
         # frame that is not library code says which.
-        if not _is_our_bug(error.__traceback__):
+        if not raised_here(error.__traceback__):
             raise
         raise _bug(builder, error) from error
 
@@ -123,7 +108,7 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
         return None
     if isinstance(error, TypeError):
         wrong_call = _WRONG_CALL.match(str(error)) is not None
-        return TileTypeError(str(error), loc=loc) if wrong_call else None
+        return TileTypeError(str(error), loc=loc) if wrong_call else complaint(error, loc)
     owner: Any = getattr(error, "obj", None)
     home = getattr(owner, "__name__", "") if isinstance(owner, ModuleType) else ""
     if not (home or type(owner).__module__).startswith("tilelang."):
@@ -141,6 +126,12 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
         loc=loc,
         hint=f"did you mean `{near[0]}`?" if near else None,
     )
+
+
+def _complained(error: Exception) -> TileError | None:
+    if not _raised_by_kernel(error.__traceback__):
+        return None
+    return complaint(error, locate_error(error.__traceback__))
 
 
 def _kind_of(owner: object) -> str:
@@ -195,22 +186,3 @@ def _suggest(name: str, traceback: TracebackType | None) -> str | None:
     known = [item for item in (*frame.f_locals, *frame.f_globals) if not item.startswith("__")]
     near = get_close_matches(name, known, n=1)
     return f"did you mean `{near[0]}`?" if near else None
-
-
-def _is_our_bug(traceback: TracebackType | None) -> bool:
-    """Whether the innermost frame of the user's or our code is ours."""
-    for item in reversed(_frames(traceback)):
-        frame = item.tb_frame
-        module = frame.f_globals.get("__name__") or ""
-        if module.startswith("tilelang.") or module == "tilelang":
-            return frame.f_code.co_name not in _PYTHON_WORK
-        if not _is_stdlib(frame.f_code.co_filename):
-            return False
-    return False
-
-
-def _is_stdlib(filename: str) -> bool:
-    import os
-
-    library = filename.startswith(os.path.dirname(os.__file__)) and "site-packages" not in filename
-    return library or filename.startswith("<frozen")

@@ -1,0 +1,81 @@
+"""What Python says of values of a kernel, at the line of the program and in its terms."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang.language as T
+from tilelang.errors import TileError, TileIndexError, TileTypeError
+
+_TABLE = "pass the table as a parameter of the kernel, or index it with a Python int"
+_KNOWN = " that is known while the kernel is traced\n  hint: " + _TABLE
+_FORMAT = (
+    "a value of the kernel is formatted as a number\n  hint: it has no value while the kernel is "
+    "traced; T.print(x) prints it when the kernel runs"
+)
+
+
+def error_of(line: str) -> TileError:
+    head = (
+        "@T.prim_func\ndef f(A: T.Tensor((8, 8), 'float32'), n: T.int32):\n"
+        "    with T.Kernel(1, threads=32) as bx:\n        "
+    )
+    text = head + line + "\n"
+    linecache.cache["<said>"] = (len(text), None, text.splitlines(True), "<said>")
+    space: dict[str, Any] = {"T": T, "table": np.arange(8.0), "numbers": {0: 1.0}}
+    with pytest.raises(TileError) as caught:
+        exec(compile(text, "<said>", "exec"), space)  # noqa: S102
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "message"),
+    [
+        (
+            "x = len(n)", "len(n)",
+            "len() of a value of the kernel\n"
+            "  hint: it is one number; extents of a tile are in its `shape`",
+        ),
+        ("x = f'{A[0, 0]:.3f}'", "f'{A[0, 0]:.3f}'", _FORMAT),
+        ("x = '{:.3f}'.format(n * 2)", "'{:.3f}'.format(n * 2)", _FORMAT),
+        (
+            "x = A(0, 0)", "A(0, 0)",
+            "a buffer is called as a function\n"
+            "  hint: an element is written with brackets, A[i, j]",
+        ),
+        (
+            "x = bx[0]", "bx[0]",
+            "a value of the kernel is indexed\n  hint: it is one number; index the buffer itself",
+        ),
+        (
+            "x = table[bx]", "table[bx]",
+            "an array of numpy is indexed with a value of the kernel\n  expected: an index" + _KNOWN,
+        ),
+        ("x = numbers[n]", "numbers[n]", "`n` is looked up in a dict\n  expected: a key" + _KNOWN),
+        (
+            "x = A.shape[2]", "A.shape[2]",
+            "tuple index out of range\n  hint: a shape has an extent for each dimension, from 0 on",
+        ),
+        ("x = [1, 2][2]", "[1, 2][2]", "list index out of range"),
+    ],
+)  # fmt: skip
+def test_a_complaint_has_its_place(line: str, at: str, message: str) -> None:
+    error = error_of(line)
+    assert str(error) == (
+        f"{message}\n --> <said>:4:13\n    4 |         {line}\n      |             {'^' * len(at)}"
+    )
+    kind = TileIndexError if "out of range" in message else TileTypeError
+    assert type(error) is kind
+
+
+def test_an_exception_of_the_program_itself_stays_what_it_is() -> None:
+    with pytest.raises(KeyError, match="^'x'$"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((8,), "float32")):
+            with T.Kernel(1, threads=32):
+                A[0] = {}["x"]

@@ -1,0 +1,76 @@
+"""Python's own complaints about values of a kernel, as errors at the user's line.
+
+``n[0]``, ``len(n)``, ``f"{x:.3f}"``, ``table[i]`` of an array of numpy: the exception names a class
+of this package, or says nothing of the kernel at all.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tilelang.errors import Loc, TileError, TileIndexError, TileTypeError
+from tilelang.ir import expr as E
+from tilelang.ir.expr import Expr
+
+_FORMS = (
+    (
+        re.compile(r"'(\w+)' object is not callable"),
+        "{what} is called as a function",
+        "an element is written with brackets, A[i, j]",
+    ),
+    (
+        re.compile(r"'(\w+)' object is not subscriptable"),
+        "{what} is indexed",
+        "it is one number; index the buffer itself",
+    ),
+    (
+        re.compile(r"object of type '(\w+)' has no len\(\)"),
+        "len() of {what}",
+        "it is one number; extents of a tile are in its `shape`",
+    ),
+    (
+        re.compile(r"unsupported format string passed to (\w+)\.__format__"),
+        "{what} is formatted as a number",
+        "it has no value while the kernel is traced; T.print(x) prints it when the kernel runs",
+    ),
+)
+_TABLE = "pass the table as a parameter of the kernel, or index it with a Python int"
+
+
+def complaint(error: Exception, loc: Loc | None) -> TileError | None:
+    """A better error for an exception that Python or numpy raised at a line of a kernel."""
+    if isinstance(error, KeyError):
+        if not (error.args and isinstance(error.args[0], Expr)):
+            return None
+        return TileTypeError(
+            f"`{error.args[0]!r}` is looked up in a dict",
+            expected="a key that is known while the kernel is traced",
+            loc=loc,
+            hint=_TABLE,
+        )
+    if isinstance(error, IndexError):
+        if str(error).startswith("only integers, slices"):
+            return TileTypeError(
+                "an array of numpy is indexed with a value of the kernel",
+                expected="an index that is known while the kernel is traced",
+                loc=loc,
+                hint=_TABLE,
+            )
+        shape = "a shape has an extent for each dimension, from 0 on"
+        return TileIndexError(
+            str(error), loc=loc, hint=shape if str(error).startswith("tuple") else None
+        )
+    for form, message, hint in _FORMS:
+        found = form.fullmatch(str(error))
+        what = _what(found[1]) if found else ""
+        if what:
+            return TileTypeError(message.format(what=what), loc=loc, hint=hint)
+    return None
+
+
+def _what(name: str) -> str:
+    """What an object of the class ``name`` is to a user; "" for classes of other packages."""
+    if name in ("Buffer", "Region"):
+        return "a buffer"
+    kind = getattr(E, name, None)
+    return "a value of the kernel" if isinstance(kind, type) and issubclass(kind, Expr) else ""
