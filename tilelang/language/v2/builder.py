@@ -58,7 +58,6 @@ from tilelang.ir.uniform import Varying
 from tilelang.language.regions import as_run
 from tilelang.language.v2.place import check_place
 from tilelang.language.v2.split import split
-from tilelang.language.v2.symbols import check_symbols
 
 __all__ = ["Block", "Builder", "builder"]
 
@@ -186,7 +185,7 @@ class Builder:
         for param in self.empties:
             if not param.name:
                 set_name(param, "out")
-        func = PrimFunc(
+        return PrimFunc(
             self.name,
             tuple(self.params),
             body,
@@ -195,8 +194,6 @@ class Builder:
             self.loc,
             self.origin,
         )
-        check_symbols(func)
-        return func
 
     def get(self) -> PrimFunc:
         """The function traced by :meth:`prim_func`."""

@@ -9,8 +9,8 @@ from tilelang.ir.expr import Var
 from tilelang.ir.print_expr import shape_vars
 
 
-def check_symbols(func: S.PrimFunc) -> None:
-    """Refuse variables that neither a parameter nor a statement of ``func`` gives a value.
+def check_symbols(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` itself, if each of its variables has a value by a parameter or a statement.
 
     Raises:
         TileNameError: there is one; at the first statement that uses it.
@@ -32,3 +32,4 @@ def check_symbols(func: S.PrimFunc) -> None:
                     loc=stmt.loc or func.loc,
                     hint=f"declare it as a parameter, e.g. `{var.name}: T.{var.dtype}`",
                 )
+    return func

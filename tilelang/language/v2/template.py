@@ -61,6 +61,7 @@ from tilelang.language.v2.annot import (
 from tilelang.language.v2.ast import FunctionInfo, analyse, rewrite
 from tilelang.language.v2.builder import Builder, builder, describe, locate
 from tilelang.language.v2.scope import Scope
+from tilelang.language.v2.symbols import check_symbols
 from tilelang.language.v2.trace import trace_root
 from tilelang.language.v2.values import Key
 from tilelang.language.v2.variadic import Variadic
@@ -74,6 +75,14 @@ def plain_function(fn: Any, what: str) -> FunctionType:
     """``fn`` itself, if it is a Python function."""
     if isinstance(fn, FunctionType):
         return fn
+    if isinstance(fn, PrimFunc):
+        raise TileTypeError(
+            f"{what} decorates `{fn.name}`, which is a program already",
+            expected="a function written with `def`",
+            loc=locate(),
+            hint="one decorator is enough: T.prim_func around a program, tilelang.jit around a "
+            "function that returns one",
+        )
     raise TileTypeError(
         f"{what} decorates something that is not a function",
         expected="a function written with `def`",
@@ -263,7 +272,7 @@ def trace_prim_func(fn: Any) -> PrimFunc:
         with at(argument_loc(info, name)):
             values[name] = _prim_func_arg(written[name], name, made, vt)
     made.set_results(trace_root(made, traced.run, (), values))
-    return made.finish(made.pop(body))
+    return check_symbols(made.finish(made.pop(body)))
 
 
 def _prim_func_arg(raw: Any, name: str, made: Builder, vt: ArgVarTable) -> Any:
@@ -561,7 +570,7 @@ class EagerFunc:
         inputs = [item for item in order if any(item is param for param in made.params)]
         made.params = [*inputs, *made.empties]
         made.set_results(result)
-        return made.finish(made.pop(body))
+        return check_symbols(made.finish(made.pop(body)))
 
     def _reject_unknown(self, names: set[str]) -> None:
         if names:
