@@ -280,6 +280,11 @@ def build_binary(op: str, a: object, b: object) -> Expr:
         raise TileValueError(
             f"division by zero: `{Binary(op, x, y)!r}`", expected="a divisor that is not 0"
         )
+    if op in ("shl", "shr") and isinstance(y, Const) and y.value < 0:
+        raise TileValueError(
+            f"a shift by a negative number: `{Binary(op, x, y)!r}`",
+            expected="a number of bits that is not negative",
+        )
     if isinstance(x, Const) and isinstance(y, Const):
         folded = _fold(op, x, y)
         if folded is not None:

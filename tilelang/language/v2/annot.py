@@ -167,6 +167,12 @@ class BufferAnnot(Annot):
         **options: Any,
     ) -> Any:
         """The buffer over ``data``, or the annotation without it."""
+        if isinstance(data, (str, DType)) or isinstance(dtype, (int, Expr)):
+            raise TileTypeError(
+                f"the shape of {self.word} is not one tuple",
+                expected=f'{self.word}((m, n), "float32")',
+                got=f"{shown(shape)}, {shown(dtype)}",
+            )
         if data is not None:
             from tilelang.language.entry import make_tensor
 

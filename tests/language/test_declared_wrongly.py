@@ -1,0 +1,52 @@
+"""Shapes in pieces, decorators twice, shifts by a negative number: small slips, said in words."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import pytest
+
+import tilelang.language as T
+from tilelang.errors import TileError
+
+
+def error_of(text: str) -> str:
+    linecache.cache["<slip>"] = (len(text), None, text.splitlines(True), "<slip>")
+    space: dict[str, Any] = {"T": T}
+    with pytest.raises(TileError) as caught:
+        exec(compile(text, "<slip>", "exec"), space)  # noqa: S102
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("written", ['T.Tensor(8, 9, "float32")', "T.Tensor(8, 9)"])
+def test_a_shape_is_one_tuple(written: str) -> None:
+    head = f"def f(A: {written}):"
+    assert error_of(f"@T.prim_func\n{head}\n    pass\n") == (
+        "the shape of T.Tensor is not one tuple\n"
+        '  expected: T.Tensor((m, n), "float32")\n'
+        "  got: 8, 9\n"
+        f" --> <slip>:2:10\n    2 | {head}\n      |          " + "^" * len(written)
+    )
+
+
+def test_a_program_is_not_decorated_again() -> None:
+    text = "@T.prim_func\n@T.prim_func\ndef f(A: T.Tensor((8,), 'int32')):\n    pass\n"
+    assert error_of(text) == (
+        "T.prim_func decorates `f`, which is a program already\n"
+        "  expected: a function written with `def`\n"
+        "  hint: one decorator is enough: T.prim_func around a program, tilelang.jit around a "
+        "function that returns one\n"
+        " --> <slip>:1:2\n    1 | @T.prim_func\n      |  ^^^^^^^^^^^"
+    )
+
+
+@pytest.mark.parametrize("word", ["<<", ">>"])
+def test_a_shift_by_a_negative_number_is_refused(word: str) -> None:
+    head = "@T.prim_func\ndef f(n: T.int32, A: T.Tensor((2,), 'int32')):\n    with T.Kernel(1):\n"
+    assert error_of(f"{head}        A[0] = n {word} -1\n") == (
+        f"a shift by a negative number: `n {word} -1`\n"
+        "  expected: a number of bits that is not negative\n"
+        f" --> <slip>:4:16\n    4 |         A[0] = n {word} -1\n"
+        "      |                ^^^^^^^"
+    )
