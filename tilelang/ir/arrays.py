@@ -54,7 +54,9 @@ INSTEAD: dict[str, str] = {
     "to": "T.cast(x, dtype), or T.copy into a tile of the dtype",
     "astype": "T.copy into a tile of the dtype",
     "float": "T.float32(x)", "half": "T.float16(x)", "item": "the value itself, without a call",
-    "copyto": "T.copy(src, dst)", "zeros_like": "T.clear(tile)", "full_like": "T.fill(tile, x)",
+    "copy": "T.copy(src, dst)", "copyto": "T.copy(src, dst)", "fill": "T.fill(tile, x)",
+    "flatten": "T.reshape(tile, (n,))", "ravel": "T.reshape(tile, (n,))",
+    "zeros_like": "T.clear(tile)", "full_like": "T.fill(tile, x)",
 }  # fmt: skip
 
 
