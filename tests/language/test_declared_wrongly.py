@@ -15,7 +15,7 @@ def error_of(text: str) -> str:
     linecache.cache["<slip>"] = (len(text), None, text.splitlines(True), "<slip>")
     space: dict[str, Any] = {"T": T}
     with pytest.raises(TileError) as caught:
-        exec(compile(text, "<slip>", "exec"), space)  # noqa: S102
+        exec(compile(text, "<slip>", "exec", dont_inherit=True), space)  # noqa: S102
     return str(caught.value)
 
 

@@ -167,7 +167,7 @@ class BufferAnnot(Annot):
         **options: Any,
     ) -> Any:
         """The buffer over ``data``, or the annotation without it."""
-        if isinstance(data, (str, DType)) or isinstance(dtype, (int, Expr)):
+        if isinstance(dtype, (int, Expr)) and not isinstance(dtype, bool):
             raise TileTypeError(
                 f"the shape of {self.word} is not one tuple",
                 expected=f'{self.word}((m, n), "float32")',
