@@ -25,6 +25,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BOUNDARIES = frozenset(
     (
         ("errors.py", "internal_boundary"),
+        ("tracebacks.py", "call"),
         ("language/v2/trace.py", "trace_root"),
         ("autotuner/jobs.py", "attempt"),
         ("tracebacks.py", "call"),  # both raise it again

@@ -59,9 +59,8 @@ from tilelang.language.v2.annot import (
     annotation_of,
 )
 from tilelang.language.v2.ast import FunctionInfo, analyse, rewrite
-from tilelang.language.v2.builder import Builder, builder, describe, locate
+from tilelang.language.v2.builder import Block, Builder, builder, describe, locate
 from tilelang.language.v2.scope import Scope
-from tilelang.language.v2.symbols import check_symbols
 from tilelang.language.v2.trace import trace_root
 from tilelang.language.v2.values import Key
 from tilelang.language.v2.variadic import Variadic
@@ -272,6 +271,12 @@ def trace_prim_func(fn: Any) -> PrimFunc:
         with at(argument_loc(info, name)):
             values[name] = _prim_func_arg(written[name], name, made, vt)
     made.set_results(trace_root(made, traced.run, (), values))
+    return _finished(made, body)
+
+
+def _finished(made: Builder, body: Block) -> PrimFunc:
+    from tilelang.language.v2.symbols import check_symbols
+
     return check_symbols(made.finish(made.pop(body)))
 
 
@@ -570,7 +575,7 @@ class EagerFunc:
         inputs = [item for item in order if any(item is param for param in made.params)]
         made.params = [*inputs, *made.empties]
         made.set_results(result)
-        return check_symbols(made.finish(made.pop(body)))
+        return _finished(made, body)
 
     def _reject_unknown(self, names: set[str]) -> None:
         if names:

@@ -27,7 +27,6 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.collection import collection_put_off
 from tilelang.ir.expr import Expr
 from tilelang.language.v2.builder import Builder, attach, locate_error
-from tilelang.language.v2.complaints import complaint
 from tilelang.language.v2.texts import name_the_text, text_for_number
 from tilelang.tracebacks import raised_here
 
@@ -107,6 +106,8 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
     if not frames or not _is_kernel_code(frames[-1]):
         return None
     if isinstance(error, TypeError):
+        from tilelang.language.v2.complaints import complaint
+
         wrong_call = _WRONG_CALL.match(str(error)) is not None
         return TileTypeError(str(error), loc=loc) if wrong_call else complaint(error, loc)
     owner: Any = getattr(error, "obj", None)
@@ -131,6 +132,8 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
 def _complained(error: Exception) -> TileError | None:
     if not _raised_by_kernel(error.__traceback__):
         return None
+    from tilelang.language.v2.complaints import complaint
+
     return complaint(error, locate_error(error.__traceback__))
 
 
