@@ -3,8 +3,8 @@
 An error of ours says itself where in the user's program it is about; the dozen frames between the
 call and the place that noticed it say nothing to a user, and no more do they where code of the user
 raised an exception of its own. ``TILELANG_TRACEBACK=full`` keeps them, and a bug of ours
-(``InternalError``, or any other exception that began here) always does. An error that another one of
-ours led to stands alone: it says the same, better.
+(``InternalError``, or any other exception that began here) always does. An error that another one
+of ours led to stands alone: it says the same, better.
 
 A function at the border trims the traceback and raises the same exception again with a bare
 ``raise``, which adds no frame, so that its own frame is gone, too.
