@@ -349,13 +349,17 @@ class BlockWriter(Writer):
         if stmt.kind == "unroll":
             return "#pragma GCC unroll 16"
         if "reduction" in notes:
-            clauses = ""
+            clauses, extreme = "", False
             for op, total in reductions_of(stmt):
                 sign = _OMP_SIGNS.get(op, "")
                 if total.dtype.bits < 32 or not sign:
                     return ""
                 clauses += f" reduction({sign}:{self.p.pointer(total)})"
-            return f"#pragma omp simd{clauses}" if is_straight(stmt.body) else ""
+                extreme = extreme or (total.dtype.is_float and op in ("min", "max"))
+            if not is_straight(stmt.body):
+                return ""
+            text = f"omp simd{clauses}"
+            return f'TL_SIMD_EXTREME("{text}")' if extreme else f"#pragma {text}"
         if stmt.kind == "vectorized" or "parallel" in notes:
             if trip_count(stmt) == 2:  # GCC 12 for AArch64 makes `i` of `i < 1` in a vector of two
                 return ""
