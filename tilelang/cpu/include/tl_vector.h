@@ -79,12 +79,21 @@ TL_INLINE void tl_past(void* p, const void* x, size_t size) {
         else TL_PAST(T, to_, v_);                                                                 \
     } while (0)
 #define TL_SPLAT(T, X) ((__typeof__(((T){0})[0]))(X) - (T){0})  // x - 0 is x, also for a zero with a sign
-// GCC 12 takes a vector that it has just loaded apart where it widens it; it has to be in a register first.
+// GCC 12 takes a vector that it has just loaded apart where it widens it; it has to be in a register first, of which
+// vectors of a build for other machines may need several.
 #if defined(__SSE2__) && !defined(__clang__)
+#ifdef __AVX512F__
+#define TL_REGISTER 64
+#elif defined(__AVX__)
+#define TL_REGISTER 32
+#else
+#define TL_REGISTER 16
+#endif
 #define TL_CONVERT(X, T)                                                                          \
     ({                                                                                            \
         __auto_type c_ = (X);                                                                     \
-        if (sizeof c_ >= 8 && sizeof c_ < sizeof(T)) __asm__("" : "+x"(c_));                      \
+        const int whole_ = sizeof c_ >= 8 && sizeof c_ <= TL_REGISTER;                            \
+        if (whole_ && sizeof c_ < sizeof(T)) __asm__("" : "+x"(c_));                              \
         __builtin_convertvector(c_, T);                                                           \
     })
 #else
