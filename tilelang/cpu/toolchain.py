@@ -105,7 +105,16 @@ class Compiler(HostCompiler):
         Raises:
             CompileError: refused or crashed; ``log`` holds all that the compiler wrote.
         """
-        words = [*self.command, _SOURCE, "-shared", "-fPIC", "-std=gnu11", *self.careful, *flags, "-lm"]
+        words = [
+            *self.command,
+            _SOURCE,
+            "-shared",
+            "-fPIC",
+            "-std=gnu11",
+            *self.careful,
+            *flags,
+            "-lm",
+        ]
 
         def build(folder: Path) -> bytes:
             hostcc.write_files(folder, {_SOURCE: source})
