@@ -37,8 +37,8 @@ int tl_probe(int x) {
 }
 """
 
-# clang before 17 reads a[3 t + 1] of several iterations together with a[3 t], before the store in
-# between (llvm-project, issue 63602). The answer is right where nothing is read too early.
+# clang 14 reads a[3 t + 1] of several iterations together with a[3 t], before the store in between;
+# clang 20 does not. The answer is right where nothing is read too early.
 _PROBE_ORDER = """
 __attribute__((noinline)) static void mix(unsigned* a, unsigned* b) {
     for (long t = 0; t < 96; ++t) {

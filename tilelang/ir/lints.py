@@ -95,7 +95,7 @@ def _swapped_in(
     behind, short = [], []
     for dim, (low, extent) in enumerate(zip(region.mins, region.extents)):
         size, count = _number(region.buffer.shape[dim]), _number(extent)
-        moves = low.variables and low.variables <= known
+        moves = low.variables and low.variables <= known and not E.holds(low, E.Load, E.Call)
         if size is None or count is None or count == 1 or not moves:
             continue
         most = int(interval(low, bounds).high)

@@ -571,7 +571,7 @@ class _Turns:
         """What follows on the first products of an item of the warpgroup."""
         at, item, weights = self.at(group, group.place, number), self.item, group.weights
         firsts = {self.tiles[one.b.buffer.data] for one in item.first}
-        final = self.tiles[self.item.last.b.buffer.data]
+        final = self.tiles[item.last.b.buffer.data]
         told = E.AddressOf(self.bars, (E.const(group.place),))
         return [
             *(at.rewrite(item.frees[pipe]) for pipe in item.waits if pipe in firsts - {final}),
