@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import CompileError
 from tilelang.hip import hiprtc as hiprtc_module
+from tilelang.hip import toolchain as toolchain_module
 from tilelang.hip.hiprtc import Hiprtc, find_hiprtc
-from tilelang.hip.toolchain import FLAGS, compile_code, identity
+from tilelang.hip.toolchain import FLAGS, compile_code, identity, tools
 
 LOG = """remark: Function Name: doubled_kernel [-Rpass-analysis=kernel-resource-usage]
 remark:     VGPRs: 7 [-Rpass-analysis=kernel-resource-usage]
@@ -154,8 +156,29 @@ def test_a_chip_that_it_does_not_know_is_left_to_the_next_compiler(rtc: Stub) ->
         compile_code("// nothing", "gfx1201")
     assert str(failure.value) == (
         "no compiler makes code for gfx1201\n"
-        "  expected: hipRTC, or a clang with the AMDGPU target that knows the chip\n"
+        "  expected: hipRTC, or a clang (17 or newer) with the AMDGPU target that knows the chip\n"
         f"  got: {rtc.path}: error: invalid target ID 'gfx1201'\n"
         "  hint: install ROCm, clang with lld, or `pip install ziglang`, whose wheel has a "
         "clang"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+def test_a_clang_that_is_too_old_is_left_out(monkeypatch, tmp_path: Path) -> None:
+    old = tmp_path / "clang"
+    old.write_text("#!/bin/sh\necho 14.0.6\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("tilelang.hip.toolchain.find_hiprtc", lambda: None)
+    monkeypatch.setattr("tilelang.hip.toolchain.find_spec", lambda name: None)
+    toolchain_module._clangs.cache_clear()
+    assert not list(tools())
+    with pytest.raises(CompileError) as error:
+        compile_code("", "gfx942")
+    toolchain_module._clangs.cache_clear()
+    assert str(error.value) == (
+        "no compiler makes code for gfx942\n"
+        "  expected: hipRTC, or a clang (17 or newer) with the AMDGPU target that knows the chip\n"
+        f"  got: {old}: version 14, which is older than 17\n"
+        "  hint: install ROCm, clang with lld, or `pip install ziglang`, whose wheel has a clang"
     )

@@ -35,7 +35,8 @@ FAST_MATH = (
     "-fno-hip-fp32-correctly-rounded-divide-sqrt",
 )  # fmt: skip
 _DEVICE_ONLY = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-I.")
-_NAMES = ("amdclang", "clang", *(f"clang-{version}" for version in range(24, 16, -1)))
+_OLDEST = 17  # the first clang that knows gfx942 and every built-in function of the headers
+_NAMES = ("amdclang", "clang", *(f"clang-{version}" for version in range(24, _OLDEST - 1, -1)))
 _TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
 # What a compiler says that has no AMDGPU target, does not know the chip, or has no linker.
 _UNABLE = re.compile(
@@ -54,11 +55,13 @@ class Clang:
         command: how it is started.
         steps: whether it assembles and links HIP itself; the one of ``ziglang`` has three steps.
         linker: how the linker of ``ziglang`` is started.
+        version: its major version, ``_OLDEST`` where it does not say.
     """
 
     command: tuple[str, ...]
     steps: bool = False
     linker: tuple[str, ...] = ()
+    version: int = _OLDEST
 
     @property
     def identity(self) -> str:
@@ -114,7 +117,11 @@ def tools() -> Iterator[Tool]:
     rtc = find_hiprtc()
     if rtc is not None:
         yield rtc
-    yield from _clangs(env.get("PATH"), tuple(sys.path))
+    yield from (tool for tool in _clangs(env.get("PATH"), tuple(sys.path)) if not _too_old(tool))
+
+
+def _too_old(tool: Clang) -> bool:
+    return tool.version < _OLDEST
 
 
 @lru_cache(maxsize=4)
@@ -123,13 +130,21 @@ def _clangs(path: str | None, packages: tuple[str, ...]) -> tuple[Clang, ...]:
 
     places = [shutil.which(name, path=path) for name in _NAMES]
     places.append(shutil.which("/opt/rocm/llvm/bin/clang"))
-    found = [Clang((place,)) for place in dict.fromkeys(filter(None, places))]
+    found = [
+        Clang((place,), version=_version(place)) for place in dict.fromkeys(filter(None, places))
+    ]
     zig = find_spec("ziglang")
     if zig is not None and zig.origin is not None:
         file = shutil.which("zig", path=str(Path(zig.origin).parent))
         if file is not None:
             found.append(Clang((file, "clang"), True, (file, "ld.lld")))
     return tuple(found)
+
+
+def _version(command: str) -> int:
+    said = _run((command, "-dumpversion"), Path.cwd())
+    number = re.match(r"(\d+)\.\d", said)
+    return int(number[1]) if number else _OLDEST
 
 
 def compile_code(
@@ -140,7 +155,10 @@ def compile_code(
     Raises:
         CompileError: there is no compiler that knows the chip, or it refused the source.
     """
-    unable: list[str] = []
+    unable = [
+        f"{tool.command[0]}: version {tool.version}, which is older than {_OLDEST}"
+        for tool in _clangs(env.get("PATH"), tuple(sys.path)) if _too_old(tool)
+    ]  # fmt: skip
     for tool in tools():
         if isinstance(tool, Hiprtc):
             made = tool.compile(standalone(source), arch, (*FLAGS, *flags), {}, name)
@@ -153,7 +171,8 @@ def compile_code(
         unable.append(f"{tool.identity.split()[0]}: {summary_of(made)}")
     raise CompileError(
         f"no compiler makes code for {arch}",
-        expected="hipRTC, or a clang with the AMDGPU target that knows the chip",
+        expected=f"hipRTC, or a clang ({_OLDEST} or newer) with the AMDGPU target that knows the "
+        "chip",
         got="; ".join(unable) or "none on this machine",
         hint=INSTALL,
     )
@@ -162,7 +181,9 @@ def compile_code(
 def assembly(source: str, arch: str, flags: Sequence[str] = ()) -> str:
     """The assembly text of HIP text."""
     last = ""
-    for tool in _clangs(env.get("PATH"), tuple(sys.path)):
+    for tool in tools():
+        if isinstance(tool, Hiprtc):
+            continue
         with ScratchFolder() as root:
             _write(root, source)
             log = _run(
