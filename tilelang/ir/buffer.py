@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from operator import is_
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from tilelang.errors import TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.arrays import NoArray
@@ -22,6 +22,7 @@ from tilelang.ir.expr import (
     const,
     select,
 )
+from tilelang.ir.identity import identical
 from tilelang.records import dataclass
 
 SCOPES = (
@@ -213,10 +214,10 @@ class Buffer(NoArray):
         return as_expr(self)
 
     def __eq__(self, other: object) -> Any:
-        return self is other if not self.is_var else binary("eq", self, other)
+        return binary("eq", self, other) if self.is_var else identical(self, other, "==")
 
     def __ne__(self, other: object) -> Any:
-        return self is not other if not self.is_var else binary("ne", self, other)
+        return binary("ne", self, other) if self.is_var else not identical(self, other, "!=")
 
     def __hash__(self) -> int:
         return id(self) >> 4
@@ -297,6 +298,22 @@ class Region(NoArray):
             return self
         return Region(self.buffer, mins, extents, self.anchored)
 
+    def __getitem__(self, _: object) -> NoReturn:
+        raise TileTypeError(
+            f"the slice `{self!r}` is indexed",
+            expected="a buffer",
+            hint=f"index the buffer `{self.buffer.name}` itself",
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return identical(self, other, "==")
+
+    def __ne__(self, other: object) -> bool:
+        return not identical(self, other, "!=")
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
     def __repr__(self) -> str:
         from tilelang.ir.print_expr import region_text
 
@@ -307,7 +324,7 @@ def _no_scalar(self: Region, *_: object) -> Expr:
     return as_expr(self)  # raises: a region has no operators
 
 
-for _name in _OPERATORS:
+for _name in (*_OPERATORS, "iter", "len"):
     setattr(Region, f"__{_name}__", _no_scalar)
 
 

@@ -23,6 +23,7 @@ from tilelang.errors import TileSyntaxError, TileTypeError, shown
 from tilelang.ir.arrays import NoArray
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.identity import identical
 from tilelang.ir.tables import BINARY, portable
 from tilelang.records import dataclass
 
@@ -260,10 +261,10 @@ class Expr(NoArray):
         return unary("lnot" if self.dtype.is_bool else "bitnot", self)
 
     def __eq__(self, other: object) -> Any:
-        return binary("eq", self, other) if _is_operand(other) else False
+        return binary("eq", self, other) if _is_operand(other) else identical(self, other, "==")
 
     def __ne__(self, other: object) -> Any:
-        return binary("ne", self, other) if _is_operand(other) else True
+        return binary("ne", self, other) if _is_operand(other) else not identical(self, other, "!=")
 
     def __lt__(self, other: ExprLike) -> Expr:
         return binary("lt", self, other)

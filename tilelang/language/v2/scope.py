@@ -23,6 +23,7 @@ from tilelang.errors import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, Load, as_expr, binary, const, select, unary
+from tilelang.ir.identity import refuse
 from tilelang.ir.stmt import Assert, Break, Continue, Fill
 from tilelang.language.v2.builder import (
     BRANCHES,
@@ -72,8 +73,12 @@ def _contained(value: Any, items: Any) -> Any:
     """``value in items``: of a value of the kernel in a sequence, that it equals an item."""
     if isinstance(value, Buffer) and value.is_var:
         value = as_expr(value)
-    if isinstance(items, Buffer):
+    if isinstance(items, (Buffer, Region)):
         iter(items)  # raises: says how to loop over it, which `in` would not pass on
+    if isinstance(value, (Buffer, Region)) and isinstance(items, (tuple, list, range)):
+        for item in items:
+            if isinstance(item, (int, float, Expr)):
+                refuse(value, item, "==")
     if not isinstance(value, Expr) or isinstance(value, Const):
         return value in items
     if isinstance(items, range) and items.step == 1:
@@ -583,11 +588,7 @@ def _kind(value: object) -> str:
 
 def _not_indexable(base: Expr | Region) -> TileTypeError:
     if isinstance(base, Region):
-        return TileTypeError(
-            f"the slice `{base!r}` is indexed",
-            expected="a buffer",
-            hint=f"index the buffer `{base.buffer.name}` itself",
-        )
+        base[0]  # raises
     return TileTypeError(
         f"the scalar value `{base!r}` is indexed",
         expected="a buffer",
