@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tilelang.errors import TileTypeError
+from tilelang.ir.active import current
 
 # ufunc -> the operator of Python that means the same.
 _OPERATORS: dict[str, Callable[..., Any]] = {
@@ -102,6 +103,19 @@ class NoArray:
         )
 
     __rmatmul__ = __matmul__
+
+
+def identical(a: object, b: object, sign: str) -> bool:
+    """``a is b``: what ``a == b`` is where one of them is a whole tile.
+
+    Raises:
+        TileTypeError: a line of a program that is being traced says ``a == b``.
+    """
+    if a is not b and current() is not None:
+        from tilelang.ir.identity import refuse_written
+
+        refuse_written(a, b, sign)
+    return a is b
 
 
 def _plain(item: Any) -> Any:

@@ -8,7 +8,7 @@ from operator import is_
 from typing import Any, NoReturn, cast
 
 from tilelang.errors import TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.ir.arrays import NoArray
+from tilelang.ir.arrays import NoArray, identical
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     AddressOf,
@@ -22,7 +22,6 @@ from tilelang.ir.expr import (
     const,
     select,
 )
-from tilelang.ir.identity import identical
 from tilelang.records import dataclass
 
 SCOPES = (

@@ -20,10 +20,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 from tilelang.errors import TileSyntaxError, TileTypeError, shown
-from tilelang.ir.arrays import NoArray
+from tilelang.ir.arrays import NoArray, identical
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.identity import identical
 from tilelang.ir.tables import BINARY, portable
 from tilelang.records import dataclass
 

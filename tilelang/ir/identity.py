@@ -12,7 +12,6 @@ from opcode import opmap
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilelang.errors import TileTypeError, shown
-from tilelang.ir.active import current
 from tilelang.ir.arrays import NoArray
 
 if TYPE_CHECKING:
@@ -20,20 +19,19 @@ if TYPE_CHECKING:
 
 # Functions of ours that compare for a program, and those between it and this module.
 _FOR_PROGRAMS = ("compare", "__array_ufunc__")
-_BETWEEN = (*_FOR_PROGRAMS, "_elementwise", "__eq__", "__ne__", "identical")
+_BETWEEN = (*_FOR_PROGRAMS, "_elementwise", "__eq__", "__ne__", "identical", "refuse_written")
 
 
-def identical(a: object, b: object, sign: str) -> bool:
-    """``a is b``: what ``a == b`` is where one of them is a whole tile.
+def refuse_written(a: object, b: object, sign: str) -> None:
+    """Refuse ``a == b`` of a whole tile where a line of the program that is traced says it.
 
     Raises:
-        TileTypeError: a program that is being traced compares them.
+        TileTypeError: it does.
     """
-    if a is not b and current() is not None and _has_elements(a) and _has_elements(b):
+    if _has_elements(a) and _has_elements(b):
         tiles = not (_is_number(a) or _is_number(b))
         if _is_written(sys._getframe(1), tiles):
             refuse(a, b, sign)
-    return a is b
 
 
 def refuse(a: object, b: object, sign: str) -> NoReturn:

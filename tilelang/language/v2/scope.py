@@ -23,7 +23,6 @@ from tilelang.errors import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, Load, as_expr, binary, const, select, unary
-from tilelang.ir.identity import refuse
 from tilelang.ir.stmt import Assert, Break, Continue, Fill
 from tilelang.language.v2.builder import (
     BRANCHES,
@@ -78,6 +77,8 @@ def _contained(value: Any, items: Any) -> Any:
     if isinstance(value, (Buffer, Region)) and isinstance(items, (tuple, list, range)):
         for item in items:
             if isinstance(item, (int, float, Expr)):
+                from tilelang.ir.identity import refuse
+
                 refuse(value, item, "==")
     if not isinstance(value, Expr) or isinstance(value, Const):
         return value in items
