@@ -1212,7 +1212,7 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "print-with-a-number-as-message",
         lambda: T.print(x, 3),
         TileTypeError,
-        "the message of T.print is not text\n  got: 3",
+        "the option `msg` is of the wrong kind\n  expected: text\n  got: 3",
     ),
     (
         "view-of-another-size",

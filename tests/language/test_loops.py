@@ -266,7 +266,7 @@ def test_a_bound_must_be_an_integer(value: Any) -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(TileValueError, match="num_stages"):
         T.Pipelined(4, num_stages=True)
-    with pytest.raises(TileTypeError, match="annotations are not a dict"):
+    with pytest.raises(TileTypeError, match="annotations` is of the wrong kind"):
         T.serial(4, annotations=[1])
     with pytest.raises(TileValueError, match="at least one extent"):
         T.Parallel()

@@ -14,7 +14,14 @@ from tilelang.ir.buffer import SCOPES, Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.expr import Const, Expr, Var, as_expr
-from tilelang.language.regions import constant_int, constant_shape, count_of, describe, freeze
+from tilelang.language.regions import (
+    check_options,
+    constant_int,
+    constant_shape,
+    count_of,
+    describe,
+    freeze,
+)
 
 __all__ = [
     "alloc_barrier",
@@ -267,9 +274,18 @@ def alloc_buffer(
     dtype: object = "float32",
     scope: str = "global",
     annotations: dict[str, Any] | None = None,
-    **_: object,
+    *,
+    data: Var | Buffer | None = None,
+    strides: Any = None,
+    elem_offset: Any = None,
 ) -> Buffer:
-    """An allocation in any scope, the spelling of TVM. ``annotations`` are kept as attributes."""
+    """An allocation in any scope, the spelling of TVM. ``annotations`` are kept as attributes.
+
+    With the other options it is :func:`decl_buffer`.
+    """
+    check_options(annotations=annotations)
+    if data is not None or strides is not None or elem_offset is not None:
+        return decl_buffer(shape, dtype, data, strides, elem_offset, scope)
     if scope not in SCOPES:
         raise TileValueError(
             f"T.alloc_buffer in the scope {scope!r}", expected=", ".join(SCOPES), got=repr(scope)

@@ -141,7 +141,7 @@ def _atomic(
         cast_to(added, target.dtype),
         dtype=target.dtype,
         memory_order=order,
-        return_prev=bool(return_prev),
+        return_prev=constant_bool(return_prev, what, "return_prev"),
     )
     return _deliver(found, return_prev, what)
 
@@ -328,7 +328,7 @@ def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> Ex
         AddressOf(target.buffer, target.mins),
         source,
         dtype=target.dtype.with_lanes(lanes),
-        return_prev=bool(return_prev),
+        return_prev=constant_bool(return_prev, what, "return_prev"),
     )
     return _deliver(made, return_prev, what)
 

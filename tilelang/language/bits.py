@@ -66,42 +66,42 @@ StringImm = ir.StringImm
 
 
 # -- bits ------------------------------------------------------------------------------------------
-def bitwise_and(x: Any, y: Any, span: object = None) -> Any:
+def bitwise_and(x: Any, y: Any, *, span: object = None) -> Any:
     """``x & y``."""
     return int_op("bitand", x, y)
 
 
-def bitwise_or(x: Any, y: Any, span: object = None) -> Any:
+def bitwise_or(x: Any, y: Any, *, span: object = None) -> Any:
     """``x | y``."""
     return int_op("bitor", x, y)
 
 
-def bitwise_xor(x: Any, y: Any, span: object = None) -> Any:
+def bitwise_xor(x: Any, y: Any, *, span: object = None) -> Any:
     """``x ^ y``."""
     return int_op("bitxor", x, y)
 
 
-def bitwise_not(x: Any, span: object = None) -> Any:
+def bitwise_not(x: Any, *, span: object = None) -> Any:
     """``~x``."""
     return ~x if plain_ints(x) else unary("bitnot", x)
 
 
-def shift_left(x: Any, y: Any, span: object = None) -> Any:
+def shift_left(x: Any, y: Any, *, span: object = None) -> Any:
     """``x << y``."""
     return int_op("shl", x, y)
 
 
-def shift_right(x: Any, y: Any, span: object = None) -> Any:
+def shift_right(x: Any, y: Any, *, span: object = None) -> Any:
     """``x >> y``; the sign is kept for signed types."""
     return int_op("shr", x, y)
 
 
-def popcount(x: object, span: object = None) -> Expr:
+def popcount(x: object, *, span: object = None) -> Expr:
     """Number of bits set."""
     return call("popcount", scalar(x, "T.popcount"))
 
 
-def clz(x: object, span: object = None) -> Expr:
+def clz(x: object, *, span: object = None) -> Expr:
     """Number of leading zero bits."""
     return call("clz", scalar(x, "T.clz"))
 
@@ -112,7 +112,7 @@ def _is_type(value: object) -> bool:
     return type(value).__name__ == "dtype" and not isinstance(value, Expr)
 
 
-def reinterpret(value: Any, dtype: Any, span: object = None) -> Expr:
+def reinterpret(value: Any, dtype: Any, *, span: object = None) -> Expr:
     """The bits of ``value`` as ``dtype``; the order ``(dtype, value)`` is accepted too.
 
     Raises:
@@ -169,104 +169,104 @@ def Or(*conditions: object, span: object = None) -> Expr:
     return _chain("lor", "Or", conditions)
 
 
-def Not(a: object, span: object = None) -> Expr:
+def Not(a: object, *, span: object = None) -> Expr:
     """Whether the condition does not hold."""
     return unary("lnot", a)
 
 
 # -- node names of TVM -----------------------------------------------------------------------------
-def Add(a: object, b: object, span: object = None) -> Expr:
+def Add(a: object, b: object, *, span: object = None) -> Expr:
     """``a + b``."""
     return binary("add", a, b)
 
 
-def Sub(a: object, b: object, span: object = None) -> Expr:
+def Sub(a: object, b: object, *, span: object = None) -> Expr:
     """``a - b``."""
     return binary("sub", a, b)
 
 
-def Mul(a: object, b: object, span: object = None) -> Expr:
+def Mul(a: object, b: object, *, span: object = None) -> Expr:
     """``a * b``."""
     return binary("mul", a, b)
 
 
-def Div(a: object, b: object, span: object = None) -> Expr:
+def Div(a: object, b: object, *, span: object = None) -> Expr:
     """``a / b`` of floats, C division of integers."""
     x, y = as_expr(a), as_expr(b)
     return binary("truncdiv" if x.dtype.is_integer and y.dtype.is_integer else "div", x, y)
 
 
-def Mod(a: object, b: object, span: object = None) -> Expr:
+def Mod(a: object, b: object, *, span: object = None) -> Expr:
     """The remainder of C division."""
     return binary("truncmod", a, b)
 
 
-def FloorDiv(a: object, b: object, span: object = None) -> Expr:
+def FloorDiv(a: object, b: object, *, span: object = None) -> Expr:
     """``a // b``."""
     return binary("floordiv", a, b)
 
 
-def FloorMod(a: object, b: object, span: object = None) -> Expr:
+def FloorMod(a: object, b: object, *, span: object = None) -> Expr:
     """``a % b``."""
     return binary("floormod", a, b)
 
 
-def Min(a: object, b: object, span: object = None) -> Expr:
+def Min(a: object, b: object, *, span: object = None) -> Expr:
     """The smaller value."""
     return binary("min", a, b)
 
 
-def Max(a: object, b: object, span: object = None) -> Expr:
+def Max(a: object, b: object, *, span: object = None) -> Expr:
     """The larger value."""
     return binary("max", a, b)
 
 
-def EQ(a: object, b: object, span: object = None) -> Expr:
+def EQ(a: object, b: object, *, span: object = None) -> Expr:
     """``a == b``."""
     return binary("eq", a, b)
 
 
-def NE(a: object, b: object, span: object = None) -> Expr:
+def NE(a: object, b: object, *, span: object = None) -> Expr:
     """``a != b``."""
     return binary("ne", a, b)
 
 
-def LT(a: object, b: object, span: object = None) -> Expr:
+def LT(a: object, b: object, *, span: object = None) -> Expr:
     """``a < b``."""
     return binary("lt", a, b)
 
 
-def LE(a: object, b: object, span: object = None) -> Expr:
+def LE(a: object, b: object, *, span: object = None) -> Expr:
     """``a <= b``."""
     return binary("le", a, b)
 
 
-def GT(a: object, b: object, span: object = None) -> Expr:
+def GT(a: object, b: object, *, span: object = None) -> Expr:
     """``a > b``."""
     return binary("gt", a, b)
 
 
-def GE(a: object, b: object, span: object = None) -> Expr:
+def GE(a: object, b: object, *, span: object = None) -> Expr:
     """``a >= b``."""
     return binary("ge", a, b)
 
 
-def IntImm(dtype: object, value: int, span: object = None) -> Expr:
+def IntImm(dtype: object, value: int, *, span: object = None) -> Expr:
     """The integer literal ``value``."""
     return const(int(value), dtype)
 
 
-def FloatImm(dtype: object, value: float, span: object = None) -> Expr:
+def FloatImm(dtype: object, value: float, *, span: object = None) -> Expr:
     """The float literal ``value``."""
     return const(float(value), dtype)
 
 
-def SizeVar(name: str, dtype: object = "int32", span: object = None) -> ir.Var:
+def SizeVar(name: str, dtype: object = "int32", *, span: object = None) -> ir.Var:
     """A run-time dimension."""
     return ir.Var(name, DType(dtype))
 
 
-def Call(dtype: object, op: str, args: Sequence[object], span: object = None) -> Expr:
+def Call(dtype: object, op: str, args: Sequence[object], *, span: object = None) -> Expr:
     """The intrinsic or external function called ``op``."""
     from tilelang.target.rows import ROWS
 
@@ -278,13 +278,13 @@ def Call(dtype: object, op: str, args: Sequence[object], span: object = None) ->
     return call_intrin(dtype, str(op), *args)
 
 
-def Let(var: ir.Var, value: object, body: object, span: object = None) -> Expr:
+def Let(var: ir.Var, value: object, body: object, *, span: object = None) -> Expr:
     """``body`` with ``value`` in place of ``var``."""
     return simplify(substitute(as_expr(body), {var: as_expr(value, var.dtype)}))
 
 
 def buffer_store(
-    buffer: Any, value: object, indices: Any, predicate: object = None, span: object = None
+    buffer: Any, value: object, indices: Any, predicate: object = None, *, span: object = None
 ) -> None:
     """``buffer[indices] = value``, as the builder of TVM spells it."""
     if predicate is not None:
@@ -298,7 +298,7 @@ def meta_var(value: Any) -> Any:
 
 
 # -- vectors ---------------------------------------------------------------------------------------
-def Ramp(base: object, stride: object, lanes: object, span: object = None) -> Expr:
+def Ramp(base: object, stride: object, lanes: object, *, span: object = None) -> Expr:
     """The vector ``base + stride * [0, 1, .., lanes - 1]``."""
     count = constant_int(lanes, "T.Ramp", "lane count")
     if count < 2:
@@ -307,7 +307,7 @@ def Ramp(base: object, stride: object, lanes: object, span: object = None) -> Ex
     return ir.Ramp(first, as_expr(stride, first.dtype), count)
 
 
-def Broadcast(value: object, lanes: object, span: object = None) -> Expr:
+def Broadcast(value: object, lanes: object, *, span: object = None) -> Expr:
     """``value`` in every one of ``lanes`` lanes."""
     count = constant_int(lanes, "T.Broadcast", "lane count")
     if count < 1:
@@ -320,7 +320,7 @@ ramp = Ramp
 broadcast = Broadcast
 
 
-def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], span: object = None) -> Expr:
+def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], *, span: object = None) -> Expr:
     """Lanes ``indices`` of the concatenation of ``vectors``: one value or a vector."""
     lanes: list[Expr] = []
     for vector in vectors:
@@ -342,7 +342,7 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], span: object = None)
     return chosen[0] if len(chosen) == 1 else ir.Vector(tuple(chosen))
 
 
-def extract_lane(vector: object, lane: object, span: object = None) -> Expr:
+def extract_lane(vector: object, lane: object, *, span: object = None) -> Expr:
     """One lane of a vector."""
     found = scalar(vector, "T.extract_lane", "vector")
     if found.dtype.lanes == 1:

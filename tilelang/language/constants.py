@@ -40,25 +40,25 @@ def int_op(op: str, a: object, b: object) -> Any:
     return found
 
 
-def infinity(dtype: object, span: object = None) -> Const:
+def infinity(dtype: object, *, span: object = None) -> Const:
     """Infinity of a float dtype, its largest value where the format has none."""
     kind = DType(dtype)
     return Const(_dtypes.infinity_value(kind), kind)  # not converted: a cast would saturate
 
 
-def max_value(dtype: object, span: object = None) -> Const:
+def max_value(dtype: object, *, span: object = None) -> Const:
     """The largest finite value of a dtype."""
     kind = DType(dtype)
     return const(_dtypes.max_value(kind), kind)
 
 
-def min_value(dtype: object, span: object = None) -> Const:
+def min_value(dtype: object, *, span: object = None) -> Const:
     """The lowest finite value of a dtype."""
     kind = DType(dtype)
     return const(_dtypes.min_value(kind), kind)
 
 
-def ceildiv(lhs: Any, rhs: Any, span: object = None) -> Any:
+def ceildiv(lhs: Any, rhs: Any, *, span: object = None) -> Any:
     """``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints."""
     if plain_ints(lhs, rhs):
         return -int_op("floordiv", -lhs, rhs)
@@ -84,22 +84,22 @@ def align_up(x: Any, y: Any) -> Any:
     return ceildiv(x, y) * y
 
 
-def floordiv(a: Any, b: Any, span: object = None) -> Any:
+def floordiv(a: Any, b: Any, *, span: object = None) -> Any:
     """``a // b``, rounded toward minus infinity."""
     return int_op("floordiv", a, b)
 
 
-def floormod(a: Any, b: Any, span: object = None) -> Any:
+def floormod(a: Any, b: Any, *, span: object = None) -> Any:
     """``a % b`` with the sign of ``b``."""
     return int_op("floormod", a, b)
 
 
-def truncdiv(a: Any, b: Any, span: object = None) -> Any:
+def truncdiv(a: Any, b: Any, *, span: object = None) -> Any:
     """``a / b`` of integers, rounded toward zero as in C."""
     return int_op("truncdiv", a, b)
 
 
-def truncmod(a: Any, b: Any, span: object = None) -> Any:
+def truncmod(a: Any, b: Any, *, span: object = None) -> Any:
     """The remainder of :func:`truncdiv`, with the sign of ``a``."""
     return int_op("truncmod", a, b)
 

@@ -11,6 +11,7 @@ from tilelang.ir.stmt import Assert as AssertNode
 from tilelang.ir.stmt import Attr, Eval, Let, Seq, Stmt
 from tilelang.ir.stmt import If as IfNode
 from tilelang.ir.stmt import While as WhileNode
+from tilelang.language.regions import check_options
 from tilelang.language.v2.builder import Block, Builder, builder, describe, locate
 from tilelang.language.v2.frames import Frame
 from tilelang.language.v2.scope import truth
@@ -36,9 +37,19 @@ __all__ = [
 ]
 
 
+def _truth(cond: Any, what: str) -> bool | Expr:
+    """A condition; texts and lists, which Python takes for one, are none."""
+    role = f"the condition of {what}"
+    if not isinstance(cond, (bool, int, float, Expr, Buffer, Region)):
+        raise TileTypeError(
+            f"{role} is no condition", expected="a comparison, e.g. n > 0", got=describe(cond)
+        )
+    return truth(cond, role)
+
+
 def _condition(cond: Any, what: str) -> Expr:
     """A device condition, constants included."""
-    test = truth(cond, f"the condition of {what}")
+    test = _truth(cond, what)
     return const(test, "bool") if isinstance(test, bool) else test
 
 
@@ -207,6 +218,7 @@ def let(v: Var, value: Any, body: Any = None) -> Var:
 
 def bind(value: Any, name: str = "v") -> Var:
     """``value`` evaluated here, as a variable."""
+    check_options(name=name)
     return builder("T.bind").let(name, as_expr(value))
 
 
@@ -280,7 +292,7 @@ def _taken(active: Builder, side: object) -> Stmt | None:
 def assume(cond: Any) -> None:
     """A fact the compiler may use; outside kernels it is also checked on the host."""
     active = builder("T.assume")
-    test = truth(cond, "the condition of T.assume")
+    test = _truth(cond, "T.assume")
     if test is False:
         raise TileValueError(
             "T.assume of a condition that is false", expected="a condition that can hold"
@@ -292,6 +304,7 @@ def assume(cond: Any) -> None:
 def Assert(cond: Any, message: str = "") -> None:
     """Stop with ``message`` unless ``cond`` holds."""
     active = builder("T.Assert")
+    check_options(message=message)
     test = _condition(cond, "T.Assert")
     if not (isinstance(test, Const) and test.value):
-        active.emit(AssertNode(cond=test, message=str(message)))
+        active.emit(AssertNode(cond=test, message=message))

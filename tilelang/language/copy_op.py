@@ -18,6 +18,7 @@ from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Transpose
 from tilelang.language.regions import (
     align,
     cast_to,
+    check_options,
     check_plain,
     constant_int,
     describe,
@@ -259,6 +260,7 @@ def copy_cluster(
 def transpose(src: object, dst: object, annotations: dict[str, Any] | None = None) -> None:
     """``dst[.., j, i] = src[.., i, j]``."""
     what = "T.transpose"
+    check_options(annotations=annotations)
     a, b = tile_of(src, what, "source"), tile_of(dst, what, "destination")
     check_plain(a, what, "source")
     check_plain(b, what, "destination")

@@ -64,11 +64,17 @@ ptr = PtrAnnot()
 
 
 @border
-def prim_func(fn: Callable[..., Any] | None = None, *, eager_jit: bool = False, **_: object) -> Any:
+def prim_func(
+    fn: Callable[..., Any] | None = None,
+    *,
+    eager_jit: bool = False,
+    private: bool = False,
+    check_well_formed: bool = True,
+) -> Any:
     """Trace a function whose parameters are all annotated; the result is a ``PrimFunc``.
 
-    With ``eager_jit`` the result is a template that is traced per call (``EagerFunc``). Other
-    options of the reference are accepted and have no effect.
+    With ``eager_jit`` the result is a template that is traced per call (``EagerFunc``). The other
+    options are TVM's and have no effect.
 
     Raises:
         TileSyntaxError: a parameter is not annotated, or the body is not a kernel's Python.

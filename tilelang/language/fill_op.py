@@ -6,7 +6,7 @@ from typing import Any
 
 from tilelang.ir.active import emitter
 from tilelang.ir.stmt import Fill
-from tilelang.language.regions import cast_to, check_plain, region_of, scalar
+from tilelang.language.regions import cast_to, check_options, check_plain, region_of, scalar
 
 __all__ = ["clear", "fill"]
 
@@ -24,9 +24,11 @@ def _fill(what: str, buffer: object, value: object) -> None:
 
 def fill(buffer: object, value: object, annotations: dict[str, Any] | None = None) -> None:
     """Every element of a buffer, region or element becomes ``value``, cast to its dtype."""
+    check_options(annotations=annotations)
     _fill("T.fill", buffer, value)
 
 
 def clear(buffer: object, annotations: dict[str, Any] | None = None) -> None:
     """Every element becomes 0."""
+    check_options(annotations=annotations)
     _fill("T.clear", buffer, 0)

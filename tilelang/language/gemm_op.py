@@ -289,7 +289,9 @@ def wgmma_gemm(
     policy: GemmWarpPolicy = GemmWarpPolicy.Square,
     clear_accum: object = False,
     annotations: dict[str, Any] | None = None,
-    **_: object,
+    *,
+    k_pack: int = 1,
+    wg_wait: object = 0,
 ) -> None:
     """:func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it."""
     _gemm(
@@ -323,7 +325,8 @@ def tcgen05_gemm(
     mbar: object = None,
     use_2cta: bool = False,
     annotations: dict[str, Any] | None = None,
-    **_: object,
+    k_pack: int = 1,
+    wg_wait: object = 0,
 ) -> None:
     """A product into tensor memory (sm_100)."""
     what = "T.tcgen05_gemm"

@@ -19,6 +19,7 @@ from tilelang.ir.expr import AddressOf, Call, Expr, Load, StringImm, as_expr, ca
 from tilelang.language.regions import (
     address_of_operand,
     cast_to,
+    constant_bool,
     constant_int,
     describe,
     emit_call,
@@ -74,6 +75,13 @@ def _descriptor(value: object, item: Operand, what: str) -> Expr:
 
 def _value(value: object, item: Operand, what: str) -> Expr:
     found = scalar(value, what, item.role)
+    if found.dtype.is_float:  # they count, number and mask: data is in memory or registers
+        raise TileTypeError(
+            f"the {item.role} of {what} is not an integer",
+            expected="an integer",
+            got=f"{describe(value)} of dtype {found.dtype}",
+            hint="convert with T.int32(x)",
+        )
     return cast_to(found, DType(item.dtype)) if item.dtype else found
 
 
@@ -223,7 +231,7 @@ def _option(option: Option, value: object, what: str) -> object:
     if option.kind == "int":
         return constant_int(value, what, option.name)
     if option.kind == "bool":
-        return bool(value)
+        return constant_bool(value, what, option.name)
     if value is not None and option.choices and value not in option.choices:
         raise TileValueError(
             f"{what} {option.wrong}", expected=", ".join(option.choices), got=describe(value)

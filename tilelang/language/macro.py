@@ -13,7 +13,13 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
-from tilelang.errors import TileRuntimeError, TileSyntaxError, TileTypeError, TileValueError
+from tilelang.errors import (
+    TileRuntimeError,
+    TileSyntaxError,
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+)
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Load, as_expr
@@ -190,12 +196,19 @@ def _result(active: Builder, value: Any) -> Any:
 
 
 @border
-def macro(fn: Callable[..., Any] | None = None, **_: object) -> Any:
+def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
     """Make ``fn`` a macro; also ``@T.macro()``.
 
     Raises:
         TileSyntaxError: the body uses Python that kernels do not have.
+        TileUnsupportedError: ``hygienic=False``: names would be those of the place of the call.
     """
+    if not hygienic:
+        raise TileUnsupportedError(
+            "a macro that reads the names of its callers",
+            expected="hygienic=True",
+            hint="pass what the macro reads as arguments",
+        )
     return Macro if fn is None else Macro(fn)
 
 

@@ -15,7 +15,7 @@ from tilelang.ir.expr import Cast as CastNode
 from tilelang.ir.expr import Const, Expr, as_expr, binary, call, select
 from tilelang.ir.expr import cast as build_cast
 from tilelang.language.constants import plain_ints
-from tilelang.language.regions import describe, scalar
+from tilelang.language.regions import check_options, describe, scalar
 
 __all__ = [
     "Cast",
@@ -92,7 +92,7 @@ _EXPANDED_POWERS = 64  # larger constant exponents are left to pow
 
 
 def _unary(name: str, doc: str) -> Callable[..., Expr]:
-    def function(x: object, span: object = None) -> Expr:
+    def function(x: object, *, span: object = None) -> Expr:
         return call(name, scalar(x, f"T.{name}"))
 
     function.__name__ = function.__qualname__ = name
@@ -101,7 +101,7 @@ def _unary(name: str, doc: str) -> Callable[..., Expr]:
 
 
 def _binary(name: str, doc: str) -> Callable[..., Expr]:
-    def function(x1: object, x2: object, span: object = None) -> Expr:
+    def function(x1: object, x2: object, *, span: object = None) -> Expr:
         return call(name, *_pair(name, x1, x2))
 
     function.__name__ = function.__qualname__ = name
@@ -185,27 +185,27 @@ def _to_integral(name: str, x: object) -> Expr:
     return value if value.dtype.is_integer or value.dtype.is_bool else call(name, value)
 
 
-def floor(x: object, span: object = None) -> Expr:
+def floor(x: object, *, span: object = None) -> Expr:
     """The largest integral value not above ``x``; integers stay."""
     return _to_integral("floor", x)
 
 
-def ceil(x: object, span: object = None) -> Expr:
+def ceil(x: object, *, span: object = None) -> Expr:
     """The smallest integral value not below ``x``; integers stay."""
     return _to_integral("ceil", x)
 
 
-def trunc(x: object, span: object = None) -> Expr:
+def trunc(x: object, *, span: object = None) -> Expr:
     """``x`` without its fraction; integers stay."""
     return _to_integral("trunc", x)
 
 
-def nearbyint(x: object, span: object = None) -> Expr:
+def nearbyint(x: object, *, span: object = None) -> Expr:
     """The nearest integral value, ties to even; integers stay."""
     return _to_integral("nearbyint", x)
 
 
-def round(x: object, rounding_mode: str = "ties-to-even", span: object = None) -> Expr:
+def round(x: object, rounding_mode: str = "ties-to-even", *, span: object = None) -> Expr:
     """The nearest integral value.
 
     Args:
@@ -220,19 +220,19 @@ def round(x: object, rounding_mode: str = "ties-to-even", span: object = None) -
     return _to_integral("nearbyint" if rounding_mode == "ties-to-even" else "round", x)
 
 
-def abs(x: object, span: object = None) -> Expr:
+def abs(x: object, *, span: object = None) -> Expr:
     """Absolute value; unsigned values stay."""
     value = scalar(x, "T.abs")
     return value if value.dtype.is_uint or value.dtype.is_bool else call("abs", value)
 
 
-def fabs(x: object, span: object = None) -> Expr:
+def fabs(x: object, *, span: object = None) -> Expr:
     """Absolute value of a float; integers become float32."""
     value = scalar(x, "T.fabs")
     return call("abs", value if value.dtype.is_float else build_cast(value, DType("float32")))
 
 
-def ldexp(x1: object, x2: object, span: object = None) -> Expr:
+def ldexp(x1: object, x2: object, *, span: object = None) -> Expr:
     """``x1`` times 2 to the power ``x2``, an integer."""
     value, power = scalar(x1, "T.ldexp"), scalar(x2, "T.ldexp")
     if not value.dtype.is_float:
@@ -240,7 +240,7 @@ def ldexp(x1: object, x2: object, span: object = None) -> Expr:
     return call("ldexp", value, build_cast(power, DType("int32")))
 
 
-def pow(x: object, y: object, span: object = None) -> Expr:
+def pow(x: object, y: object, *, span: object = None) -> Expr:
     """``x`` to the power ``y``; a constant integer exponent becomes multiplications."""
     power = y.value if isinstance(y, Const) and not y.dtype.is_float else y
     if isinstance(power, int) and not isinstance(power, bool):
@@ -273,12 +273,12 @@ def _extreme(op: str, a: Any, b: Any) -> Any:
     return binary(op, *_pair(op, a, b))
 
 
-def max(a: Any, b: Any, span: object = None) -> Any:
+def max(a: Any, b: Any, *, span: object = None) -> Any:
     """The larger of two values; NaN is ignored. A Python number for Python numbers."""
     return _extreme("max", a, b)
 
 
-def min(a: Any, b: Any, span: object = None) -> Any:
+def min(a: Any, b: Any, *, span: object = None) -> Any:
     """The smaller of two values; NaN is ignored. A Python number for Python numbers."""
     return _extreme("min", a, b)
 
@@ -298,7 +298,7 @@ def _side(value: object, what: str) -> object:
     return scalar(value, what)
 
 
-def if_then_else(cond: object, t: object, f: object, span: object = None) -> Any:
+def if_then_else(cond: object, t: object, f: object, *, span: object = None) -> Any:
     """``t`` if ``cond`` else ``f``; the side not taken is not evaluated.
 
     Calls of intrinsics without a value are statements: ``T.if_then_else(leader,
@@ -312,7 +312,9 @@ def if_then_else(cond: object, t: object, f: object, span: object = None) -> Any
     return select(_side(cond, what), _side(t, what), _side(f, what))
 
 
-def Select(condition: object, true_value: object, false_value: object, span: object = None) -> Expr:
+def Select(
+    condition: object, true_value: object, false_value: object, *, span: object = None
+) -> Expr:
     """Like :func:`if_then_else`, but both sides are evaluated."""
     what = "T.Select"
     return select(
@@ -327,6 +329,7 @@ def cast(
     round: str = "",
     sat: bool = True,
     rbits: object = None,
+    *,
     span: object = None,
 ) -> Expr:
     """``value`` converted to ``dtype``.
@@ -358,6 +361,7 @@ def cast(
             expected="rbits with round='rs', and only there",
             got=f"round={round!r}" + (" without rbits" if rbits is None else " with rbits"),
         )
+    check_options(sat=sat)
     kind = DType(dtype)
     if round in ("rz", "rp", "rm"):
         raise TileUnsupportedError(
@@ -373,7 +377,7 @@ def cast(
     return build_cast(plain, kind, "", bool(sat))
 
 
-def Cast(dtype: object, value: object, span: object = None) -> Expr:
+def Cast(dtype: object, value: object, *, span: object = None) -> Expr:
     """``value`` converted to ``dtype``; note the order of the arguments."""
     return cast(value, dtype)
 

@@ -188,7 +188,7 @@ def _check_pointer(what: str, pointer: AddressOf) -> None:
         )
 
 
-def address_of(obj: object, span: object = None) -> Expr:
+def address_of(obj: object, *, span: object = None) -> Expr:
     """A pointer to an element or to the start of a buffer, for ``T.call_extern``."""
     return address_of_operand(obj, "T.address_of")
 
@@ -204,7 +204,7 @@ def tvm_access_ptr(
     return call(UNKNOWN_POINTER, *args, dtype="handle", ptype=kind)
 
 
-def isnullptr(val: object, span: object = None) -> Expr:
+def isnullptr(val: object, *, span: object = None) -> Expr:
     """Whether a pointer or an optional tensor is absent."""
     return call("isnullptr", address_of_operand(val, "T.isnullptr", "r"))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr, binary, const
 from tilelang.ir.stmt import PrintTile
-from tilelang.language.regions import constant_int, describe, emit_call, scalar
+from tilelang.language.regions import check_options, constant_int, emit_call, scalar
 
 __all__ = ["device_assert", "print"]
 
@@ -26,8 +26,7 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
     what = "T.print"
     if isinstance(obj, str) and not msg:
         obj, msg = None, obj
-    if not isinstance(msg, str):
-        raise TileTypeError("the message of T.print is not text", got=describe(msg))
+    check_options(msg=msg)
     if obj is None:
         if not msg:
             raise TileValueError(
@@ -49,6 +48,7 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
 def device_assert(cond: object, msg: str = "", no_stack_info: bool = False) -> None:
     """Stop the kernel with ``msg`` where ``cond`` does not hold."""
     what = "T.device_assert"
+    check_options(msg=msg)
     if cond is True:
         emitter(what)
         return
@@ -56,4 +56,4 @@ def device_assert(cond: object, msg: str = "", no_stack_info: bool = False) -> N
     test: Expr = const(bool(cond)) if plain else scalar(cond, what, "condition")
     if not test.dtype.is_bool:
         test = binary("ne", test, 0)
-    emit_call(what, "device_assert", test, message=str(msg))
+    emit_call(what, "device_assert", test, message=msg)

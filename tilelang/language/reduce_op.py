@@ -121,7 +121,8 @@ def _check_dtype(kind: str, region: Region, what: str, role: str) -> None:
 
 def reduce(
     buffer: object, out: object, reduce_type: str, dim: int = -1, clear: bool = True,
-    batch: int = 1, nan_propagate: bool = False, **_: object,
+    batch: int = 1, nan_propagate: bool = False,
+    annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """The reduction named ``reduce_type``: see :func:`reduce_sum`."""
     if reduce_type not in KINDS:

@@ -7,8 +7,9 @@ into ``Region`` nodes whose extents agree, and say clearly why two operands cann
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError, shown
@@ -23,6 +24,24 @@ from tilelang.target.rows import ROWS
 Extent = int | Expr
 OPAQUE = ("shared.barrier", "shared.cluster_barrier", "shared.tmem", "local.descriptor")
 RUN = 32  # neighbours that a slice in a scalar statement may have
+_KINDS: dict[str, Any] = {
+    "True or False": int,
+    "a dict": Mapping,
+    "a list": (list, tuple),
+    "an int": Integral,
+    "text": str,
+}
+# The kinds of options that only change how something is done, by their names.
+_OPTIONS = {
+    **dict.fromkeys(
+        ("disable_tma", "enable", "explicit", "prefer_async", "return_prev", "sat", "use_2cta"),
+        "True or False",
+    ),
+    **dict.fromkeys(("annotations",), "a dict"),
+    **dict.fromkeys(("group", "order", "stage", "sync"), "a list"),
+    **dict.fromkeys(("coalesced_width", "unroll_factor"), "an int"),
+    **dict.fromkeys(("message", "msg", "name"), "text"),
+}
 _INNERMOST = {"local": 0, "shared": 1, "global": 2}
 
 
@@ -295,10 +314,9 @@ def constant_int(value: object, what: str, role: str) -> int:
 
 def constant_bool(value: object, what: str, role: str) -> bool:
     """``value`` as a Python bool; expressions are refused."""
-    if isinstance(value, Const):
-        return bool(value.value)
-    if isinstance(value, (bool, int)):
-        return bool(value)
+    known = value.value if isinstance(value, Const) else value
+    if isinstance(known, int) and known in (0, 1):
+        return bool(known)
     raise TileTypeError(
         f"the {role} of {what} is not a constant bool",
         expected="True or False, known at compile time",
@@ -353,8 +371,22 @@ def emit_call(what: str, op: str, *args: object, **attrs: object) -> Call:
     return made
 
 
+def check_options(**options: object) -> None:
+    """Refuse options of the wrong kind; None means absent. What is not in the table may be all."""
+    for name, value in options.items():
+        expected = _OPTIONS.get(name)
+        known = int(value) if isinstance(value, (bool, Const)) else value
+        if value is None or expected is None or isinstance(known, _KINDS[expected]):
+            if expected != "True or False" or known in (None, 0, 1):
+                continue
+        raise TileTypeError(
+            f"the option `{name}` is of the wrong kind", expected=expected, got=describe(value)
+        )
+
+
 def pairs(**options: object) -> tuple[tuple[str, object], ...]:
     """Options that were given, as pairs sorted by name; None and False mean absent."""
+    check_options(**options)
     return tuple(
         (name, freeze(value))
         for name, value in sorted(options.items())

@@ -55,6 +55,13 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call
 
 def check_named(barrier_id: object, count: object, what: str) -> None:
     """Refuse hardware barriers that do not exist, and thread counts that are no warps."""
+    for role, value in (("barrier", barrier_id), ("thread count", count)):
+        if isinstance(value, (float, Expr)) and as_expr(value).dtype.is_float:
+            raise TileTypeError(
+                f"the {role} of {what} is not an integer",
+                expected="an integer",
+                got=describe(value),
+            )
     if isinstance(barrier_id, int) and not 0 <= barrier_id <= 15:
         raise TileValueError(
             f"the barrier of {what} does not exist", expected="0 to 15", got=str(barrier_id)
@@ -98,7 +105,7 @@ def tvm_storage_sync(storage_scope: str) -> None:
         )
 
 
-def thread_return(span: object = None) -> None:
+def thread_return(*, span: object = None) -> None:
     """The executing threads leave the kernel."""
     from tilelang.ir.stmt import ThreadReturn
 

@@ -385,7 +385,7 @@ _COMBINERS = {
 
 
 def comm_reducer(
-    combiner: Callable[[Any, Any], Any], identity: Sequence[object], **_: object
+    combiner: Callable[[Any, Any], Any], identity: Sequence[object], name: str = "reduce"
 ) -> CommReducer:
     """The reduction that ``combiner`` (a function of two values) describes."""
     values = tuple(identity) if isinstance(identity, (list, tuple)) else (identity,)
@@ -403,7 +403,7 @@ def comm_reducer(
     )
 
 
-def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle", **_: object) -> None:
+def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
     """Combine one value of every thread, with the reducer of the enclosing ``T.attr``.
 
     ``tvm_thread_allreduce(1, value, cond, out[0], thread_var)``: ``out`` gets the combination of

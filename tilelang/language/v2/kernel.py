@@ -9,6 +9,7 @@ from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var, as_expr, binary, const
 from tilelang.ir.stmt import If
+from tilelang.language.regions import check_options
 from tilelang.language.v2.builder import Block, Builder, builder, locate
 from tilelang.language.v2.frames import Frame
 
@@ -373,6 +374,7 @@ def launch_thread(thread: str, extent: Any) -> Frame:
 def use_swizzle(panel_size: int = 10, order: str = "row", enable: bool = True) -> None:
     """Visit blocks in panels of ``panel_size`` for cache locality; no effect on results."""
     active = builder("T.use_swizzle")
+    check_options(enable=enable)
     if order not in ("row", "column", "mlx"):
         raise TileValueError(
             f"unknown order {order!r} of T.use_swizzle",

@@ -19,6 +19,7 @@ from tilelang.ir.expr import Const, Expr, as_expr, binary, const, walk
 from tilelang.ir.expr import Var as VarNode
 from tilelang.ir.stmt import Break, For, If
 from tilelang.ir.stmt import Parallel as ParallelNode
+from tilelang.language.regions import check_options
 from tilelang.language.v2.builder import Block, Builder, builder, locate, warn
 from tilelang.language.v2.frames import Loop
 
@@ -72,13 +73,9 @@ def _pick(names: tuple[str, ...], number: int) -> str:
 
 
 def _pairs(options: Mapping[str, object], annotations: Mapping[str, object] | None) -> Any:
+    check_options(**options, annotations=annotations)
     made = {key: value for key, value in options.items() if value is not None}
-    if annotations is not None:
-        if not isinstance(annotations, Mapping):
-            raise TileTypeError(
-                "loop annotations are not a dict", expected="a dict", got=shown(annotations)
-            )
-        made.update(annotations)
+    made.update(annotations or {})
     return tuple((key, freeze_option(value)) for key, value in made.items())
 
 
@@ -171,6 +168,7 @@ def unroll(
     annotations: Any = None,
 ) -> Loop:
     """A serial loop to unroll. ``explicit``: by us; ``unroll_factor``: how far, by the compiler."""
+    check_options(explicit=explicit)
     if explicit and unroll_factor is not None:
         raise TileValueError(
             "T.unroll has both explicit=True and unroll_factor",
@@ -213,12 +211,8 @@ def Pipelined(
             got=shown(num_stages),
         )
     options = {
-        "num_stages": num_stages,
-        "order": None if order is None else list(order),
-        "stage": None if stage is None else list(stage),
-        "sync": sync,
-        "group": group,
-    }
+        "num_stages": num_stages, "order": order, "stage": stage, "sync": sync, "group": group,
+    }  # fmt: skip
     return _Range("T.Pipelined", "pipelined", (start, stop, None), options, annotations)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType, ModuleType, TracebackType
+from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from tilelang.absent import WORDS
@@ -33,6 +33,9 @@ from tilelang.tracebacks import raised_here
 __all__ = ["trace_root"]
 
 _WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
+
+
+_ANNOTATION = re.compile(r"\w+Annot\.__call__\(\)")
 
 
 def trace_root(
@@ -58,15 +61,13 @@ def trace_root(
     except (AttributeError, TypeError) as error:
         better = _misused_word(error)
         if better is None:
-            if raised_here(error.__traceback__):
-                raise _bug(builder, error) from error
+            _report(builder, error)
             raise
         raise better from None
     except (IndexError, KeyError) as error:
         better = _complained(error)
         if better is None:
-            if raised_here(error.__traceback__):
-                raise _bug(builder, error) from error
+            _report(builder, error)
             raise
         raise better from None
     except RecursionError as error:
@@ -80,23 +81,31 @@ def trace_root(
     except Exception as error:
         # Everything else is either the user's own exception or a bug of ours; the innermost
         # frame that is not library code says which.
-        if not raised_here(error.__traceback__):
-            raise
-        raise _bug(builder, error) from error
+        _report(builder, error)
+        raise
 
 
-def _bug(builder: Builder, error: Exception) -> InternalError:
-    return InternalError(
+def _report(builder: Builder, error: Exception) -> None:
+    """Raise for an exception that our own code raised: about an argument, or as a bug."""
+    if not raised_here(error.__traceback__):
+        return
+    from tilelang.language.v2.arguments import wrong_argument
+
+    loc = locate_error(error.__traceback__)
+    wrong = wrong_argument(error, error.__traceback__, loc)
+    if wrong is not None:
+        raise wrong from None
+    raise InternalError(
         f"internal error while tracing `{builder.name}`: {type(error).__name__}: {error}",
-        loc=locate_error(error.__traceback__),
+        loc=loc,
         hint="this is a bug of tilelang; please report it with the kernel and the traceback",
-    )
+    ) from error
 
 
 def _misused_word(error: AttributeError | TypeError) -> TileError | None:
     """A better error for an unknown name of the language, or one called with wrong arguments."""
     frames = _frames(error.__traceback__)
-    while frames and frames[-1].tb_frame.f_code.co_name == "__getattr__":
+    while frames and _is_between(frames[-1].tb_frame):
         frames.pop()
     loc = locate_error(error.__traceback__)
     if isinstance(error, TypeError):
@@ -109,7 +118,8 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
         from tilelang.language.v2.complaints import complaint
 
         wrong_call = _WRONG_CALL.match(str(error)) is not None
-        return TileTypeError(str(error), loc=loc) if wrong_call else complaint(error, loc)
+        said = _ANNOTATION.sub("the annotation", str(error))
+        return TileTypeError(said, loc=loc) if wrong_call else complaint(error, loc)
     owner: Any = getattr(error, "obj", None)
     home = getattr(owner, "__name__", "") if isinstance(owner, ModuleType) else ""
     if not (home or type(owner).__module__).startswith("tilelang."):
@@ -127,6 +137,11 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
         loc=loc,
         hint=f"did you mean `{near[0]}`?" if near else None,
     )
+
+
+def _is_between(frame: FrameType) -> bool:
+    border = frame.f_globals.get("__name__") == "tilelang.tracebacks"
+    return border or frame.f_code.co_name == "__getattr__"
 
 
 def _complained(error: Exception) -> TileError | None:
