@@ -11,7 +11,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import InternalError, TileError
+from tilelang.errors import InternalError, JITNoBuilderError, TileError
 from tilelang.tracebacks import border
 from tilelang.utils.target import determine_target
 
@@ -112,6 +112,53 @@ def test_only_frames_of_the_program_are_left(
     assert frames(call) == expected
     monkeypatch.setenv("TILELANG_TRACEBACK", "full")
     assert any(name.startswith("tilelang.") for name in frames(call))
+
+
+def in_a_kernel() -> None:
+    with T.Kernel(1):
+        pass
+
+
+def in_a_loop() -> None:
+    for _ in T.Parallel(4):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (in_a_kernel, "T.Kernel"),
+        (in_a_loop, "T.Parallel"),
+        (lambda: T.copy(DATA, DATA), "T.copy"),
+        (lambda: T.alloc_shared((8,), "float32"), "T.alloc_shared"),
+        (lambda: T.gemm(DATA, DATA, DATA), "T.gemm"),
+        (lambda: T.clear(DATA), "T.clear"),
+        (lambda: T.tma_store_arrive(), "T.tma_store_arrive"),
+        (lambda: T.sync_threads(), "T.sync_threads"),
+        (lambda: T.get_thread_binding(), "T.get_thread_binding"),
+        (lambda: wrong(DATA), "macro wrong"),
+    ],
+)
+def test_a_word_outside_of_a_kernel_leaves_no_own_frames(
+    call: Callable[[], Any], word: str
+) -> None:
+    with pytest.raises(JITNoBuilderError) as caught:
+        call()
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert {frame.f_globals["__name__"] for frame in frames} == {__name__}
+    line = traceback.extract_tb(caught.value.__traceback__)[-1].lineno
+    assert str(caught.value).startswith(
+        f"`{word}` is used outside a kernel\n"
+        "  expected: a call inside a function decorated with @T.prim_func, @tilelang.jit or "
+        f"@T.macro while it is traced\n --> {__file__}:{line}"
+    )
+
+
+def test_a_call_with_wrong_arguments_leaves_no_own_frames() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'foo'") as caught:
+        T.alloc_shared((8,), "float32", foo=1)  # type: ignore[call-arg]
+    names = {f.f_globals["__name__"] for f, _ in traceback.walk_tb(caught.value.__traceback__)}
+    assert names == {__name__}
 
 
 def test_an_error_that_another_one_led_to_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:

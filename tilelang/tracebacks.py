@@ -12,9 +12,9 @@ A function at the border trims the traceback and raises the same exception again
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
 from tilelang.env import env
@@ -77,6 +77,16 @@ def border(function: F) -> F:
     return cast(F, call)
 
 
+def borders(module: dict[str, Any], names: Iterable[str]) -> None:
+    """Make the functions ``names`` that ``module`` itself defines borders."""
+    made: dict[int, Any] = {}  # aliases stay one function
+    for name in names:
+        found = module[name]
+        if isinstance(found, FunctionType) and found.__module__ == module["__name__"]:
+            if not hasattr(found, "__wrapped__"):
+                module[name] = made.setdefault(id(found), border(found))
+
+
 def raised_here(traceback: TracebackType | None) -> bool:
     """Whether the innermost frame of the user's or our code is ours."""
     frames = []
@@ -85,6 +95,8 @@ def raised_here(traceback: TracebackType | None) -> bool:
         traceback = traceback.tb_next
     for frame in reversed(frames):
         module = frame.f_globals.get("__name__") or ""
+        if module == __name__ and frame is frames[-1]:
+            continue  # a border: the call itself is wrong
         if module.partition(".")[0] == "tilelang":
             return frame.f_code.co_name not in _PYTHON_WORK
         if module.partition(".")[0] != "numpy" and not _is_stdlib(frame.f_code.co_filename):

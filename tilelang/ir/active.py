@@ -7,13 +7,15 @@ traces do not meet.
 
 from __future__ import annotations
 
+import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
-from tilelang.errors import JITNoBuilderError
+from tilelang.errors import JITNoBuilderError, Loc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from tilelang.ir.buffer import Buffer
     from tilelang.ir.expr import Expr, Var
@@ -68,8 +70,17 @@ def emitter(what: str) -> Emitter:
             f"`{what}` is used outside a kernel",
             expected="a call inside a function decorated with @T.prim_func, @tilelang.jit or "
             "@T.macro while it is traced",
+            loc=_place(),
         )
     return found
+
+
+def _place() -> Loc | None:
+    """The line of the program that called us."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("tilelang."):
+        frame = frame.f_back
+    return None if frame is None else Loc.of_frame(frame)
 
 
 class activate:

@@ -22,6 +22,7 @@ from tilelang.language.regions import (
     describe,
     freeze,
 )
+from tilelang.tracebacks import borders
 
 __all__ = [
     "alloc_barrier",
@@ -341,3 +342,6 @@ def decl_buffer(
             expected="neither, or data=",
         )
     return alloc_buffer(shape, dtype, scope)
+
+
+borders(globals(), __all__)

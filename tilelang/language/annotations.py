@@ -23,6 +23,7 @@ from tilelang.language.regions import (
 )
 from tilelang.layout import Fragment, Layout
 from tilelang.layout.validity import check_layout
+from tilelang.tracebacks import borders
 
 __all__ = [
     "annotate_compile_flags",
@@ -289,3 +290,6 @@ def annotate_consumer_reg_alloc(reg_count: int = 240) -> Call:
     that raises. Without one it has no effect, which ``kernel.explain()`` says."""
     what = "T.annotate_consumer_reg_alloc"
     return emit_call(what, "annotate_consumer_reg_alloc", _registers(what, reg_count))
+
+
+borders(globals(), __all__)

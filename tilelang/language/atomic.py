@@ -34,6 +34,7 @@ from tilelang.language.regions import (
     scalar,
 )
 from tilelang.language.v2.builder import locate
+from tilelang.tracebacks import borders
 
 __all__ = [
     "atomic_add",
@@ -384,3 +385,6 @@ def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> Non
         memory_order=order,
     )
     emitter(what).emit(Eval(value=found))
+
+
+borders(globals(), __all__)

@@ -45,6 +45,7 @@ from tilelang.language.warp import (
     shfl_xor,
     shuffle_elect,
 )
+from tilelang.tracebacks import borders
 
 __all__ = [
     "annotate_consumer_reg_alloc",
@@ -186,3 +187,6 @@ def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
             f"{what} of an unknown distribution", expected="'uniform' or 'normal'", got=repr(dist)
         )
     return call(RNG_RAND_FLOAT, dtype=f"float{bit}", bit=bit, dist=dist)
+
+
+borders(globals(), __all__)

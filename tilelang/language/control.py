@@ -15,6 +15,7 @@ from tilelang.language.regions import check_options
 from tilelang.language.v2.builder import Block, Builder, builder, describe, locate
 from tilelang.language.v2.frames import Frame
 from tilelang.language.v2.scope import truth
+from tilelang.tracebacks import borders
 
 __all__ = [
     "Assert",
@@ -308,3 +309,6 @@ def Assert(cond: Any, message: str = "") -> None:
     test = _condition(cond, "T.Assert")
     if not (isinstance(test, Const) and test.value):
         active.emit(AssertNode(cond=test, message=message))
+
+
+borders(globals(), __all__)

@@ -30,6 +30,7 @@ from tilelang.language.regions import (
     tile_of,
 )
 from tilelang.target.nvidia import HARDWARE_TILES
+from tilelang.tracebacks import borders
 
 __all__ = [
     "async_copy",
@@ -427,3 +428,6 @@ def tma_scatter4(
 def tma_gather4_bytes(K_box: int, dtype: object) -> int:
     """Bytes that one ``T.tma_gather4`` of ``K_box`` columns brings."""
     return 4 * constant_int(K_box, "T.tma_gather4_bytes", "K_box") * DType(dtype).bits // 8
+
+
+borders(globals(), __all__)

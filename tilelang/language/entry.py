@@ -32,7 +32,7 @@ from tilelang.language.v2.described import (
     reach,
     same_memory,
 )
-from tilelang.tracebacks import border
+from tilelang.tracebacks import border, borders
 
 __all__ = [
     "Buffer",
@@ -291,3 +291,6 @@ def match_buffer(
 
 
 make_tensor_from_addr = make_tensor
+
+
+borders(globals(), __all__)

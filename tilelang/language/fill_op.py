@@ -7,6 +7,7 @@ from typing import Any
 from tilelang.ir.active import emitter
 from tilelang.ir.stmt import Fill
 from tilelang.language.regions import cast_to, check_options, check_plain, region_of, scalar
+from tilelang.tracebacks import borders
 
 __all__ = ["clear", "fill"]
 
@@ -32,3 +33,6 @@ def clear(buffer: object, annotations: dict[str, Any] | None = None) -> None:
     """Every element becomes 0."""
     check_options(annotations=annotations)
     _fill("T.clear", buffer, 0)
+
+
+borders(globals(), __all__)

@@ -26,6 +26,7 @@ from tilelang.language.regions import (
 )
 from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.target.nvidia import HARDWARE_TILES
+from tilelang.tracebacks import borders
 
 __all__ = [
     "GemmWarpPolicy",
@@ -343,3 +344,6 @@ def tcgen05_gemm(
 
 
 tcgen05_mma = tcgen05_gemm
+
+
+borders(globals(), __all__)

@@ -16,6 +16,7 @@ from tilelang.ir.stmt import HardwareOp
 from tilelang.language.gemm_op import condition
 from tilelang.language.regions import describe, pairs, region_of, scalar
 from tilelang.target.nvidia import HARDWARE_TILES
+from tilelang.tracebacks import borders
 
 __all__ = [
     "deallocate_tmem",
@@ -166,3 +167,6 @@ def deallocate_tmem(tmem: Any) -> None:
             got=describe(tmem),
         )
     _tile("deallocate_tmem", (), (tmem,))
+
+
+borders(globals(), __all__)

@@ -29,6 +29,7 @@ from tilelang.language.sync import barrier_address, check_named
 from tilelang.target.features import FEATURES, lowest_with
 from tilelang.target.nvidia import TMEM_MOVES
 from tilelang.target.rows import ROWS
+from tilelang.tracebacks import borders
 
 _MEMORY = ("registers", "shared", "global", "memory")
 
@@ -251,6 +252,7 @@ def instructions() -> dict[str, Callable[..., Any]]:
 
 globals().update(instructions())
 __all__ = sorted(name for name, value in globals().items() if hasattr(value, "__signature__"))
+borders(globals(), __all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -90,6 +90,7 @@ class Macro:
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
+    @border
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         active = builder(f"macro {self.__name__}")
         if active.pure_in:

@@ -35,6 +35,7 @@ from tilelang.language.regions import (
     scalar,
 )
 from tilelang.records import dataclass
+from tilelang.tracebacks import borders
 
 __all__ = [
     "access_ptr",
@@ -485,3 +486,6 @@ def ptx_cp_async(
             annotations=(("cp_async", True),),
         )
     )
+
+
+borders(globals(), __all__)

@@ -10,6 +10,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr, binary, const
 from tilelang.ir.stmt import PrintTile
 from tilelang.language.regions import check_options, constant_int, emit_call, scalar
+from tilelang.tracebacks import borders
 
 __all__ = ["device_assert", "print"]
 
@@ -57,3 +58,6 @@ def device_assert(cond: object, msg: str = "", no_stack_info: bool = False) -> N
     if not test.dtype.is_bool:
         test = binary("ne", test, 0)
     emit_call(what, "device_assert", test, message=msg)
+
+
+borders(globals(), __all__)

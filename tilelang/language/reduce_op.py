@@ -16,6 +16,7 @@ from tilelang.language.regions import (
     text_of,
     tile_of,
 )
+from tilelang.tracebacks import borders
 
 __all__ = [
     "reduce",
@@ -202,3 +203,6 @@ def reduce_bitxor(
 ) -> None:  # fmt: skip
     """Bitwise exclusive or of integers. See :func:`reduce_sum`."""
     _reduce("bitxor", buffer, out, dim, clear, batch)
+
+
+borders(globals(), __all__)

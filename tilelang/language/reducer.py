@@ -24,6 +24,7 @@ from tilelang.language.regions import (
     text_of,
     tile_of,
 )
+from tilelang.tracebacks import borders
 
 __all__ = ["finalize_reducer", "reducer_init", "reducer_update"]
 
@@ -86,3 +87,6 @@ def finalize_reducer(
             )
     count = batch_of(batch, what)
     emitter(what).emit(ReducerFinalize(reducer=buffer.region(), dst=target, op=op, batch=count))
+
+
+borders(globals(), __all__)

@@ -9,6 +9,7 @@ from tilelang.ir.active import emitter
 from tilelang.ir.stmt import Scan
 from tilelang.language.reduce_op import dimension, on_chip
 from tilelang.language.regions import constant_bool, constant_extents, text_of, tile_of
+from tilelang.tracebacks import borders
 
 __all__ = ["cummax", "cumsum"]
 
@@ -51,3 +52,6 @@ def cummax(
 ) -> None:  # fmt: skip
     """Running maxima along ``dim``; see :func:`cumsum`."""
     _scan("max", "T.cummax", src, dst, dim, reverse)
+
+
+borders(globals(), __all__)

@@ -19,6 +19,7 @@ from tilelang.language.regions import (
     region_of,
     scalar,
 )
+from tilelang.tracebacks import borders
 
 __all__ = [
     "create_list_of_mbarrier",
@@ -194,3 +195,6 @@ def warpgroup_fence_operand(
     if num_regs is not None:
         args.append(scalar(num_regs, what, "register count"))
     return emit_call(what, "warpgroup_fence_operand", *args)
+
+
+borders(globals(), __all__)

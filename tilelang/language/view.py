@@ -12,6 +12,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import View
 from tilelang.language.regions import describe, shape_tuple, text_of
 from tilelang.language.v2.builder import builder
+from tilelang.tracebacks import borders
 
 __all__ = ["reshape", "view"]
 
@@ -90,3 +91,6 @@ def _check_size(what: str, src: Buffer, extents: Shape, kind: DType) -> None:
             expected=f"{text_of(src.shape)} of {src.dtype}: {old} bits",
             got=f"{text_of(extents)} of {kind}: {new} bits",
         )
+
+
+borders(globals(), __all__)

@@ -22,6 +22,7 @@ from tilelang.language.regions import (
     tile_of,
 )
 from tilelang.records import dataclass
+from tilelang.tracebacks import borders
 
 __all__ = [
     "CommReducer",
@@ -446,3 +447,6 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
 
 def _result(out: object, what: str) -> tuple[Buffer, Any]:
     return element_of(out, what, "result")
+
+
+borders(globals(), __all__)

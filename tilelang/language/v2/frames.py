@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tilelang.tracebacks import border
+
 if TYPE_CHECKING:
     from tilelang.language.v2.builder import Builder
 
@@ -37,6 +39,7 @@ class Frame:
         """Emit the region of a frame that is a statement by itself; False if it is none."""
         return False
 
+    @border
     def __enter__(self) -> Any:
         from tilelang.language.v2.builder import builder
 
@@ -57,10 +60,13 @@ class Loop(Frame):
         """The number of iterations, where it is known while tracing; asked when it has ended."""
         return None
 
+    @border
     def __iter__(self) -> Iterator[Any]:
         from tilelang.language.v2.builder import builder
 
-        active = builder(self.what)
+        return self._iterations(builder(self.what))
+
+    def _iterations(self, active: Builder) -> Iterator[Any]:
         values = self.open(active, ())
         yield values[0] if len(values) == 1 else values
         self.close(active)

@@ -12,6 +12,7 @@ from tilelang.ir.stmt import If
 from tilelang.language.regions import check_options
 from tilelang.language.v2.builder import Block, Builder, builder, locate
 from tilelang.language.v2.frames import Frame
+from tilelang.tracebacks import borders
 
 __all__ = [
     "CUDASourceCodeKernel",
@@ -432,3 +433,6 @@ def ws(*groups: int) -> Frame:
                 "a warp group of T.ws is not an int", expected="0, 1, ...", got=f"{group!r}"
             )
     return _WarpGroups(tuple(sorted(set(groups))))
+
+
+borders(globals(), __all__)

@@ -22,6 +22,7 @@ from tilelang.ir.stmt import Parallel as ParallelNode
 from tilelang.language.regions import check_options
 from tilelang.language.v2.builder import Block, Builder, builder, locate, warn
 from tilelang.language.v2.frames import Loop
+from tilelang.tracebacks import borders
 
 __all__ = [
     "Parallel",
@@ -563,3 +564,6 @@ class PersistentTileScheduler:
         across = group * size + inside % width
         along = inside // width
         return (along, across) if self.column_major else (across, along)
+
+
+borders(globals(), __all__)

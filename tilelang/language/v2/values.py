@@ -129,7 +129,8 @@ class Value(Annot):
             name = value.name if isinstance(value, Var) else prefer_name
             return Value("dynamic", name, value.dtype, value)
         index = getattr(value, "__index__", None)
-        if index is not None and not isinstance(value, (bool, Expr)):
+        number = not isinstance(value, (bool, Expr)) and not getattr(value, "ndim", 0)
+        if index is not None and number:
             return Value("static", prefer_name, DType("int32"), index())
         raise TileTypeError(
             "this is not a dimension",
