@@ -37,7 +37,7 @@ A location attaches itself: code that walks statements runs under ``with at(stmt
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -77,6 +77,7 @@ __all__ = [
     "assert_never",
     "at",
     "internal_boundary",
+    "near",
     "shown",
 ]
 
@@ -335,6 +336,14 @@ def shown(value: object, limit: int = 80) -> str:
     except (ValueError, RecursionError):  # an int too long for decimal digits
         text = f"<{type(value).__name__}>"
     return (" ".join(text.split()) if "\n" in text else text)[:limit]
+
+
+def near(word: str, names: Iterable[str]) -> str | None:
+    """The hint that ``word`` may be meant to be one of ``names``; None where none is like it."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(names), n=1)
+    return f"did you mean `{found[0]}`?" if found else None
 
 
 _E = TypeVar("_E", bound=TileError)

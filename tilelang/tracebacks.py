@@ -12,13 +12,13 @@ A function at the border trims the traceback and raises the same exception again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from types import FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
 from tilelang.env import env
-from tilelang.errors import InternalError, TileError
+from tilelang.errors import InternalError, TileError, TileTypeError, near
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,10 +71,39 @@ def border(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except Exception as error:  # of any kind: it is passed on
-            trim(error)
+            wrong = _wrong_call(function, error, kwargs)
+            if wrong is None:
+                trim(error)
+                raise
+        try:
+            raise wrong
+        except TileTypeError:
+            trim(wrong)
             raise
 
     return cast(F, call)
+
+
+def _wrong_call(
+    function: Callable[..., Any], error: Exception, kwargs: Mapping[str, Any]
+) -> TileTypeError | None:
+    """The error for arguments that ``function`` does not take."""
+    if not isinstance(error, TypeError) or error.__traceback__ is None:
+        return None
+    if error.__traceback__.tb_next is not None:
+        return None
+    from inspect import signature
+
+    names = [name for name in signature(function).parameters if name not in ("self", "span")]
+    unknown = [name for name in kwargs if name not in names]
+    message, name = str(error), function.__name__
+    if name == "__call__":  # of an object, whose class a program does not know
+        message, name = message.replace(f"{message.partition('(')[0]}()", "the call"), ""
+    return TileTypeError(
+        message,
+        expected=f"{name}({', '.join(names)})",
+        hint=near(unknown[0], names) if unknown else None,
+    )
 
 
 def borders(module: dict[str, Any], names: Iterable[str]) -> None:

@@ -449,7 +449,34 @@ def test_option_that_is_not_known() -> None:
     assert text_of(error) == (
         "unknown option 'out_index'\n"
         "  expected: out_idx, target, target_host, execution_backend, verbose, pass_configs, "
-        "debug_root_path or compile_flags"
+        "debug_root_path or compile_flags\n  hint: did you mean `out_idx`?"
+    )
+
+
+def test_an_option_of_compile_that_is_not_known() -> None:
+    with pytest.raises(TileTypeError) as error:
+        tilelang.compile(scaled_factory, outidx=[1])  # type: ignore[call-arg]
+    assert text_of(error) == (
+        "compile() got an unexpected keyword argument 'outidx'\n"
+        "  expected: compile(func, out_idx, execution_backend, target, target_host, verbose, "
+        "pass_configs, compile_flags)\n  hint: did you mean `out_idx`?"
+    )
+
+
+def test_pass_configs_that_are_no_dict() -> None:
+    with pytest.raises(TileTypeError) as error:
+        tilelang.compile(scaled_factory(4), pass_configs=[1])  # type: ignore[arg-type]
+    assert text_of(error) == (
+        "pass_configs is no dict\n  expected: {tilelang.PassConfigKey...: value, ...}\n  got: [1]"
+    )
+
+
+def test_the_name_of_a_parameter_that_is_nearly_right(scaled: JITImpl) -> None:
+    with pytest.raises(TileTypeError) as error:
+        scaled(4, factr=2.0)
+    assert text_of(error) == (
+        "`scaled_factory` cannot be called like this: got an unexpected keyword argument "
+        "'factr'\n  expected: (n, factor, dtype)\n  hint: did you mean `factor`?"
     )
 
 

@@ -2379,6 +2379,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
 """,
         """\
 TileTypeError: use_swizzle() got an unexpected keyword argument 'direction'
+  expected: use_swizzle(panel_size, order, enable)
  --> wrong.py:5:9
     5 |         T.use_swizzle(4, direction='row')
       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -2412,6 +2413,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
 """,
         """\
 TileTypeError: evaluate() missing 1 required positional argument: 'value'
+  expected: evaluate(value)
  --> wrong.py:5:9
     5 |         T.evaluate()
       |         ^^^^^^^^^^^^

@@ -41,9 +41,9 @@ _TRUTH = "True or False"
     ("line", "message"),
     [
         # One argument too many.
-        ("T.exp(n, 2)", "exp() takes 1 positional argument but 2 were given"),
-        ("T.max(n, 2, 3)", "max() takes 2 positional arguments but 3 were given"),
-        ("T.ceildiv(n, 2, 3)", "ceildiv() takes 2 positional arguments but 3 were given"),
+        ("T.exp(n, 2)", "exp() takes 1 positional argument but 2 were given\n  expected: exp(x)"),
+        ("T.max(n, 2, 3)", "max() takes 2 positional arguments but 3 were given\n  expected: max(a, b)"),
+        ("T.ceildiv(n, 2, 3)", "ceildiv() takes 2 positional arguments but 3 were given\n  expected: ceildiv(lhs, rhs)"),
         ("T.clear(a, s)", _kind("annotations", "a dict", "the buffer `s` of shape (8, 8)")),
         ("T.fill(a, 0, 1)", _kind("annotations", "a dict", "1")),
         ("T.transpose(s, a, 1)", _kind("annotations", "a dict", "1")),
@@ -51,15 +51,21 @@ _TRUTH = "True or False"
         # Keywords that are none.
         (
             "T.wgmma_gemm(s, s, a, polcy=1)",
-            "wgmma_gemm() got an unexpected keyword argument 'polcy'",
+            "wgmma_gemm() got an unexpected keyword argument 'polcy'\n"
+            "  expected: wgmma_gemm(A, B, C, transpose_A, transpose_B, policy, clear_accum, "
+            "annotations, k_pack, wg_wait)\n  hint: did you mean `policy`?",
         ),
         (
             "T.reduce(a, s, 'sum', keepdims=True)",
-            "reduce() got an unexpected keyword argument 'keepdims'",
+            "reduce() got an unexpected keyword argument 'keepdims'\n"
+            "  expected: reduce(buffer, out, reduce_type, dim, clear, batch, nan_propagate, "
+            "annotations)",
         ),
         (
             "T.alloc_buffer((8,), stride=(1,))",
-            "alloc_buffer() got an unexpected keyword argument 'stride'",
+            "alloc_buffer() got an unexpected keyword argument 'stride'\n"
+            "  expected: alloc_buffer(shape, dtype, scope, annotations, data, strides, "
+            "elem_offset)\n  hint: did you mean `strides`?",
         ),
         # Options of the wrong kind.
         ("T.copy(A, s, disable_tma='no')", _kind("disable_tma", _TRUTH, "'no'")),
@@ -137,7 +143,9 @@ _TRUTH = "True or False"
         ("T.Let(3, n, n)", "T.Let cannot use this as `var`\n  got: 3, an int"),
         (
             "T.Tensor(8, foo=1)",
-            "the annotation got an unexpected keyword argument 'foo'",
+            "the call got an unexpected keyword argument 'foo'\n"
+            "  expected: (shape, dtype, data, strides, elem_offset, scope, align, offset_factor, "
+            "buffer_type, axis_separators)",
         ),
     ],
 )  # fmt: skip

@@ -27,7 +27,7 @@ from tilelang.autotuner.prune import reason_to_skip
 from tilelang.autotuner.report import Report, Row
 from tilelang.autotuner.session import opened, search
 from tilelang.autotuner.trials import Candidate
-from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, shown
+from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, near, shown
 from tilelang.ir.canonical import canonical_text
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import options_for
@@ -130,6 +130,7 @@ class AutoTuner:
                 raise TileTypeError(
                     f"unknown option {name!r} of the tuner",
                     expected=", ".join(sorted(profile | searching)),
+                    hint=near(name, profile | searching),
                 )
         found = {name: value for name, value in options.items() if name in profile}
         self.profile_args = replace(self.profile_args, **found)

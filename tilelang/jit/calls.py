@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import ArgumentTypeError
+from tilelang.errors import ArgumentTypeError, near
 
 if TYPE_CHECKING:
     from tilelang.jit.kernel import KernelParam
@@ -25,7 +25,10 @@ def in_order(
     for name in keywords:
         if name not in names:
             raise ArgumentTypeError(
-                f"{where} has no input {name}", expected=f"its inputs: {listed}", got=name
+                f"{where} has no input {name}",
+                expected=f"its inputs: {listed}",
+                got=name,
+                hint=near(name, names),
             )
         if name in names[: len(args)]:
             raise ArgumentTypeError(

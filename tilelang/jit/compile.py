@@ -104,10 +104,16 @@ def options_for(
     """Options of a compilation: the arguments stand above the program's own annotations, these
     above a ``with PassContext(...)`` around."""
     env.apply_log_level()
+    if not isinstance(pass_configs, Mapping | None):
+        raise TileTypeError(
+            "pass_configs is no dict",
+            expected="{tilelang.PassConfigKey...: value, ...}",
+            got=shown(pass_configs),
+        )
     own = {**PassContext.current().config, **dict(func.attr("pass_configs", None) or ())}
     flags = compile_flags if compile_flags is not None else func.attr("compile_flags", None)
-    shown = env.TILELANG_VERBOSE if verbose is None else verbose
-    return make_options({**own, **(pass_configs or {})}, flags, bool(shown))
+    printed = env.TILELANG_VERBOSE if verbose is None else verbose
+    return make_options({**own, **(pass_configs or {})}, flags, bool(printed))
 
 
 @dataclass(frozen=True)

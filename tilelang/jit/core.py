@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, overload
 
 from tilelang.env import env
-from tilelang.errors import TileError, TileTypeError, TileValueError, shown
+from tilelang.errors import TileError, TileTypeError, TileValueError, near, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.captured import Captured
 from tilelang.jit.compile import compile as compile_func
@@ -177,9 +177,12 @@ class JITImpl:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
+            names = self.signature.parameters
+            unknown = [key for key in kwargs if key not in names]
             raise TileTypeError(
                 f"`{self.pyfunc.__name__}` cannot be called like this: {error}",
-                expected=f"({', '.join(self.signature.parameters)})",
+                expected=f"({', '.join(names)})",
+                hint=near(unknown[0], names) if unknown else None,
             ) from None
         bound.apply_defaults()
         return bound.arguments
@@ -427,6 +430,7 @@ def jit(
     return _decorate(func, False, settings)
 
 
+@border
 def lazy_jit(
     func: Callable[..., Any] | None = None,
     *,
@@ -461,10 +465,12 @@ def _settings(
     unknown: Mapping[str, Any],
 ) -> dict[str, Any]:
     if unknown:
+        word = next(iter(unknown))
         raise TileTypeError(
-            f"unknown option {next(iter(unknown))!r}",
+            f"unknown option {word!r}",
             expected="out_idx, target, target_host, execution_backend, verbose, pass_configs, "
             "debug_root_path or compile_flags",
+            hint=near(word, _OPTIONS),
         )
     return {
         "out_idx": out_idx,

@@ -13,6 +13,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.language.constants import int_op, plain_ints
 from tilelang.language.regions import constant_int, describe, scalar
+from tilelang.tracebacks import borders
 
 __all__ = [
     "EQ",
@@ -359,3 +360,6 @@ def extract_lane(vector: object, lane: object, *, span: object = None) -> Expr:
             got=str(int(index)),
         )
     return ir.Lane(found, index)
+
+
+borders(globals(), __all__)

@@ -10,6 +10,7 @@ from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, as_expr, binary, const
 from tilelang.language.regions import shape_tuple
+from tilelang.tracebacks import borders
 
 __all__ = [
     "align_up",
@@ -116,3 +117,6 @@ def index_to_coordinates(index: Any, shape: Sequence[Any]) -> list[Any]:
 def type_annotation(dtype: object) -> Expr:
     """A zero of ``dtype``, for operations that take a dtype as an expression."""
     return as_expr(0, DType(dtype))
+
+
+borders(globals(), __all__)

@@ -16,6 +16,7 @@ from tilelang.ir.expr import Const, Expr, as_expr, binary, call, select
 from tilelang.ir.expr import cast as build_cast
 from tilelang.language.constants import plain_ints
 from tilelang.language.regions import check_options, describe, scalar
+from tilelang.tracebacks import borders
 
 __all__ = [
     "Cast",
@@ -432,3 +433,6 @@ def ieee_frcp(x: object, rounding_mode: str = "rn") -> Expr:
 def ieee_fsqrt(x: object, rounding_mode: str = "rn") -> Expr:
     """The square root with the given rounding: rn, rz, ru or rd."""
     return _ieee("ieee_fsqrt", rounding_mode, x)
+
+
+borders(globals(), __all__)

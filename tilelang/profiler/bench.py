@@ -80,7 +80,6 @@ def do_bench(
     fast_flush: bool = True,
     backend: str = "event",
     return_mode: str = "auto",
-    **_: Any,
 ) -> Any:
     """Milliseconds per call of ``fn``.
 

@@ -186,7 +186,6 @@ class Profiler:
         quantiles: Sequence[float] | None = None,
         return_mode: str = "auto",
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
-        **_: Any,
     ) -> Any:
         """Milliseconds per call of the kernel, or of ``func`` on the same inputs; see
         :func:`tilelang.profiler.do_bench` for the measuring and :meth:`inputs` for the inputs."""

@@ -44,6 +44,7 @@ from tilelang.errors import (
     TileTypeError,
     TileValueError,
     at,
+    near,
     shown,
 )
 from tilelang.ir.dtypes import dtype as DType
@@ -583,6 +584,7 @@ class EagerFunc:
             raise ArgumentTypeError(
                 f"unexpected argument `{name}`",
                 expected=f"({', '.join(self.func_annot.arg_names)}) or a constant of T.const",
+                hint=near(name, self.func_annot.arg_names),
             )
 
     def _bind(

@@ -21,6 +21,7 @@ from tilelang.errors import (
     TileNameError,
     TileSyntaxError,
     TileTypeError,
+    near,
 )
 from tilelang.ir.arrays import INSTEAD, NoArray
 from tilelang.ir.buffer import Buffer, Region
@@ -33,9 +34,6 @@ from tilelang.tracebacks import raised_here
 __all__ = ["trace_root"]
 
 _WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
-
-
-_ANNOTATION = re.compile(r"\w+Annot\.__call__\(\)")
 
 
 def trace_root(
@@ -118,24 +116,20 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
         from tilelang.language.v2.complaints import complaint
 
         wrong_call = _WRONG_CALL.match(str(error)) is not None
-        said = _ANNOTATION.sub("the annotation", str(error))
-        return TileTypeError(said, loc=loc) if wrong_call else complaint(error, loc)
+        return TileTypeError(str(error), loc=loc) if wrong_call else complaint(error, loc)
     owner: Any = getattr(error, "obj", None)
     home = getattr(owner, "__name__", "") if isinstance(owner, ModuleType) else ""
     if not (home or type(owner).__module__).startswith("tilelang."):
         return None
     what = "T" if home == "tilelang.language" else home or _kind_of(owner)
-    from difflib import get_close_matches
-
     word = error.name or ""
     instead = WORDS if what == "T" else INSTEAD if isinstance(owner, NoArray) else {}
     if word in instead:
         return TileNameError(f"{what} has no `{word}`", loc=loc, hint=f"use {instead[word]}")
-    near = get_close_matches(word, [n for n in dir(owner) if n[0] != "_"], n=1)
     return TileNameError(
         f"{what} has no `{error.name}`",
         loc=loc,
-        hint=f"did you mean `{near[0]}`?" if near else None,
+        hint=near(word, [name for name in dir(owner) if name[0] != "_"]),
     )
 
 
@@ -198,9 +192,6 @@ def _unknown_name(error: NameError) -> TileNameError:
 
 
 def _suggest(name: str, traceback: TracebackType | None) -> str | None:
-    from difflib import get_close_matches
-
     frame = _frames(traceback)[-1].tb_frame
     known = [item for item in (*frame.f_locals, *frame.f_globals) if not item.startswith("__")]
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean `{near[0]}`?" if near else None
+    return near(name, known)
