@@ -140,6 +140,23 @@ def test_text_that_the_emulator_lacks_is_refused() -> None:
     assert "no_such_thing" in error.value.log
 
 
+@has_compiler
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_function_that_nobody_declares_is_an_error_at_the_line(arch: str) -> None:
+    @T.prim_func
+    def unknown(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            A[0] = T.call_extern("float32", "my_function", A[0])
+
+    with pytest.raises(CompileError) as error:
+        tilelang.compile(unknown, target=f"cuda -arch={arch}", execution_backend="emulator")
+    *_, got, hint, place, line, _ = str(error.value).splitlines() + [""]
+    assert got.startswith("  got: line 7: ") and "my_function" in got
+    assert hint.startswith("  hint: inline assembly and headers of CUDA need a GPU")
+    assert place == f" --> {__file__}:149"
+    assert line.endswith('A[0] = T.call_extern("float32", "my_function", A[0])')
+
+
 def test_the_emulator_is_for_gpus() -> None:
     with pytest.raises(TileUnsupportedError) as error:
         tilelang.compile(program(), target="cpu", execution_backend="emulator")

@@ -233,6 +233,18 @@ def test_unknown_external_functions_are_named() -> None:
     )
 
 
+def test_an_unknown_function_is_named_beside_a_text_among_its_operands() -> None:
+    from tilelang.errors import TileUnsupportedError
+    from tilelang.ir.expr import StringImm
+
+    with Kernel(threads=1) as k:
+        out = k.tensor("O", (2,))
+        out[0] = call("call_extern", StringImm("%d"), 3, dtype="float32", name="printf")
+    with pytest.raises(TileUnsupportedError) as error:
+        k.run(zeros(2))
+    assert error.value.message == "the external function `printf` is not known to the interpreter"
+
+
 # -- reads of what nothing has written, by choice --------------------------------------------------
 def uncleared() -> Kernel:
     with Kernel(threads=8) as k:

@@ -21,7 +21,7 @@ def call(s: DivergentGroup, node: Call, active: Active) -> Value:
         return s.eval(made, active)
     args = list(node.args)
     name = str(node.attr("name", node.attr("func", "")))
-    if args and isinstance(args[0], StringImm):
+    if not name and args and isinstance(args[0], StringImm):
         name, args = args[0].value, args[1:]
     raise TileUnsupportedError(
         f"the external function `{name}` is not known to the interpreter",

@@ -5,6 +5,7 @@ Imported when the first kernel is made for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import field, replace
 from functools import cache, lru_cache
@@ -24,13 +25,15 @@ from tilelang.emulator.launch import (
     Record,
     Settings,
 )
-from tilelang.emulator.locate import user_files
+from tilelang.emulator.locate import Lines, user_files
 from tilelang.emulator.report import Report
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import (
+    CompileError,
     DeadlockError,
     DeviceAssertError,
     InternalError,
+    Loc,
     SanitizerError,
     TileRuntimeError,
     TileUnsupportedError,
@@ -145,7 +148,14 @@ def from_artifact(
     machinery = make_machinery(module, target, options)
     if any(isinstance(item, View) and item.source is not None for item in walk(func.body)):
         machinery = replace(machinery, bounded=False)
-    machinery.library(settings.watched)  # what the text lacks is said now
+    files = user_files(func)
+    try:
+        machinery.library(settings.watched)  # what the text lacks is said now
+    except CompileError as error:
+        found = re.match(r"line (\d+):", error.got or "")
+        place = Lines(module.source, files).place(int(found[1]) if found else 0)
+        error.loc = Loc(place.file, place.user_line) if place.file else None
+        raise
     spec = aligned(
         launch_spec(
             func, out_idx, messages=module.messages, sites=artifact.sites, device="cpu",
@@ -153,7 +163,6 @@ def from_artifact(
         ),
         artifact.alignments,
     )  # fmt: skip
-    files = user_files(func)
 
     @cache
     def narrowed(limits: Limits) -> EmulatedExecutable:
