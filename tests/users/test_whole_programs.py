@@ -758,6 +758,46 @@ def dequant_u4() -> Any:
     return k, -1, (x, w, sc), x.astype(np.float32) @ (d * sc[:, None]).astype(np.float32).T, 1e-3
 
 
+@program
+def bits_of_narrow_integers() -> Any:
+    @T.prim_func
+    def k(
+        A: T.Tensor((256,), "int8"),
+        B: T.Tensor((256,), "uint8"),
+        C: T.Tensor((256,), "int16"),
+        D: T.Tensor((7, 256), "int32"),
+    ):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(256):
+                D[0, i] = T.popcount(A[i])
+                D[1, i] = T.popcount(C[i])
+                D[2, i] = T.clz(A[i])
+                D[3, i] = T.clz(B[i])
+                D[4, i] = T.clz(C[i])
+                D[5, i] = T.call_extern("int32", "__popc", A[i])
+                D[6, i] = T.call_extern("int32", "__clz", B[i])
+
+    b = np.arange(256)
+    a, c = b.astype(np.uint8).view(np.int8), (b * 257).astype(np.uint16).view(np.int16)
+
+    def ones(values: Any, bits: int) -> Any:
+        return [bin(int(x) & ((1 << bits) - 1)).count("1") for x in values]
+
+    def zeros(values: Any, bits: int) -> Any:
+        return [bits - (int(x) & ((1 << bits) - 1)).bit_length() for x in values]
+
+    rows = [
+        ones(a, 8),
+        ones(c, 16),
+        zeros(a, 8),
+        zeros(b, 8),
+        zeros(c, 16),
+        ones(a, 32),
+        zeros(b, 32),
+    ]
+    return k, -1, (a, b.astype(np.uint8), c), np.array(rows)
+
+
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
 def test_a_program_agrees_with_numpy(make: Callable[[], Any], how: str) -> None:

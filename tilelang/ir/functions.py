@@ -157,6 +157,16 @@ def _called(op: str, count: int = 1) -> Function:
     return Function(count, lambda *args: E.call(op, *args))
 
 
+def _counted(op: str, bits: int) -> Function:
+    """A function that counts in an integer of ``bits``, to which C converts the argument."""
+
+    def count(x: E.Expr) -> E.Expr:
+        fits = not x.dtype.is_integer or x.dtype.bits == bits
+        return E.call(op, x if fits else E.cast(x, DType(f"int{bits}")))
+
+    return Function(1, count)
+
+
 def _binary(op: str) -> Function:
     return Function(2, lambda a, b: E.binary(op, a, b))
 
@@ -307,9 +317,9 @@ def _high(kind: str) -> Function:
 
 
 _PLAIN: dict[str, Function] = {
-    "__popc": _called("popcount"), "__popcll": _called("popcount"),
-    "__clz": _called("clz"), "__clzll": _called("clz"),
-    "__ffs": _called("ffs"), "__ffsll": _called("ffs"),
+    "__popc": _counted("popcount", 32), "__popcll": _counted("popcount", 64),
+    "__clz": _counted("clz", 32), "__clzll": _counted("clz", 64),
+    "__ffs": _counted("ffs", 32), "__ffsll": _counted("ffs", 64),
     "__mulhi": _high("int"), "__umulhi": _high("uint"),
     "abs": _called("abs"), "labs": _called("abs"), "llabs": _called("abs"),
     "__float_as_int": _bits("float32", "int32"), "__int_as_float": _bits("int32", "float32"),

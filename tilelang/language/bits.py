@@ -8,7 +8,7 @@ from typing import Any
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import expr as ir
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, as_expr, binary, call, const, unary
+from tilelang.ir.expr import Expr, as_expr, binary, call, cast, const, unary
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.language.constants import int_op, plain_ints
@@ -99,12 +99,22 @@ def shift_right(x: Any, y: Any, *, span: object = None) -> Any:
 
 def popcount(x: object, *, span: object = None) -> Expr:
     """Number of bits set."""
-    return call("popcount", scalar(x, "T.popcount"))
+    return call("popcount", _own_bits(scalar(x, "T.popcount")))
 
 
 def clz(x: object, *, span: object = None) -> Expr:
-    """Number of leading zero bits."""
-    return call("clz", scalar(x, "T.clz"))
+    """Number of leading zero bits of the dtype of ``x``."""
+    value = scalar(x, "T.clz")
+    found, missing = call("clz", _own_bits(value)), 32 - value.dtype.bits
+    return found - missing if missing > 0 else found
+
+
+def _own_bits(value: Expr) -> Expr:
+    """An integer of less than 32 bits with zeros above them: machines count in whole words."""
+    kind = value.dtype
+    if not kind.is_integer or kind.bits >= 32 or kind.lanes > 1:
+        return value
+    return cast(cast(value, DType(f"uint{kind.bits}")), DType("uint32"))
 
 
 def _is_type(value: object) -> bool:
