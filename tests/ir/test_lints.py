@@ -97,6 +97,30 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
         ("for i in T.serial(8):\n    B[0] += A[i, 0]", []),
         ("for i in T.Parallel(8):\n    B[0] = A[0, 0]", []),
         (
+            "for i in T.Parallel(7):\n    B[i + 1] = B[i]",
+            [
+                "an iteration of T.Parallel reads `B[i]`, which another one writes, and they have "
+                "no order; write into another tile, or loop with T.serial [order-of-iterations]"
+            ],
+        ),
+        (
+            "for i, j in T.Parallel(8, 7):\n    A[i, j] = A[i, j + 1] * 2",
+            [
+                "an iteration of T.Parallel reads `A[i, j + 1]`, which another one writes, and they "
+                "have no order; write into another tile, or loop with T.serial "
+                "[order-of-iterations]"
+            ],
+        ),
+        ("for i in T.serial(7):\n    B[i + 1] = B[i]", []),
+        ("for i in T.Parallel(7):\n    B[i + 1] = A[0, i]", []),
+        ("for i in T.Parallel(4):\n    B[i] = B[i + 4]", []),
+        ("for i in T.Parallel(4):\n    B[i * 2] = B[i * 2 + 1]", []),
+        ("for i in T.Parallel(7):\n    if i % 2 == 0:\n        B[i] = B[i + 1]", []),
+        (
+            "for i in T.Parallel(7):\n    B[i] = T.if_then_else(i % 2 == 0, B[i + 1], B[i])",
+            [],
+        ),
+        (
             "B[8] = A[0, 0]",
             [
                 "the index 8 is outside of dimension 0 of `B`, which has 8 elements: reads give 0 "

@@ -16,6 +16,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.simplify import simplify
 from tilelang.records import dataclass
 
 _TILES = ("shared", "shared.dyn", "local.fragment")
@@ -42,8 +43,8 @@ class Remark:
 def remarks(func: S.PrimFunc, outputs: Iterable[Buffer] = ()) -> list[Remark]:
     """The remarks on a program as it was traced, whose results are ``outputs``."""
     return [
-        *_tiles(func), *_lost_updates(func.body, ()), *_outside(func.body), *_wrong_dimension(func),
-        *_swapped(func), *_unwritten(func, outputs),
+        *_tiles(func), *_lost_updates(func.body, ()), *_neighbours(func.body, ()),
+        *_outside(func.body), *_wrong_dimension(func), *_swapped(func), *_unwritten(func, outputs),
     ]  # fmt: skip
 
 
@@ -190,6 +191,49 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
         parallel = (*parallel, *wide)
     for block in stmt.blocks():
         yield from _lost_updates(block, parallel)
+
+
+def _neighbours(stmt: S.Stmt, extents: tuple[tuple[E.Var, int], ...]) -> Iterator[Remark]:
+    """``s[i + 1] = s[i]`` in parallel iterations: one reads what another writes, in no order.
+
+    What a condition selects may be only elements that no iteration writes.
+    """
+    if isinstance(stmt, S.If):
+        return
+    if isinstance(stmt, S.Store) and extents and not stmt.buffer.storage.startswith("local.v"):
+        loads = [] if E.holds(stmt.value, E.Select) else E.find(stmt.value, E.Load)
+        for load in loads:
+            if load.buffer is stmt.buffer and _apart(load, stmt, dict(extents)):
+                yield Remark(
+                    "order-of-iterations",
+                    f"an iteration of T.Parallel reads `{load!r}`, which another one writes, and "
+                    "they have no order; write into another tile, or loop with T.serial",
+                    stmt.loc,
+                )
+                return
+    if isinstance(stmt, S.Parallel):
+        known = [(var, _number(extent)) for var, extent in zip(stmt.vars, stmt.extents)]
+        extents = (*extents, *((var, number) for var, number in known if number))
+    for block in stmt.blocks():
+        yield from _neighbours(block, extents)
+
+
+def _apart(load: E.Load, stmt: S.Store, extents: dict[E.Var, int]) -> bool:
+    """Whether the two differ in one index, by a distance that iterations of a loop have."""
+    differing = [(a, b) for a, b in zip(load.indices, stmt.indices) if a is not b]
+    if len(differing) != 1 or stmt.buffer.storage == "local":
+        return False
+    read, written = differing[0]
+    apart = simplify(read - written)
+    moved = [var for var, extent in extents.items() if var in written.variables]
+    if not isinstance(apart, E.Const) or len(moved) != 1 or moved[0] in _others(stmt, written):
+        return False
+    steps = isinstance(simplify(written - moved[0]), E.Const)
+    return steps and 0 < abs(int(apart)) < extents[moved[0]]
+
+
+def _others(stmt: S.Store, index: E.Expr) -> set[E.Var]:
+    return {var for other in stmt.indices if other is not index for var in other.variables}
 
 
 def _outside(stmt: S.Stmt) -> Iterator[Remark]:
