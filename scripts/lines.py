@@ -35,7 +35,7 @@ BUDGET = {
     "codegen": 2320,
     "cpu": 3340,
     "autotuner": 2352,
-    "facades": 1916,
+    "facades": 1925,
     "emulator": 1620,
     "target": 1495,
     "layout": 1526,

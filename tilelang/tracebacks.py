@@ -63,12 +63,18 @@ def _kept(traceback: TracebackType | None) -> TracebackType | None:
     return found
 
 
-def border(function: F) -> F:
-    """A function that users call: errors leave it without frames of this package."""
+def border(function: F, numbers: bool = False) -> F:
+    """A function that users call: errors leave it without frames of this package.
+
+    With ``numbers`` it takes scalars of numpy for the numbers that they hold.
+    """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
+            if numbers:
+                args = tuple(map(_number, args))
+                kwargs = {name: _number(value) for name, value in kwargs.items()}
             return function(*args, **kwargs)
         except Exception as error:  # of any kind: it is passed on
             wrong = _wrong_call(function, error, kwargs)
@@ -82,6 +88,11 @@ def border(function: F) -> F:
             raise
 
     return cast(F, call)
+
+
+def _number(value: Any) -> Any:
+    scalar = type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0
+    return value.item() if scalar else value
 
 
 def _wrong_call(
@@ -107,13 +118,13 @@ def _wrong_call(
 
 
 def borders(module: dict[str, Any], names: Iterable[str]) -> None:
-    """Make the functions ``names`` that ``module`` itself defines borders."""
+    """Make the functions of the language ``names`` that ``module`` itself defines borders."""
     made: dict[int, Any] = {}  # aliases stay one function
     for name in names:
         found = module[name]
         if isinstance(found, FunctionType) and found.__module__ == module["__name__"]:
             if not hasattr(found, "__wrapped__"):
-                module[name] = made.setdefault(id(found), border(found))
+                module[name] = made.setdefault(id(found), border(found, numbers=True))
 
 
 def raised_here(traceback: TracebackType | None) -> bool:
