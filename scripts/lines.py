@@ -48,7 +48,7 @@ BUDGET = {
     "utils": 477,
     "metal": 349,
     "tools": 260,
-    "errors": 291,
+    "errors": 294,
     "jax": 300,
     "compiler": 320,
     "options": 272,

@@ -338,12 +338,17 @@ def shown(value: object, limit: int = 80) -> str:
     return (" ".join(text.split()) if "\n" in text else text)[:limit]
 
 
-def near(word: str, names: Iterable[str]) -> str | None:
-    """The hint that ``word`` may be meant to be one of ``names``; None where none is like it."""
+def near(word: str, names: Iterable[str], value: bool = False) -> str | None:
+    """The hint that ``word`` may be meant to be one of ``names``; None where none is like it.
+
+    A name is code, a ``value`` is text that a program passes.
+    """
     from difflib import get_close_matches
 
     found = get_close_matches(word, list(names), n=1)
-    return f"did you mean `{found[0]}`?" if found else None
+    if not found:
+        return None
+    return f"did you mean {found[0]!r}?" if value else f"did you mean `{found[0]}`?"
 
 
 _E = TypeVar("_E", bound=TileError)

@@ -12,7 +12,7 @@ from dataclasses import field
 from pathlib import Path
 
 from tilelang.env import env
-from tilelang.errors import CompilationStopped, TileValueError
+from tilelang.errors import CompilationStopped, TileValueError, near
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.options import Options
@@ -68,13 +68,10 @@ class Watcher:
         names = tuple((given or getattr(env, variable) or "").replace(",", " ").split())
         for name in names:
             if name not in self._passes:
-                from difflib import get_close_matches
-
-                near = get_close_matches(name, self._passes, n=1)
                 raise TileValueError(
                     f"the {source} names no pass of this compilation: {name!r}",
                     expected=f"one of {', '.join(self._passes)}",
-                    hint=f"did you mean {near[0]!r}?" if near else None,
+                    hint=near(name, self._passes, value=True),
                 )
         return names
 

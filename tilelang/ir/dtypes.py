@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.errors import (
+    TileError,
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+    near,
+    shown,
+)
 from tilelang.records import dataclass
 from tilelang.tracebacks import trim
 
@@ -364,14 +371,11 @@ def _parse(name: str) -> tuple[str, _Kind, int]:
 
 
 def _unknown(name: str) -> TileTypeError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, [*SCALARS, *_ALIASES], n=1)
     return TileTypeError(
         f"unknown data type {name!r}",
         expected=_EXPECTED,
         got=repr(name),
-        hint=f"did you mean {near[0]!r}?" if near else None,
+        hint=near(name, [*SCALARS, *_ALIASES], value=True),
     )
 
 

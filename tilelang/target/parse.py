@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilelang.env import env
-from tilelang.errors import TileTypeError, TileValueError, shown
+from tilelang.errors import TileTypeError, TileValueError, near, shown
 from tilelang.options import leave_surroundings, surroundings
 from tilelang.records import dataclass
 from tilelang.target import device
@@ -345,8 +345,6 @@ def _shown(spec: object) -> str:
 
 
 def _near(word: str) -> str | None:
-    from difflib import get_close_matches
-
     if word in ("gpu", "device"):
         return 'name the kind of GPU, e.g. "cuda"; "auto" follows the tensors of a call'
     if word.startswith("sm_"):
@@ -355,5 +353,4 @@ def _near(word: str) -> str | None:
         return f'did you mean "hip -arch={word}"?'
     if word.partition(":")[0] in SPELLINGS:
         return "a target is a kind of machine; a kernel runs on the device of its tensors"
-    near = get_close_matches(word, ["auto", *SPELLINGS], n=1)
-    return f"did you mean {near[0]!r}?" if near else None
+    return near(word, ["auto", *SPELLINGS], value=True)
