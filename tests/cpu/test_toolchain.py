@@ -6,6 +6,7 @@ import os
 import shlex
 import stat
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,21 @@ exec {shlex.join(compiler.command)} "$@\"""",
     assert found is not None
     wanted = scalable_flags(int(flag) // 8) if flag and knows else ()
     assert found.native == (*compiler.native, *wanted)
+
+
+class Mistaken(Compiler):
+    """A compiler that is right about a program with a flag only."""
+
+    def compile_shared(self, source: str, flags: Sequence[str] = ()) -> bytes:
+        if "either(" in source and "-fno-tree-loop-if-convert" not in flags:
+            source = source.replace(": 0.0;", ": 1.0;", 1)
+        return super().compile_shared(source, flags)
+
+
+def test_a_program_that_a_compiler_gets_wrong_costs_it_a_flag(compiler: Compiler) -> None:
+    found = Mistaken.probed(compiler.command, "now")
+    assert found is not None
+    assert found.careful == ("-fno-tree-loop-if-convert",)
 
 
 def test_probe_is_kept_and_made_again_when_the_compiler_changes(

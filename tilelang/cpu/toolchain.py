@@ -58,6 +58,41 @@ int tl_probe(int x) {
 }
 """
 _IN_ORDER = ((), ("-mllvm", "-enable-interleaved-mem-accesses=false"), ("-fno-vectorize",))
+# gcc 13 makes masks of conditions: of a mask and its complement it takes the second to be set where
+# the first is, after it has folded a true to 1 where an element of a mask is -1. Without conditions
+# in vectorised loops there are no such masks. Kernels of ours have their vectors already.
+_PROBE_MASKS = """
+#if defined(__x86_64__)
+#define TL_MASKED __attribute__((noinline, target("avx2")))
+#define TL_CAN __builtin_cpu_supports("avx2")
+#else
+#define TL_MASKED __attribute__((noinline))
+#define TL_CAN 1
+#endif
+TL_MASKED static void either(double* to, const double* from, double* also) {
+    for (long i = 0; i < 20; ++i) {
+        #pragma omp simd
+        for (long j = 0; j < 3; ++j) {
+            to[i * 3 + j] = i < 5 && j < 2 ? from[i * 2 + j] : 0.0;
+            if (i < 5 && j < 2) also[i * 2 + j] = to[i * 3 + j];
+        }
+    }
+}
+int tl_probe(int x) {
+    double to[60], from[10], also[10];
+    int right = 1;
+    for (int i = 0; i < 10; ++i) from[i] = i + x;
+    if (TL_CAN) {
+        either(to, from, also);
+        for (int i = 0; i < 60; ++i)
+            right &= to[i] == (i < 15 && i % 3 < 2 ? from[i / 3 * 2 + i % 3] : 0.0);
+    }
+    return x + right;
+}
+"""
+_COMPLEMENTS = ((), ("-fno-tree-loop-if-convert",), ("-fno-tree-vectorize",))
+# Programs that some compiler gets wrong, each with the flags that mend it, the cheapest first.
+_PITFALLS = ((_PROBE_ORDER, _IN_ORDER), (_PROBE_MASKS, _COMPLEMENTS))
 
 
 @dataclass(frozen=True)
@@ -65,7 +100,7 @@ class Compiler(HostCompiler):
     """A C compiler that works.
 
     Attributes:
-        careful: flags without which it would read what is stored before it is.
+        careful: flags without which it would make something else of a program (``_PITFALLS``).
         native: flags that allow every instruction of this machine.
         openmp: flags that turn on OpenMP; empty when it has none.
     """
@@ -86,8 +121,10 @@ class Compiler(HostCompiler):
         plain = cls(command, hostcc.version_of(command), stamp, hostcc.machine_identity())
         if not _works(plain, _PROBE, ()):
             return None
-        ways = (flags for flags in _IN_ORDER if _works(plain, _PROBE_ORDER, ("-O2", *flags)))
-        plain = replace(plain, careful=next(ways, ()))
+        for program, mends in _PITFALLS:
+            tried = ("-O2", "-fopenmp-simd")
+            ways = (flags for flags in mends if _works(plain, program, (*tried, *flags)))
+            plain = replace(plain, careful=(*plain.careful, *next(ways, ())))
         native = next((flags for flags in _NATIVE if _works(plain, _PROBE, flags)), ())
         wide = (*native, *_scalable())
         if wide != native and _works(plain, _PROBE, wide):

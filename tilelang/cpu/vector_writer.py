@@ -303,7 +303,9 @@ class VectorLoop:
         each, zero = self.p.value(value), bare(self.p.p.value(start))
         self.flush()
         put, mine = self.writer.put, self.writer.names.fresh(f"{total.name}_lanes")
-        both = self.both(op, total, "moved_", "running_", sure=False)
+        if op in ("min", "max"):  # of a NaN alone it is the start, and the same holds for each lane
+            each = self.both(op, total, bare(each), self.p.splat(start))
+        both = self.both(op, total, "moved_", "running_")
         types = f"{self.p.family}, {kind}, {self.p.integers(total.dtype)}"
         put(f"const {kind} {mine} = TL_RUNNING({types}, {bare(each)}, {zero}, {both});")
         self.p.names[total.data] = found = self.writer.names.fresh(total.name)
