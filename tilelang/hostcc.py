@@ -272,7 +272,7 @@ def machine_identity() -> str:
 
 
 def _store_key(kind: type[HostCompiler], command: tuple[str, ...], stamp: str) -> str:
-    text = json.dumps([f"{kind.language} compiler", 4, command, stamp, machine_identity()])
+    text = json.dumps([f"{kind.language} compiler", 5, command, stamp, machine_identity()])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

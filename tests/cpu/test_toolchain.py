@@ -178,6 +178,23 @@ def test_a_program_that_a_compiler_gets_wrong_costs_it_a_flag(compiler: Compiler
     assert found.careful == ("-fno-tree-loop-if-convert",)
 
 
+class Underscored(Compiler):
+    """A compiler that knows processors by names with underscores only, as zig does."""
+
+    def run(self, words: Sequence[str], folder: Path) -> str:
+        named = [word for word in words if word.startswith("-march=")]
+        if any("-" in word[len("-march=") :] for word in named):
+            raise CompileError("no such processor")
+        return super().run([word for word in words if word not in named], folder)
+
+
+def test_processors_are_named_as_the_compiler_does(compiler: Compiler) -> None:
+    found = Underscored.probed(compiler.command, "now")
+    assert found is not None and found.underscores
+    assert compiler.underscores == ("ziglang" in compiler.command)
+    assert found.compile_shared("int f(void) { return 3; }\n", ("-march=x86-64-v3",))
+
+
 def test_probe_is_kept_and_made_again_when_the_compiler_changes(
     tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

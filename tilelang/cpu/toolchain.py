@@ -18,6 +18,7 @@ from tilelang.target.cores import scalable_flags
 
 _log = logging.getLogger("tilelang")
 
+_NAMED = ("x86-64", "x86_64")  # a processor, as gcc and clang name it, and as zig does
 _NATIVE = (("-march=native",), ("-mcpu=native",))
 _OPENMP = (("-fopenmp",),)
 # Linux on Arm: bytes of the scalable vectors that a process gets.
@@ -101,11 +102,13 @@ class Compiler(HostCompiler):
 
     Attributes:
         careful: flags without which it would make something else of a program (``_PITFALLS``).
+        underscores: it names processors x86_64_v3 and not x86-64-v3, as zig does.
         native: flags that allow every instruction of this machine.
         openmp: flags that turn on OpenMP; empty when it has none.
     """
 
     careful: tuple[str, ...] = ()
+    underscores: bool = False
     native: tuple[str, ...] = ()
     openmp: tuple[str, ...] = ()
 
@@ -121,6 +124,9 @@ class Compiler(HostCompiler):
         plain = cls(command, hostcc.version_of(command), stamp, hostcc.machine_identity())
         if not _works(plain, _PROBE, ()):
             return None
+        dashes, underscores = (f"-march={name}" for name in _NAMED)
+        if _works(plain, _PROBE, (underscores,)) and not _works(plain, _PROBE, (dashes,)):
+            plain = replace(plain, underscores=True)
         for program, mends in _PITFALLS:
             tried = ("-O2", "-fopenmp-simd")
             ways = (flags for flags in mends if _works(plain, program, (*tried, *flags)))
@@ -149,7 +155,7 @@ class Compiler(HostCompiler):
             "-fPIC",
             "-std=gnu11",
             *self.careful,
-            *flags,
+            *map(self._spelled, flags),
             "-lm",
         ]
 
@@ -159,6 +165,11 @@ class Compiler(HostCompiler):
             return self.made(target, self.run([*words, "-o", str(target)], folder))
 
         return self.in_scratch(build)
+
+    def _spelled(self, flag: str) -> str:
+        word, equals, name = flag.partition("=")
+        named = self.underscores and word in ("-march", "-mcpu", "-mtune")
+        return word + equals + name.replace("-", "_") if named else flag
 
 
 @dataclass(frozen=True)
