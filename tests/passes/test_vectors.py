@@ -46,6 +46,9 @@ TAKEN = {
     "its own element": lambda A, B, at, i, n: put(A, (3, i), A[3, i] + 1),
     "another row": lambda A, B, at, i, n: put(A, (3, i), A[4, i] + 1),
     "far enough": lambda A, B, at, i, n: put(A, (3, i), A[3, i + 64] + 1),
+    "a row that is a constant further": lambda A, B, at, i, n: put(
+        A, (n % 4 * 2 + 1, i), A[n % 4 * 2, i] + 1
+    ),
     "a gather": lambda A, B, at, i, n: put(A, (3, i), B[3, at[i]]),
     "a column": lambda A, B, at, i, n: put(A, (3, i), B[i, 3]),
     "one for all": lambda A, B, at, i, n: put(A, (3, i), B[n % 256, 0]),
@@ -53,6 +56,7 @@ TAKEN = {
 LEFT = {
     "a neighbour's element": lambda A, B, at, i, n: put(A, (3, i), A[3, i + 1]),
     "a row that may be its own": lambda A, B, at, i, n: put(A, (n % 256, i), A[3, 5] + 1),
+    "a row that the position chooses": lambda A, B, at, i, n: put(A, (at[i], i), A[at[i] + 1, i]),
     "a scatter": lambda A, B, at, i, n: put(A, (3, at[i]), B[3, i]),
     "a stored column": lambda A, B, at, i, n: put(A, (i, 3), B[3, i]),
 }
@@ -160,3 +164,16 @@ def test_iterations_may_run_twice_where_none_reads_what_is_stored() -> None:
     assert notes(other_shape) == notes(other_dtype) == [True]
     assert notes(maybe_one) == notes(own) == [False]
     assert notes(total) == [False]
+
+
+def test_different_rows_of_any_length_do_not_meet() -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 8, n), "float32"), B: T.Tensor((3, n), "float32")):
+        with T.Kernel(4, threads=1) as b:
+            for i in T.Parallel(64):
+                A[1, b * 2, i] = B[0, i]
+                A[1, b * 2 + 1, i] = B[1, i]
+
+    assert bits_of(kernel) == [32, 32]  # within the tensor for sure, and not

@@ -31,7 +31,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import INDEX_OPS
-from tilelang.ir.linear import parted
+from tilelang.ir.linear import Linear, parted
 from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import Rewriter, inline_lets
 from tilelang.passes.analysis.loops import trip_count
@@ -292,15 +292,18 @@ class _Loop:
         step, distance = self.stride(store), 0
         if step is None or self.stride(other) != step:
             return True
-        names = self.lets | {self.loop.var}
+        names, plain = self.lets | {self.loop.var}, store.buffer.strides is None
         for mine, others, stride in pairs:
             forms = parted(mine, names), parted(others, names)
-            if forms[0] is None or forms[1] is None or not isinstance(stride, int):
+            if forms[0] is None or forms[1] is None:
                 return True
-            apart = E.binary("sub", forms[0][1], forms[1][1])
-            if not isinstance(apart, E.Const):
+            apart = Linear.of(E.binary("sub", forms[0][1], forms[1][1]))
+            still = not (forms[0][0].terms or forms[1][0].terms or apart.terms)
+            if still and apart.constant and store.buffer is other.buffer and plain:
+                return False  # accesses outside of a tensor do not happen
+            if apart.terms or not (isinstance(stride, int) or apart.constant == 0):
                 return True
-            distance += int(apart.value) * stride
+            distance += apart.constant * stride if isinstance(stride, int) else 0
         count = trip_count(self.loop)
         return distance % step == 0 and (count is None or abs(distance // step) < count)
 
