@@ -23,7 +23,9 @@ from tilelang.codegen.c import (
     bare,
     storage_type,
 )
+from tilelang.cpu.near_places import NearPlaces
 from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear, parted
@@ -87,9 +89,9 @@ class VectorPrinter:
         lanes: text of a vector -> its name, for what is computed lane by lane.
     """
 
-    def __init__(self, scalars: CpuPrinter, var: E.Var, family: str) -> None:
+    def __init__(self, scalars: CpuPrinter, loop: S.For, family: str) -> None:
         self.p = scalars
-        self.var = var
+        self.var = var = loop.var
         self.family = family
         self.varying: set[E.Var] = {var}  # variables and storage that differ between lanes
         self.names: dict[E.Var, str] = {}  # the vectors of names and variables of the loop
@@ -102,6 +104,7 @@ class VectorPrinter:
         self.safe: set[tuple[int, ...]] = set()  # places that are read for all lanes already
         self.math = False  # whether functions are called
         self.eighths = False  # whether floats of eight bits are converted
+        self.near = NearPlaces(loop.body, scalars.names.fresh)
         self._varies: dict[E.Expr, bool] = {}
 
     # -- types -------------------------------------------------------------------------------------
@@ -262,7 +265,7 @@ class VectorPrinter:
         if apart not in _LOADS or buffer.dtype.bits < 8:
             raise NoVectorError
         kind = self.stored_type(buffer.dtype)
-        place = f"{self.p.pointer(buffer)} + {self.p.flat_index(buffer, indices)}"
+        place = self.place(buffer, indices)
         if apart != 1:
             if self.mask:
                 raise NoVectorError
@@ -276,6 +279,14 @@ class VectorPrinter:
             self.safe.add(where)
             self.fetch(buffer, indices, place)
         return f"TL_LOAD({kind}, {place})"
+
+    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """The pointer to the first of the elements."""
+        return self.near.of(buffer, indices, self.full_place)
+
+    def full_place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """The same without names."""
+        return f"{self.p.pointer(buffer)} + {self.p.flat_index(buffer, indices)}"
 
     def fetch(self, buffer: Buffer, indices: tuple[E.Expr, ...], place: str) -> None:
         """Of a short part of a row of a tensor, the part two rows below is fetched meanwhile: it is

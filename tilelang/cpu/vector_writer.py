@@ -48,7 +48,7 @@ class VectorLoop:
         self.writer = writer
         self.loop = loop
         self.family = FAMILIES[bits]
-        self.p = VectorPrinter(writer.p, loop.var, self.family)
+        self.p = VectorPrinter(writer.p, loop, self.family)
         self.count = trip_count(loop)
         self.p.conditional = self.count is None  # nothing is read before a loop of no iterations
         self.most = MOST_LANES[self.family]
@@ -154,7 +154,10 @@ class VectorLoop:
             self.p.names[total.data] = f"{self.partial(total)}[{self.part if many else 0}]"
             if op in ("min", "max"):
                 self.p.numbers.add(total.data)
+        at, inner = len(writer.lines), "    " * writer.depth
+        self.p.near.lines.clear()
         self.statement(self.loop.body)
+        writer.lines[at:at] = [inner + line for line in self.p.near.lines.values()]
         if many:
             writer.depth -= 1
             writer.put("}")
@@ -279,7 +282,7 @@ class VectorLoop:
         else:
             text = p.coded(buffer.dtype, source)
         self.flush()
-        place = f"{p.p.pointer(buffer)} + {p.p.flat_index(buffer, stmt.indices)}"
+        place = p.place(buffer, stmt.indices)
         if p.mask:
             put = f"TL_STORE_IF({self.family}, {kind}, {place}, {bare(text)}, {p.mask});"
         else:

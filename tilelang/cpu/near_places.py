@@ -1,0 +1,91 @@
+"""Places in memory that are a constant number of elements apart, under one name.
+
+The taps of a window are loads at the same index and a different constant each. Given their sums in
+full, a C compiler takes a pointer of its own for each of them, moves all of them on in every step,
+and keeps them in registers of vectors; finding out takes it longer than everything else. Where
+the first place has a name, the others are that and a constant, which an instruction holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.linear import Linear
+from tilelang.records import dataclass
+
+MANY = 9  # places that are worth a name; sums over eight rows at a time are faster in full
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Places that differ in a constant: the buffer and the indices of the first one, its distance
+    from the others' common part, and its name."""
+
+    buffer: Buffer
+    indices: tuple[E.Expr, ...]
+    distance: int
+    name: str
+
+
+class NearPlaces:
+    """The names of places in the body of one loop.
+
+    Attributes:
+        lines: what has to stand at the start of the body: the names that its text uses.
+    """
+
+    def __init__(self, body: S.Stmt, fresh: Callable[[str], str]) -> None:
+        self.lines: dict[str, str] = {}
+        own = {var for part in S.walk(body) for var in part.parts("var", "vars")}
+        found: dict[tuple[object, ...], dict[int, tuple[Buffer, tuple[E.Expr, ...]]]] = {}
+        for access in effects.accesses(body, nested=True):
+            place = access.buffer, access.indices
+            if access.buffer.is_var or not isinstance(access.by, (S.Store, E.Load)):
+                continue
+            if any(not own.isdisjoint(x.variables) or E.holds(x, E.Load) for x in place[1]):
+                continue
+            key, distance = _parts(*place)
+            found.setdefault(key, {}).setdefault(distance, place)
+        self.groups = {}
+        for key, places in found.items():
+            if len(places) >= MANY:
+                distance, (buffer, indices) = next(iter(places.items()))
+                name = fresh(f"{buffer.name}_at")
+                self.groups[key] = _Group(buffer, indices, distance, name)
+
+    def of(
+        self,
+        buffer: Buffer,
+        indices: tuple[E.Expr, ...],
+        text: Callable[[Buffer, tuple[E.Expr, ...]], str],
+    ) -> str:
+        """The pointer to an element; ``text`` prints it in full."""
+        if not self.groups:
+            return text(buffer, indices)
+        key, distance = _parts(buffer, indices)
+        group = self.groups.get(key)
+        if group is None:
+            return text(buffer, indices)
+        if group.name not in self.lines:
+            first = text(group.buffer, group.indices)
+            self.lines[group.name] = f"__auto_type const {group.name} = {first};"
+        apart = distance - group.distance
+        return f"{group.name} {'-' if apart < 0 else '+'} {abs(apart)}" if apart else group.name
+
+
+def _parts(buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[tuple[object, ...], int]:
+    """What an element's place has in common with others, and how many elements it is away."""
+    key: list[object] = [buffer]
+    distance = 0
+    for index, stride in zip(indices, buffer.stride_list()):
+        form = Linear.of(index)
+        if isinstance(stride, int):
+            distance += form.constant * stride
+            key.append(frozenset(form.terms))
+        else:
+            key.append(index)
+    return (*key,), distance
