@@ -28,7 +28,7 @@ NAMES = [
     "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_products",
     "scalarize_vectors", "read_in_place", "convolve", "join_steps", "write_in_place", "choose_operands",
     "serialize_threads",
-    "lower_operand_copies", "lower_tiles", "settle_fragments", "join_taps", "fuse_loops", "contract_tiles", "contract_rows", "interchange_rows", "read_copies", "widen_blocks", "jam_rows", "spread_rows",
+    "lower_operand_copies", "lower_tiles", "settle_fragments", "join_taps", "fuse_loops", "contract_tiles", "contract_rows", "interchange_rows", "read_copies", "widen_blocks", "jam_rows", "share_loads", "spread_rows",
     "verify_views", "insert_guards", "simplify_again", "steady_quotients",
     "mark_vectors",
 ]  # fmt: skip

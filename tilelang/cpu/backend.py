@@ -109,6 +109,7 @@ def _steps() -> tuple[Step, ...]:
     from tilelang.passes.serial.interchange_rows import interchange_rows
     from tilelang.passes.serial.jam_rows import jam_rows
     from tilelang.passes.serial.join_taps import join_taps
+    from tilelang.passes.serial.share_loads import share_loads
     from tilelang.passes.serial.threads import serialize_threads
     from tilelang.passes.serial.widen_blocks import widen_blocks
     from tilelang.passes.step import Step, always
@@ -151,6 +152,8 @@ def _steps() -> tuple[Step, ...]:
              "what is left of tiles is what a block needs; no guard asks for its indices yet"),
         Step("jam_rows", jam_rows, always,
              "rows have their final length; conditions go to each access of a row"),
+        Step("share_loads", share_loads, always,
+             "blocks have their final extents, and no guard stands between accesses yet"),
         Step("spread_rows", spread_rows, always,
              "no pass below asks whether the rows of a tile are one piece"),
     )  # fmt: skip
