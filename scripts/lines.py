@@ -27,7 +27,7 @@ CORE = (
 BUDGET = {
     "passes": 20750,
     "language": 10190,
-    "ir": 6690,
+    "ir": 6700,
     "interpret": 4690,
     "jit": 2262,
     "runtime": 2715,

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tilelang.explain.report import explain
-from tilelang.explain.snapshots import allocated, launches, snapshots
+from tilelang.explain.snapshots import allocated, snapshots
+from tilelang.ir import stmt as S
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit import kernel as jit_kernel
 from tilelang.options import Options
@@ -70,7 +71,7 @@ def test_the_example_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_layouts_of_the_example_are_drawn(name: str) -> None:
-    (laid, *_) = launches(snapshots(program_of(name), TARGET, Options()).laid)
+    (laid, *_) = S.find(snapshots(program_of(name), TARGET, Options()).laid.body, S.Launch)
     for buffer in allocated(laid).values():
         for layout in (buffer.attr("register_layout"), buffer.attr("layout")):
             if layout is not None:

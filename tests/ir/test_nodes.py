@@ -176,6 +176,16 @@ def test_effects_derive_from_the_roles_of_fields() -> None:
     assert [item for item in copy.exprs() if isinstance(item, E.Var)] == [A, B]
 
 
+def test_statements_of_a_kind_are_found_in_program_order() -> None:
+    first, second = (S.Store(buffer=BUF, indices=(A, B), value=E.const(n)) for n in (1.0, 2.0))
+    wait = S.do("sync_threads")
+    tree = S.If(cond=A < B, then=S.seq(first, wait), orelse=second)
+    assert S.find(tree, S.Store) == [first, second]
+    assert S.find(tree, S.Eval, S.If) == [tree, wait]
+    assert S.holds(tree, S.For, S.Eval) and not S.holds(tree, S.For)
+    assert wait.calls() == [wait.value] and not tree.calls()
+
+
 def test_a_field_without_a_role_is_an_error() -> None:
     @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
     class Untagged(S.Stmt):

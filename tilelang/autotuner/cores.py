@@ -65,9 +65,9 @@ class _Cores(Counter):
         if isinstance(stmt, S.Launch):
             grid = [self.extent(extent, known) for extent in stmt.grid]
             found = _Launch(times * prod(grid), grid)
-            loops = [n for n in S.walk(stmt.body) if isinstance(n, S.Parallel)]
+            loops = S.find(stmt.body, S.Parallel)
             found.rank = max((len(loop.vars) for loop in loops), default=0)
-            found.multiplies = any(isinstance(n, S.Gemm) for n in S.walk(stmt.body))
+            found.multiplies = S.holds(stmt.body, S.Gemm)
             found.add("latency", found.blocks * _BLOCK)
             self.launches.append(found)
         super().visit(stmt, times, known)

@@ -142,7 +142,7 @@ class Flow(Counter):
             stages = dict(stmt.annotations).get("num_stages")
             here.stages = max(here.stages, stages if isinstance(stages, int) else 1)
             here.steps += times
-            products = (n for n in S.walk(stmt.body) if isinstance(n, S.Gemm))
+            products = S.find(stmt.body, S.Gemm)
             here.fed |= stmt.kind == "pipelined" and any(n.b.dtype.bits <= 16 for n in products)
 
     def _loop(

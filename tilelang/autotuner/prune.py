@@ -24,9 +24,7 @@ def reason_to_skip(func: S.PrimFunc, target: Target) -> str | None:
     if not target.is_gpu:
         return None
     limits = target.concrete().limits
-    for launch in S.walk(func.body):
-        if not isinstance(launch, S.Launch):
-            continue
+    for launch in S.find(func.body, S.Launch):
         threads = prod(launch.threads)
         if threads > limits.threads:
             return f"{threads} threads, a block can have {limits.threads}"
@@ -47,11 +45,10 @@ def reason_to_spill(func: S.PrimFunc, target: Target) -> str | None:
     most = target.concrete().limits.registers_thread if target.is_gpu else 0
     if not most:  # nobody knows
         return None
-    for launch in S.walk(func.body):
-        if isinstance(launch, S.Launch):
-            held = alive_at_reductions(launch) // prod(launch.threads)
-            if held > most:
-                return f"{held} registers of tiles are alive at a time, a thread can have {most}"
+    for launch in S.find(func.body, S.Launch):
+        held = alive_at_reductions(launch) // prod(launch.threads)
+        if held > most:
+            return f"{held} registers of tiles are alive at a time, a thread can have {most}"
     return None
 
 
@@ -111,8 +108,8 @@ def _is_shared(buffer: Buffer) -> bool:
 def accumulators(launch: S.Launch) -> int:
     """Registers of all threads that the largest accumulator of a product takes."""
     found = 0
-    for stmt in S.walk(launch.body):
-        if isinstance(stmt, S.Gemm) and stmt.c.scope() == "local.fragment":
+    for stmt in S.find(launch.body, S.Gemm):
+        if stmt.c.scope() == "local.fragment":
             found = max(found, _bytes(stmt.c.buffer) // _REGISTER)
     return found
 

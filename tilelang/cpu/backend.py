@@ -41,7 +41,7 @@ def _emit(func: S.PrimFunc, context: Context) -> Artifact:
 def _explained(func: S.PrimFunc) -> str:
     """Which loops of each kernel run as one, and why others do not."""
     lines = [f"`{func.name}` runs as C on the CPU cores"]
-    launches = (node for node in S.walk(func.body) if isinstance(node, S.Launch))
+    launches = S.find(func.body, S.Launch)
     for number, launch in enumerate(launches, start=1):
         if found := launch.annotation(FUSION, ()):
             lines += ["", f"kernel {number}", *(f"  {line}" for line in found)]
@@ -88,7 +88,7 @@ def _host_flags(options: Options) -> tuple[str, ...]:
 
 def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
     """Flags for a program with several names for one memory, which may be of different types."""
-    viewed = any(isinstance(stmt, S.View) for stmt in S.walk(func.body))
+    viewed = S.holds(func.body, S.View)
     return ("-fno-strict-aliasing",) if viewed else ()
 
 

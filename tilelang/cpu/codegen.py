@@ -432,11 +432,10 @@ def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
     """Whether every store of the body goes to an element chosen by ``var``: then no two
     iterations meet, and the loop may be vectorised as it stands. Where the old value is read too
     (sums at computed indices), each iteration has to have an element of its own."""
-    own = {node.buffer.data for node in S.walk(body) if isinstance(node, S.Alloc)}
+    own = {node.buffer.data for node in S.find(body, S.Alloc)}
     lets: dict[E.Var, E.Expr] = {}
-    for node in S.walk(body):
-        if isinstance(node, S.Let):
-            lets[node.var] = substitute(node.value, lets)
+    for node in S.find(body, S.Let):
+        lets[node.var] = substitute(node.value, lets)
 
     def mentions(expr: E.Expr) -> bool:
         return any(
@@ -451,6 +450,6 @@ def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
     read = {access.data for access in effects.accesses(body, nested=True) if access.reads}
     return all(
         any(map(moves if node.buffer.data in read else mentions, node.indices))
-        for node in S.walk(body)
-        if isinstance(node, S.Store) and node.buffer.data not in own
+        for node in S.find(body, S.Store)
+        if node.buffer.data not in own
     )

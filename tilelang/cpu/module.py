@@ -354,9 +354,4 @@ class _HostWriter(BlockWriter):
 
 def _meets(stmt: S.Launch) -> bool:
     """Whether the blocks of a launch wait for each other."""
-    return any(
-        call.op == "sync_grid"
-        for node in S.walk(stmt.body)
-        for item in node.exprs()
-        for call in E.find(item, E.Call)
-    )
+    return any(call.op == "sync_grid" for node in S.walk(stmt.body) for call in node.calls())

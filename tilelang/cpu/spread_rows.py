@@ -49,12 +49,12 @@ def spread_rows(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def _sums(body: S.Stmt) -> set[E.Var]:
     """The storage of tiles that products add to, with rows that meet, and of which only elements
     are used."""
-    made = {n.buffer.data: n.buffer for n in S.walk(body) if isinstance(n, S.Alloc)}
-    added = {n.c.buffer.data for n in S.walk(body) if isinstance(n, S.Gemm)}
+    made = {n.buffer.data: n.buffer for n in S.find(body, S.Alloc)}
+    added = {n.c.buffer.data for n in S.find(body, S.Gemm)}
     found = {data for data in added if data in made and _meet(made[data])}
     if not found:
         return found
-    found -= {node.buffer.data for node in S.walk(body) if isinstance(node, S.View)}
+    found -= {node.buffer.data for node in S.find(body, S.View)}
     found -= {var for var, _ in effects.pointers(body, nested=True)}
     for access in effects.accesses(body, nested=True):
         simple = isinstance(access.by, (S.Alloc, S.Store, S.Gemm, E.Load))

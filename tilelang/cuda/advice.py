@@ -77,7 +77,7 @@ def advise(func: S.PrimFunc, kernels: Sequence[str], sentences: Sequence[str]) -
 
 def _line(func: S.PrimFunc, number: int, products: bool) -> Loc | None:
     """The first product, or the start, of the kernel with that number (-1: of any)."""
-    launches = [node for node in S.walk(func.body) if isinstance(node, S.Launch)]
+    launches = S.find(func.body, S.Launch)
     launches = launches[number : number + 1] if 0 <= number < len(launches) else launches
     for launch in launches:
         for node in S.walk(launch.body) if products else ():

@@ -49,7 +49,7 @@ def emit_cuda(func: S.PrimFunc, target: Target) -> CudaModule:
 
 def assembler_flags(func: S.PrimFunc) -> tuple[str, ...]:
     """Options for the assembler that suit the loops of `func`."""
-    counts = [matrix_calls(stmt.body) for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
+    counts = [matrix_calls(stmt.body) for stmt in S.find(func.body, S.Launch)]
     return (MODEST,) if 0 < max(counts, default=0) <= FEW else ()
 
 

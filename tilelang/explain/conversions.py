@@ -43,15 +43,14 @@ def conversions(staged: S.Launch, laid: S.Launch, ordered: S.Launch) -> list[Con
     known = allocated(staged)
     new = {data: buffer for data, buffer in allocated(laid).items() if data not in known}
     found: dict[tuple[int, str], Conversion] = {}
-    for node in S.walk(ordered.body):
-        if isinstance(node, S.Seq):
-            items = node.stmts
-            for first, item in enumerate(items):
-                if isinstance(item, S.Alloc) and item.buffer.data in new:
-                    made = _conversion(items[first:], new[item.buffer.data])
-                    before = found.get((id(made.loc), made.name))
-                    if before is None or not before.bytes:
-                        found[id(made.loc), made.name] = made
+    for node in S.find(ordered.body, S.Seq):
+        items = node.stmts
+        for first, item in enumerate(items):
+            if isinstance(item, S.Alloc) and item.buffer.data in new:
+                made = _conversion(items[first:], new[item.buffer.data])
+                before = found.get((id(made.loc), made.name))
+                if before is None or not before.bytes:
+                    found[id(made.loc), made.name] = made
     return list(found.values())
 
 

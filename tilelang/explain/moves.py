@@ -120,9 +120,8 @@ def _moves(stmt: S.Stmt) -> Iterator[Found]:
         plain = access.how is effects.How.PLAIN and isinstance(access.by, E.Load | S.Store)
         if plain and _memory(access.buffer):
             yield _plain("stores" if access.writes else "loads", access.buffer, access.indices)
-    for expr in stmt.exprs():
-        for call in E.find(expr, E.Call):
-            yield from _call(call)
+    for call in stmt.calls():
+        yield from _call(call)
 
 
 def _plain(verb: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Found:

@@ -15,7 +15,7 @@ from tilelang.explain.banks import Waves
 from tilelang.explain.conversions import Conversion, conversions
 from tilelang.explain.describe import distribution_text, layout_text, shape_text
 from tilelang.explain.moves import Key, Line, Move, lines_of
-from tilelang.explain.snapshots import allocated, launches, snapshots
+from tilelang.explain.snapshots import allocated, snapshots
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -50,7 +50,8 @@ def explain(func: S.PrimFunc, target: Target, options: Options) -> str:
     lines = [f"`{func.name}` for {target}"]
     limits = Context(target, options).limits
     stages = (seen.staged, seen.laid, seen.ordered, seen.final)
-    for number, parts in enumerate(zip(*map(launches, stages)), start=1):
+    launches = (S.find(stage.body, S.Launch) for stage in stages)
+    for number, parts in enumerate(zip(*launches), start=1):
         lines += ["", *_Kernel(number, Stages(*parts), limits).text()]
     return "\n".join(lines)
 
@@ -156,10 +157,9 @@ class _Kernel:
             elif text := _by_boxes(node):
                 say(node.loc, text)
         tiles = allocated(self.stages.laid).values()
-        for node in S.walk(self.stages.laid.body):
-            if isinstance(node, H.Pipeline):
-                size = sum(_bytes(tile) for tile in tiles if tile.data in set(node.tiles))
-                say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} an item")
+        for node in S.find(self.stages.laid.body, H.Pipeline):
+            size = sum(_bytes(tile) for tile in tiles if tile.data in set(node.tiles))
+            say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} an item")
         for item in self.conversions:
             say(item.loc, _conversion(item))
         return found

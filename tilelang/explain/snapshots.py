@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tilelang.compiler import lower
 from tilelang.ir import stmt as S
@@ -37,11 +37,6 @@ def snapshots(func: S.PrimFunc, target: Target, options: Options) -> Snapshots:
     return Snapshots(seen["pipeline_loops"], seen["infer_layouts"], seen["insert_barriers"], final)
 
 
-def launches(func: S.PrimFunc) -> Iterator[S.Launch]:
-    """The kernels of a program, in order."""
-    return (node for node in S.walk(func.body) if isinstance(node, S.Launch))
-
-
 def allocated(stmt: S.Stmt) -> Mapping[Var, Buffer]:
     """Every buffer that ``stmt`` allocates, by its storage."""
-    return {n.buffer.data: n.buffer for n in S.walk(stmt) if isinstance(n, S.Alloc)}
+    return {n.buffer.data: n.buffer for n in S.find(stmt, S.Alloc)}

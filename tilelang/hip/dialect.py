@@ -88,8 +88,8 @@ def waves(launch: S.Launch, target: Target) -> int:
     asked = -(-blocks * -(-prod(launch.threads) // target.limits.warp) // _SIMDS)
     held = sum(
         prod(int(E.as_expr(extent)) for extent in node.buffer.shape) * node.buffer.dtype.bits // 32
-        for node in S.walk(launch.body)
-        if isinstance(node, S.Alloc) and node.buffer.storage == "local"
+        for node in S.find(launch.body, S.Alloc)
+        if node.buffer.storage == "local"
     )
     return max(asked, 2 if "mfma" in target.features and held <= _ROOM else 1)
 

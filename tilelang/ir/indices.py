@@ -110,7 +110,7 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
 def plain_values(body: S.Stmt) -> frozenset[Var]:
     """The variables bound in ``body`` that do not stand for index arithmetic."""
     found: set[Var] = set()
-    for stmt in S.walk(body):
-        if isinstance(stmt, S.Let) and not is_index(stmt.value, found):
+    for stmt in S.find(body, S.Let):
+        if not is_index(stmt.value, found):
             found.add(stmt.var)
     return frozenset(found)

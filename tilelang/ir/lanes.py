@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir.expr import Call, find
+from tilelang.ir.expr import Call
 from tilelang.ir.stmt import Stmt, walk
 
 # Lanes of a warp in the language: ``T.shfl_sync`` and the other warp functions speak of 32 lanes,
@@ -14,7 +14,7 @@ WARP = 32
 
 def exchange_in(stmt: Stmt) -> Call | None:
     """A call in ``stmt`` by which threads tell each other values."""
-    calls = (call for item in walk(stmt) for expr in item.exprs() for call in find(expr, Call))
+    calls = (call for item in walk(stmt) for call in item.calls())
     return next((call for call in calls if call.atom.exchanges), None)
 
 

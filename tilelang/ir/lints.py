@@ -68,8 +68,8 @@ def _swapped(func: S.PrimFunc) -> Iterator[Remark]:
 
     Only of anchors that block indices alone make up, outside of conditions.
     """
-    for launch in S.walk(func.body):
-        if not isinstance(launch, S.Launch) or len(launch.grid) < 2:
+    for launch in S.find(func.body, S.Launch):
+        if len(launch.grid) < 2:
             continue
         counts = [_number(extent) for extent in launch.grid]
         bounds = Bounds()
@@ -116,7 +116,7 @@ def _swapped_in(
 
 def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
     """Tiles that nothing uses, and tiles that are read and that nothing has written."""
-    allocs = [stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Alloc)]
+    allocs = S.find(func.body, S.Alloc)
     allocs = [stmt for stmt in allocs if stmt.buffer.storage in _TILES and not stmt.buffer.attrs]
     if not allocs:
         return
@@ -269,9 +269,7 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
 def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
     """Copies whose tile lies along a dimension that is shorter, from an anchor that steps by less
     than the tile: `A[b, 0, head, 0]` with rows in dimension 1 starts 64 heads at each head."""
-    for stmt in S.walk(func.body):
-        if not isinstance(stmt, S.Copy):
-            continue
+    for stmt in S.find(func.body, S.Copy):
         for region in (stmt.src, stmt.dst):
             buffer = region.buffer
             if buffer.storage != "global":

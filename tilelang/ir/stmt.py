@@ -12,16 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields
 from functools import cache
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
 from tilelang.errors import InternalError, Loc, TileTypeError
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import Expr, Var, as_expr, call, const
+from tilelang.ir.expr import Call, Expr, Var, as_expr, call, const
+from tilelang.ir.expr import find as find_in
 from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
 from tilelang.tracebacks import border
 
+Kind = TypeVar("Kind", bound="Stmt")
+Other = TypeVar("Other", bound="Stmt")
 Pairs = tuple[tuple[str, object], ...]
 ROLES = frozenset("expr exprs block var vars read write update buffer attr".split())
 
@@ -147,6 +150,10 @@ class Stmt:
         for region in self.parts(*_REGIONS) if regions else ():
             found += region.region_exprs()
         return found
+
+    def calls(self) -> list[Call]:
+        """Calls in the expressions of this statement itself."""
+        return [found for expr in self.exprs() for found in find_in(expr, Call)]
 
     def __repr__(self) -> str:
         from tilelang.ir.printer import stmt_text
@@ -639,6 +646,28 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
         yield node
         if node._nested:
             stack += node.blocks()[::-1]
+
+
+@overload
+def find(stmt: Stmt, kind: type[Kind], /) -> list[Kind]: ...
+
+
+@overload
+def find(stmt: Stmt, kind: type[Kind], other: type[Other], /) -> list[Kind | Other]: ...
+
+
+@overload
+def find(stmt: Stmt, /, *kinds: type[Stmt]) -> list[Any]: ...
+
+
+def find(stmt: Stmt, /, *kinds: type[Stmt]) -> list[Any]:
+    """The statements of ``walk(stmt)`` that are one of ``kinds``, in its order."""
+    return [node for node in walk(stmt) if isinstance(node, kinds)]
+
+
+def holds(stmt: Stmt, *kinds: type[Stmt]) -> bool:
+    """Whether ``stmt`` or a statement in it is one of ``kinds``."""
+    return any(isinstance(node, kinds) for node in walk(stmt))
 
 
 @cache

@@ -176,7 +176,7 @@ class Varying:
     def _visit_parallel(self, stmt: S.Parallel) -> None:
         """Iterations are dealt to threads, so a store to outer private storage makes it varying;
         storage allocated inside belongs to the iteration."""
-        own = {node.buffer.data for node in S.walk(stmt.body) if isinstance(node, S.Alloc)}
+        own = {node.buffer.data for node in S.find(stmt.body, S.Alloc)}
         for node in S.walk(stmt.body):
             for access in self._private_writes(node):
                 if access.data not in own:

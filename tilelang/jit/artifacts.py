@@ -66,8 +66,8 @@ def _key(func: S.PrimFunc, target: Target, options: Options) -> str | None:
     """Name of the entry; None for programs that are compiled every time."""
     if is_watched(options):
         return None  # the passes are to be watched
-    for node in S.walk(func.body):
-        if isinstance(node, S.Launch) and node.annotation("cuda_source") is not None:
+    for node in S.find(func.body, S.Launch):
+        if node.annotation("cuda_source") is not None:
             return None  # it may be read from a file
     try:
         text = exact_text(func)

@@ -214,7 +214,7 @@ class _Kernel:
     def _declare_maps(self) -> None:
         """Variables that stand for tensor maps, and names for the maps."""
         self.printer.taken = self.module.maps
-        inner = [stmt for stmt in S.walk(self.stmt.body) if isinstance(stmt, S.Let)]
+        inner = S.find(self.stmt.body, S.Let)
         lets = [*self.module.slots.device.values(), *inner]
         self.lets = {let.var: let.value for let in lets}
         for call in filter(makes_map, _calls(self.stmt.body)):

@@ -171,7 +171,7 @@ def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, W
     """Windows from the hints of the program, by ascending ratio: a stream has one window at a
     time, so the one that is set last, that of the highest ratio, serves the launch."""
     plans = list(launch_plans(steps))
-    kernels = [stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
+    kernels = S.find(func.body, S.Launch)
     if len(plans) != len(kernels):
         return  # launches were made or removed: a hint cannot be placed
     params = (*func.params, *symbols_of(func))

@@ -53,7 +53,7 @@ def _check_parallel(stmt: S.Stmt) -> None:
             hint="all threads of the block hold a fragment together; allocate it before the loop",
         )
     else:
-        calls = (node for expr in stmt.exprs() for node in find(expr, Call))
+        calls = stmt.calls()
         what = next((_word(node, stmt) for node in calls if _joint(node)), "")
     if what:
         raise TileSyntaxError(

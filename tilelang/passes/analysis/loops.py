@@ -39,7 +39,7 @@ def may_end_early(loop: S.For) -> bool:
 
     def ends(stmt: S.Stmt) -> bool:
         if isinstance(stmt, (S.For, S.While)):  # its breaks are its own
-            return any(isinstance(node, S.ThreadReturn) for node in S.walk(stmt))
+            return S.holds(stmt, S.ThreadReturn)
         if isinstance(stmt, (S.Break, S.ThreadReturn)):
             return True
         return any(map(ends, stmt.blocks()))

@@ -50,9 +50,7 @@ class Memory:
         self.known: dict[S.Stmt, Facts] = {}
         self.tensors = {item.data for item in func.params if isinstance(item, Buffer)}
         self.loose = {  # made from pointers, which may lead anywhere
-            node.buffer.data
-            for node in S.walk(func.body)
-            if isinstance(node, S.View) and node.source is not None
+            node.buffer.data for node in S.find(func.body, S.View) if node.source is not None
         }
 
     def facts(self, stmt: S.Stmt) -> Facts:

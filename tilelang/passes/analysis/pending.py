@@ -76,8 +76,8 @@ class Needs:
         self.launch = launch
         self.tiles: dict[E.Expr, Set[E.Var]] = {}  # pipeline with mbarriers -> its tiles
         self.turned: dict[S.Stmt, Set[E.Var]] = {}  # product -> tiles of such pipelines around it
-        for node in S.walk(launch.body):
-            if isinstance(node, H.Pipeline) and MECHANISMS[node.mechanism].turns:
+        for node in S.find(launch.body, H.Pipeline):
+            if MECHANISMS[node.mechanism].turns:
                 self.tiles[node.pipe] = tiles = frozenset(node.tiles)
                 for inner in filter(may_stay, S.walk(node.body)):
                     self.turned[inner] = self.turned.get(inner, frozenset()) | tiles
@@ -106,7 +106,7 @@ class Needs:
         """Whether groups of threads wait for each other as the program itself says."""
         own = {ident for _, _, ident in self.launch.annotation("barrier_ids", ())}
         for stmt in S.walk(self.launch.body):
-            for call in (node for expr in stmt.exprs() for node in E.find(expr, E.Call)):
+            for call in stmt.calls():
                 named = call.atom.meets("block") and len(call.args) > 1
                 if call.atom.signals or (named and _number(call.args[0]) not in own):
                     return True
@@ -163,11 +163,10 @@ def orders_itself(launch: S.Launch) -> bool:
     for stmt in S.walk(launch.body):
         if isinstance(stmt, S.Gemm) and stmt.asynchronous:
             return True
-        for expr in stmt.exprs():
-            for call in E.find(expr, E.Call):
-                orders = call.atom.orders
-                if call.atom.completes.name == GROUP or (orders and orders.group == GROUP):
-                    return True
+        for call in stmt.calls():
+            orders = call.atom.orders
+            if call.atom.completes.name == GROUP or (orders and orders.group == GROUP):
+                return True
     return False
 
 
@@ -195,5 +194,5 @@ def _meets(stmt: S.Stmt) -> bool:
     """Whether threads may meet, or tell others something, in ``stmt`` itself."""
     if isinstance(stmt, (H.PipelineStep, H.Pipeline)):
         return True
-    calls = (call for expr in stmt.exprs() for call in E.find(expr, E.Call))
+    calls = stmt.calls()
     return any(call.atom.effect is Effect.SYNC for call in calls)

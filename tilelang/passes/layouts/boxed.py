@@ -58,8 +58,8 @@ class BoxedTiles:
     def __init__(self, launch: S.Launch, bounds: Bounds) -> None:
         self.bounds = bounds
         self.copies: dict[Buffer, list[Moved]] = {}
-        for stmt in S.walk(launch.body):
-            if not isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)) or not effects.in_bulk(stmt):
+        for stmt in S.find(launch.body, S.Copy, S.AtomicTile, S.Im2col):
+            if not effects.in_bulk(stmt):
                 continue
             tensor, tile, _ = ends_of(stmt)
             if tensor.buffer.storage == "global":

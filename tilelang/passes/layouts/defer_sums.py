@@ -49,12 +49,11 @@ def defer_sums(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def _totals(launch: S.Launch) -> list[Buffer]:
     """Fragments that are updated in loops, in the order of their first updates."""
     found: list[Buffer] = []
-    for loop in S.walk(launch.body):
-        if isinstance(loop, S.For):
-            for node in S.walk(loop):
-                update = _update(node)
-                if update is not None and update[0] not in found:
-                    found.append(update[0])
+    for loop in S.find(launch.body, S.For):
+        for node in S.walk(loop):
+            update = _update(node)
+            if update is not None and update[0] not in found:
+                found.append(update[0])
     return found
 
 
@@ -105,8 +104,7 @@ def _deferred(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
     updates = [node for node in S.walk(launch.body) if (_update(node) or (None,))[0] is total]
     parts = {found[1] for found in map(_update, updates) if found is not None}
     sums = [
-        node for node in S.walk(launch.body)
-        if isinstance(node, S.Reduce) and node.dst.buffer in parts
+        node for node in S.find(launch.body, S.Reduce) if node.dst.buffer in parts
     ]  # fmt: skip
     layout = total.attr("register_layout")
     if not isinstance(layout, RegisterLayout) or not layout.replicated:
@@ -146,9 +144,7 @@ def _block(stmt: S.Stmt, total: Buffer, updates: list[S.Stmt]) -> tuple[S.Seq, i
     first; None where there is none."""
     uses = _uses(stmt, total)
     known = {node for update in updates for node in S.walk(update)}
-    for block in S.walk(stmt):
-        if not isinstance(block, S.Seq):
-            continue
+    for block in S.find(stmt, S.Seq):
         places = [(k, node) for k, item in enumerate(block.stmts) for node in _uses(item, total)]
         inside = [k for k, node in places if node in known]
         if len(places) < len(uses) or len(inside) < len(updates):

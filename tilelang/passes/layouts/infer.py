@@ -258,8 +258,8 @@ class _Inference:
     def thread_names(self) -> set[E.Var]:
         """The number of the thread, and names of what is made of it."""
         found = set(self.launch.thread_vars)
-        for stmt in S.walk(self.launch.body):
-            if isinstance(stmt, S.Let) and found & _names(stmt.value):
+        for stmt in S.find(self.launch.body, S.Let):
+            if found & _names(stmt.value):
                 found.add(stmt.var)
         return found
 

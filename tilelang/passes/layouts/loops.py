@@ -64,7 +64,7 @@ def _used_by_copies(stmt: S.Stmt) -> Iterator[E.Expr]:
 
 def has_private_results(body: S.Stmt) -> bool:
     """Whether iterations leave something in registers or private memory."""
-    own = {node.buffer for node in S.walk(body) if isinstance(node, S.Alloc)}
+    own = {node.buffer for node in S.find(body, S.Alloc)}
     for node in S.walk(body):
         if isinstance(node, S.ReducerUpdate):
             return True

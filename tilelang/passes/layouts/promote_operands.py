@@ -67,7 +67,7 @@ class _Promoter:
 
     def run(self) -> S.Launch:
         """The launch with the tiles that are held."""
-        products = [node for node in S.walk(self.launch.body) if isinstance(node, S.Gemm)]
+        products = S.find(self.launch.body, S.Gemm)
         if not products:
             return self.launch
         self.groups = thread_groups(self.launch, self.context.limits.warp)
@@ -184,7 +184,7 @@ class _Promoter:
             return writer.mode == "copy" and writer.src.buffer.storage == FRAGMENT
         found = loop_of(writer)
         assert found is not None
-        stores = [node for node in S.walk(found.body) if isinstance(node, S.Store)]
+        stores = S.find(found.body, S.Store)
         if len(stores) != 1 or isinstance(stores[0].value, (E.Load, E.Const)):
             return False
         near = (a.buffer.storage for a in accesses(found) if a.kind == "read")

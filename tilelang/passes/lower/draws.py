@@ -34,7 +34,7 @@ def drawn_ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
     ends = (loop.start, loop.stop)
     if not named or len(others) > len(named) or not all(isinstance(end, E.Const) for end in ends):
         return [], loop
-    inside = {loop.var, *(node.var for node in S.walk(loop.body) if isinstance(node, S.Let))}
+    inside = {loop.var, *(node.var for node in S.find(loop.body, S.Let))}
     if any(not inside.isdisjoint(item.value.variables) for item in named):
         return [], loop
     start, stop = (int(end.value) for end in ends if isinstance(end, E.Const))

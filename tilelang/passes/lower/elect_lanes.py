@@ -84,11 +84,10 @@ def _copies(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` has a loop of copies of boxes."""
     return any(
         call.atom in _COPIES
-        for loop in S.walk(stmt)
-        if isinstance(loop, S.For) and loop.kind not in UNROLLED
+        for loop in S.find(stmt, S.For)
+        if loop.kind not in UNROLLED
         for node in S.walk(loop)
-        for expr in node.exprs()
-        for call in E.find(expr, E.Call)
+        for call in node.calls()
     )
 
 

@@ -62,7 +62,7 @@ def held_product(loop_: S.For) -> S.Gemm | None:
     extents = (loop_.start, loop_.stop)
     if not all(isinstance(end, E.Const) for end in extents) or int(loop_.start) >= int(loop_.stop):
         return None
-    found = [item for item in S.walk(loop_.body) if isinstance(item, S.Gemm)]
+    found = S.find(loop_.body, S.Gemm)
     for stmt in found:
         plan = plan_of(stmt)
         opaque = plan.atom is not None and plan.atom.opaque

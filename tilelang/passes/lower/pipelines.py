@@ -102,7 +102,7 @@ class _Lower(Rewriter):
             made.fresh = self.fresh(stmt)
             made.together = all(map(_together, _uses(stmt)))
             made.latest = tuple(_latest(stmt.body, stmt.pipe)) if made.fresh else ()
-        runs = (node for node in S.walk(stmt.body) if isinstance(node, H.Run))
+        runs = S.find(stmt.body, H.Run)
         if any(made.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
             before.append(S.Alloc(buffer=made.handed, init=E.const(0, made.handed.dtype)))
         last = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
@@ -117,9 +117,9 @@ class _Lower(Rewriter):
 
     def fresh(self, stmt: H.Pipeline) -> bool:
         """Whether the items of each thread are counted from its first one on: it has one run."""
-        runs = [node for node in S.walk(stmt.body) if isinstance(node, H.Run)]
-        loops = (node for node in S.walk(stmt.body) if isinstance(node, (S.For, S.While)))
-        if any(isinstance(node, H.Run) for loop in loops for node in S.walk(loop)):
+        runs = S.find(stmt.body, H.Run)
+        loops = S.find(stmt.body, S.For, S.While)
+        if any(S.holds(loop, H.Run) for loop in loops):
             return False
         groups = sorted(map(self.groups.of, runs))
         return all(lo + count <= then for (lo, count), (then, _) in pairwise(groups))
@@ -148,7 +148,7 @@ class _Lower(Rewriter):
     def arrivals(self, stmt: H.Pipeline, kind: type[H.PipelineStep]) -> int:
         """How many threads arrive for an item: those that commit, or those that wait, for it."""
         row = MECHANISMS[stmt.mechanism]
-        steps = (node for node in S.walk(stmt.body) if isinstance(node, kind))
+        steps = S.find(stmt.body, kind)
         groups = {self.groups.of(node) for node in steps if node.pipe is stmt.pipe}
         if kind is H.Commit and row.elected:
             return len(groups)

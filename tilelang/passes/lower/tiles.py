@@ -420,8 +420,8 @@ def _at_start(address: E.AddressOf) -> bool:
 def _registers(launch: S.Launch) -> int:
     """Registers of a thread that the fragments of a launch take."""
     bits = 0
-    for stmt in S.walk(launch.body):
-        if isinstance(stmt, S.Alloc) and stmt.buffer.storage == FRAGMENT:
+    for stmt in S.find(launch.body, S.Alloc):
+        if stmt.buffer.storage == FRAGMENT:
             held = stmt.buffer.attr("register_layout")
             bits += held.register_count * stmt.buffer.dtype.bits if held is not None else 0
     return bits // REGISTER

@@ -196,7 +196,7 @@ def _patterns(launch: S.Launch, used: Set[E.Var]) -> dict[E.Var, int]:
     """What other names of buffers ask for that a unit beside the threads uses: it combines bits of
     addresses and not of offsets in the tile."""
     found: dict[E.Var, int] = {}
-    for buffer in (node.buffer for node in S.walk(launch.body) if isinstance(node, S.View)):
+    for buffer in (node.buffer for node in S.find(launch.body, S.View)):
         if buffer.attr("align") is not None and buffer.data in used:
             found[buffer.data] = max(found.get(buffer.data, 1), int(buffer.attr("align")))
     return found

@@ -164,7 +164,7 @@ class Touches:
     """What statements touch, found once: a kernel is looked at again with other barriers."""
 
     def __init__(self, launch: S.Launch, warp: int) -> None:
-        allocs = (node for node in S.walk(launch.body) if isinstance(node, S.Alloc))
+        allocs = S.find(launch.body, S.Alloc)
         self.planned = {node.buffer.data for node in allocs if is_planned(node.buffer)}
         self._launch, self._warp = launch, warp
         self._known: dict[S.Stmt, Touch] = {}
@@ -181,7 +181,7 @@ class Touches:
         """What ``stmt`` touches, without the statements in it."""
         found = self._known.get(stmt)
         if found is None:
-            calls = (node for expr in stmt.exprs() for node in E.find(expr, E.Call))
+            calls = stmt.calls()
             used = frozenset(effects.used(stmt, nested=False))
             found = self._known[stmt] = Touch(used, tuple(filter(_orders, calls)), _fills(stmt))
         return found
@@ -249,8 +249,8 @@ class _Scan:
 
     def _allocate(self, stmt: S.Stmt) -> None:
         """Enter the allocations first: a view may come before the statement that it names."""
-        for node in S.walk(stmt):
-            if isinstance(node, S.Alloc) and is_planned(node.buffer):
+        for node in S.find(stmt, S.Alloc):
+            if is_planned(node.buffer):
                 live = LiveRange(node.buffer, node, (), len(self.known))
                 live.always = is_barrier(node.buffer)
                 self.known[node.buffer.data] = live

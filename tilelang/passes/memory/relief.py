@@ -31,7 +31,7 @@ def relieved(
     Args:
         group_of: the threads that take a branch on a condition, if they are whole warps.
     """
-    if any(isinstance(node, S.ThreadReturn) for node in S.walk(launch.body)):
+    if S.holds(launch.body, S.ThreadReturn):
         return None  # some threads may not come
     meet = _Meet(launch, group_of)
     made = meet.with_barriers(None)
@@ -66,9 +66,7 @@ class _Meet:
         self.group_of = group_of
         self.varying = Varying(launch, votes=True)
         self.tiles = {
-            node.buffer.data
-            for node in S.walk(launch.body)
-            if isinstance(node, S.Alloc) and is_planned(node.buffer)
+            node.buffer.data for node in S.find(launch.body, S.Alloc) if is_planned(node.buffer)
         }
         self.known: dict[S.Stmt, frozenset[E.Var]] = {}
         self.kept: frozenset[int] | None = None

@@ -27,8 +27,8 @@ def sink_allocations(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def sunk(launch: S.Launch) -> S.Stmt:
         homes: dict[S.Stmt, list[Buffer]] = {}
-        for node in S.walk(launch.body):
-            if not isinstance(node, S.Alloc) or node.buffer.storage not in ("shared", "shared.dyn"):
+        for node in S.find(launch.body, S.Alloc):
+            if node.buffer.storage not in ("shared", "shared.dyn"):
                 continue
             home = None if node.init is not None else _home(launch, node.buffer)
             if home is not None:
@@ -44,8 +44,8 @@ def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:
     data = buffer.data
     if any(var is data for var, _ in effects.pointers(launch.body, nested=True)):
         return None
-    for node in S.walk(launch.body):
-        if isinstance(node, S.View) and data in {node.buffer.data, *effects.used(node)}:
+    for node in S.find(launch.body, S.View):
+        if data in {node.buffer.data, *effects.used(node)}:
             return None
     found, body = None, launch.body
     while True:

@@ -170,4 +170,4 @@ def _least(cond: E.Expr, extents: dict[E.Var, object]) -> E.Expr | None:
 
 def _leaves(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` may end or skip an iteration before its product."""
-    return any(isinstance(node, (S.Break, S.Continue, S.ThreadReturn)) for node in S.walk(stmt))
+    return S.holds(stmt, S.Break, S.Continue, S.ThreadReturn)

@@ -64,7 +64,7 @@ class _WriteOut(ExprRewriter):
 
 def _own_source(func: S.PrimFunc) -> str:
     """The text that the program brings."""
-    launches = (node for node in S.walk(func.body) if isinstance(node, S.Launch))
+    launches = S.find(func.body, S.Launch)
     notes = [func.attr("import_source")]
     for launch in launches:
         notes += [launch.annotation(key) for key in ("prelude", "import_source", "cuda_source")]

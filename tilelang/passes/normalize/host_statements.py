@@ -44,7 +44,7 @@ def _is_work(stmt: S.Stmt) -> bool:
 
 
 def _launches(stmt: S.Stmt) -> bool:
-    return any(isinstance(node, S.Launch) for node in S.walk(stmt))
+    return S.holds(stmt, S.Launch)
 
 
 def _wrapped(stmt: S.Stmt) -> S.Stmt:

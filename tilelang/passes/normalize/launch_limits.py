@@ -27,8 +27,8 @@ def check_launch_limits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def checked(launch: S.Launch) -> S.Stmt:
         _check_threads(launch, context.target)
         _check_grid(launch, context.target)
-        for stmt in S.walk(launch.body):
-            if isinstance(stmt, S.Alloc) and stmt.buffer.storage == FRAGMENT:
+        for stmt in S.find(launch.body, S.Alloc):
+            if stmt.buffer.storage == FRAGMENT:
                 _check_fragment(stmt, context.target)
         return launch
 

@@ -61,8 +61,7 @@ def _steps(body: S.Stmt) -> bool:
     return any(
         isinstance(call, E.Call) and not call.atom.effect.repeatable
         for stmt in S.walk(body)
-        for expr in stmt.exprs()
-        for call in E.find(expr, E.Call)
+        for call in stmt.calls()
     )
 
 

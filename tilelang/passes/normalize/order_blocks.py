@@ -59,7 +59,7 @@ def _may_turn(launch: S.Launch, context: Context) -> bool:
 def _written_across(launch: S.Launch) -> bool:
     """Whether all that is written to global memory lies along the second axis of the grid."""
     first, second = launch.block_vars[:2]
-    lets = {s.var: s.value for s in S.walk(launch.body) if isinstance(s, S.Let)}
+    lets = {s.var: s.value for s in S.find(launch.body, S.Let)}
 
     def depends(expr: E.Expr) -> frozenset[E.Var]:
         found = frozenset(expr.variables)

@@ -39,11 +39,7 @@ def follow_register_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 def _kernel(launch: S.Launch) -> S.Launch:
-    calls = [
-        stmt.value
-        for stmt in S.walk(launch.body)
-        if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call)
-    ]
+    calls = [stmt.value for stmt in S.find(launch.body, S.Eval) if isinstance(stmt.value, E.Call)]
     hints = [call for call in calls if _does(call) == _OFF or _does(call) in _COUNTS]
     if not hints:
         return launch

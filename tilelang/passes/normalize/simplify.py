@@ -23,7 +23,7 @@ from tilelang.target import Context
 def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
     bounds = Bounds().with_ranges(ranges_of(func.body))
-    launches = [stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
+    launches = S.find(func.body, S.Launch)
     laid_out = {b for launch in launches for b, _ in launch.annotation("layout_map", ())}
     body = _Simplify(bounds, frozenset(laid_out)).rewrite(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -78,9 +78,7 @@ def _values(loop: S.For) -> range | None:
 def _slices(loop: S.For) -> bool:
     """Whether a loop or a tile operation that threads share takes a slice of a fragment which
     begins where the variable of ``loop`` says."""
-    for stmt in S.walk(loop.body):
-        if not isinstance(stmt, (S.Parallel, S.TileOp)):
-            continue
+    for stmt in S.find(loop.body, S.Parallel, S.TileOp):
         for access in effects.accesses(stmt, nested=True):
             if access.buffer.storage == FRAGMENT and access.mode != effects.NAME:
                 if any(loop.var in index.variables for index in access.indices):
@@ -92,4 +90,4 @@ def _can_repeat(body: S.Stmt) -> bool:
     """Whether ``body`` may stand several times: it makes no tiles, gives none another name, whose
     place may depend on the iteration, and does not leave the loop."""
     once = (S.Alloc, S.View, S.Break, S.Continue)
-    return not any(isinstance(stmt, once) for stmt in S.walk(body))
+    return not S.holds(body, *once)

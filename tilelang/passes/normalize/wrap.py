@@ -273,7 +273,7 @@ def _leaves(stmt: S.Stmt) -> bool:
 
 def _padded(func: S.PrimFunc) -> frozenset[E.Var]:
     """Storage of tensors with a value for what is outside."""
-    launches = (node for node in S.walk(func.body) if isinstance(node, S.Launch))
+    launches = S.find(func.body, S.Launch)
     return frozenset(
         buffer.data for launch in launches for buffer, _ in launch.annotation("safe_value", ())
     )

@@ -299,7 +299,7 @@ class _Turns:
             body = body.body
         if not self.pipelines or not isinstance(body, H.Roles) or len(body.branches) != 2:
             raise KeptError
-        ask(not any(isinstance(node, (H.Run, S.View)) for node in S.walk(launch.body)))
+        ask(not S.holds(launch.body, H.Run, S.View))
         producer, consumers = body.branches
         assert isinstance(producer, H.Role) and isinstance(consumers, H.Role)
         ask(producer.name == "producer" and consumers.count == 2 * WARPGROUP)

@@ -152,11 +152,11 @@ def _without_meeting(launch: S.Launch) -> set[S.Stmt]:
     between two loads that fill the same place, which threads read meanwhile; it does not where
     mbarriers order the uses of a tile."""
     own = any(call.atom.signals for call in _calls(launch.body))
-    pipelines = (node for node in S.walk(launch.body) if isinstance(node, H.Pipeline))
+    pipelines = S.find(launch.body, H.Pipeline)
     tiles = {data for node in pipelines for data in node.tiles}
     return {
         node
-        for loop in S.walk(launch.body) if isinstance(loop, (S.For, S.While))
+        for loop in S.find(launch.body, S.For, S.While)
         for node in S.walk(loop)
         if (filled := _filled(node)) is not None
         and (own or filled.buffer.data in tiles or not _same_place(filled, loop))
@@ -316,16 +316,12 @@ def _deferred(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
                 break
             if any(call.args and call.args[0] is barrier for call in _calls(other)):
                 break
-            if any(_is_bulk(node) and node.barrier is barrier for node in _copies(other)):
+            if any(_is_bulk(node) and node.barrier is barrier for node in S.find(other, S.Copy)):
                 end = k + 1
         made += left[:end]
         del left[:end]
         made.append(first)
     return made
-
-
-def _copies(stmt: S.Stmt) -> Iterator[S.Copy]:
-    return (node for node in S.walk(stmt) if isinstance(node, S.Copy))
 
 
 def _arrival(stmt: S.Stmt) -> tuple[E.Expr | None, bool]:

@@ -62,7 +62,7 @@ def copy_tiles_ahead(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _loops(launch: S.Launch) -> tuple[S.For, S.For] | None:
     """The loops over tiles of consumers and of the producer, where two roles have one each."""
-    roles = [node for node in S.walk(launch.body) if isinstance(node, H.Roles)]
+    roles = S.find(launch.body, H.Roles)
     branches = [branch for node in roles for branch in node.branches]
     loops = [
         [item for item in flat(role.body) if _over_tiles(item)]
@@ -71,9 +71,7 @@ def _loops(launch: S.Launch) -> tuple[S.For, S.For] | None:
     if len(roles) != 1 or len(loops) != 2 or any(len(found) != 1 for found in loops):
         return None
     first, second = (found for (found,) in loops if isinstance(found, S.For))
-    filling, other = (
-        any(isinstance(node, H.Acquire) for node in S.walk(loop)) for loop in (first, second)
-    )
+    filling, other = (S.holds(loop, H.Acquire) for loop in (first, second))
     if filling is other or first.var is not second.var:
         return None
     return (second, first) if filling else (first, second)
@@ -161,10 +159,7 @@ class _Ahead:
                     return None
                 needed |= item.value.variables
                 found += [] if item.var in there else [item]
-        inner = {
-            node.var for item in flat(self.consumers.body) for node in S.walk(item)
-            if isinstance(node, S.For)
-        }  # fmt: skip
+        inner = {loop.var for loop in S.find(self.consumers.body, S.For)}
         return None if needed & inner else found[::-1]
 
     def used(self) -> list[S.Stmt]:

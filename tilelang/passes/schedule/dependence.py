@@ -90,7 +90,7 @@ def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) 
     prefix, cond, items = _unwrap(loop.body)
     plan = Plan(loop, stages, mechanism, prefix, cond, items)
     # What the loop allocates does not exist ahead of it.
-    own = {node.buffer.data for node in S.walk(loop.body) if isinstance(node, S.Alloc)}
+    own = {node.buffer.data for node in S.find(loop.body, S.Alloc)}
     written = effects.written(loop.body) | own
     replayable = _Replay(loop, plan, written)
     if cond is not None and not replayable.expr(cond):
@@ -127,9 +127,8 @@ def _check_control(loop: S.For) -> None:
         own = isinstance(stmt, S.HardwareOp) or getattr(stmt, "asynchronous", False)
         if own or (isinstance(stmt, S.Copy) and stmt.mode != "copy"):
             raise NotPipelinedError("the program orders asynchronous operations in it itself")
-        for expr in stmt.exprs():
-            for node in E.find(expr, E.Call):
-                _check_call(node)
+        for node in stmt.calls():
+            _check_call(node)
 
 
 def _check_call(node: E.Call) -> None:

@@ -29,9 +29,9 @@ def _ordered(launch: S.Launch) -> S.Stmt:
     extent = E.as_expr(launch.grid[0]) if launch.grid else None  # none: one block
     if launch.annotation("swizzle") is not None or not isinstance(extent, E.Const):
         return launch
-    if not any(isinstance(node, H.Roles) for node in S.walk(launch.body)):
+    if not S.holds(launch.body, H.Roles):
         return launch
-    lets = {node.var: node.value for node in S.walk(launch.body) if isinstance(node, S.Let)}
+    lets = {node.var: node.value for node in S.find(launch.body, S.Let)}
     loops = [node for node in S.walk(launch.body) if _uses_items(node)]
     var, last = launch.block_vars[0], E.const(int(extent) - 1, launch.block_vars[0].dtype)
 

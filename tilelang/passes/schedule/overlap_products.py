@@ -55,7 +55,7 @@ def overlap_products(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def overlapped(launch: S.Launch, context: Context) -> S.Stmt:
     """One kernel, itself where no product overlaps."""
-    if not any(isinstance(node, H.Roles) for node in S.walk(launch.body)):
+    if not S.holds(launch.body, H.Roles):
         return launch
     return _Overlaps(launch, context).rewrite(launch)
 
@@ -73,8 +73,8 @@ class _Overlaps(Rewriter):
             body = body.body
         branches = body.branches if isinstance(body, H.Roles) else ()
         for role in (branch for branch in branches if isinstance(branch, H.Role)):
-            for loop in S.walk(role.body):
-                if isinstance(loop, S.For) and (parts := self.parts(loop, role)) is not None:
+            for loop in S.find(role.body, S.For):
+                if (parts := self.parts(loop, role)) is not None:
                     proved = _Put(loop, parts.guarded()).rewrite(stmt)
                     if not any(map(_refused, S.walk(proved))):
                         return _Put(loop, parts.peeled(self.bounds)).rewrite(stmt)
@@ -192,7 +192,7 @@ def _parts(loop: S.For) -> _Parts | None:
         return None
     if not any(isinstance(item, H.Wait) for item in items):
         return None
-    if any(isinstance(node, (S.Alloc, S.Let, S.View)) for item in items for node in S.walk(item)):
+    if any(S.holds(item, S.Alloc, S.Let, S.View) for item in items):
         return None  # what they name is of one iteration
     tail = len(items)
     while tail and isinstance(items[tail - 1], (H.Wait, H.Release, S.Gemm)):

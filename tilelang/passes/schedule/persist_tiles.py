@@ -79,7 +79,7 @@ def persist_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def _has_roles(launch: S.Launch, known: frozenset[E.Var], context: Context) -> bool:
     """Whether ``launch`` gets roles: what the passes below make of it, which they remember."""
     made = specialized(pipelined(launch, known, context), context)
-    return any(isinstance(node, H.Roles) for node in S.walk(made))
+    return S.holds(made, H.Roles)
 
 
 # -- the rule ----------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def _form(launch: S.Launch) -> _Form | None:
     """The form of ``launch``, None for another."""
     items = launch.body.stmts if isinstance(launch.body, S.Seq) else (launch.body,)
     loops = [item for item in items if isinstance(item, S.For) and item.kind == "pipelined"]
-    products = [node for node in S.walk(launch.body) if isinstance(node, S.Gemm)]
+    products = S.find(launch.body, S.Gemm)
     if len(loops) != 1 or len(products) != 1 or not may_persist(launch):
         return None
     (loop,), (product,) = loops, products
@@ -150,7 +150,7 @@ def may_persist(launch: S.Launch) -> bool:
     if swizzle is not None and swizzle[1] not in ("row", "column"):
         return False
     leaves = (S.While, S.Break, S.Continue, S.ThreadReturn, S.Launch, S.View, S.Attr)
-    return not any(isinstance(node, leaves) for node in S.walk(launch.body))
+    return not S.holds(launch.body, *leaves)
 
 
 def _leaves_registers(stmt: S.Stmt) -> bool:
@@ -265,7 +265,7 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     whole = Buffer("tile", Shape(shape), dtype, "shared")
     if facts.refusal(replace(form.out, src=whole.region(), dst=region)) is not None:
         return None
-    copies = (node for node in S.walk(form.loop) if isinstance(node, S.Copy))
+    copies = S.find(form.loop, S.Copy)
     item = [copy.dst.buffer for copy in copies if _is_operand(copy)]
     fixed = [alloc.buffer for alloc in form.allocs if alloc.buffer.storage.startswith("shared")]
     versions = sum(map(tile_bytes, item))

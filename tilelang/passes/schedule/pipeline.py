@@ -244,10 +244,8 @@ class _Pipeliner:
             return None
         assert choice.plan is not None
         tiles = choice.plan.tiles
-        shared = [
-            node.buffer for node in S.walk(self.launch.body)
-            if isinstance(node, S.Alloc) and node.buffer.storage in ("shared", "shared.dyn")
-        ]  # fmt: skip
+        made = (node.buffer for node in S.find(self.launch.body, S.Alloc))
+        shared = (buffer for buffer in made if buffer.storage in ("shared", "shared.dyn"))
         others = sum(tile_bytes(buffer) for buffer in shared if buffer.data not in tiles)
         room = self.context.limits.shared_block - others - _BARRIERS
         choice.plan.stages = min(choice.plan.stages, room // sum(map(tile_bytes, tiles.values())))
@@ -312,10 +310,7 @@ def wrapped(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | Non
     body = without_allocations(launch.body, mine)
     items = body.stmts if isinstance(body, S.Seq) else (body,)
     start = next(k for k, item in enumerate(items) if _runs(item, pipeline.pipe))
-    allocs = [
-        node for node in S.walk(launch.body)
-        if isinstance(node, S.Alloc) and node.buffer.data in mine
-    ]  # fmt: skip
+    allocs = [node for node in S.find(launch.body, S.Alloc) if node.buffer.data in mine]
     for item in items[:start]:
         for data in effects.used(item) & mine:
             return launch, f"`{data.name}` is used where the pipeline does not run"

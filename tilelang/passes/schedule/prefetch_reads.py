@@ -175,7 +175,7 @@ def _mentions(expr: E.Expr, variables: set[E.Var]) -> bool:
 
 def _bound(body: S.Stmt) -> set[E.Var]:
     """Variables that statements of ``body`` bind."""
-    return {node.var for node in S.walk(body) if isinstance(node, (S.Let, S.For))}
+    return {node.var for node in S.find(body, S.Let, S.For)}
 
 
 class _Replace(Rewriter):

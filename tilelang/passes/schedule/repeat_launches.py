@@ -65,8 +65,8 @@ def repeat_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def _may_repeat(launch: S.Launch, processors: int) -> bool:
     """Whether a loop of two products, the same number of iterations in each block, is all that
     ``launch`` has beside copies of tiles and what registers hold."""
-    loops = [node for node in S.walk(launch.body) if isinstance(node, S.For)]
-    products = [node for node in S.walk(launch.body) if isinstance(node, S.Gemm)]
+    loops = S.find(launch.body, S.For)
+    products = S.find(launch.body, S.Gemm)
     extents = [int(extent) for extent in launch.grid if isinstance(extent, E.Const)]
     if len(loops) != 1 or loops[0].kind != "pipelined" or len(products) != 2:
         return False

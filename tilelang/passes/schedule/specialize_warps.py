@@ -81,7 +81,7 @@ def _check(launch: S.Launch, context: Context) -> None:
     Raises:
         _NotSpecializedError: it is not; says why.
     """
-    pipelines = [node for node in S.walk(launch.body) if isinstance(node, H.Pipeline)]
+    pipelines = S.find(launch.body, H.Pipeline)
     if not context.has("roles") or not context.has("wgmma"):
         raise _NotSpecializedError("the target or its options leave roles out")
     threads = prod(launch.threads)
@@ -122,7 +122,7 @@ def _is_fed(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
 
 def shared_bytes(launch: S.Launch) -> int:
     """What the shared tiles of ``launch`` take beside each other."""
-    buffers = [node.buffer for node in S.walk(launch.body) if isinstance(node, S.Alloc)]
+    buffers = [node.buffer for node in S.find(launch.body, S.Alloc)]
     return sum(
         prod(extent for extent in buffer.shape if isinstance(extent, int))
         * buffer.dtype.bits * buffer.dtype.lanes // 8
@@ -156,13 +156,13 @@ def _specialized(launch: S.Launch, context: Context) -> S.Launch:
         _NotSpecializedError: what a producer does cannot be taken out of it.
     """
     items = tuple(_flat(launch.body))
-    pipelines = [node for node in S.walk(launch.body) if isinstance(node, H.Pipeline)]
+    pipelines = S.find(launch.body, H.Pipeline)
     tiles = {data for node in pipelines for data in node.tiles}
     if len(tiles) < sum(len(node.tiles) for node in pipelines):
         raise _NotSpecializedError("two pipelines share a tile")
     front = [item for item in items if isinstance(item, S.Alloc) and item.buffer.data in tiles]
     rest = [item for item in items if item not in front]
-    if any(isinstance(item, H.Pipeline) for stmt in rest for item in S.walk(stmt)):
+    if any(S.holds(stmt, H.Pipeline) for stmt in rest):
         raise _NotSpecializedError("a pipeline stands inside of other statements")
     pipes = {node.pipe for node in pipelines}
     common, private = _common(rest, launch)
@@ -239,7 +239,7 @@ def _common(items: list[S.Stmt], launch: S.Launch) -> tuple[list[S.Stmt], set[E.
     """What all threads compute for themselves before the pipelines, and the arrays of a thread that
     only this writes: it depends on nothing that a kernel writes elsewhere."""
     ahead = list(takewhile(lambda item: not any(map(_is_item, S.walk(item))), items))
-    allocs = [node for node in S.walk(launch.body) if isinstance(node, S.Alloc)]
+    allocs = S.find(launch.body, S.Alloc)
     private = {node.buffer.data for node in allocs if node.buffer.storage in PRIVATE}
     while private:
         known = _Producer(launch, set(), private)
@@ -336,7 +336,7 @@ def _acquires(stmt: S.Stmt, pipes: set[E.Var]) -> bool:
 
 
 def _uses(stmt: S.Stmt) -> bool:
-    return any(isinstance(node, H.Wait) for node in S.walk(stmt))
+    return S.holds(stmt, H.Wait)
 
 
 def _without_fills(stmts: tuple[S.Stmt, ...], pipes: set[E.Var]) -> Iterator[S.Stmt]:
@@ -394,7 +394,7 @@ class _Producer:
                 return [stmt]
             self.gone.add(stmt.var)
             return []
-        if not any(isinstance(node, H.Wait) for node in S.walk(stmt)):
+        if not S.holds(stmt, H.Wait):
             return [stmt] if effects.written(stmt) & self.private and self.repeats(stmt) else []
         if isinstance(stmt, S.For) and (fill := self.filling(stmt)) is not None:
             return [fill]
@@ -411,7 +411,7 @@ class _Producer:
         fills = [item for item in items if isinstance(item, S.If) and _acquires(item, self.pipes)]
         if len(fills) != 1:
             raise _NotSpecializedError("an iteration of a pipeline fills not one item")
-        first = next(node for node in S.walk(fills[0].then) if isinstance(node, H.Acquire))
+        first = S.find(fills[0].then, H.Acquire)[0]
         ahead = simplify(first.number - waits[0].number)
         back: dict[E.Var, E.Expr] = {loop.var: simplify(loop.var - loop.step * ahead)}
         body = simplified_with(fills[0].then, back)
@@ -424,7 +424,7 @@ class _Producer:
 
         def visit(block: S.Stmt) -> S.Stmt:
             for item in _flat(block):
-                if any(isinstance(node, H.Wait) for node in S.walk(item)):
+                if S.holds(item, H.Wait):
                     if isinstance(item, S.For) and self.filling(item) is not None:
                         found.update(effects.written(item))
                     else:
@@ -450,7 +450,7 @@ class _Producer:
             else:
                 fine = isinstance(node, (S.Let, S.For, S.If, S.Seq))
             if not fine or not all(map(self.is_steady, node.exprs())):
-                self.gone |= {let.var for let in S.walk(stmt) if isinstance(let, S.Let)}
+                self.gone |= {let.var for let in S.find(stmt, S.Let)}
                 return False
         return True
 

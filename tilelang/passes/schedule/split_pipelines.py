@@ -44,8 +44,8 @@ class _Splits(Rewriter):
         if uses is None or len(uses.sets) < 2:
             return stmt
         made = _Parts(stmt, uses).pipelines()
-        return stmt if any(refusal(part) is not None for part in S.walk(made)
-                           if isinstance(part, H.Pipeline)) else made  # fmt: skip
+        refused = any(refusal(part) is not None for part in S.find(made, H.Pipeline))
+        return stmt if refused else made
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,18 @@ class _Uses:
 def _uses(pipeline: H.Pipeline) -> _Uses | None:
     """Who uses which tile when; None where that cannot be told apart."""
     loops = [
-        node for node in S.walk(pipeline.body)
-        if isinstance(node, S.For) and any(isinstance(item, H.Wait) for item in flat(node.body))
-    ]  # fmt: skip
-    fills = [node for node in S.walk(pipeline.body) if isinstance(node, H.Acquire)]
+        node
+        for node in S.find(pipeline.body, S.For)
+        if any(isinstance(item, H.Wait) for item in flat(node.body))
+    ]
+    fills = S.find(pipeline.body, H.Acquire)
     if len(loops) != 1 or len(fills) != 1:
         return None
     found = flat(loops[0].body)
     if not (isinstance(found[0], H.Wait) and isinstance(found[-1], H.Release)):
         return None
     items = found[1:-1]
-    if any(isinstance(node, (H.PipelineStep, H.Run)) for item in items for node in S.walk(item)):
+    if any(S.holds(item, H.PipelineStep, H.Run) for item in items):
         return None
     spans: dict[E.Var, tuple[int, int]] = {}
     for k, item in enumerate(items):

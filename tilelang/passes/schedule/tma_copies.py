@@ -84,7 +84,7 @@ class TmaFacts:
     @cached_property
     def lets(self) -> dict[E.Var, E.Expr]:
         """The values of the variables of the kernel."""
-        return {s.var: s.value for s in S.walk(self.launch.body) if isinstance(s, S.Let)}
+        return {s.var: s.value for s in S.find(self.launch.body, S.Let)}
 
     def pays(self, copy: S.Copy) -> bool:
         """Whether a copy that may be made in any way is worth a barrier of its own: one thread

@@ -47,12 +47,8 @@ def contract_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def element_tiles(body: S.Stmt) -> dict[E.Var, int]:
     """Storage of tiles of which only elements are used, by their one name, and how often."""
-    found = {
-        node.buffer.data
-        for node in S.walk(body)
-        if isinstance(node, S.Alloc) and _may_be_variables(node)
-    }
-    found -= {node.buffer.data for node in S.walk(body) if isinstance(node, S.View)}
+    found = {node.buffer.data for node in S.find(body, S.Alloc) if _may_be_variables(node)}
+    found -= {node.buffer.data for node in S.find(body, S.View)}
     found -= {var for var, _ in effects.pointers(body, nested=True)}
     counts: Counter[E.Var] = Counter()
     for access in effects.accesses(body, nested=True):

@@ -21,7 +21,7 @@ def settle_fragments(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def settled(launch: S.Launch) -> S.Stmt:
         body = _Keys().rewrite(launch)
-        allocs = (node for node in S.walk(body) if isinstance(node, S.Alloc))
+        allocs = S.find(body, S.Alloc)
         if all(node.buffer.storage != FRAGMENT for node in allocs):
             return body
         arrays: dict[Buffer, Buffer] = {}

@@ -124,7 +124,7 @@ def _copy(stmt: S.Stmt, counts: dict[E.Var, int]) -> tuple[E.Var, _Copy] | None:
 def _is_along(rows: S.For, step: E.Var) -> bool:
     """Whether the steps within a row continue each other somewhere in memory, and no element's
     neighbour in memory is that of the next row."""
-    inner = {node.var: trip_count(node) for node in S.walk(rows.body) if isinstance(node, S.For)}
+    inner = {node.var: trip_count(node) for node in S.find(rows.body, S.For)}
     own, continued = frozenset((rows.var, *inner)), False
     for access in effects.accesses(rows.body, nested=True):
         if access.buffer.storage != "global" or not access.indices:

@@ -54,7 +54,7 @@ class ThreadLoops:
     def at_thread(self, stmt: S.Stmt, t: E.Var) -> S.Stmt:
         """``stmt`` as run by thread ``t``: private storage gets its slot, thread indices their
         value, and recomputed lets their definition in front."""
-        inner = {n.buffer.data for n in S.walk(stmt) if isinstance(n, S.Alloc)}
+        inner = {n.buffer.data for n in S.find(stmt, S.Alloc)}
         rewritten = _AtThread(self, t, inner).rewrite(stmt)
         needed = self._needed(rewritten)
         lets: list[S.Stmt] = []
@@ -246,8 +246,8 @@ def span(buffer: Buffer) -> int:
 def _view_units(launch: S.Launch) -> dict[E.Var, set[int]]:
     """Bits of the elements of the views of each storage: a slot holds whole ones."""
     found: dict[E.Var, set[int]] = {}
-    for node in S.walk(launch.body):
-        if isinstance(node, S.View) and node.source is None:
+    for node in S.find(launch.body, S.View):
+        if node.source is None:
             bits = storage_bits(node.buffer.dtype)
             found.setdefault(node.buffer.data, set()).add(bits)
     return found

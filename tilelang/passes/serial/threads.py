@@ -214,7 +214,7 @@ class _Serializer:
     def _changes_alike(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` changes a private variable that is the same for all threads and so
         stands once: the turn of each thread would find what the one before it left."""
-        own = {node.buffer.data for node in S.walk(stmt) if isinstance(node, S.Alloc)}
+        own = {node.buffer.data for node in S.find(stmt, S.Alloc)}
         changed = [
             access.buffer
             for access in effects.accesses(stmt, nested=True)
@@ -234,12 +234,10 @@ class _Serializer:
         reads, writes = memory_use(stmt)
         shared = {
             node.buffer.data
-            for node in S.walk(stmt)
-            if isinstance(node, S.Store) and node.buffer.storage in SHARED_STATE[:3]
+            for node in S.find(stmt, S.Store)
+            if node.buffer.storage in SHARED_STATE[:3]
         }
-        if isinstance(stmt, S.If) and not any(
-            isinstance(n, (S.For, S.While)) for n in S.walk(stmt)
-        ):
+        if isinstance(stmt, S.If) and not S.holds(stmt, S.For, S.While):
             return bool(reads & writes)
         return bool(shared) or bool(reads & writes) or bool(updated_in_two_ways(stmt))
 
@@ -512,11 +510,7 @@ def _cooperates(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` holds an operation of the whole group: tile op, Parallel, barrier, vote."""
     return any(
         isinstance(node, (S.TileOp, S.Parallel))
-        or any(
-            call.atom.effect is Effect.SYNC and not call.atom.optional
-            for item in node.exprs()
-            for call in E.find(item, E.Call)
-        )
+        or any(call.atom.effect is Effect.SYNC and not call.atom.optional for call in node.calls())
         for node in S.walk(stmt)
     )
 
@@ -532,7 +526,7 @@ def _leaves(stmt: S.Stmt) -> bool:
 
 def _returns(stmt: S.Stmt) -> bool:
     """Whether a thread may leave the kernel in ``stmt``."""
-    return any(isinstance(node, S.ThreadReturn) for node in S.walk(stmt))
+    return S.holds(stmt, S.ThreadReturn)
 
 
 def _count_uses(stmt: S.Stmt) -> dict[E.Var, int]:

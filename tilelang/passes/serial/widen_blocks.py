@@ -57,7 +57,7 @@ def _widened(launch: S.Launch, at: int, var: E.Var) -> S.Launch | None:
     sizes = [int(item.value) if isinstance(item, E.Const) else 0 for item in launch.grid]
     if not all(sizes) or sizes[at] == 1 or not is_quiet(launch.body):
         return None
-    if any(isinstance(node, (S.Gemm, S.View)) for node in S.walk(launch.body)):
+    if S.holds(launch.body, S.Gemm, S.View):
         return None
     rows = _Rows(launch.body, var)
     if not rows.fit():
@@ -95,12 +95,11 @@ class _Rows:
         """Whether everything along the block variable is a row; finds the rows."""
         self.parallel = {
             node.var: trip_count(node)
-            for node in S.walk(self.body)
-            if isinstance(node, S.For)
-            and "parallel" in dict(node.annotations)
+            for node in S.find(self.body, S.For)
+            if "parallel" in dict(node.annotations)
             and isinstance(node.start, E.Const)
             and int(node.start.value) == 0
-            and not any(isinstance(inner, S.For) for inner in S.walk(node.body))
+            and not S.holds(node.body, S.For)
         }
         accesses = accesses_of(self.body)
         if accesses is None or not self.paired(accesses):
@@ -211,7 +210,7 @@ class _Rows:
 
     def bytes(self) -> int:
         """The size of the tiles that grow."""
-        buffers = (node.buffer for node in S.walk(self.body) if isinstance(node, S.Alloc))
+        buffers = (node.buffer for node in S.find(self.body, S.Alloc))
         along = (buffer for buffer in buffers if buffer.data in self.tiles)
         return sum(prod(map(int, one.shape)) * one.dtype.bits // 8 for one in along)
 
@@ -230,8 +229,8 @@ class _Rows:
                 return stmt
 
         larger: dict[Buffer, Buffer] = {}
-        for node in S.walk(self.body):
-            if isinstance(node, S.Alloc) and node.buffer.data in self.tiles:
+        for node in S.find(self.body, S.Alloc):
+            if node.buffer.data in self.tiles:
                 shape = list(node.buffer.shape)
                 along = self.tiles[node.buffer.data]
                 shape[along] = shape[along] * factor

@@ -37,7 +37,7 @@ def allocate_scratch(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 def _reduces(stmt: S.Stmt) -> bool:
-    calls = (call for expr in stmt.exprs() for call in E.find(expr, E.Call))
+    calls = stmt.calls()
     return any(call.atom is THREAD_ALLREDUCE for call in calls)
 
 

@@ -221,7 +221,7 @@ class _Inserter:
         items = body.stmts if isinstance(body, S.Seq) else (body,)
         made: list[S.Stmt] = []
         for k, item in enumerate(items):
-            waits = any(isinstance(node, H.Wait) for node in S.walk(item))
+            waits = S.holds(item, H.Wait)
             made += self.before_filling(items[k:], live, at)
             made.append(self.visit(item, live, inner if waits else at))
         return made
@@ -443,7 +443,7 @@ class _Inserter:
         if isinstance(stmt, H.Wait):
             meets = Step.MEET in self.mechanisms[stmt.pipe].wait
             return meets and stmt.pipe not in self.fenced
-        atoms = (node.atom for expr in stmt.exprs() for node in E.find(expr, E.Call))
+        atoms = (node.atom for node in stmt.calls())
         return any(
             atom.meets("warp", "block", "grid")
             or (atom.orders is not None and atom.signals and atom.orders.kind == "arrive")
@@ -548,14 +548,13 @@ class _Inserter:
         """What synchronisation settles that pipelines or the program itself have."""
         if isinstance(stmt, H.Wait):
             self.steps(self.mechanisms[stmt.pipe].wait, live, at)
-        for expr in stmt.exprs():
-            for node in E.find(expr, E.Call):
-                if node.atom.waits_for("cp_async"):  # the program counts groups
-                    self.arrive(live)
-                elif node.atom.meets("block", "grid") and self.covers(node, at):
-                    self.clear(live, at if node.args else replace(at, mask=np.ones_like(at.mask)))
-                elif node.atom.meets("warp"):
-                    self.meet_in_warps(live, at)
+        for node in stmt.calls():
+            if node.atom.waits_for("cp_async"):  # the program counts groups
+                self.arrive(live)
+            elif node.atom.meets("block", "grid") and self.covers(node, at):
+                self.clear(live, at if node.args else replace(at, mask=np.ones_like(at.mask)))
+            elif node.atom.meets("warp"):
+                self.meet_in_warps(live, at)
 
     def covers(self, node: E.Call, at: Where) -> bool:
         """Whether all threads of ``at`` meet at a barrier of the program."""
@@ -775,14 +774,13 @@ def _has_signals(stmt: S.Stmt) -> bool:
     return any(
         node.atom.signals or (node.atom.meets("block") and len(node.args) > 1)
         for item in S.walk(stmt)
-        for expr in item.exprs()
-        for node in E.find(expr, E.Call)
+        for node in item.calls()
     )
 
 
 def _has_barriers(stmt: S.Stmt) -> bool:
     """Whether the program has barriers that it wrote itself."""
-    calls = (node for expr in stmt.exprs() for node in E.find(expr, E.Call))
+    calls = stmt.calls()
     if any(node.atom.meets("warp", "block", "grid") or node.atom.signals for node in calls):
         return True
     return any(map(_has_barriers, stmt.blocks()))
@@ -790,7 +788,7 @@ def _has_barriers(stmt: S.Stmt) -> bool:
 
 def _waits(stmt: S.Stmt) -> bool:
     """Whether the thread waits for its copies there."""
-    calls = (node for expr in stmt.exprs() for node in E.find(expr, E.Call))
+    calls = stmt.calls()
     return any(node.atom.waits_for("cp_async") for node in calls)
 
 
@@ -816,13 +814,12 @@ def _named_barriers(body: S.Stmt) -> set[int]:
     """Barrier ids that the program uses itself."""
     found: set[int] = set()
     for stmt in S.walk(body):
-        for expr in stmt.exprs():
-            for node in E.find(expr, E.Call):
-                for operand, number in zip(node.atom.operands, node.args):
-                    if operand.space == "barrier id":
-                        known = interval(number)
-                        low = int(max(known.low, 0))
-                        found.update(range(low, int(min(known.high + 1, MAX_BARRIERS))))
+        for node in stmt.calls():
+            for operand, number in zip(node.atom.operands, node.args):
+                if operand.space == "barrier id":
+                    known = interval(number)
+                    low = int(max(known.low, 0))
+                    found.update(range(low, int(min(known.high + 1, MAX_BARRIERS))))
     return found
 
 

@@ -127,7 +127,7 @@ def _plain(stmt: S.Stmt) -> bool:
     for node in S.walk(stmt):
         if isinstance(node, _LEAVES):
             return False
-        calls = (call for expr in node.exprs() for call in E.find(expr, E.Call))
+        calls = node.calls()
         if not all(map(_accesses, calls)):
             return False
         if any(access.how in (effects.How.ASYNC, effects.How.NAMED, effects.How.TENSOR)
@@ -176,7 +176,7 @@ def _units(launch: S.Launch) -> Units:
     """The storage that other calls than accesses of threads use, and which."""
     found: dict[object, set[Atom]] = {}
     for node in S.walk(launch.body):
-        for call in (call for expr in node.exprs() for call in E.find(expr, E.Call)):
+        for call in node.calls():
             if not _accesses(call):
                 for data in effects.used(call):
                     found.setdefault(data, set()).add(call.atom)

@@ -39,7 +39,7 @@ def free_by_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         return func
 
     def freed(launch: S.Launch) -> S.Stmt:
-        pipelines = [node for node in S.walk(launch.body) if isinstance(node, H.Pipeline)]
+        pipelines = S.find(launch.body, H.Pipeline)
         others: dict[E.Expr, str] = {node.pipe: node.mechanism for node in pipelines}
         if _FREED.keys().isdisjoint(others.values()):
             return launch.body
@@ -91,7 +91,7 @@ class _Early(Rewriter):
                 return False
             if any(access.data in self.tiles for access in effects.accesses(node)):
                 return False
-            calls = (call for expr in node.exprs() for call in E.find(expr, E.Call))
+            calls = node.calls()
             if any(call.atom.effect not in _ACCESSES or call.atom.own_order for call in calls):
                 return False
         return True

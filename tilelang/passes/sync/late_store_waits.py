@@ -99,8 +99,7 @@ class _Late(Rewriter):
             if id(node) not in here and _writes(node, tiles, nested=False):
                 return False
         return not any(
-            _writes(item, tiles)
-            and (place in between or any(isinstance(node, S.If) for node in S.walk(item)))
+            _writes(item, tiles) and (place in between or S.holds(item, S.If))
             for place, item in enumerate(items)
         )
 
@@ -132,6 +131,4 @@ def _meeting(item: S.Stmt) -> tuple[E.Expr, ...] | None:
 
 def _commits(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` itself ends a group of bulk stores."""
-    return any(
-        call.atom is nvidia.BULK_COMMIT for expr in stmt.exprs() for call in E.find(expr, E.Call)
-    )
+    return any(call.atom is nvidia.BULK_COMMIT for call in stmt.calls())

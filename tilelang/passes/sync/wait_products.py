@@ -39,7 +39,7 @@ def wait_products(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def waited(launch: S.Launch) -> S.Stmt:
         if not any(map(P.may_stay, S.walk(launch.body))) or P.orders_itself(launch):
             return launch
-        if any(isinstance(node, _LEAVES) for node in S.walk(launch.body)):
+        if S.holds(launch.body, *_LEAVES):
             return launch
         return replace(launch, body=_Waits(launch).whole(launch.body))
 
@@ -166,7 +166,7 @@ class _Waits:
 
 def _passes(item: S.Stmt, held: list[S.Stmt]) -> bool:
     """Whether the releases of ``held`` may stand behind ``item``."""
-    steps = [node for node in S.walk(item) if isinstance(node, (H.PipelineStep, H.Pipeline))]
+    steps = S.find(item, H.PipelineStep, H.Pipeline)
     if steps != [item]:
         return not steps and not isinstance(item, _BRANCHES)
     if isinstance(item, H.Release):

@@ -133,7 +133,7 @@ class _Walk:
     def loop(self, stmt: S.For, path: _Path) -> _Path:
         """The path in the body of a loop."""
         ends = (stmt.start, stmt.stop, stmt.step)
-        leaves = any(isinstance(node, _LEAVES) for node in S.walk(stmt.body))
+        leaves = S.holds(stmt.body, *_LEAVES)
         if all(isinstance(end, E.Const) for end in ends) and int(stmt.step):
             values = range(*(int(end) for end in ends))
             path = replace(path, ranges={**path.ranges, stmt.var: values})

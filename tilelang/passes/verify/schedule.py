@@ -166,7 +166,7 @@ class _Reader:
             way += (type(stmt), *exprs, *stmt.parts("var"))
         elif not isinstance(stmt, (S.Attr, H.Pipeline, H.Run)):
             raise _UnknownError(f"a run of it stands in a {type(stmt).__name__}")
-        if by_roles and any(isinstance(node, _LEAVE) for node in S.walk(stmt)):
+        if by_roles and S.holds(stmt, *_LEAVE):
             raise _UnknownError("its roles may leave what is around it at different times")
         blocks = stmt.blocks()
         side, *other = (k for k, inner in enumerate(blocks) if self.orders(inner))
