@@ -33,8 +33,7 @@ ROOM = 256 << 10  # bytes of the part of the image; the second cache has room fo
 
 def convolve(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with products of images in place of those of columns."""
-    body = _Walk().visit(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Walk().visit(func.body))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, substitute
+from tilelang.ir.visitor import map_stmts, substitute
 from tilelang.passes.analysis.combine import accumulator
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.target import Context
@@ -27,13 +27,7 @@ ROOM = 1 << 20  # bytes of words; second caches have that much, or somewhat less
 
 def join_steps(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with fewer and longer products of bytes."""
-
-    class Loops(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            return _joined(stmt) if isinstance(stmt, S.For) else stmt
-
-    body = Loops().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(map_stmts(func.body, S.For, _joined))
 
 
 def _joined(loop: S.For) -> S.Stmt:

@@ -22,7 +22,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
 from tilelang.passes.analysis.combine import accumulator
 from tilelang.passes.serial.tiles import indices_at, load_at, nest
 from tilelang.records import dataclass
@@ -44,13 +44,7 @@ class Panels:
 
 def choose_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with operand tiles of products in the layouts that kernels want."""
-
-    class Launches(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            return _choose(stmt) if isinstance(stmt, S.Launch) else stmt
-
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_launches(func, _choose)
 
 
 class _Uses:
@@ -150,17 +144,15 @@ class _Replace(Rewriter):
 def lower_operand_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """Copies into operand tiles as loops; the value takes the tile's own dtype on the way."""
 
-    class Copies(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            note = dict(stmt.annotations).get("operand") if isinstance(stmt, S.Copy) else None
-            if note is None:
-                return stmt
-            assert isinstance(stmt, S.Copy) and isinstance(note, tuple)
-            dtype, panels = note
-            return _to_rows(stmt, dtype) if panels is None else _to_panels(stmt, dtype, panels)
+    def lowered(stmt: S.Copy) -> S.Stmt:
+        note = dict(stmt.annotations).get("operand")
+        if note is None:
+            return stmt
+        assert isinstance(note, tuple)
+        dtype, panels = note
+        return _to_rows(stmt, dtype) if panels is None else _to_panels(stmt, dtype, panels)
 
-    body = Copies().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(map_stmts(func.body, S.Copy, lowered))
 
 
 def _value(stmt: S.Copy, value: E.Expr, dtype: DType) -> E.Expr:

@@ -13,7 +13,6 @@ their elements have done so, and a loop that copies is one that is left.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from tilelang.cpu.read_in_place import Places
@@ -34,8 +33,7 @@ NEAR = 4  # elements apart, which are in the same lines of memory
 
 def read_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without tiles that are copies of tensors and read in their order."""
-    body = _Walk(Memory(func)).visit(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Walk(Memory(func)).visit(func.body))
 
 
 class _Walk(Places):

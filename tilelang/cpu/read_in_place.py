@@ -33,8 +33,7 @@ TILE_SCOPES = ("shared", "shared.dyn", "local.fragment")
 
 def read_in_place(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with copies gone into the products behind them."""
-    body = _Walk().visit(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Walk().visit(func.body))
 
 
 class Places:

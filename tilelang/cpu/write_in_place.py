@@ -22,8 +22,7 @@ from tilelang.target import Context
 
 def write_in_place(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with copies gone into the products before them."""
-    body = _Walk().visit(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Walk().visit(func.body))
 
 
 class _Walk(Places):

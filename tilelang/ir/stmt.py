@@ -10,7 +10,7 @@ Scopes: a ``Let`` or ``Alloc`` holds to the end of the ``Seq`` that contains it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import Field, field, fields
+from dataclasses import Field, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
@@ -322,6 +322,10 @@ class Launch(Stmt):
         """The annotation ``name``."""
         return dict(self.annotations).get(name, default)
 
+    def with_body(self, body: Stmt) -> Launch:
+        """A copy with another body; itself where it is the same."""
+        return self if body is self.body else replace(self, body=body)
+
 
 # -- tile operations --------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -558,23 +562,17 @@ class PrimFunc(Preformatted):
 
     def with_attr(self, key: str, value: object) -> PrimFunc:
         """A copy with the attribute set."""
-        from dataclasses import replace
-
         kept = tuple(pair for pair in self.attrs if pair[0] != key)
         return replace(self, attrs=(*kept, (key, value)))
 
     def without_attr(self, key: str) -> PrimFunc:
         """A copy without the attribute; itself when there is none."""
-        from dataclasses import replace
-
         kept = tuple(pair for pair in self.attrs if pair[0] != key)
         return self if len(kept) == len(self.attrs) else replace(self, attrs=kept)
 
     def with_body(self, body: Stmt) -> PrimFunc:
-        """A copy with another body."""
-        from dataclasses import replace
-
-        return replace(self, body=body)
+        """A copy with another body; itself where it is the same."""
+        return self if body is self.body else replace(self, body=body)
 
     def specialize(self, given: Mapping[Any, object]) -> PrimFunc:
         """A copy with parameters or symbols of shapes fixed; see :mod:`tilelang.ir.specialize`."""

@@ -9,13 +9,14 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from operator import is_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Binary, Const, Expr, Load, Var, field_names, holds
-from tilelang.ir.stmt import Alloc, Launch, Let, PrimFunc, Seq, Stmt, rewritten_fields, seq
+from tilelang.ir.stmt import Alloc, Kind, Launch, Let, PrimFunc, Seq, Stmt, rewritten_fields, seq
 
 ExprFn = Callable[[Expr], "Expr"]
+Made: TypeAlias = "Stmt | list[Stmt] | None"
 
 
 def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None = None) -> Expr:
@@ -129,7 +130,7 @@ class Rewriter:
         """The replacement of a buffer."""
         return buffer
 
-    def stmt(self, stmt: Stmt) -> Stmt | list[Stmt] | None:
+    def stmt(self, stmt: Stmt) -> Made:
         """The replacement of a statement whose parts are already rewritten."""
         return stmt
 
@@ -208,17 +209,28 @@ class ExprRewriter(Rewriter):
         return rebuild(expr, self.expr, None if self._keeps_buffers else self.buffer)
 
 
+def map_stmts(
+    stmt: Stmt, kind: type[Kind] | tuple[type[Stmt], ...], fn: Callable[[Kind], Made]
+) -> Stmt:
+    """``stmt`` with each statement of ``kind`` in it replaced by what ``fn`` gives for it, its
+    parts before it: a statement, a list of them, or None."""
+    return _Stmts(kind, fn).rewrite(stmt)
+
+
+class _Stmts(Rewriter):
+    def __init__(
+        self, kind: type[Kind] | tuple[type[Stmt], ...], fn: Callable[[Kind], Made]
+    ) -> None:
+        self.kind = kind
+        self.fn: Callable[[Any], Made] = fn
+
+    def stmt(self, stmt: Stmt) -> Made:
+        return self.fn(stmt) if isinstance(stmt, self.kind) else stmt
+
+
 def without_allocations(stmt: Stmt, gone: Container[Var]) -> Stmt:
     """``stmt`` without the allocations of these storages, which nothing uses any more."""
-    return _Unused(gone).rewrite(stmt)
-
-
-class _Unused(Rewriter):
-    def __init__(self, gone: Container[Var]) -> None:
-        self.gone = gone
-
-    def stmt(self, stmt: Stmt) -> Stmt | None:
-        return None if isinstance(stmt, Alloc) and stmt.buffer.data in self.gone else stmt
+    return map_stmts(stmt, Alloc, lambda alloc: None if alloc.buffer.data in gone else alloc)
 
 
 def replace_buffers(stmt: Stmt, mapping: Mapping[Buffer, Buffer]) -> Stmt:
@@ -314,18 +326,12 @@ def rewrite_blocks(stmt: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
 
 def rewrite_launches(func: PrimFunc, fn: Callable[[Launch], Stmt]) -> PrimFunc:
     """``func`` with each of its kernels replaced by what ``fn`` gives for it."""
-    body = _Launches(fn).rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Launches(fn).rewrite(func.body))
 
 
 def rewrite_bodies(func: PrimFunc, fn: Callable[[Launch], Stmt]) -> PrimFunc:
     """``func`` with the body of each of its kernels replaced by what ``fn`` gives for it."""
-
-    def launch(old: Launch) -> Launch:
-        body = fn(old)
-        return old if body is old.body else replace(old, body=body)
-
-    return rewrite_launches(func, launch)
+    return rewrite_launches(func, lambda launch: launch.with_body(fn(launch)))
 
 
 class _Launches(Rewriter):

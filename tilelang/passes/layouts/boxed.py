@@ -10,7 +10,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
 from tilelang.passes.analysis.moved import moved
@@ -34,22 +34,19 @@ class NotBoxedError(Exception):
 
     def rewrite(self, launch: S.Stmt) -> S.Stmt:
         """``launch`` with ordinary copies of the tile."""
-        error = self
 
-        class Plain(Rewriter):
-            def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-                kinds = (S.Copy, S.AtomicTile, S.Im2col)
-                if not isinstance(stmt, kinds) or stmt not in error.copies:
-                    return stmt
-                kept = tuple(pair for pair in stmt.annotations if pair[0] != COMPLETE)
-                notes = (*kept, (TMA_NOTE, error.why))
-                if isinstance(stmt, S.Im2col):
-                    return loop_of(replace(stmt, annotations=notes))
-                if isinstance(stmt, S.AtomicTile):
-                    return loop_of(replace(stmt, use_tma=False, annotations=notes))
-                return replace(stmt, mode="copy", annotations=notes)
+        def plain(stmt: Moved) -> S.Stmt | None:
+            if stmt not in self.copies:
+                return stmt
+            kept = tuple(pair for pair in stmt.annotations if pair[0] != COMPLETE)
+            notes = (*kept, (TMA_NOTE, self.why))
+            if isinstance(stmt, S.Im2col):
+                return loop_of(replace(stmt, annotations=notes))
+            if isinstance(stmt, S.AtomicTile):
+                return loop_of(replace(stmt, use_tma=False, annotations=notes))
+            return replace(stmt, mode="copy", annotations=notes)
 
-        return Plain().rewrite(launch)
+        return map_stmts(launch, (S.Copy, S.AtomicTile, S.Im2col), plain)
 
 
 class BoxedTiles:

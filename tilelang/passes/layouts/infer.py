@@ -58,7 +58,7 @@ from tilelang.passes.layouts.gemm_plan import (
     side_of,
 )
 from tilelang.passes.layouts.loops import free_mapping, takes_one_thread
-from tilelang.passes.layouts.nests import SerialInside
+from tilelang.passes.layouts.nests import serial_inside
 from tilelang.passes.layouts.shuffles import warp_shuffles
 from tilelang.passes.layouts.storage import Storage, to_shared
 from tilelang.passes.layouts.thread_mapping import mapping_by
@@ -76,7 +76,7 @@ def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with a layout on every fragment and loop."""
 
     def inferred(launch: S.Launch) -> S.Stmt:
-        flat = SerialInside().rewrite(launch)
+        flat = serial_inside(launch)
         moved: tuple[Note, ...] = ()
         while True:
             assert isinstance(flat, S.Launch)

@@ -12,32 +12,28 @@ from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts
 
 
-class SerialInside(Rewriter):
-    """Makes the parallel loops inside parallel loops serial."""
+def serial_inside(stmt: S.Stmt) -> S.Stmt:
+    """``stmt`` with the parallel loops inside parallel loops serial."""
 
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        """A parallel loop with a body that has no other."""
-        if not isinstance(stmt, S.Parallel):
-            return stmt
-        body = _Serial().rewrite(stmt.body)
-        return stmt if body is stmt.body else replace(stmt, body=body)
+    def outer(loop: S.Parallel) -> S.Stmt:
+        body = map_stmts(loop.body, S.Parallel, _serial)
+        return loop if body is loop.body else replace(loop, body=body)
+
+    return map_stmts(stmt, S.Parallel, outer)
 
 
-class _Serial(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.Parallel):
-            return stmt
-        made = stmt.body
-        for var, extent in reversed(tuple(zip(stmt.vars, stmt.extents, strict=True))):
-            made = S.For(
-                var=var,
-                start=E.const(0, var.dtype),
-                stop=E.cast(extent, var.dtype),
-                step=E.const(1, var.dtype),
-                body=made,
-                loc=stmt.loc,
-            )
-        return made
+def _serial(loop: S.Parallel) -> S.Stmt:
+    made = loop.body
+    for var, extent in reversed(tuple(zip(loop.vars, loop.extents, strict=True))):
+        made = S.For(
+            var=var,
+            start=E.const(0, var.dtype),
+            stop=E.cast(extent, var.dtype),
+            step=E.const(1, var.dtype),
+            body=made,
+            loc=loop.loc,
+        )
+    return made

@@ -28,7 +28,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
-from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches
+from tilelang.ir.visitor import map_stmts, replace_buffers, rewrite_launches
 from tilelang.passes.analysis.groups import thread_groups
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
@@ -104,7 +104,7 @@ class _Promoter:
                 sums[behind] = in_parts(product.c.buffer, parts), product.c.buffer
             orders[product] = (*(((K_RUN, run),) if run > 1 else ()), *turn)
         held = {tile: parts for parts, tile in sums.values()}
-        body = _Ordered(orders, held).rewrite(with_sums(self.launch.body, sums))
+        body = _ordered(with_sums(self.launch.body, sums), orders, held)
         return replace(self.launch, body=replace_buffers(body, mapping))
 
     # -- what there is -------------------------------------------------------------------------
@@ -308,20 +308,20 @@ class _Promoter:
         return parts if able and summed_behind(self.launch.body, product) is not None else 0
 
 
-class _Ordered(Rewriter):
-    """Writes the order of k at the products that have one, and adds up in parts where k is shared
-    out."""
+def _ordered(
+    body: S.Stmt, orders: Mapping[S.Gemm, S.Pairs], sums: Mapping[Buffer, Buffer]
+) -> S.Stmt:
+    """``body`` with the order of k at the products that have one, and with their sums in parts
+    where k is shared out."""
 
-    def __init__(self, orders: Mapping[S.Gemm, S.Pairs], sums: Mapping[Buffer, Buffer]) -> None:
-        self.orders = orders
-        self.sums = sums
+    def product(stmt: S.Gemm) -> S.Stmt:
+        if not orders.get(stmt):
+            return stmt
+        parts = sums.get(stmt.c.buffer)
+        c = stmt.c if parts is None else parts.region()
+        return replace(stmt, c=c, annotations=(*stmt.annotations, *orders[stmt]))
 
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Gemm) and self.orders.get(stmt):
-            parts = self.sums.get(stmt.c.buffer)
-            c = stmt.c if parts is None else parts.region()
-            return replace(stmt, c=c, annotations=(*stmt.annotations, *self.orders[stmt]))
-        return stmt
+    return map_stmts(body, S.Gemm, product)
 
 
 def _touched(stmt: S.Stmt) -> set[Buffer]:

@@ -26,8 +26,7 @@ from tilelang.target import Context
 
 def insert_guards(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the out-of-bounds rule written out."""
-    body = _Guards(Bounds(), {}).visit(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Guards(Bounds(), {}).visit(func.body))
 
 
 class _Guards:

@@ -32,8 +32,7 @@ _OTHERS = ("bitxor", "bitand", "bitor", "min", "max")
 
 def hoist_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with names for the unchanging parts of the indices in unrolled loops."""
-    body = _Scope({}).visit(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Scope({}).visit(func.body))
 
 
 class _Scope:

@@ -9,11 +9,12 @@ theirs. Below `MANY` instructions there is nothing to spread them over, and one 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import group
-from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_bodies
+from tilelang.ir.visitor import map_stmts, rewrite_blocks, rewrite_bodies
 from tilelang.passes.analysis.loops import UNROLLED, is_unrolled, matrix_calls
 from tilelang.target import Context
 
@@ -37,7 +38,7 @@ def _predicated(stmt: S.Stmt, around: S.Stmt | None) -> S.Stmt:
         if only_copies(stmt.then) and matrix_calls(around) >= MANY:
             more = E.Var("more", stmt.cond.dtype)
             let = S.Let(var=more, value=stmt.cond, loc=stmt.loc)
-            return S.seq(let, _Under(more).rewrite(stmt.then))
+            return S.seq(let, map_stmts(stmt.then, S.Eval, partial(_under, more)))
     if isinstance(stmt, S.Seq):
         found = tuple(_predicated(item, around) for item in stmt.stmts)
         return stmt if all(a is b for a, b in zip(found, stmt.stmts)) else S.seq(*found)
@@ -46,19 +47,13 @@ def _predicated(stmt: S.Stmt, around: S.Stmt | None) -> S.Stmt:
     return rewrite_blocks(stmt, lambda block: _predicated(block, around))
 
 
-class _Under(Rewriter):
-    """Gives copies a predicate, their last operand."""
-
-    def __init__(self, predicate: E.Var) -> None:
-        self.predicate = predicate
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        """A copy with the predicate."""
-        if not isinstance(stmt, S.Eval) or not isinstance(stmt.value, E.Call):
-            return stmt
-        call = stmt.value
-        args, attrs = (*call.args, self.predicate), (*call.attrs, ("predicated", True))
-        return replace(stmt, value=E.Call(call.atom, args, call.dtype, attrs))
+def _under(predicate: E.Var, stmt: S.Eval) -> S.Stmt:
+    """A copy with a predicate, its last operand."""
+    call = stmt.value
+    if not isinstance(call, E.Call):
+        return stmt
+    args, attrs = (*call.args, predicate), (*call.attrs, ("predicated", True))
+    return replace(stmt, value=E.Call(call.atom, args, call.dtype, attrs))
 
 
 def only_copies(stmt: S.Stmt) -> bool:

@@ -22,7 +22,7 @@ from tilelang.ir.atoms import group
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear
 from tilelang.ir.tables import MBARRIER_WAIT
-from tilelang.ir.visitor import ExprRewriter, Rewriter, rewrite_bodies
+from tilelang.ir.visitor import ExprRewriter, map_stmts, rewrite_bodies
 from tilelang.records import dataclass
 from tilelang.target import Context
 
@@ -51,28 +51,24 @@ def reduce_modulo(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Relies on stages being written as remainders of the loop variable; indices are exact, so that a
     remainder that rounds down is never negative.
     """
-    return rewrite_bodies(func, lambda launch: _Loops().rewrite(launch.body))
+    return rewrite_bodies(func, lambda launch: map_stmts(launch.body, S.For, _counted))
 
 
-class _Loops(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        """A loop with counters for its remainders."""
-        if not isinstance(stmt, S.For):
-            return stmt
-        found = remainders(stmt)
-        if not found:
-            return stmt
-        names = {
-            form: E.Var("phase" if form.phase else "stage", DType(form.kind))
-            for form in sorted(found, key=lambda form: form.order)
-        }
-        lets = [
-            S.Let(var=name, value=_value(stmt.var, form), loc=stmt.loc)
-            for form, name in names.items()
-        ]
-        body = _Named(stmt.var, names).rewrite(stmt.body)
-        annotations = (*stmt.annotations, (COUNTED, len(lets)))
-        return replace(stmt, body=S.seq(*lets, body), annotations=annotations)
+def _counted(loop: S.For) -> S.Stmt:
+    """``loop`` with counters for its remainders."""
+    found = remainders(loop)
+    if not found:
+        return loop
+    names = {
+        form: E.Var("phase" if form.phase else "stage", DType(form.kind))
+        for form in sorted(found, key=lambda form: form.order)
+    }
+    lets = [
+        S.Let(var=name, value=_value(loop.var, form), loc=loop.loc) for form, name in names.items()
+    ]
+    body = _Named(loop.var, names).rewrite(loop.body)
+    annotations = (*loop.annotations, (COUNTED, len(lets)))
+    return replace(loop, body=S.seq(*lets, body), annotations=annotations)
 
 
 def remainders(loop: S.For) -> set[Remainder]:

@@ -24,8 +24,7 @@ FIRST = (E.const(0),)
 
 def expand_any_all(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without calls of ``any_of`` and ``all_of``."""
-    body = _Expand().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Expand().rewrite(func.body))
 
 
 class _Expand(Rewriter):

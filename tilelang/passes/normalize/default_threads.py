@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.ir import stmt as S
-from tilelang.ir.visitor import Rewriter, rewrite_launches
+from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.target import Context
 
 MARK = "default_threads"
@@ -30,12 +30,9 @@ def _narrowed(launch: S.Launch) -> S.Stmt:
     if not launch.annotation(MARK, False):
         return launch
     notes = tuple(pair for pair in launch.annotations if pair[0] != MARK)
-    body = _NoLayouts().rewrite(launch.body)
+    body = map_stmts(launch.body, (S.Parallel, S.Copy), _without_layout)
     return replace(launch, threads=(1, 1, 1), annotations=notes, body=body)
 
 
-class _NoLayouts(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, (S.Parallel, S.Copy)) and stmt.loop_layout is not None:
-            return replace(stmt, loop_layout=None)
-        return stmt
+def _without_layout(stmt: S.Parallel | S.Copy) -> S.Stmt:
+    return stmt if stmt.loop_layout is None else replace(stmt, loop_layout=None)

@@ -10,23 +10,17 @@ layouts are inferred.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilelang.ir import stmt as S
 from tilelang.ir.define import loop_of
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts
 from tilelang.passes.analysis.tma import is_complete
 from tilelang.target import Context
-
-_KINDS = (S.ElementOp, S.AtomicTile)
 
 
 def expand_elementwise(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with parallel loops for what only loops over elements can do."""
-    body = _Expand().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
 
+    def expanded(stmt: S.TileOp) -> S.Stmt | None:
+        return stmt if is_complete(stmt) else loop_of(stmt)
 
-class _Expand(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-        return loop_of(stmt) if isinstance(stmt, _KINDS) and not is_complete(stmt) else stmt
+    return func.with_body(map_stmts(func.body, (S.ElementOp, S.AtomicTile), expanded))

@@ -20,7 +20,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts
 from tilelang.target import Context
 
 
@@ -30,15 +30,11 @@ def fold_zero_init(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     by_units = context.has("wgmma") and not context.options.no_overlap
     directly = by_units or context.has("cores")
 
-    class Sequences(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if not isinstance(stmt, S.Seq):
-                return stmt
-            made = _fold(stmt)
-            return _overwriting(made) if directly and isinstance(made, S.Seq) else made
+    def folded(seq: S.Seq) -> S.Stmt:
+        made = _fold(seq)
+        return _overwriting(made) if directly and isinstance(made, S.Seq) else made
 
-    body = Sequences().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(map_stmts(func.body, S.Seq, folded))
 
 
 def _fold(seq: S.Seq) -> S.Stmt:

@@ -8,7 +8,6 @@ every target; other names are left to the target, which has the program's own so
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
@@ -27,8 +26,7 @@ def write_out_functions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         TileTypeError: a known function with another number of operands.
         TileUnsupportedError: an operand that is a call with an effect.
     """
-    body = _WriteOut(_own_source(func)).rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_WriteOut(_own_source(func)).rewrite(func.body))
 
 
 class _WriteOut(ExprRewriter):

@@ -11,23 +11,19 @@ from dataclasses import replace
 
 from tilelang.ir import stmt as S
 from tilelang.ir.levels import LEVELS, with_known_keys
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts
 from tilelang.target import Context
 
 
 def drop_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without keys that mean nothing to the target."""
-    body = _Hints(in_order=context.has("cores")).rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    in_order = context.has("cores")
 
-
-class _Hints(Rewriter):
-    def __init__(self, in_order: bool) -> None:
-        self.in_order = in_order
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+    def known(stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Attr):
             return stmt if stmt.key in LEVELS["tile"].keys.get("Attr", ()) else stmt.body
-        if isinstance(stmt, S.For) and stmt.kind == "pipelined" and self.in_order:
+        if isinstance(stmt, S.For) and stmt.kind == "pipelined" and in_order:
             return replace(stmt, kind="serial", annotations=())
         return with_known_keys(stmt, "tile")
+
+    return func.with_body(map_stmts(func.body, S.Stmt, known))

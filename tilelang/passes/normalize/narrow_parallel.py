@@ -13,36 +13,33 @@ from dataclasses import replace
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.ir.visitor import map_stmts, rewrite_bodies
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context
 
 
 def narrow_parallel(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with upper bounds of variables of parallel loops as extents of the loops."""
-    return rewrite_bodies(func, lambda launch: _Narrow().rewrite(launch.body))
+    return rewrite_bodies(func, lambda launch: map_stmts(launch.body, S.Parallel, _narrowed))
 
 
-class _Narrow(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.Parallel) or stmt.loop_layout is not None:
-            return stmt
-        body = stmt.body
-        if not isinstance(body, S.If) or body.orelse is not None or _steps(body.then):
-            return stmt
-        found = _below(body.cond)
-        if found is None:
-            return stmt
-        var, end = found
-        position = next((at for at, item in enumerate(stmt.vars) if item is var), None)
-        if position is None or not _moves(body.then, var):
-            return stmt
-        extent = stmt.extents[position]
-        if not isinstance(extent, E.Const) or not 0 < end <= int(extent.value):
-            return stmt
-        extents = list(stmt.extents)
-        extents[position] = E.const(end)
-        return replace(stmt, extents=tuple(extents), body=body.then)
+def _narrowed(loop: S.Parallel) -> S.Stmt:
+    body = loop.body
+    if loop.loop_layout is not None or not isinstance(body, S.If):
+        return loop
+    found = None if body.orelse is not None or _steps(body.then) else _below(body.cond)
+    if found is None:
+        return loop
+    var, end = found
+    position = next((at for at, item in enumerate(loop.vars) if item is var), None)
+    if position is None or not _moves(body.then, var):
+        return loop
+    extent = loop.extents[position]
+    if not isinstance(extent, E.Const) or not 0 < end <= int(extent.value):
+        return loop
+    extents = list(loop.extents)
+    extents[position] = E.const(end)
+    return replace(loop, extents=tuple(extents), body=body.then)
 
 
 def _moves(body: S.Stmt, var: E.Var) -> bool:

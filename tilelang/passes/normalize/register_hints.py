@@ -12,10 +12,11 @@ It relies on nothing; it stands in front of what copies kernels or their stateme
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.target import Context
 from tilelang.target.nvidia import SET_MAX_NREG
 
@@ -29,13 +30,7 @@ _COUNTS = {"registers of producers": 0, "registers of consumers": 1}
 
 def follow_register_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with its register instructions as the hints of each kernel want them."""
-
-    class Kernels(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            return _kernel(stmt) if isinstance(stmt, S.Launch) else stmt
-
-    body = Kernels().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_launches(func, _kernel)
 
 
 def _kernel(launch: S.Launch) -> S.Launch:
@@ -54,7 +49,7 @@ def _kernel(launch: S.Launch) -> S.Launch:
         note = f"{names}: the numbers of {SETTING}"
     else:
         note = f"{names}: no effect, as there is no {SETTING} to act on"
-    body = _Registers(off is not None, counts).rewrite(launch.body)
+    body = map_stmts(launch.body, S.Eval, partial(_followed, off is not None, counts))
     budget = "off" if off else tuple(_number(counts.get(raising)) for raising in (0, 1))
     pairs = ((NOTE, note), *(() if settings else ((BUDGET, budget),)))
     return replace(launch, body=body, annotations=(*launch.annotations, *pairs))
@@ -68,22 +63,16 @@ def _number(count: E.Expr | None) -> int | None:
     return None if count is None else count.__index__()
 
 
-class _Registers(Rewriter):
-    """Leaves out instructions, or gives them their numbers; the hints have done their work."""
-
-    def __init__(self, off: bool, counts: dict[int, E.Expr]) -> None:
-        self.off, self.counts = off, counts
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt``, or nothing, or with another number of registers."""
-        call = stmt.value if isinstance(stmt, S.Eval) else None
-        if not isinstance(call, E.Call):
-            return stmt
-        sets = _does(call) == _SETS
-        if _does(call) in (_OFF, *_COUNTS) or (sets and self.off):
-            return S.Seq(stmts=(), loc=stmt.loc)
-        count = self.counts.get(call.args[1].__index__()) if sets else None
-        if count is None:
-            return stmt
-        made = E.Call(call.atom, (count, call.args[1]), call.dtype, call.attrs)
-        return S.Eval(value=made, loc=stmt.loc)
+def _followed(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
+    """``stmt``, or nothing, or with another number of registers; the hints have done their work."""
+    call = stmt.value
+    if not isinstance(call, E.Call):
+        return stmt
+    sets = _does(call) == _SETS
+    if _does(call) in (_OFF, *_COUNTS) or (sets and off):
+        return S.Seq(stmts=(), loc=stmt.loc)
+    count = counts.get(call.args[1].__index__()) if sets else None
+    if count is None:
+        return stmt
+    made = E.Call(call.atom, (count, call.args[1]), call.dtype, call.attrs)
+    return S.Eval(value=made, loc=stmt.loc)

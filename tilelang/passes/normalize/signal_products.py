@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tilelang.ir import stmt as S
 from tilelang.ir.tables import MBARRIER_ARRIVE
-from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.ir.visitor import map_stmts, rewrite_bodies
 from tilelang.passes.analysis.groups import SIGNALS, thread_groups, thread_number
 from tilelang.target import Context
 
@@ -23,19 +23,18 @@ from tilelang.target import Context
 def signal_products(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without products that have a barrier."""
     warp = context.limits.warp
-    return rewrite_bodies(func, lambda launch: _Signals(launch, warp).rewrite(launch.body))
 
+    def signalled(launch: S.Launch) -> S.Stmt:
+        def product(stmt: S.Gemm) -> S.Stmt | list[S.Stmt]:
+            if stmt.barrier is None:
+                return stmt
+            told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
+            group = thread_groups(launch, warp).of(stmt)
+            first = thread_number(launch).equal(group[0])
+            notes = (*stmt.annotations, (SIGNALS, True))
+            quiet = replace(stmt, barrier=None, annotations=notes)
+            return [quiet, S.If(cond=first, then=told, loc=stmt.loc)]
 
-class _Signals(Rewriter):
-    def __init__(self, launch: S.Launch, warp: int) -> None:
-        self.launch, self.warp = launch, warp
+        return map_stmts(launch.body, S.Gemm, product)
 
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        if not isinstance(stmt, S.Gemm) or stmt.barrier is None:
-            return stmt
-        told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
-        group = thread_groups(self.launch, self.warp).of(stmt)
-        first = thread_number(self.launch).equal(group[0])
-        notes = (*stmt.annotations, (SIGNALS, True))
-        quiet = replace(stmt, barrier=None, annotations=notes)
-        return [quiet, S.If(cond=first, then=told, loc=stmt.loc)]
+    return rewrite_bodies(func, signalled)

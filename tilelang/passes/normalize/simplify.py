@@ -8,8 +8,6 @@ hold no program to an order: no pass takes them for a use.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
@@ -25,8 +23,7 @@ def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     bounds = Bounds().with_ranges(ranges_of(func.body))
     launches = S.find(func.body, S.Launch)
     laid_out = {b for launch in launches for b, _ in launch.annotation("layout_map", ())}
-    body = _Simplify(bounds, frozenset(laid_out)).rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Simplify(bounds, frozenset(laid_out)).rewrite(func.body))
 
 
 class _Simplify(ExprRewriter):

@@ -15,7 +15,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
+from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_bodies, substitute
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context
 
@@ -24,17 +24,14 @@ MOST = 8  # iterations that are written out
 
 def unroll_slices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without short loops whose variable says where a slice of a fragment begins."""
-    return rewrite_bodies(func, lambda launch: _Unroll().rewrite(launch.body))
+    return rewrite_bodies(func, lambda launch: map_stmts(launch.body, S.For, _unrolled))
 
 
-class _Unroll(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.For) or stmt.kind not in ("serial", "unroll"):
-            return stmt
-        values = _values(stmt)
-        if values is None or not _slices(stmt) or not _can_repeat(stmt.body):
-            return stmt
-        return S.seq(*(_iteration(stmt, value) for value in values))
+def _unrolled(loop: S.For) -> S.Stmt:
+    values = _values(loop) if loop.kind in ("serial", "unroll") else None
+    if values is None or not _slices(loop) or not _can_repeat(loop.body):
+        return loop
+    return S.seq(*(_iteration(loop, value) for value in values))
 
 
 def _iteration(loop: S.For, value: int) -> S.Stmt:

@@ -41,8 +41,7 @@ def widen_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     Relies on nothing: it is the first pass, as later ones may simplify what wraps.
     """
-    body = _Widen(func).rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Widen(func).rewrite(func.body))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,12 +6,10 @@ before the launch, as those that stand outside of kernels are.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import Expr
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts, without_allocations
 from tilelang.target import Context
 
 
@@ -21,41 +19,24 @@ def hoist_workspaces(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Raises:
         TileUnsupportedError: an extent that only the kernel knows.
     """
-    body = _Hoist().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(map_stmts(func.body, S.Launch, _hoisted))
 
 
-class _Hoist(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        """A launch, behind the workspaces that it allocates."""
-        if not isinstance(stmt, S.Launch):
-            return stmt
-        taken = _Taken()
-        body = taken.rewrite(stmt.body)
-        known = {name for node in S.walk(stmt) for name in node.parts("var", "vars")}
-        known.update(stmt.block_vars, stmt.thread_vars)
-        for alloc in taken.found:
-            extents = [extent for extent in alloc.buffer.shape if isinstance(extent, Expr)]
-            inner = [extent for extent in extents if not known.isdisjoint(extent.variables)]
-            if inner:
-                raise TileUnsupportedError(
-                    f"the size of the workspace `{alloc.buffer.name}` is known in the kernel only",
-                    expected="extents that are known before the launch",
-                    got=f"`{inner[0]!r}`",
-                    hint="allocate the most that any block needs",
-                    loc=alloc.loc,
-                )
-        return [*taken.found, replace(stmt, body=body)] if taken.found else stmt
-
-
-class _Taken(Rewriter):
-    """Takes the allocations of global memory out of a kernel."""
-
-    def __init__(self) -> None:
-        self.found: list[S.Alloc] = []
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-        if not isinstance(stmt, S.Alloc) or stmt.buffer.storage != "global":
-            return stmt
-        self.found.append(stmt)
-        return None
+def _hoisted(launch: S.Launch) -> list[S.Stmt]:
+    """A launch, behind the workspaces that it allocates."""
+    allocs = S.find(launch.body, S.Alloc)
+    taken = [alloc for alloc in allocs if alloc.buffer.storage == "global"]
+    known = {name for node in S.walk(launch) for name in node.parts("var", "vars")}
+    for alloc in taken:
+        extents = [extent for extent in alloc.buffer.shape if isinstance(extent, Expr)]
+        inner = [extent for extent in extents if not known.isdisjoint(extent.variables)]
+        if inner:
+            raise TileUnsupportedError(
+                f"the size of the workspace `{alloc.buffer.name}` is known in the kernel only",
+                expected="extents that are known before the launch",
+                got=f"`{inner[0]!r}`",
+                hint="allocate the most that any block needs",
+                loc=alloc.loc,
+            )
+    body = without_allocations(launch.body, {alloc.buffer.data for alloc in taken})
+    return [*taken, launch.with_body(body)]

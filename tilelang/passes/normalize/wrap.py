@@ -49,7 +49,7 @@ def wrap_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         walk = _Wrap(Signs(bounds, rising=rising), written, padded)
         body = walk.visit(func.body)
         if not walk.fallen:
-            return func if body is func.body else replace(func, body=body)
+            return func.with_body(body)
         rising -= walk.fallen
 
 

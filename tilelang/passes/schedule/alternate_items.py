@@ -61,7 +61,7 @@ from tilelang.passes.schedule.column_halves import (
     columns,
 )
 from tilelang.passes.schedule.overlap_products import SPARE
-from tilelang.passes.schedule.pipeline import NOTE
+from tilelang.passes.schedule.pipeline import more_noted
 from tilelang.passes.schedule.specialize_warps import WARPGROUP, shared_bytes
 from tilelang.passes.schedule.split_pipelines import flat
 from tilelang.passes.schedule.versions import Version, use_region, versioned
@@ -453,10 +453,8 @@ class _Turns:
         loop = self.loop
         j, zero = E.Var(loop.var.name, loop.var.dtype), E.const(0)
         stop = E.const(self.pairs)
-        notes = tuple(
-            (key, f"{value}; they take turns to compute items and hand their operand over")
-            if key == NOTE else (key, value) for key, value in loop.annotations
-        )  # fmt: skip
+        turns = "they take turns to compute items and hand their operand over"
+        noted = more_noted(loop, turns)
         made: list[S.Stmt] = [
             *(S.Alloc(buffer=tile) for tile in (group.sums, group.weights)),
             *(S.Alloc(buffer=tile) for tile in group.names.values()),
@@ -464,7 +462,7 @@ class _Turns:
         ]
         if group.place:
             body = self.step(group, j, j)
-            made.append(replace(loop, var=j, stop=stop, body=S.seq(*body), annotations=notes))
+            made.append(replace(noted, var=j, stop=stop, body=S.seq(*body)))
         elif proved:
             body = self.step(group, j, simplify(j + 1), stop)
             made += [*self.first(group, zero), *self.rest(group, zero)]
@@ -474,7 +472,7 @@ class _Turns:
             body = self.step(group, j, simplify(j + 1))
             begin = [*self.first(group, zero), *self.rest(group, zero)]
             made.append(S.If(cond=self.is_first(), then=S.seq(*begin), loc=loop.loc))
-            made.append(replace(loop, var=j, stop=last, body=S.seq(*body), annotations=notes))
+            made.append(replace(noted, var=j, stop=last, body=S.seq(*body)))
             made += [*self.other(group, last), self.freed(group, last)]
         made += self.around(group, then)
         return H.Role(

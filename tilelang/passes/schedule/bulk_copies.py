@@ -27,9 +27,9 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER
 from tilelang.ir.buffer import Region
 from tilelang.ir.tables import MBARRIER_ARRIVE
-from tilelang.ir.visitor import Rewriter, rewrite_launches
+from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
 from tilelang.passes.analysis.groups import SIGNALS, thread_groups, thread_number
-from tilelang.passes.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE
+from tilelang.passes.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE, Moved
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.target import Context
 
@@ -60,20 +60,17 @@ def _for_clusters(launch: S.Launch) -> S.Launch:
     """
     dims = launch.annotation("cluster_dims") or (1,)
 
-    class Checked(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            notes = dict(stmt.annotations) if isinstance(stmt, S.Copy) else {}
-            if not isinstance(stmt, S.Copy) or not {"cluster_mask", "dst_block"} & notes.keys():
-                return stmt
-            mask = notes.get("cluster_mask", 1)
-            assert isinstance(mask, int)
-            if launch.annotation("cluster_dims") is None or not 0 < mask < 1 << prod(dims):
-                raise _no_cluster(stmt, mask, prod(dims))
-            return replace(stmt, mode="copy") if _loads_for_all(stmt) else stmt
+    def checked(stmt: S.Copy) -> S.Stmt:
+        notes = dict(stmt.annotations)
+        if not {"cluster_mask", "dst_block"} & notes.keys():
+            return stmt
+        mask = notes.get("cluster_mask", 1)
+        assert isinstance(mask, int)
+        if launch.annotation("cluster_dims") is None or not 0 < mask < 1 << prod(dims):
+            raise _no_cluster(stmt, mask, prod(dims))
+        return replace(stmt, mode="copy") if _loads_for_all(stmt) else stmt
 
-    found = Checked().rewrite(launch)
-    assert isinstance(found, S.Launch)
-    return found
+    return launch.with_body(map_stmts(launch.body, S.Copy, checked))
 
 
 def _asked(stmt: S.Copy) -> bool:
@@ -101,17 +98,19 @@ def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     """``launch`` with the updates of tiles that the program wants of the copy unit, as that or,
     where it cannot make them, as ordinary ones."""
 
-    class Reduce(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if not (isinstance(stmt, S.AtomicTile) and stmt.use_tma):
-                return stmt
-            why = facts.refusal(stmt)
-            note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
-            return replace(stmt, use_tma=why is None, annotations=(*stmt.annotations, note))
+    def reduced(stmt: S.AtomicTile) -> S.Stmt:
+        if not stmt.use_tma:
+            return stmt
+        why = facts.refusal(stmt)
+        return replace(stmt, use_tma=why is None, annotations=_answered(stmt, why))
 
-    found = Reduce().rewrite(launch)
-    assert isinstance(found, S.Launch)
-    return found
+    return launch.with_body(map_stmts(launch.body, S.AtomicTile, reduced))
+
+
+def _answered(stmt: Moved, why: str | None) -> S.Pairs:
+    """The annotations of what the accelerator makes, or does not, and then ``why``."""
+    note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
+    return (*stmt.annotations, note)
 
 
 def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
@@ -122,25 +121,18 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         return launch
     ahead = _without_meeting(launch)
 
-    class Choose(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if isinstance(stmt, S.Im2col):
-                why = _AHEAD if stmt in ahead else facts.refusal(stmt)
-                note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
-                return replace(stmt, annotations=(*stmt.annotations, note))
-            if not (isinstance(stmt, S.Copy) and stmt.mode == "copy"):
-                return stmt
-            if not (facts.pays(stmt) or _asked(stmt)):
-                return stmt
-            alone = stmt in ahead and not _asked(stmt)
-            why = _AHEAD if alone else facts.refusal(stmt)
-            if why is not None:
-                return replace(stmt, annotations=(*stmt.annotations, (TMA_NOTE, why)))
-            return replace(stmt, mode="tma", annotations=(*stmt.annotations, (COMPLETE, True)))
+    def chosen(stmt: S.Im2col | S.Copy) -> S.Stmt:
+        if isinstance(stmt, S.Im2col):
+            why = _AHEAD if stmt in ahead else facts.refusal(stmt)
+            return replace(stmt, annotations=_answered(stmt, why))
+        if stmt.mode != "copy" or not (facts.pays(stmt) or _asked(stmt)):
+            return stmt
+        alone = stmt in ahead and not _asked(stmt)
+        why = _AHEAD if alone else facts.refusal(stmt)
+        mode = "tma" if why is None else "copy"
+        return replace(stmt, mode=mode, annotations=_answered(stmt, why))
 
-    found = Choose().rewrite(launch)
-    assert isinstance(found, S.Launch)
-    return found
+    return launch.with_body(map_stmts(launch.body, (S.Im2col, S.Copy), chosen))
 
 
 _AHEAD = "its threads would have to meet once more in each iteration"
@@ -194,7 +186,7 @@ def _settled(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     why = next((found for found in reasons if found is not None), None)
     body = launch.body
     if any(map(_arrives_itself, by_hand)):
-        body = _Arrivals(launch, facts.context.limits.warp).rewrite(body)
+        body = _with_arrivals(launch, facts.context.limits.warp)
     order = _Order()
     # Copies by hand count bytes themselves: announcements are theirs.
     counted = any(call.atom.completes.kind == "mbarrier" for call in _calls(body))
@@ -203,19 +195,19 @@ def _settled(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     return replace(launch, body=_Settle(order.told, counted, why).rewrite(body))
 
 
-class _Arrivals(Rewriter):
-    """Writes out the arrivals that copies ask for."""
+def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
+    """The body of ``launch`` with the arrivals that copies ask for."""
+    groups, thread = thread_groups(launch, warp), thread_number(launch)
 
-    def __init__(self, launch: S.Launch, warp: int) -> None:
-        self.groups, self.thread = thread_groups(launch, warp), thread_number(launch)
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+    def arriving(stmt: S.Copy) -> S.Stmt | list[S.Stmt]:
         if not (_is_bulk(stmt) and _arrives_itself(stmt)):
             return stmt
-        assert isinstance(stmt, S.Copy) and isinstance(stmt.barrier, E.Expr)
+        assert isinstance(stmt.barrier, E.Expr)
         told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
-        first = self.thread.equal(self.groups.of(stmt)[0])
+        first = thread.equal(groups.of(stmt)[0])
         return [stmt, S.If(cond=first, then=told, loc=stmt.loc)]
+
+    return map_stmts(launch.body, S.Copy, arriving)
 
 
 class _Order(Rewriter):

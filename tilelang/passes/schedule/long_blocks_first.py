@@ -9,14 +9,12 @@ Where a kernel has roles, the iterations of the consumers' loops say how long a 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.simplify import simplified_with, simplify
-from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
-from tilelang.passes.schedule.pipeline import NOTE
+from tilelang.ir.visitor import map_stmts, rewrite_launches, substitute
+from tilelang.passes.schedule.pipeline import more_noted
 from tilelang.target import Context
 
 
@@ -46,7 +44,7 @@ def _ordered(launch: S.Launch) -> S.Stmt:
         assert isinstance(loop, S.For)
         few, many = count(loop, E.const(0, var.dtype)), count(loop, last)
         if few is not None and many is not None and few < many:
-            return _Noted().rewrite(simplified_with(launch, {var: last - var}))
+            return map_stmts(simplified_with(launch, {var: last - var}), S.For, _noted)
     return launch
 
 
@@ -58,11 +56,6 @@ def _uses_items(stmt: S.Stmt) -> bool:
     return any(isinstance(item, H.Wait) for item in inside)
 
 
-class _Noted(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.For) or not _uses_items(stmt):
-            return stmt
-        return replace(stmt, annotations=tuple(
-            (key, f"{value}; the longest blocks start first" if key == NOTE else value)
-            for key, value in stmt.annotations
-        ))  # fmt: skip
+def _noted(loop: S.For) -> S.Stmt:
+    more = "the longest blocks start first"
+    return more_noted(loop, more) if _uses_items(loop) else loop

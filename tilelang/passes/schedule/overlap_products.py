@@ -36,7 +36,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.schedule.pipeline import NOTE
+from tilelang.passes.schedule.pipeline import more_noted
 from tilelang.passes.schedule.split_pipelines import flat
 from tilelang.passes.verify.schedule import refusal
 from tilelang.records import dataclass
@@ -171,16 +171,12 @@ class _Parts:
     def peeled(self, bounds: Bounds) -> list[S.Stmt]:
         """The form that is run: the last iteration stands behind the loop."""
         loop = self.loop
-        notes = tuple(
-            (key, f"{value}; the last product goes on beside the next iteration")
-            if key == NOTE else (key, value)
-            for key, value in loop.annotations
-        )  # fmt: skip
+        noted = more_noted(loop, "the last product goes on beside the next iteration")
         body = [stmt for part in self.step() for stmt in part]
         end = simplify(loop.stop - loop.step)
         return [
             *self.some(self.start(), bounds),
-            replace(loop, stop=end, body=S.seq(*body), annotations=notes),
+            replace(noted, stop=end, body=S.seq(*body)),
             *self.some(self.at((*self.last, *self.ended), end), bounds),
         ]
 

@@ -303,6 +303,14 @@ def serial(loop: S.For, note: str) -> S.For:
     return replace(loop, kind="serial", annotations=(*loop.annotations, (NOTE, note)))
 
 
+def more_noted(loop: S.For, more: str) -> S.For:
+    """``loop``, saying more of its pipeline if it says anything."""
+    notes = dict(loop.annotations)
+    if NOTE not in notes:
+        return loop
+    return replace(loop, annotations=tuple({**notes, NOTE: f"{notes[NOTE]}; {more}"}.items()))
+
+
 def wrapped(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | None]:
     """``launch`` with ``pipeline`` around all statements from the first that runs it, and why its
     order is not certain. Its tiles are allocated before it: they keep what has arrived early."""

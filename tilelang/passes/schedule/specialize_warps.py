@@ -26,12 +26,12 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.simplify import simplified_with, simplify
-from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches
+from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_blocks, rewrite_launches
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.normalize.register_hints import BUDGET
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
-from tilelang.passes.schedule.pipeline import NOTE
+from tilelang.passes.schedule.pipeline import more_noted
 from tilelang.passes.verify.schedule import refusal
 from tilelang.target import Context
 
@@ -62,7 +62,7 @@ def specialized(launch: S.Launch, context: Context) -> S.Stmt:
         _check(launch, context)
         return _specialized(launch, context)
     except _NotSpecializedError as why:
-        return _Noted(f"one role: {why}").rewrite(launch)
+        return _noted(launch, f"one role: {why}")
 
 
 def _is_ours(stmt: S.Stmt) -> bool:
@@ -203,9 +203,16 @@ def _specialized(launch: S.Launch, context: Context) -> S.Launch:
     )
     count = threads // WARPGROUP
     groups = f"{count} warpgroup{'s' if count > 1 else ''}"
-    made_by = _Noted(f"filled by a warpgroup of its own, used by {groups}").rewrite(launch)
-    assert isinstance(made_by, S.Launch)
-    return made_by
+    return _noted(launch, f"filled by a warpgroup of its own, used by {groups}")
+
+
+def _noted(launch: S.Launch, note: str) -> S.Launch:
+    """``launch`` with who runs its pipelined loops in their notes."""
+
+    def noted(loop: S.For) -> S.Stmt:
+        return more_noted(loop, note) if _uses(loop) else loop
+
+    return launch.with_body(map_stmts(launch.body, S.For, noted))
 
 
 def _copying(
@@ -295,22 +302,6 @@ def _with_note(annotations: S.Pairs, note: str | None) -> S.Pairs:
     if note is None:
         return kept
     return (*(pair for pair in kept if pair[0] != REGISTER_NOTE), (REGISTER_NOTE, note))
-
-
-class _Noted(Rewriter):
-    """Adds to the notes of pipelined loops who runs them."""
-
-    def __init__(self, note: str) -> None:
-        self.note = note
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.For) or NOTE not in dict(stmt.annotations) or not _uses(stmt):
-            return stmt
-        pairs = (
-            (key, f"{value}; {self.note}" if key == NOTE else value)
-            for key, value in stmt.annotations
-        )
-        return replace(stmt, annotations=tuple(pairs))
 
 
 class _Consumers(Rewriter):

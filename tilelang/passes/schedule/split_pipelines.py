@@ -18,7 +18,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_bodies
 from tilelang.passes.verify.schedule import refusal
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -33,19 +33,16 @@ def split_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def split(body: S.Stmt) -> S.Stmt:
     """The body of one kernel."""
-    return _Splits().rewrite(body)
+    return map_stmts(body, H.Pipeline, _split)
 
 
-class _Splits(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, H.Pipeline) or not isinstance(stmt.body, H.Roles):
-            return stmt
-        uses = _uses(stmt)
-        if uses is None or len(uses.sets) < 2:
-            return stmt
-        made = _Parts(stmt, uses).pipelines()
-        refused = any(refusal(part) is not None for part in S.find(made, H.Pipeline))
-        return stmt if refused else made
+def _split(pipeline: H.Pipeline) -> S.Stmt:
+    uses = _uses(pipeline) if isinstance(pipeline.body, H.Roles) else None
+    if uses is None or len(uses.sets) < 2:
+        return pipeline
+    made = _Parts(pipeline, uses).pipelines()
+    refused = any(refusal(part) is not None for part in S.find(made, H.Pipeline))
+    return pipeline if refused else made
 
 
 @dataclass(frozen=True)

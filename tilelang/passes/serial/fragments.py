@@ -11,7 +11,7 @@ from dataclasses import replace
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.levels import with_known_keys
-from tilelang.ir.visitor import Rewriter, map_buffers, rewrite_launches
+from tilelang.ir.visitor import map_buffers, map_stmts, rewrite_launches
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context
 
@@ -20,7 +20,7 @@ def settle_fragments(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without fragments, and without keys that only tile operations read."""
 
     def settled(launch: S.Launch) -> S.Stmt:
-        body = _Keys().rewrite(launch)
+        body = map_stmts(launch, S.Stmt, lambda stmt: with_known_keys(stmt, "thread"))
         allocs = S.find(body, S.Alloc)
         if all(node.buffer.storage != FRAGMENT for node in allocs):
             return body
@@ -36,8 +36,3 @@ def settle_fragments(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         return map_buffers(body, array)
 
     return rewrite_launches(func, settled)
-
-
-class _Keys(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        return with_known_keys(stmt, "thread")

@@ -8,7 +8,6 @@ lanes, and what it guards is loaded as a vector. Relies on indices being simple 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -22,8 +21,7 @@ from tilelang.target import Context
 
 def steady_quotients(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with quotients of fewer variables."""
-    body = _Quotients(Bounds().with_ranges(ranges_of(func.body))).rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(_Quotients(Bounds().with_ranges(ranges_of(func.body))).rewrite(func.body))
 
 
 class _Quotients(ExprRewriter):

@@ -27,7 +27,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.uniform import PRIVATE, varying_exit
-from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
+from tilelang.ir.visitor import map_stmts, rewrite_exprs, rewrite_launches
 from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.serial.barriers import Barriers, check_words
 from tilelang.passes.serial.deal import deal_exchanges
@@ -490,13 +490,7 @@ class _Serializer:
 
     def _plain_body(self, body: S.Stmt) -> S.Stmt:
         """Nested ``T.Parallel`` loops of a body as plain loops."""
-        outer = self
-
-        class Nested(Rewriter):
-            def stmt(self, stmt: S.Stmt) -> S.Stmt:
-                return outer._parallel(stmt, None) if isinstance(stmt, S.Parallel) else stmt
-
-        return Nested().rewrite(body)
+        return map_stmts(body, S.Parallel, lambda loop: self._parallel(loop, None))
 
 
 def _flatten(stmts: list[S.Stmt]) -> list[S.Stmt]:

@@ -12,7 +12,6 @@ kernels of their own before this pass. Bounds of global accesses are the busines
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import cast
 
 from tilelang.errors import TileUnsupportedError
@@ -21,7 +20,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.define import as_nest, loop_of, print_lines
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import map_stmts
 from tilelang.passes.analysis.combine import (
     COMBINE,
     accumulator,
@@ -45,13 +44,11 @@ def lower_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def lower_tiles_except(func: S.PrimFunc, keep: Callable[[S.Gemm], bool]) -> S.PrimFunc:
     """Like :func:`lower_tiles`, leaving the products for which a back end has a kernel."""
 
-    class Tiles(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-            kept = isinstance(stmt, S.Gemm) and keep(stmt)
-            return stmt if kept else lower_tile_op(stmt)
+    def lowered(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        kept = isinstance(stmt, S.Gemm) and keep(stmt)
+        return stmt if kept else lower_tile_op(stmt)
 
-    body = Tiles().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return func.with_body(map_stmts(func.body, S.Stmt, lowered))
 
 
 def lower_tile_op(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:

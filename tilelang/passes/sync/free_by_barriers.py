@@ -15,15 +15,15 @@ accesses alone between the three, so that one of them orders what they did.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.ir.visitor import map_stmts, rewrite_bodies
 from tilelang.passes.verify.schedule import meets_block, refusal
 from tilelang.target import Context
 
@@ -43,55 +43,44 @@ def free_by_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         others: dict[E.Expr, str] = {node.pipe: node.mechanism for node in pipelines}
         if _FREED.keys().isdisjoint(others.values()):
             return launch.body
-        return _Freed(others).rewrite(launch.body)
+
+        def cheaper(pipeline: H.Pipeline) -> S.Stmt:
+            """A pipeline by the row without the second mbarrier, where that is certain."""
+            row = _FREED.get(pipeline.mechanism)
+            if row is None:
+                return pipeline
+            early = map_stmts(pipeline.body, S.Seq, partial(_early, pipeline))
+            then = replace(pipeline, mechanism=row, body=early)
+            return pipeline if refusal(then, others) is not None else then
+
+        return map_stmts(launch.body, H.Pipeline, cheaper)
 
     return rewrite_bodies(func, freed)
 
 
-class _Freed(Rewriter):
-    def __init__(self, others: Mapping[E.Expr, str]) -> None:
-        self.others = others
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        """A pipeline by the row without the second mbarrier, where that is certain."""
-        row = _FREED.get(stmt.mechanism) if isinstance(stmt, H.Pipeline) else None
-        if row is None:
-            return stmt
-        assert isinstance(stmt, H.Pipeline)
-        early = _Early(stmt).rewrite(stmt.body)
-        then = replace(stmt, mechanism=row, body=early)
-        return stmt if refusal(then, self.others) is not None else then
+def _early(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:
+    """A sequence with the releases of a pipeline right behind the last use of their version."""
+    made: list[S.Stmt] = []
+    for item in seq.stmts:
+        at = len(made)
+        if isinstance(item, H.Release) and item.pipe is pipeline.pipe:
+            while at and _passes(pipeline, made[at - 1]):
+                at -= 1
+        made.insert(at, item)
+    return seq if all(a is b for a, b in zip(made, seq.stmts)) else S.seq(*made)
 
 
-class _Early(Rewriter):
-    """Releases of a pipeline right behind the last use of their version."""
-
-    def __init__(self, pipeline: H.Pipeline) -> None:
-        self.pipe, self.tiles = pipeline.pipe, set(pipeline.tiles)
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        """A sequence with its releases moved up."""
-        if not isinstance(stmt, S.Seq):
-            return stmt
-        made: list[S.Stmt] = []
-        for item in stmt.stmts:
-            at = len(made)
-            if isinstance(item, H.Release) and item.pipe is self.pipe:
-                while at and self.passes(made[at - 1]):
-                    at -= 1
-            made.insert(at, item)
-        return stmt if all(a is b for a, b in zip(made, stmt.stmts)) else S.seq(*made)
-
-    def passes(self, stmt: S.Stmt) -> bool:
-        """Whether a release may stand before ``stmt``, behind which it stood."""
-        if meets_block(stmt):
-            return True
-        for node in S.walk(stmt):
-            if isinstance(node, _STAY):
-                return False
-            if any(access.data in self.tiles for access in effects.accesses(node)):
-                return False
-            calls = node.calls()
-            if any(call.atom.effect not in _ACCESSES or call.atom.own_order for call in calls):
-                return False
+def _passes(pipeline: H.Pipeline, stmt: S.Stmt) -> bool:
+    """Whether a release may stand before ``stmt``, behind which it stood."""
+    if meets_block(stmt):
         return True
+    tiles = set(pipeline.tiles)
+    for node in S.walk(stmt):
+        if isinstance(node, _STAY):
+            return False
+        if any(access.data in tiles for access in effects.accesses(node)):
+            return False
+        calls = node.calls()
+        if any(call.atom.effect not in _ACCESSES or call.atom.own_order for call in calls):
+            return False
+    return True

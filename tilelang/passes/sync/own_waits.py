@@ -23,7 +23,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
-from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches
+from tilelang.ir.visitor import map_stmts, rewrite_blocks, rewrite_launches
 from tilelang.passes.analysis import pending as P
 from tilelang.target import Context
 
@@ -47,19 +47,12 @@ def keep_own_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         if not any(isinstance(node, S.Gemm) and node.asynchronous for node in nodes):
             return launch
         if any(isinstance(node, _LEAVES) for node in nodes):
-            return _Complete().rewrite(launch)
+            return map_stmts(launch, S.Gemm, lambda gemm: replace(gemm, asynchronous=False))
         found = _Own()
         body, after = found.visit(launch.body, {})
         return replace(launch, body=S.seq(body, *found.wait(0, after, body)[0]))
 
     return rewrite_launches(func, kept) if context.has("wgmma") else func
-
-
-class _Complete(Rewriter):
-    """Products are complete where they stand."""
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        return replace(stmt, asynchronous=False) if isinstance(stmt, S.Gemm) else stmt
 
 
 class _Own:
