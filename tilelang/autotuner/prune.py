@@ -92,7 +92,7 @@ def shared_at_least(launch: S.Launch) -> int:
 
 def _filled(body: S.Stmt) -> list[Buffer]:
     """The shared tiles that copies from global memory directly in ``body`` fill."""
-    stmts = body.stmts if isinstance(body, S.Seq) else (body,)
+    stmts = S.flat(body)
     found = {
         stmt.dst.buffer.data: stmt.dst.buffer
         for stmt in stmts

@@ -13,6 +13,7 @@ their elements have done so, and a loop that copies is one that is left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tilelang.cpu.read_in_place import Places
@@ -22,7 +23,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import prove
 from tilelang.ir.visitor import Rewriter, rebuild, substitute, without_allocations
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.meetings import Memory, flat
+from tilelang.passes.analysis.meetings import Memory
 from tilelang.passes.notes import with_lines
 from tilelang.passes.serial.contract_tiles import element_tiles
 from tilelang.passes.serial.vectors import stride_of
@@ -58,7 +59,7 @@ class _Walk(Places):
         return with_lines(made, lines)
 
     def sequence(self, seq: S.Seq) -> S.Stmt:
-        stmts = flat(seq.stmts)
+        stmts = S.flat(seq)
         for at, stmt in enumerate(stmts):
             found = self._copy(stmt) if isinstance(stmt, S.For) else None
             if found is not None and self._saves(*found, stmts[at + 1 :]):
@@ -105,7 +106,7 @@ class _Walk(Places):
                     return None
         return stmt, source
 
-    def _saves(self, store: S.Store, source: E.Load, later: list[S.Stmt]) -> bool:
+    def _saves(self, store: S.Store, source: E.Load, later: Sequence[S.Stmt]) -> bool:
         """Whether ``later`` has all uses of the tile, and reads about as many elements as it has,
         in their order."""
         tile, uses = store.buffer, 0

@@ -69,7 +69,7 @@ class _Printer:
 
     def body(self, body: S.Stmt | None) -> None:
         """Statements of a block; one that ends in a definition gets an empty statement after it."""
-        stmts = _flat(body)
+        stmts = () if body is None else S.flat(body)
         self.stmts(stmts)
         if not stmts or isinstance(stmts[-1], (S.Let, S.View)) or self._is_hoisted(stmts[-1]):
             self.line("T.evaluate(0)")
@@ -83,7 +83,7 @@ class _Printer:
 
     def seq(self, stmt: S.Stmt) -> None:
         """``stmt``, or the statements of a sequence, at the current depth."""
-        self.stmts(_flat(stmt))
+        self.stmts(S.flat(stmt))
 
     def stmts(self, stmts: tuple[S.Stmt, ...]) -> None:
         """Statements in order."""
@@ -181,7 +181,7 @@ class _Printer:
 
     def block_head(self, launch: S.Launch) -> None:
         """What the block reads and writes, its attributes and its allocations."""
-        allocs = [stmt for stmt in _flat(launch.body) if isinstance(stmt, S.Alloc)]
+        allocs = [stmt for stmt in S.flat(launch.body) if isinstance(stmt, S.Alloc)]
         hoisted = {stmt.buffer: stmt for stmt in allocs}
         found = tensor_boxes(launch.body)
         early: set[Buffer] = set()
@@ -256,7 +256,7 @@ class _Printer:
         """One statement."""
         text = self.text
         if isinstance(stmt, (S.Seq, S.Launch)):
-            self.stmts(_flat(stmt))
+            self.stmts(S.flat(stmt))
         elif isinstance(stmt, S.Let):
             value = text.expr(stmt.value)
             self.line(f"{self.names.define(stmt.var)}: T.{stmt.var.dtype} = {value}")
@@ -426,14 +426,3 @@ class _Printer:
                 rest.append((key, value))
         if rest:
             yield f"annotations={self.text.mapping(rest)}"
-
-
-def _flat(body: S.Stmt | None) -> tuple[S.Stmt, ...]:
-    if body is None:
-        return ()
-    if not isinstance(body, S.Seq):
-        return (body,)
-    flat: list[S.Stmt] = []
-    for stmt in body.stmts:
-        flat.extend(_flat(stmt) if isinstance(stmt, S.Seq) else (stmt,))
-    return tuple(flat)

@@ -630,10 +630,16 @@ def nested(
 
 def seq(*stmts: Stmt) -> Stmt:
     """``stmts`` in one ``Seq``, nested ones flattened; a single statement stays itself."""
-    flat: list[Stmt] = []
+    found = flat(*stmts)
+    return found[0] if len(found) == 1 else Seq(stmts=found)
+
+
+def flat(*stmts: Stmt) -> tuple[Stmt, ...]:
+    """``stmts`` with those of sequences among them in their place."""
+    found: list[Stmt] = []
     for stmt in stmts:
-        flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
-    return flat[0] if len(flat) == 1 else Seq(stmts=tuple(flat))
+        found += flat(*stmt.stmts) if isinstance(stmt, Seq) else (stmt,)
+    return tuple(found)
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:

@@ -254,7 +254,4 @@ def _positions(facts: Facts) -> dict[E.Var, E.Expr]:
 
 def flat(stmts: Iterable[S.Stmt]) -> list[S.Stmt]:
     """``stmts`` without sequences among them."""
-    found: list[S.Stmt] = []
-    for stmt in stmts:
-        found += flat(stmt.stmts) if isinstance(stmt, S.Seq) else [stmt]
-    return found
+    return list(S.flat(*stmts))

@@ -181,7 +181,7 @@ class Conversion(Rewriter):
 def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:
     """Whether ``loop`` stores every element of ``buffer``, and reads none."""
     found = [access for access in effects.accesses(loop, nested=True) if access.buffer is buffer]
-    parts = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
+    parts = S.flat(loop.body)
     return not any(access.reads for access in found) and any(
         isinstance(part, S.Store)
         and part.buffer is buffer

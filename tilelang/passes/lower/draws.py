@@ -28,7 +28,7 @@ def drawn_ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
     """What draws the numbers that ``loop`` names at the start of each iteration, and the loop with
     those numbers; nothing and the loop itself where other statements draw as well, or where a
     number depends on the iteration."""
-    body = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
+    body = S.flat(loop.body)
     named = [item for item in body if isinstance(item, S.Let) and draws(item.value)]
     others = [node for node in S.walk(loop.body) if any(map(draws, node.exprs()))]
     ends = (loop.start, loop.stop)

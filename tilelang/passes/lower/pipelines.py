@@ -288,7 +288,7 @@ def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
 def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
     """How many loads to LDS each thread starts for an item of ``pipe``, at least and at most, where
     it is filled."""
-    items = stmt.stmts if isinstance(stmt, S.Seq) else (stmt,)
+    items = S.flat(stmt)
     for number, item in enumerate(items):
         if isinstance(item, H.Acquire) and item.pipe is pipe:
             filled = takewhile(lambda one: not _commits(one, pipe), items[number + 1 :])

@@ -84,7 +84,7 @@ class _Meet:
     def block(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt``, which all threads run."""
         made: list[S.Stmt] = []
-        for item in stmt.stmts if isinstance(stmt, S.Seq) else (stmt,):
+        for item in S.flat(stmt):
             if self.seen and not self.seen.issuperset(self.used(item)):
                 made += self.barrier(item)
             made.append(self.inside(item))

@@ -74,7 +74,7 @@ def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
     start, stop, step = (int(item.value) for item in bounds)  # type: ignore[attr-defined]  # constants
     if not ((step > 0 and start < stop) or (step < 0 and start > stop)):
         return None
-    body = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
+    body = S.flat(loop.body)
     users = [stmt for stmt in body if data in effects.used(stmt)]
     if len(users) != 1 or any(_leaves(stmt) for stmt in body):
         return None

@@ -7,6 +7,7 @@ assertions, and values that kernels use later stay what they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError
@@ -56,7 +57,7 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
         return _kernel([stmt]) if any(map(_is_work, _outside(stmt))) else stmt
     out: list[S.Stmt] = []
     group: list[S.Stmt] = []
-    items = list(_flat(stmt))
+    items = S.flat(stmt)
     for at, item in enumerate(items):
         if _launches(item) or isinstance(item, S.Assert) or _stays(item, items[at + 1 :]):
             out += _closed(group, items[at:])
@@ -67,14 +68,7 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
     return S.seq(*out, *_closed(group, []))
 
 
-def _flat(stmt: S.Seq) -> list[S.Stmt]:
-    found: list[S.Stmt] = []
-    for item in stmt.stmts:
-        found += _flat(item) if isinstance(item, S.Seq) else [item]
-    return found
-
-
-def _stays(stmt: S.Stmt, after: list[S.Stmt]) -> bool:
+def _stays(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
     """Whether ``stmt`` makes something for later kernels: a value, a workspace, a tensor."""
     if isinstance(stmt, S.Let):
         return _mentions(stmt.var, _behind_kernel(after))
@@ -83,7 +77,7 @@ def _stays(stmt: S.Stmt, after: list[S.Stmt]) -> bool:
     return isinstance(stmt, S.View) and stmt.source is not None
 
 
-def _behind_kernel(stmts: list[S.Stmt]) -> list[S.Stmt]:
+def _behind_kernel(stmts: Sequence[S.Stmt]) -> Sequence[S.Stmt]:
     """What comes from the next kernel or assertion on, where the present group has ended."""
     for at, stmt in enumerate(stmts):
         if _launches(stmt) or isinstance(stmt, S.Assert):
@@ -91,13 +85,13 @@ def _behind_kernel(stmts: list[S.Stmt]) -> list[S.Stmt]:
     return []
 
 
-def _mentions(var: E.Var, stmts: list[S.Stmt]) -> bool:
+def _mentions(var: E.Var, stmts: Sequence[S.Stmt]) -> bool:
     return any(
         var in item.variables for stmt in stmts for node in S.walk(stmt) for item in node.exprs()
     )
 
 
-def _closed(group: list[S.Stmt], after: list[S.Stmt]) -> list[S.Stmt]:
+def _closed(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
     """A group of statements, as a kernel if there is work among them."""
     if not any(_is_work(node) for stmt in group for node in _outside(stmt)):
         return group

@@ -63,7 +63,6 @@ from tilelang.passes.schedule.column_halves import (
 from tilelang.passes.schedule.overlap_products import SPARE
 from tilelang.passes.schedule.pipeline import more_noted
 from tilelang.passes.schedule.specialize_warps import WARPGROUP, shared_bytes
-from tilelang.passes.schedule.split_pipelines import flat
 from tilelang.passes.schedule.versions import Version, use_region, versioned
 from tilelang.passes.verify.schedule import refusal
 from tilelang.records import dataclass
@@ -120,7 +119,7 @@ class _Item:
 
 def _item(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Item:
     """The parts of an iteration; ``tiles``: of pipelines -> these."""
-    items = flat(loop.body)
+    items = S.flat(loop.body)
     gemms = [item for item in items if isinstance(item, S.Gemm)]
     ask(len(gemms) > 1)
     *first, last = gemms
@@ -216,7 +215,7 @@ def _covers(stmt: S.Stmt, access: effects.Access) -> bool:
 def _parts(role: H.Role) -> tuple[list[S.Stmt], S.For, list[S.Stmt]]:
     """The statements of ``role`` before the loop that uses items, or fills them, the loop, and the
     statements behind it."""
-    items = flat(role.body)
+    items = S.flat(role.body)
     spots = [k for k, one in enumerate(items) if any(map(_is_step, S.walk(one)))]
     loop = items[spots[0]] if len(spots) == 1 else None
     if not isinstance(loop, S.For) or loop.kind != "serial":
@@ -291,7 +290,7 @@ class _Turns:
         self.whole, self.context = launch, context
         ask(launch.annotation("layout_map") is None)
         self.pipelines: list[H.Pipeline] = []
-        self.front = list(flat(launch.body))
+        self.front = list(S.flat(launch.body))
         ask(self.front)
         body: S.Stmt = self.front.pop()
         while isinstance(body, H.Pipeline):
@@ -636,7 +635,7 @@ class _Turns:
     def filled(self) -> H.Role:
         """The producer, which fills an even and an odd item by turns."""
         before, loop, after = _parts(self.producer)
-        items = flat(loop.body)
+        items = S.flat(loop.body)
         ask(trip_count(loop) == 2 * self.pairs)
         ask(all(isinstance(item, (H.PipelineStep, S.Copy)) for item in items))
         ask(all(item.number is loop.var for item in items if isinstance(item, H.PipelineStep)))

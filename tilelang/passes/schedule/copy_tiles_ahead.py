@@ -32,7 +32,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.tma import TILES
-from tilelang.passes.schedule.split_pipelines import flat
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
 from tilelang.passes.verify.schedule import refusal
@@ -51,7 +50,7 @@ def copy_tiles_ahead(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         found = _loops(launch)
         if found is None:
             return launch
-        for copy in (item for item in flat(found[0].body) if isinstance(item, S.Copy)):
+        for copy in (item for item in S.flat(found[0].body) if isinstance(item, S.Copy)):
             made = _Ahead(launch, found, copy, TmaFacts(launch, known, context)).launch()
             if made is not None:
                 return made
@@ -65,7 +64,7 @@ def _loops(launch: S.Launch) -> tuple[S.For, S.For] | None:
     roles = S.find(launch.body, H.Roles)
     branches = [branch for node in roles for branch in node.branches]
     loops = [
-        [item for item in flat(role.body) if _over_tiles(item)]
+        [item for item in S.flat(role.body) if _over_tiles(item)]
         for role in branches if isinstance(role, H.Role)
     ]  # fmt: skip
     if len(roles) != 1 or len(loops) != 2 or any(len(found) != 1 for found in loops):
@@ -110,7 +109,7 @@ class _Ahead:
         }, self.copy.dst.buffer).rewrite(self.old)  # fmt: skip
         made = UseVersions(zero).rewrite(made)
         assert isinstance(made, S.Launch)
-        items = flat(made.body)
+        items = S.flat(made.body)
         at = next(k for k, item in enumerate(items) if isinstance(item, H.Pipeline))
         pipeline = H.Pipeline(
             pipe=self.pipe, stages=1, tiles=(self.tile.data,), mechanism=BULK.name,
@@ -131,29 +130,31 @@ class _Ahead:
         ]  # fmt: skip
         inside = [
             access for k in uses
-            for access in effects.accesses(flat(self.consumers.body)[k], nested=True)
+            for access in effects.accesses(S.flat(self.consumers.body)[k], nested=True)
             if access.data is data and access.mode != effects.NAME
         ]  # fmt: skip
         mine = [access for access in effects.accesses(self.copy) if access.data is data]
+        here = S.flat(self.consumers.body)[copied] is self.copy
         return (
-            bool(uses) and self.copy.dst.is_whole and flat(self.consumers.body)[copied] is self.copy
+            bool(uses) and self.copy.dst.is_whole and here
             and len(named) == len(inside) + len(mine) and not any(use.writes for use in inside)
         )  # fmt: skip
 
     def places(self) -> list[int]:
         """The statements of the loop that touch the tile."""
         data = self.copy.dst.buffer.data
-        return [k for k, item in enumerate(flat(self.consumers.body)) if data in effects.used(item)]
+        items = S.flat(self.consumers.body)
+        return [k for k, item in enumerate(items) if data in effects.used(item)]
 
     def values(self) -> list[S.Let] | None:
         """The variables of the loop by which the copy says what it copies, those that the producer
         has left out; None where one depends on what the kernel writes."""
-        there = {item.var for item in flat(self.producer.body) if isinstance(item, S.Let)}
+        there = {item.var for item in S.flat(self.producer.body) if isinstance(item, S.Let)}
         needed = {var for expr in self.copy.src.mins for var in E.as_expr(expr).variables}
         if self.copy.src.buffer.data in self.facts.written:
             return None
         found: list[S.Let] = []
-        for item in reversed(flat(self.consumers.body)):
+        for item in reversed(S.flat(self.consumers.body)):
             if isinstance(item, S.Let) and item.var in needed:
                 if not effects.is_steady(item.value, self.facts.written):
                     return None
@@ -164,7 +165,7 @@ class _Ahead:
 
     def used(self) -> list[S.Stmt]:
         """What consumers do for a tile."""
-        items, (copied, first, *more) = flat(self.consumers.body), self.places()
+        items, (copied, first, *more) = S.flat(self.consumers.body), self.places()
         last = more[-1] if more else first
         wait = H.Wait(pipe=self.pipe, number=self.first, loc=self.copy.loc)
         inside = self.run(wait, *items[first:last], *self.released(items[last]))
@@ -172,7 +173,7 @@ class _Ahead:
 
     def released(self, stmt: S.Stmt) -> list[S.Stmt]:
         """``stmt``, which reads the tile, and the release behind the last part of it that does."""
-        items, data = flat(stmt), self.copy.dst.buffer.data
+        items, data = S.flat(stmt), self.copy.dst.buffer.data
         last = max(k for k, item in enumerate(items) if data in effects.used(item))
         if isinstance(items[last], H.Run):
             found = [rewrite_blocks(items[last], lambda body: S.seq(*self.released(body)))]
@@ -183,7 +184,7 @@ class _Ahead:
 
     def filled(self, filling: S.Copy, values: list[S.Let]) -> list[S.Stmt]:
         """What the producer does for a tile."""
-        items, loc = list(flat(self.producer.body)), self.copy.loc
+        items, loc = S.flat(self.producer.body), self.copy.loc
         at = next(k for k, item in enumerate(items) if not isinstance(item, (S.Let, S.Alloc)))
         rest = items[at:]
         # Runs of other pipelines stand in it where consumers have them.
@@ -196,7 +197,7 @@ class _Ahead:
     def reading(self) -> tuple[S.Stmt, ...]:
         """The statements of consumers from the first to the last that reads the tile."""
         _, first, *more = self.places()
-        return flat(self.consumers.body)[first : (more[-1] if more else first) + 1]
+        return S.flat(self.consumers.body)[first : (more[-1] if more else first) + 1]
 
     def run(self, *items: S.Stmt) -> S.Stmt:
         """``items``, which hand on one item."""

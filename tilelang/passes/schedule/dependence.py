@@ -108,11 +108,11 @@ def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) 
 
 def _unwrap(body: S.Stmt) -> tuple[tuple[S.Stmt, ...], E.Expr | None, tuple[S.Stmt, ...]]:
     """(statements before, condition, statements) of a body that is one ``if``, or (), None, all."""
-    items = body.stmts if isinstance(body, S.Seq) else (body,)
+    items = S.flat(body)
     last = items[-1] if items else None
     if isinstance(last, S.If) and last.orelse is None:
         if all(isinstance(item, (S.Let, S.Alloc)) for item in items[:-1]):
-            inner = last.then.stmts if isinstance(last.then, S.Seq) else (last.then,)
+            inner = S.flat(last.then)
             return items[:-1], last.cond, inner
     return (), None, items
 

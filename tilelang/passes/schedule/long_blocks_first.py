@@ -52,7 +52,7 @@ def _uses_items(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a loop that uses items of a pipeline."""
     if not isinstance(stmt, S.For):
         return False
-    inside = stmt.body.stmts if isinstance(stmt.body, S.Seq) else (stmt.body,)
+    inside = S.flat(stmt.body)
     return any(isinstance(item, H.Wait) for item in inside)
 
 

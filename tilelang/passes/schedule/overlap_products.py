@@ -37,7 +37,6 @@ from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.schedule.pipeline import more_noted
-from tilelang.passes.schedule.split_pipelines import flat
 from tilelang.passes.verify.schedule import refusal
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -183,7 +182,7 @@ class _Parts:
 
 def _parts(loop: S.For) -> _Parts | None:
     """The parts of ``loop``, None if it has not all of them or they touch each other's data."""
-    items = list(flat(loop.body))
+    items = list(S.flat(loop.body))
     if not (isinstance(loop.step, E.Const) and int(loop.step) == 1) or loop.kind != "serial":
         return None
     if not any(isinstance(item, H.Wait) for item in items):

@@ -107,13 +107,13 @@ class _Form:
 
 def _form(launch: S.Launch) -> _Form | None:
     """The form of ``launch``, None for another."""
-    items = launch.body.stmts if isinstance(launch.body, S.Seq) else (launch.body,)
+    items = S.flat(launch.body)
     loops = [item for item in items if isinstance(item, S.For) and item.kind == "pipelined"]
     products = S.find(launch.body, S.Gemm)
     if len(loops) != 1 or len(products) != 1 or not may_persist(launch):
         return None
     (loop,), (product,) = loops, products
-    inside = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
+    inside = S.flat(loop.body)
     if product not in inside or not _counts_up(loop) or product.asynchronous:
         return None
     if not all(map(_leaves_registers, inside)):
@@ -477,7 +477,7 @@ class _Persistent:
 
 def _followed(body: S.Stmt, first: S.Stmt, then: S.Stmt) -> S.Stmt:
     """``body`` with ``then`` behind ``first``, which stands at its top."""
-    items = body.stmts if isinstance(body, S.Seq) else (body,)
+    items = S.flat(body)
     at = items.index(first) + 1
     return S.seq(*items[:at], then, *items[at:])
 

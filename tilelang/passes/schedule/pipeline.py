@@ -316,7 +316,7 @@ def wrapped(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | Non
     order is not certain. Its tiles are allocated before it: they keep what has arrived early."""
     mine = set(pipeline.tiles)
     body = without_allocations(launch.body, mine)
-    items = body.stmts if isinstance(body, S.Seq) else (body,)
+    items = S.flat(body)
     start = next(k for k, item in enumerate(items) if _runs(item, pipeline.pipe))
     allocs = [node for node in S.find(launch.body, S.Alloc) if node.buffer.data in mine]
     for item in items[:start]:

@@ -38,7 +38,7 @@ from tilelang.passes.schedule.persist_tiles import (
 )
 from tilelang.passes.schedule.pipeline import pipelined
 from tilelang.passes.schedule.specialize_warps import specialized
-from tilelang.passes.schedule.split_pipelines import flat, split
+from tilelang.passes.schedule.split_pipelines import split
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -94,7 +94,7 @@ class _Stored:
 
 def _stored(launch: S.Launch, facts: TmaFacts) -> _Stored | None:
     """The body of ``launch`` with its result stored by parts; None where that cannot be."""
-    items = flat(launch.body)
+    items = S.flat(launch.body)
     result = next(node for node in reversed([*S.walk(launch.body)]) if isinstance(node, S.Gemm)).c
     found = result_copy(items, result.buffer)
     if found is None or not facts.context.has("stmatrix"):
@@ -124,7 +124,7 @@ def _stored(launch: S.Launch, facts: TmaFacts) -> _Stored | None:
 
 def _repeated(launch: S.Launch, processors: int, stored: _Stored | None) -> S.Launch:
     """``launch`` by one block for each multiprocessor, which does the work of several in turn."""
-    items = flat(launch.body) if stored is None else stored.items
+    items = S.flat(launch.body) if stored is None else stored.items
     dtype = launch.block_vars[0].dtype
     extents = [E.cast(extent, dtype) for extent in launch.grid]
     block, tile = E.Var("block", dtype), E.Var("tile", dtype)

@@ -395,7 +395,7 @@ class _Producer:
 
     def filling(self, loop: S.For) -> S.For | None:
         """The loop of a pipeline with nothing but the items that it uses; None for another loop."""
-        items = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
+        items = S.flat(loop.body)
         waits = [item for item in items if isinstance(item, H.Wait)]
         if len(waits) != 1 or waits[0].pipe not in self.pipes:
             return None

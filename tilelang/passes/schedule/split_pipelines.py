@@ -60,12 +60,12 @@ def _uses(pipeline: H.Pipeline) -> _Uses | None:
     loops = [
         node
         for node in S.find(pipeline.body, S.For)
-        if any(isinstance(item, H.Wait) for item in flat(node.body))
+        if any(isinstance(item, H.Wait) for item in S.flat(node.body))
     ]
     fills = S.find(pipeline.body, H.Acquire)
     if len(loops) != 1 or len(fills) != 1:
         return None
-    found = flat(loops[0].body)
+    found = S.flat(loops[0].body)
     if not (isinstance(found[0], H.Wait) and isinstance(found[-1], H.Release)):
         return None
     items = found[1:-1]
@@ -114,7 +114,7 @@ class _Parts(Rewriter):
 
     def used(self) -> list[S.Stmt]:
         """An iteration of the consumers."""
-        wait, *_, release = flat(self.uses.loop.body)
+        wait, *_, release = S.flat(self.uses.loop.body)
         assert isinstance(wait, H.Wait) and isinstance(release, H.Release)
         made: list[S.Stmt] = []
         for k, item in enumerate(self.uses.items):
@@ -142,10 +142,3 @@ class _Parts(Rewriter):
             )  # fmt: skip
             made.append(replace(commit, pipe=pipe))
         return [*made, *stmts[end + 1 :]]
-
-
-def flat(stmt: S.Stmt) -> tuple[S.Stmt, ...]:
-    """The statements of a block, those of blocks in it in their place."""
-    if not isinstance(stmt, S.Seq):
-        return (stmt,)
-    return tuple(part for item in stmt.stmts for part in flat(item))

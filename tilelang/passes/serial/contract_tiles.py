@@ -11,7 +11,7 @@ rounded to it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
@@ -20,7 +20,6 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import ExprRewriter, rewrite_blocks, rewrite_launches
-from tilelang.passes.analysis.meetings import flat
 from tilelang.passes.notes import with_lines
 from tilelang.target import Context
 
@@ -75,7 +74,7 @@ def _kept(body: S.Stmt, tiles: dict[E.Var, int]) -> set[E.Var]:
     left = dict(tiles)
 
     def visit(block: S.Stmt, done: frozenset[E.Var]) -> None:
-        stmts, here = flat((block,)), set(done)
+        stmts, here = S.flat(block), set(done)
         uses = _uses(stmts, left.keys())
         for at, item in enumerate(stmts):
             if isinstance(item, S.Store) and item.buffer.data in left:
@@ -101,7 +100,7 @@ def _covered(uses: _Uses, at: int, store: S.Store) -> int:
 
 def _contracted(block: S.Stmt, tiles: Set[E.Var]) -> S.Stmt:
     """``block`` with names for the elements of ``tiles``, from the outermost sequences in."""
-    stmts = [item for item in flat((block,)) if not _allocates(item, tiles)]
+    stmts = [item for item in S.flat(block) if not _allocates(item, tiles)]
     uses = _uses(stmts, tiles)  # a name for one tile leaves the uses of the others where they are
     for at, item in enumerate(stmts):
         if isinstance(item, S.Store) and item.buffer.data in tiles and _covered(uses, at, item):
@@ -114,7 +113,7 @@ def _allocates(stmt: S.Stmt, tiles: Set[E.Var]) -> bool:
     return isinstance(stmt, S.Alloc) and stmt.buffer.data in tiles
 
 
-def _uses(stmts: list[S.Stmt], tiles: Set[E.Var]) -> _Uses:
+def _uses(stmts: Sequence[S.Stmt], tiles: Set[E.Var]) -> _Uses:
     """Which of ``stmts`` use each of ``tiles``, in their order, and which element."""
     found: _Uses = {}
     for at, stmt in enumerate(stmts):

@@ -29,7 +29,7 @@ from tilelang.ir.visitor import (
     substitute_in,
 )
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.meetings import Facts, Memory, flat
+from tilelang.passes.analysis.meetings import Facts, Memory
 from tilelang.passes.notes import with_lines
 from tilelang.passes.serial.tiles import reductions_of, scan_of
 from tilelang.target import Context
@@ -76,7 +76,7 @@ class _Fuser:
                 in one after the other would look at all of them again each time.
         """
         before = self.count
-        stmts = flat(seq.stmts)
+        stmts = S.flat(seq)
         new = sum(not _is_early(stmt) for stmt in stmts[settled:])
         ordered = sorted(stmts, key=lambda stmt: not _is_early(stmt))
         out = ordered[: len(ordered) - new]
@@ -158,8 +158,8 @@ class _Fuser:
     def joined(self, a: S.For, b: S.For) -> S.For:
         """One loop of the bodies of both."""
         self.count += 1
-        settled = flat((a.body,))
-        body: S.Stmt = S.Seq(stmts=(*settled, *flat((substitute_in(b.body, {b.var: a.var}),))))
+        settled = S.flat(a.body)
+        body: S.Stmt = S.Seq(stmts=(*settled, *S.flat(substitute_in(b.body, {b.var: a.var}))))
         first, second = dict(a.annotations), dict(b.annotations)
         notes: S.Pairs = ()
         if "parallel" in first and "parallel" in second:

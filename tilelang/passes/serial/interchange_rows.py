@@ -26,7 +26,7 @@ from tilelang.ir.buffer import same_extent
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.meetings import Memory, flat
+from tilelang.passes.analysis.meetings import Memory
 from tilelang.passes.notes import with_lines
 from tilelang.passes.serial.contract_tiles import element_tiles
 from tilelang.records import dataclass
@@ -77,7 +77,7 @@ def _interchanged(
 ) -> tuple[S.For, dict[E.Var, _Copy]] | None:
     """The loop over rows with ``steps`` in it, and the copies that it needs no more, if ``steps``
     is a loop along rows."""
-    *before, rows = flat((steps.body,)) or [steps.body]
+    *before, rows = S.flat(steps.body) or [steps.body]
     if not isinstance(rows, S.For) or not _counts(steps) or not _counts(rows):
         return None
     if steps.annotations or not dict(rows.annotations).keys() <= {"parallel"}:

@@ -118,7 +118,7 @@ class _Serializer:
         """``stmts`` run by the threads for which ``mask`` (over the thread variables) holds."""
         out: list[S.Stmt] = []
         run = _Run()
-        for item in _flatten(stmts):
+        for item in S.flat(*stmts):
             stmt = self._opened(item)
             if any(map(exchanges, stmt.exprs())):
                 self._flush(run, mask, out)
@@ -491,13 +491,6 @@ class _Serializer:
     def _plain_body(self, body: S.Stmt) -> S.Stmt:
         """Nested ``T.Parallel`` loops of a body as plain loops."""
         return map_stmts(body, S.Parallel, lambda loop: self._parallel(loop, None))
-
-
-def _flatten(stmts: list[S.Stmt]) -> list[S.Stmt]:
-    flat: list[S.Stmt] = []
-    for stmt in stmts:
-        flat.extend(_flatten(list(stmt.stmts)) if isinstance(stmt, S.Seq) else [stmt])
-    return flat
 
 
 def _cooperates(stmt: S.Stmt) -> bool:

@@ -218,7 +218,7 @@ class _Inserter:
         if isinstance(body, H.Run):
             return [replace(body, body=S.seq(*self.inside(body.body, tiles, live, at)))]
         inner = replace(at, exempt=at.exempt | tiles)
-        items = body.stmts if isinstance(body, S.Seq) else (body,)
+        items = S.flat(body)
         made: list[S.Stmt] = []
         for k, item in enumerate(items):
             waits = S.holds(item, H.Wait)

@@ -24,7 +24,6 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.passes.analysis.meetings import flat
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.sync.barriers import GROUPS
 from tilelang.target import Context, nvidia
@@ -69,7 +68,7 @@ class _Dropper(Rewriter):
         """A sequence without the barriers that its others make needless."""
         if not isinstance(stmt, S.Seq):
             return stmt
-        items, at = flat(stmt.stmts), 0
+        items, at = list(S.flat(stmt)), 0
         count = len(items)
         while at < len(items):
             call = _meeting(items[at])

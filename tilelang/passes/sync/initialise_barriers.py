@@ -69,7 +69,7 @@ class _Kernel:
         """
         found: list[S.Stmt] = []
         waiting: list[S.Alloc] = []
-        for item in stmt.stmts if isinstance(stmt, S.Seq) else (stmt,):
+        for item in S.flat(stmt):
             if _is_barrier(item):
                 assert isinstance(item, S.Alloc)
                 self.check(item, together or not loop)

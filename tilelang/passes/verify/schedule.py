@@ -118,7 +118,7 @@ class _Reader:
         body = self.pipeline.body
         while isinstance(body, H.Pipeline) or (isinstance(body, H.Run) and not self.is_mine(body)):
             body = body.body
-        roles = [node for node in _items(body) if isinstance(node, H.Roles)]
+        roles = [node for node in S.flat(body) if isinstance(node, H.Roles)]
         rest, bodies = _shared_out(body)
         if len(roles) > 1 or (roles and any(map(self.orders, rest))):
             raise _UnknownError("roles and other threads share it")
@@ -148,10 +148,10 @@ class _Reader:
     # -- runs ----------------------------------------------------------------------------------
     def run(self, block: S.Stmt, way: list[object], by_roles: bool) -> S.Stmt:
         """The body of the run in ``block``; ``way``: the loops and conditions around it."""
-        inside = [item for item in _items(block) if self.orders(item)]
+        inside = [item for item in S.flat(block) if self.orders(item)]
         if len(inside) != 1:
             raise _UnknownError("not one run of it stands in a block")
-        for item in _items(block):
+        for item in S.flat(block):
             if item is not inside[0]:
                 self.unused(item)
             if isinstance(item, S.Let):
@@ -183,7 +183,7 @@ class _Reader:
         self.base, body = run.first, run.body
         while isinstance(body, H.Run):
             body = body.body
-        loops = [item for item in _items(body) if isinstance(item, S.For) and self.orders(item)]
+        loops = [item for item in S.flat(body) if isinstance(item, S.For) and self.orders(item)]
         if not loops and simplify(run.count).equal(1) is E.const(True):
             return body
         if any(simplify(run.count) is trips(loop) for loop in loops):
@@ -212,7 +212,7 @@ class _Reader:
 
     def program(self, block: S.Stmt, loops: list[S.For]) -> Program:
         """What one group of threads does."""
-        items = _items(block)
+        items = S.flat(block)
         spots = [k for k, item in enumerate(items) if isinstance(item, S.For) and self.orders(item)]
         if not spots and self.base is not None:
             self.loop = _Loop.of(_ONCE)
@@ -225,7 +225,7 @@ class _Reader:
         loops.append(loop)
         self.loop = _Loop.of(loop)
         before = self.events(items[:spot])
-        body = self.events(_items(loop.body))
+        body = self.events(S.flat(loop.body))
         program = Program(before, body, self.events(items[spot + 1 :]))
         self.check_conditions(self.loop)
         return program
@@ -252,7 +252,7 @@ class _Reader:
             elif isinstance(stmt, S.If):
                 found.append(self.branch(stmt))
             elif isinstance(stmt, H.Run) and not self.is_mine(stmt):
-                found += self.events(_items(stmt.body))
+                found += self.events(S.flat(stmt.body))
             else:
                 raise _UnknownError(f"a step of it stands in a {type(stmt).__name__}")
         return tuple(found)
@@ -265,7 +265,7 @@ class _Reader:
 
     def branch(self, stmt: S.If) -> Branch:
         """Steps that are taken where an item exists."""
-        then = self.events(_items(stmt.then))
+        then = self.events(S.flat(stmt.then))
         named = [
             Item(event.item.offset + event.ahead, event.item.moving)
             for event in then
@@ -273,7 +273,7 @@ class _Reader:
         ]
         if not named or self.known().exists(named[0]) is not stmt.cond:
             raise _UnknownError("a step of it stands under a condition that is not that of an item")
-        orelse = () if stmt.orelse is None else self.events(_items(stmt.orelse))
+        orelse = () if stmt.orelse is None else self.events(S.flat(stmt.orelse))
         return Branch(named[0], then, orelse)
 
     def known(self) -> _Loop:
@@ -362,7 +362,7 @@ def _shared_out(body: S.Stmt) -> tuple[list[S.Stmt], list[S.Stmt]]:
     out again."""
     rest: list[S.Stmt] = []
     found: list[S.Stmt] = []
-    for node in _items(body):
+    for node in S.flat(body):
         if not isinstance(node, H.Roles):
             rest.append(node)
             continue
@@ -378,8 +378,3 @@ def meets_block(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a barrier of all threads of the block."""
     call = stmt.value if isinstance(stmt, S.Eval) else None
     return isinstance(call, E.Call) and call.atom.meets("block") and not call.args
-
-
-def _items(stmt: S.Stmt) -> tuple[S.Stmt, ...]:
-    """The statements of a block."""
-    return stmt.stmts if isinstance(stmt, S.Seq) else (stmt,)
