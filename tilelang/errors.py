@@ -78,6 +78,7 @@ __all__ = [
     "at",
     "internal_boundary",
     "near",
+    "nearest",
     "shown",
 ]
 
@@ -343,12 +344,17 @@ def near(word: str, names: Iterable[str], value: bool = False) -> str | None:
 
     A name is code, a ``value`` is text that a program passes.
     """
+    found = nearest(word, names)
+    if found is None:
+        return None
+    return f"did you mean {found!r}?" if value else f"did you mean `{found}`?"
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """That of ``names`` which is most like ``word``; None where none is like it."""
     from difflib import get_close_matches
 
-    found = get_close_matches(word, list(names), n=1)
-    if not found:
-        return None
-    return f"did you mean {found[0]!r}?" if value else f"did you mean `{found[0]}`?"
+    return next(iter(get_close_matches(word, list(names), n=1)), None)
 
 
 _E = TypeVar("_E", bound=TileError)

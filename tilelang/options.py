@@ -21,6 +21,7 @@ from tilelang.errors import (
     TileUnsupportedError,
     TileValueError,
     TileWarning,
+    near,
     shown,
 )
 from tilelang.records import dataclass
@@ -192,10 +193,11 @@ def config_key(key: object) -> PassConfigKey:
     for member in PassConfigKey:
         if member.value.lower() == text.lower() or member.name == text:
             return member
+    known = [member.value for member in PassConfigKey]
     raise TileValueError(
         f"unknown pass config {shown(key)}",
         expected="a member of tilelang.PassConfigKey",
-        hint=_nearest(text),
+        hint=near(text, known, value=True) or f"known keys: {', '.join(known[:6])}, ...",
     )
 
 
@@ -203,14 +205,6 @@ def config_key(key: object) -> PassConfigKey:
 def _say(message: str) -> None:
     """Warn once per process, however many kernels ask for the same."""
     warnings.warn(message, TileWarning, stacklevel=4)
-
-
-def _nearest(text: str) -> str:
-    import difflib
-
-    names = [member.value for member in PassConfigKey]
-    close = difflib.get_close_matches(text, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names[:6])}, ..."
 
 
 def make_options(

@@ -112,14 +112,13 @@ def __getattr__(name: str) -> _Any:
     try:
         return getattr(dtypes, name)
     except AttributeError:
-        import difflib
-
         from tilelang.absent import WORDS
+        from tilelang.errors import nearest
 
         if name in WORDS:
             raise AttributeError(
                 f"tilelang.language has no name {name!r}; use {WORDS[name]}"
             ) from None
-        close = difflib.get_close_matches(name, __all__, 1)
-        hint = f"; did you mean T.{close[0]}?" if close and not name.startswith("_") else ""
+        close = None if name.startswith("_") else nearest(name, __all__)
+        hint = f"; did you mean T.{close}?" if close else ""
         raise AttributeError(f"tilelang.language has no name {name!r}{hint}") from None
