@@ -19,7 +19,7 @@ import tilelang
 import tilelang.language as T
 from tilelang import env as env_module
 from tilelang import errors
-from tilelang.env import Environment, env
+from tilelang.env import env
 from tilelang.errors import (
     InternalError,
     Loc,
@@ -316,13 +316,12 @@ def test_environment_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("CUDA_PATH", "ROCM_PATH"):
         monkeypatch.delenv(name, raising=False)
-    found = Environment.read()
-    assert found.cache_dir == Path.home() / ".cache" / "tilelang-python"
+    assert Path(env.TILELANG_CACHE_DIR) == Path.home() / ".cache" / "tilelang-python"
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
-    assert Environment.read().cache_dir == Path("/elsewhere/tilelang-python")
-    assert found.tmp_dir == Path(tempfile.gettempdir())
-    assert (found.default_target, found.execution_backend) == ("auto", "auto")
-    assert not found.disable_cache and not found.verbose and found.cuda_home is None
+    assert Path(env.TILELANG_CACHE_DIR) == Path("/elsewhere/tilelang-python")
+    assert Path(env.TILELANG_TMP_DIR) == Path(tempfile.gettempdir())
+    assert (env.TILELANG_DEFAULT_TARGET, env.TILELANG_EXECUTION_BACKEND) == ("auto", "auto")
+    assert not env.TILELANG_DISABLE_CACHE and not env.TILELANG_VERBOSE
     assert env.CUDA_HOME is None and env.get_default_target() == "auto"
 
 
@@ -333,9 +332,9 @@ def test_environment_is_read_at_access(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert env.TILELANG_CACHE_DIR == str(tmp_path) and env.CUDA_HOME == "/opt/cuda"
     monkeypatch.setenv("TILELANG_TMP_DIR", str(tmp_path / "tmp"))
     assert env_module.TILELANG_TMP_DIR == str(tmp_path / "tmp")
-    assert Environment.read().verbose and Environment.read().cache_dir == tmp_path
+    assert env.TILELANG_VERBOSE is True
     monkeypatch.setattr(env, "TILELANG_CACHE_DIR", "elsewhere", raising=False)
-    assert env.read().cache_dir == Path("elsewhere")
+    assert env.TILELANG_CACHE_DIR == "elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -355,7 +354,7 @@ def test_a_senseless_variable_is_an_error(
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(errors.TileValueError) as caught:
-        Environment.read()
+        getattr(env, name)
     assert str(caught.value) == f"the environment variable {name} {text}"
 
 

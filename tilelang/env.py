@@ -1,8 +1,7 @@
 """The environment variables of tilelang: the only place that reads ``os.environ``.
 
 ``env.CUDA_HOME`` reads its variable at the moment of access, so a change of ``os.environ`` is
-seen at once; ``Environment.read()`` takes one frozen picture of all of them, which is what a
-compilation works with. Importing this module reads nothing.
+seen at once. Importing this module reads nothing.
 
 The one thing that is state and not environment, the cache switch of ``enable_cache()`` and
 ``disable_cache()``, lives on the ``env`` object and wins over ``TILELANG_DISABLE_CACHE``.
@@ -12,12 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from tilelang.errors import TileValueError
-from tilelang.records import dataclass
+from tilelang.errors import TileValueError, nearest
 
 _TRUE = frozenset(("1", "true", "yes", "on", "y", "t"))
 _FALSE = frozenset(("", "0", "false", "no", "off", "n", "f"))
@@ -29,6 +26,12 @@ def _text(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
+def _wrong(name: str, what: str, expected: str, got: object) -> TileValueError:
+    return TileValueError(
+        f"the environment variable {name} is not {what}", expected=expected, got=repr(got)
+    )
+
+
 def _flag(name: str, default: bool) -> bool:
     found = os.environ.get(name)
     if found is None:
@@ -36,9 +39,7 @@ def _flag(name: str, default: bool) -> bool:
     word = found.strip().lower()
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise TileValueError(
-        f"the environment variable {name} is not a switch", expected="0 or 1", got=repr(found)
-    )
+    raise _wrong(name, "a switch", "0 or 1", found)
 
 
 def _integer(name: str, default: int) -> int:
@@ -48,21 +49,13 @@ def _integer(name: str, default: int) -> int:
     try:
         return int(found)
     except ValueError:
-        raise TileValueError(
-            f"the environment variable {name} is not a number",
-            expected="an integer",
-            got=repr(found),
-        ) from None
+        raise _wrong(name, "a number", "an integer", found) from None
 
 
 def _size(name: str, default: int) -> int:
     found = _integer(name, default)
     if found < 0:
-        raise TileValueError(
-            f"the environment variable {name} is not a size",
-            expected="MiB, or 0 for no bound",
-            got=repr(found),
-        )
+        raise _wrong(name, "a size", "MiB, or 0 for no bound", found)
     return found
 
 
@@ -75,11 +68,7 @@ def _fraction(name: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 < value <= 1.0:
-        raise TileValueError(
-            f"the environment variable {name} is not a share",
-            expected="a number above 0 and up to 1",
-            got=repr(found),
-        )
+        raise _wrong(name, "a share", "a number above 0 and up to 1", found)
     return value
 
 
@@ -111,11 +100,7 @@ def _word(name: str, *words: str) -> str:
     found = (_text(name) or words[0]).lower()
     if found in words:
         return found
-    raise TileValueError(
-        f"the environment variable {name} is not understood",
-        expected=f"{', '.join(words[:-1])} or {words[-1]}",
-        got=repr(found),
-    )
+    raise _wrong(name, "understood", f"{', '.join(words[:-1])} or {words[-1]}", found)
 
 
 def _lints_off() -> tuple[str, ...]:
@@ -126,11 +111,7 @@ def _log_level() -> str | None:
     found = _text("TILELANG_LOG_LEVEL")
     if found is None or found.upper() in LOG_LEVELS:
         return None if found is None else found.upper()
-    raise TileValueError(
-        "the environment variable TILELANG_LOG_LEVEL is not a level",
-        expected=", ".join(LOG_LEVELS),
-        got=repr(found),
-    )
+    raise _wrong("TILELANG_LOG_LEVEL", "a level", ", ".join(LOG_LEVELS), found)
 
 
 KERNEL_CHECKS = "kernels"  # what TILELANG_SANITIZE=1 stands for
@@ -143,15 +124,18 @@ def _sanitizers() -> tuple[str, ...]:
     words = [word for word in words if word.lower() not in _FALSE]
     if all(word.replace("-", "").isalpha() for word in words):
         return tuple(words)
-    raise TileValueError(
-        "the environment variable TILELANG_SANITIZE is not a list of sanitizers",
-        expected="1 (GPU kernels run checked, in the emulator), or names of -fsanitize for "
+    raise _wrong(
+        "TILELANG_SANITIZE",
+        "a list of sanitizers",
+        "1 (GPU kernels run checked, in the emulator), or names of -fsanitize for "
         'kernels in C, e.g. "address,undefined"',
-        got=repr(_text("TILELANG_SANITIZE")),
+        _text("TILELANG_SANITIZE"),
     )
 
 
-# Variable -> how to read it. The names are those programs use as attributes of `env`.
+# Variable -> how to read it. The names are those programs use as attributes of `env`. The size of
+# the cache is in MiB, 0 for no bound; a number of threads of 0 and counts of -1 mean as many as the
+# machine has; without a log level the logger stays as it is.
 _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_CACHE_DIR": _cache_dir,
     "TILELANG_CACHE_SIZE": lambda: _size("TILELANG_CACHE_SIZE", 4096),
@@ -191,55 +175,6 @@ _READERS: dict[str, Callable[[], Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Environment:
-    """One picture of all variables; field names are the variables without ``TILELANG_``.
-
-    ``cache_size`` is in MiB, 0 for no bound. ``num_threads`` 0 and ``auto_tuning_*_count(s)`` -1
-    mean "as many as the machine has".
-    ``sanitize`` are words of the C compiler, e.g. ``("address", "undefined")``, and "kernels" for
-    the emulator's checks of GPU kernels. ``log_level`` None leaves the logger as it is.
-    """
-
-    cache_dir: Path
-    cache_size: int
-    tmp_dir: Path
-    disable_cache: bool
-    clear_cache: bool
-    default_target: str
-    execution_backend: str
-    verbose: bool
-    print_on_compilation: bool
-    pass_diff_output: str | None
-    dump_ir_after: str | None
-    stop_after: str | None
-    pass_profile: bool
-    log_level: str | None
-    requires_grad: str
-    traceback: str
-    lints_off: tuple[str, ...]
-    sanitize: tuple[str, ...]
-    num_threads: int
-    auto_tuning_disable_cache: bool
-    auto_tuning_cpu_utilities: float
-    auto_tuning_cpu_counts: int
-    auto_tuning_max_cpu_count: int
-    cc: str | None
-    cxx: str | None
-    cuda_home: str | None
-    rocm_home: str | None
-
-    @classmethod
-    def read(cls) -> Environment:
-        """Read every variable now. Raises ``TileValueError`` for one that makes no sense."""
-        values = {}
-        for item in fields(cls):
-            name = item.name.upper()
-            read = _READERS.get(f"TILELANG_{name}") or _READERS[name]
-            values[item.name] = read()
-        return cls(**values)
-
-
 def _lookup(name: str) -> Any:
     """The value as programs see it: directories are strings there."""
     value = _READERS[name]()
@@ -257,26 +192,13 @@ class _Env:
 
     def __getattr__(self, name: str) -> Any:
         if name not in _READERS:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, _READERS, n=1)
-            advice = f"; did you mean {near[0]}?" if near else ""
+            close = nearest(name, _READERS)
+            advice = f"; did you mean {close}?" if close else ""
             raise AttributeError(f"tilelang has no environment variable {name!r}{advice}")
         return _lookup(name)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *_READERS]
-
-    def read(self) -> Environment:
-        """A frozen picture of all variables, assigned attributes included."""
-        from dataclasses import replace
-
-        assigned: dict[str, Any] = {
-            name.removeprefix("TILELANG_").lower(): Path(value) if "_DIR" in name else value
-            for name, value in self.__dict__.items()
-            if name in _READERS
-        }
-        return replace(Environment.read(), **assigned)
 
     def variables(self) -> dict[str, str]:
         """A copy of the whole process environment, to hand to a toolchain that is started."""
