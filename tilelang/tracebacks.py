@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from types import FunctionType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
 from tilelang.env import env
@@ -53,14 +53,19 @@ def _is_said(before: BaseException | None) -> bool:
 def _kept(traceback: TracebackType | None) -> TracebackType | None:
     kept = []
     while traceback is not None:
-        module = traceback.tb_frame.f_globals.get("__name__") or ""
-        if module.partition(".")[0] != "tilelang":
+        if not is_ours(traceback.tb_frame):
             kept.append(traceback)
         traceback = traceback.tb_next
     found: TracebackType | None = None
     for item in reversed(kept):
         found = TracebackType(found, item.tb_frame, item.tb_lasti, item.tb_lineno)
     return found
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame runs code of this package."""
+    name: str = frame.f_globals.get("__name__") or ""
+    return name == "tilelang" or name.startswith("tilelang.")
 
 
 def border(function: F, numbers: bool = False) -> F:
@@ -73,8 +78,8 @@ def border(function: F, numbers: bool = False) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if numbers:
-                args = tuple(map(_number, args))
-                kwargs = {name: _number(value) for name, value in kwargs.items()}
+                args = tuple(map(number, args))
+                kwargs = {name: number(value) for name, value in kwargs.items()}
             return function(*args, **kwargs)
         except Exception as error:  # of any kind: it is passed on
             wrong = _wrong_call(function, error, kwargs)
@@ -90,7 +95,8 @@ def border(function: F, numbers: bool = False) -> F:
     return cast(F, call)
 
 
-def _number(value: Any) -> Any:
+def number(value: Any) -> Any:
+    """A scalar of numpy as the number that it holds, anything else as it is."""
     scalar = type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0
     return value.item() if scalar else value
 
@@ -137,7 +143,7 @@ def raised_here(traceback: TracebackType | None) -> bool:
         module = frame.f_globals.get("__name__") or ""
         if module == __name__ and frame is frames[-1]:
             continue  # a border: the call itself is wrong
-        if module.partition(".")[0] == "tilelang":
+        if is_ours(frame):
             return frame.f_code.co_name not in _PYTHON_WORK
         if module.partition(".")[0] != "numpy" and not _is_stdlib(frame.f_code.co_filename):
             return False

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 from tilelang.errors import JITNoBuilderError, Loc
+from tilelang.tracebacks import is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,7 @@ def emitter(what: str) -> Emitter:
 def _place() -> Loc | None:
     """The line of the program that called us."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("tilelang."):
+    while frame is not None and is_ours(frame):
         frame = frame.f_back
     return None if frame is None else Loc.of_frame(frame)
 

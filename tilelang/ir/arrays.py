@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from tilelang.errors import TileTypeError
 from tilelang.ir.active import current
+from tilelang.tracebacks import number
 
 # ufunc -> the operator of Python that means the same.
 _OPERATORS: dict[str, Callable[..., Any]] = {
@@ -77,7 +78,7 @@ class NoArray:
             _refuse("numpy", ufunc.__name__ + suffix, name)
         if any(getattr(item, "ndim", 0) for item in inputs if not isinstance(item, NoArray)):
             return _elementwise(done, inputs)
-        return done(*(_plain(item) for item in inputs))
+        return done(*map(number, inputs))
 
     def __array_function__(self, function: Any, *_: object) -> NoReturn:
         """A function of numpy that is no ufunc.
@@ -118,11 +119,6 @@ def identical(a: object, b: object, sign: str) -> bool:
     return a is b
 
 
-def _plain(item: Any) -> Any:
-    """A numpy scalar as the number that it holds."""
-    return item if isinstance(item, NoArray) or not hasattr(item, "item") else item.item()
-
-
 def _elementwise(work: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
     """An array of expressions: what a program that unrolls its weights computes with."""
     import numpy as np
@@ -131,7 +127,7 @@ def _elementwise(work: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
     found = np.empty(like.shape, object)
     for index in np.ndindex(like.shape):
         picked = (
-            x if isinstance(x, NoArray) else _plain(np.broadcast_to(x, like.shape)[index])
+            x if isinstance(x, NoArray) else number(np.broadcast_to(x, like.shape)[index])
             for x in inputs
         )
         found[index] = work(*picked)

@@ -58,6 +58,7 @@ from tilelang.ir.uniform import Varying
 from tilelang.language.regions import as_run
 from tilelang.language.v2.place import check_place
 from tilelang.language.v2.split import split
+from tilelang.tracebacks import is_ours
 
 __all__ = ["Block", "Builder", "builder"]
 
@@ -653,13 +654,8 @@ def set_name(buffer: Buffer, name: str) -> None:
 ROOT = "trace_root"  # the function of trace.py below which the user's frames of a trace begin
 
 
-def _is_ours(frame: FrameType) -> bool:
-    module = frame.f_globals.get("__name__") or ""
-    return module == "tilelang" or module.startswith("tilelang.")
-
-
 def _is_root(frame: FrameType) -> bool:
-    return frame.f_code.co_name == ROOT and _is_ours(frame)
+    return frame.f_code.co_name == ROOT and is_ours(frame)
 
 
 def _chain(found: list[tuple[FrameType, int]]) -> Loc | None:
@@ -698,7 +694,7 @@ def locate() -> Loc | None:
     found: list[tuple[FrameType, int]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not _is_root(frame):
-        if not _is_ours(frame):
+        if not is_ours(frame):
             found.append((frame, frame.f_lasti))
         frame = frame.f_back
     if frame is None:  # no trace root: a builder used by hand; only the innermost place counts
@@ -710,7 +706,7 @@ def locate_error(traceback: TracebackType | None) -> Loc | None:
     """The user's place where an exception came up, from its traceback."""
     found: list[tuple[FrameType, int]] = []
     while traceback is not None:
-        if not _is_ours(traceback.tb_frame):
+        if not is_ours(traceback.tb_frame):
             found.append((traceback.tb_frame, traceback.tb_lasti))
         elif _is_root(traceback.tb_frame):
             found = []
