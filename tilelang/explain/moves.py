@@ -13,6 +13,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import VALUE, Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
+from tilelang.passes.analysis.loops import values_of
 from tilelang.records import dataclass
 from tilelang.target import Limits
 
@@ -179,10 +180,7 @@ def _address(buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr:
 
 def _values(loop: S.For) -> range:
     """The values of a loop variable; of a loop without constant bounds the first alone."""
-    ends = (loop.start, loop.stop, loop.step)
-    if all(isinstance(end, E.Const) for end in ends):
-        start, stop, step = (int(end.value) for end in ends if isinstance(end, E.Const))
-        if step and len(range(start, stop, step)):
-            return range(start, stop, step)
+    if values := values_of(loop):
+        return values
     start = int(loop.start.value) if isinstance(loop.start, E.Const) else 0
     return range(start, start + 1)

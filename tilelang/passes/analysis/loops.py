@@ -14,11 +14,15 @@ UNROLLED = ("unroll", "vectorized")
 
 def trip_count(loop: S.For) -> int | None:
     """The number of iterations if it is a constant."""
+    values = values_of(loop)
+    return None if values is None else len(values)
+
+
+def values_of(loop: S.For) -> range | None:
+    """The values of the variable if the bounds are constants."""
     bounds = (loop.start, loop.stop, loop.step)
-    if not all(isinstance(bound, E.Const) for bound in bounds):
-        return None
-    start, stop, step = (int(bound) for bound in bounds)
-    return len(range(start, stop, step)) if step else None
+    ends = [int(bound.value) for bound in bounds if isinstance(bound, E.Const)]
+    return range(*ends) if len(ends) == 3 and ends[2] else None
 
 
 def trips(loop: S.For) -> E.Expr:

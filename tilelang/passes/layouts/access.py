@@ -26,6 +26,7 @@ from tilelang.ir.linear import parted
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, split_modes
+from tilelang.passes.analysis.loops import values_of
 from tilelang.passes.analysis.scopes import MOST_ELEMENTS
 from tilelang.records import dataclass
 
@@ -78,11 +79,10 @@ def _inlined(indices: tuple[E.Expr, ...], lets: dict[E.Var, E.Expr]) -> tuple[E.
 
 def _constant_loop(stmt: S.For) -> tuple[E.Var, int, int]:
     """(variable, start, extent); extent 0 when the loop is not counted by constants."""
-    parts = (stmt.start, stmt.stop, stmt.step)
-    if not all(isinstance(part, E.Const) for part in parts):
+    values = values_of(stmt)
+    if values is None or values.step != 1:
         return stmt.var, 0, 0
-    start, stop, step = (int(part.value) for part in parts if isinstance(part, E.Const))
-    return (stmt.var, start, max(0, stop - start)) if step == 1 else (stmt.var, 0, 0)
+    return stmt.var, values.start, len(values)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
-from tilelang.passes.analysis.loops import bounds_of
+from tilelang.passes.analysis.loops import bounds_of, values_of
 from tilelang.passes.lower.context import INT
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -146,9 +146,10 @@ def _independent(store: S.Store) -> bool:
 
 def _count(stmt: S.For) -> int:
     """The iterations of a loop from 0 in steps of 1; 0 for any other."""
-    parts = [int(p.value) if isinstance(p, E.Const) else -1
-             for p in (stmt.start, stmt.stop, stmt.step)]  # fmt: skip
-    return parts[1] if parts[0] == 0 and parts[2] == 1 else 0
+    values = values_of(stmt)
+    if values is None or (values.start, values.step) != (0, 1):
+        return 0
+    return len(values)
 
 
 @dataclass(frozen=True)

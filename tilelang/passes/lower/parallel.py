@@ -21,7 +21,7 @@ from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, substitute
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import combine
-from tilelang.passes.analysis.loops import may_end_early, static_extents
+from tilelang.passes.analysis.loops import may_end_early, static_extents, values_of
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import MAX_LANES
 from tilelang.passes.layouts.access import Access, Registers, is_reducer, registers_of
@@ -147,12 +147,10 @@ class Body(ExprRewriter):
     def inner_loop(self, stmt: S.For) -> S.Stmt | list[S.Stmt]:
         """A loop in the body; unrolled where it chooses registers, or is not very long. What may
         end early is not written out: it would wait for instructions, copy by copy."""
-        outer, extent = self.inner, 0
-        parts = (stmt.start, stmt.stop, stmt.step)
-        if all(isinstance(part, E.Const) for part in parts) and _value(stmt.step) == 1:
-            start, stop = _value(stmt.start), _value(stmt.stop)
-            extent = max(0, stop - start)
-            self.inner = (*outer, (stmt.var, start, extent))
+        outer, extent, values = self.inner, 0, values_of(stmt)
+        if values is not None and values.step == 1:
+            extent = len(values)
+            self.inner = (*outer, (stmt.var, values.start, extent))
         self.memo.clear()
         found = super()._visit(stmt)
         self.inner = outer
@@ -213,11 +211,6 @@ class Body(ExprRewriter):
             target, index = self.register(expr.buffer, expr.indices)
             return E.AddressOf(target, (index,), expr.access)
         return rebuild(expr, self.expr)
-
-
-def _value(expr: E.Expr) -> int:
-    assert isinstance(expr, E.Const)
-    return int(expr.value)
 
 
 def _dynamic(loop: S.Parallel, ctx: Lowering) -> S.Stmt:

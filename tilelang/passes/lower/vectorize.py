@@ -31,7 +31,7 @@ from tilelang.ir.visitor import (
     substitute,
     substitute_in,
 )
-from tilelang.passes.analysis.loops import bounds_of
+from tilelang.passes.analysis.loops import bounds_of, values_of
 from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
 from tilelang.passes.lower.draws import drawn_ahead, draws
@@ -89,15 +89,13 @@ class _Lanes(Rewriter):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
         if not isinstance(stmt, S.For) or stmt.kind != "vectorized":
             return stmt
-        ends = (stmt.start, stmt.stop, stmt.step)
-        counted = all(isinstance(end, E.Const) for end in ends)
+        values = values_of(stmt)
         drawn, stmt = drawn_ahead(stmt)
-        start, stop, step = (int(e.value) if isinstance(e, E.Const) else 0 for e in ends)
-        if not counted or step != 1 or stop <= start or not _independent(stmt.body):
-            kind = "unroll" if counted and stop - start <= 64 else "serial"
-            return [*drawn, replace(stmt, kind=kind)]
+        if not values or values.step != 1 or not _independent(stmt.body):
+            few = values is not None and values.stop - values.start <= 64
+            return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
         body = inline_lets(stmt.body, lambda value: True)
-        count = stop - start
+        start, count = values.start, len(values)
         lanes = MAX_LANES
         while count % lanes or start % lanes:
             lanes //= 2

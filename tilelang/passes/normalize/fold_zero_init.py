@@ -21,6 +21,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import map_stmts
+from tilelang.passes.analysis.loops import values_of
 from tilelang.target import Context
 
 
@@ -68,11 +69,8 @@ def _is_clear(stmt: S.Stmt) -> bool:
 
 def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
     """The loop with its product clearing in the first iteration, None where that is not safe."""
-    bounds = (loop.start, loop.stop, loop.step)
-    if not all(isinstance(item, E.Const) for item in bounds):
-        return None
-    start, stop, step = (int(item.value) for item in bounds)  # type: ignore[attr-defined]  # constants
-    if not ((step > 0 and start < stop) or (step < 0 and start > stop)):
+    values = values_of(loop)
+    if not values:
         return None
     body = S.flat(loop.body)
     users = [stmt for stmt in body if data in effects.used(stmt)]
@@ -82,7 +80,7 @@ def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
     if not _adds_to(gemm, data):
         return None
     assert isinstance(gemm, S.Gemm)
-    first = E.binary("eq", loop.var, E.const(start, loop.var.dtype))
+    first = E.binary("eq", loop.var, E.const(values.start, loop.var.dtype))
     clearing = replace(gemm, clear=first)
     stmts = tuple(clearing if stmt is gemm else stmt for stmt in body)
     return replace(loop, body=S.seq(*stmts))

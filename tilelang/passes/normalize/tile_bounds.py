@@ -20,6 +20,7 @@ from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import evaluate
+from tilelang.passes.analysis.loops import static_extents, values_of
 from tilelang.target import Context
 
 _MOST_POINTS = 1 << 16  # of the variables of one index that are looked at one by one
@@ -62,13 +63,11 @@ class _Walk:
     def _variables(self, stmt: S.Stmt) -> dict[E.Var, range] | None:
         """What ``stmt`` lets variables run over, if its body certainly runs."""
         if isinstance(stmt, S.For):
-            ends = (stmt.start, stmt.stop, stmt.step)
-            pairs = {stmt.var: range(*map(_known, ends))} if all(map(_is_known, ends)) else None
+            values = values_of(stmt)
+            pairs = None if values is None else {stmt.var: values}
         elif isinstance(stmt, S.Parallel):
-            known = all(map(_is_known, stmt.extents))
-            pairs = (
-                {v: range(_known(n)) for v, n in zip(stmt.vars, stmt.extents)} if known else None
-            )
+            extents = static_extents(stmt)
+            pairs = None if extents is None else dict(zip(stmt.vars, map(range, extents)))
         elif isinstance(stmt, S.Launch):
             pairs = {v: range(n) for v, n in zip(stmt.thread_vars, stmt.threads)}
             pairs |= {

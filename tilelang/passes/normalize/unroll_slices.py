@@ -16,6 +16,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_bodies, substitute
+from tilelang.passes.analysis.loops import values_of
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context
 
@@ -65,11 +66,8 @@ class _Substitute(Rewriter):
 
 def _values(loop: S.For) -> range | None:
     """What the variable of a short loop counts; None where that is not known or too much."""
-    parts = [part.value for part in (loop.start, loop.stop, loop.step) if isinstance(part, E.Const)]
-    if len(parts) < 3:
-        return None
-    found = range(*map(int, parts))
-    return found if 1 <= len(found) <= MOST else None
+    found = values_of(loop)
+    return found if found and len(found) <= MOST else None
 
 
 def _slices(loop: S.For) -> bool:

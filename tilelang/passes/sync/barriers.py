@@ -46,6 +46,7 @@ from tilelang.passes.analysis.groups import (
     same_for,
     thread_indices,
 )
+from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step
 from tilelang.passes.analysis.tma import is_complete
 from tilelang.passes.sync.events import (
@@ -736,13 +737,7 @@ def _meetings(stmt: S.Stmt) -> int:
 
 def _runs(stmt: S.For | S.While) -> bool:
     """Whether the body surely runs at least once."""
-    if not isinstance(stmt, S.For):
-        return False
-    bounds = (stmt.start, stmt.stop, stmt.step)
-    if not all(isinstance(bound, E.Const) for bound in bounds):
-        return False
-    start, stop, step = (int(bound) for bound in bounds)
-    return bool(step) and len(range(start, stop, step)) > 0
+    return isinstance(stmt, S.For) and bool(trip_count(stmt))
 
 
 def _belongs(access: Access, where: Where, at: Where) -> bool:

@@ -23,7 +23,7 @@ from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import rewrite_bodies, substitute
 from tilelang.layout.evaluate import evaluate
-from tilelang.passes.analysis.loops import bounds_of
+from tilelang.passes.analysis.loops import bounds_of, values_of
 from tilelang.records import dataclass
 from tilelang.target import Context
 
@@ -132,10 +132,8 @@ class _Walk:
 
     def loop(self, stmt: S.For, path: _Path) -> _Path:
         """The path in the body of a loop."""
-        ends = (stmt.start, stmt.stop, stmt.step)
-        leaves = S.holds(stmt.body, *_LEAVES)
-        if all(isinstance(end, E.Const) for end in ends) and int(stmt.step):
-            values = range(*(int(end) for end in ends))
+        leaves, values = S.holds(stmt.body, *_LEAVES), values_of(stmt)
+        if values is not None:
             path = replace(path, ranges={**path.ranges, stmt.var: values})
         return replace(path, sure=False) if leaves else path
 
