@@ -250,17 +250,20 @@ class CPrinter:
     def division(self, expr: E.Binary, operand: object) -> str:
         """Floor and truncating division; cheap forms where the operands allow them."""
         a, b = operand(expr.a), operand(expr.b)  # type: ignore[operator]  # value or index
-        divides = expr.op.endswith("div")
-        fixed = isinstance(expr.b, E.Const) and int(expr.b.value) > 0
+        divides, positive = expr.op.endswith("div"), self.positive(expr.b)
         plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.nonnegative(expr.a)
-        if fixed and plain:
+        if positive and plain:
             return f"({a} {'/' if divides else '%'} {b})"
-        if fixed and isinstance(expr.b, E.Const):
+        if positive and isinstance(expr.b, E.Const):
             power = int(expr.b.value)
             if power & (power - 1) == 0:  # arithmetic shift and mask floor for negative a too
                 return f"({a} >> {power.bit_length() - 1})" if divides else f"({a} & {power - 1})"
         suffix = "i64" if operand is not self.value and operand != self.value else ""
         return f"tl_{expr.op}_{suffix or self.suffix(expr.dtype)}({a}, {b})"
+
+    def positive(self, divisor: E.Expr) -> bool:
+        """Whether a divisor is certainly > 0."""
+        return isinstance(divisor, E.Const) and int(divisor.value) > 0
 
     def nonnegative(self, expr: E.Expr) -> bool:
         """Whether an index expression is certainly >= 0 (without overflow)."""
@@ -348,12 +351,16 @@ class CPrinter:
             plain = expr.op in INDEX_OPS and expr.dtype.is_int
             return plain and self.is_index(expr.a) and self.is_index(expr.b)
         if isinstance(expr, E.Var):
-            return expr in self.wide or expr in self.sizes
+            return self.counts(expr)
         if isinstance(expr, E.Cast):
             return widens(expr) and self.is_index(expr.value)
         if isinstance(expr, E.Select):
             return unwrapped(expr) is not None and all(map(self.is_index, (expr.t, expr.f)))
         return isinstance(expr, E.Const) and expr.dtype.is_int
+
+    def counts(self, var: E.Var) -> bool:
+        """Whether a variable is one of loops, blocks or sizes."""
+        return var in self.wide or var in self.sizes
 
     # -- indices --------------------------------------------------------------------------------
     def index(self, expr: E.Expr | int) -> str:

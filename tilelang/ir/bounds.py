@@ -244,9 +244,9 @@ def _value(node: Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval
         return _chosen(node, memo[node.t], memo[node.f])
     if isinstance(node, Ramp):
         steps = Interval(0, node.lanes - 1)
-        product = _corners(memo[node.stride], steps, _mul)
+        far = corners(memo[node.stride], steps, product)
         base = memo[node.base]
-        return Interval(base.low + product.low, base.high + product.high)
+        return Interval(base.low + far.low, base.high + far.high)
     if isinstance(node, Call):
         return _call(node, memo)
     return full(node.dtype)
@@ -281,11 +281,12 @@ def _either(a: Interval, b: Interval) -> Interval:
     return Interval(min(a.low, b.low), max(a.high, b.high), modulus, remainder)
 
 
-def _mul(a: End, b: End) -> End:
+def product(a: End, b: End) -> End:
+    """``a * b``."""
     return 0 if a == 0 or b == 0 else a * b
 
 
-def _floor(a: End, b: End) -> End:
+def floored(a: End, b: End) -> End:
     """``a // b`` for a positive ``b``."""
     if a in (INF, -INF):
         return a
@@ -294,12 +295,13 @@ def _floor(a: End, b: End) -> End:
     return a // b
 
 
-def _trunc(a: End, b: End) -> End:
-    return _floor(a, b) if a >= 0 else -_floor(-a, b)
+def truncated(a: End, b: End) -> End:
+    """``a / b`` rounded toward zero, for a positive ``b``."""
+    return floored(a, b) if a >= 0 else -floored(-a, b)
 
 
-def _corners(a: Interval, b: Interval, fn: Callable[[End, End], End]) -> Interval:
-    """For functions that are monotonic in each operand."""
+def corners(a: Interval, b: Interval, fn: Callable[[End, End], End]) -> Interval:
+    """The values of a function that is monotonic in each operand."""
     found = [fn(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     return Interval(min(found), max(found))
 
@@ -312,7 +314,7 @@ def _binary(node: Binary, a: Interval, b: Interval) -> Interval:
         case "sub":
             return Interval(a.low - b.high, a.high - b.low, *_congruent(math.gcd(m, n), r - s))
         case "mul":
-            span = _corners(a, b, _mul)
+            span = corners(a, b, product)
             modulus = math.gcd(m * n, m * s, n * r)
             return Interval(span.low, span.high, *_congruent(modulus, r * s))
         case "min":
@@ -322,9 +324,9 @@ def _binary(node: Binary, a: Interval, b: Interval) -> Interval:
             both = _either(a, b)
             return Interval(max(a.low, b.low), max(a.high, b.high), both.modulus, both.remainder)
         case "floordiv" if b.low > 0:
-            return _divided(a, b, _corners(a, b, _floor))
+            return _divided(a, b, corners(a, b, floored))
         case "truncdiv" if b.low > 0:
-            return _corners(a, b, _trunc)
+            return corners(a, b, truncated)
         case "floormod" if b.low > 0:
             return _modulo(a, b)
         case "truncmod" if b.low > 0:
@@ -350,8 +352,8 @@ def _modulo(a: Interval, b: Interval) -> Interval:
     if m % n == 0:
         return Interval(r % n, r % n, 0, r % n)
     congruence = _congruent(math.gcd(m, n), r)
-    if a.known and _floor(a.low, n) == _floor(a.high, n):
-        base = _floor(a.low, n) * n
+    if a.known and floored(a.low, n) == floored(a.high, n):
+        base = floored(a.low, n) * n
         return Interval(a.low - base, a.high - base, *congruence)
     return Interval(0, n - 1, *congruence)
 
@@ -361,10 +363,10 @@ def _bits(node: Binary, a: Interval, b: Interval) -> Interval:
     if node.op in ("shl", "shr") and b.single and 0 <= b.low < node.dtype.bits:
         scale = 1 << int(b.low)
         if node.op == "shr":
-            return Interval(_floor(a.low, scale), _floor(a.high, scale))
+            return Interval(floored(a.low, scale), floored(a.high, scale))
         m, r = a.congruence()
         congruence = _congruent(m * scale, r * scale)
-        return Interval(_mul(a.low, scale), _mul(a.high, scale), *congruence)
+        return Interval(product(a.low, scale), product(a.high, scale), *congruence)
     if node.op == "bitand" and (a.low >= 0 or b.low >= 0):
         ends = [item.high for item in (a, b) if item.low >= 0]
         return Interval(0, min(ends))

@@ -7,8 +7,7 @@ type; combining terms widens them where a result, or any step on the way to it, 
 
 from __future__ import annotations
 
-import math
-
+from tilelang.ir.bounds import Interval, corners, floored, product, truncated
 from tilelang.records import dataclass
 
 LOW, HIGH = -(2**31), 2**31 - 1
@@ -25,6 +24,11 @@ class Term:
     high: float
     wide: bool = False
     level: int = ATOM
+
+    @property
+    def values(self) -> Interval:
+        """What the value can be."""
+        return Interval(self.low, self.high)
 
     @property
     def constant(self) -> int | None:
@@ -68,19 +72,23 @@ def combine(op: str, a: Term, b: Term, within: bool = False) -> Term:
     if op in ("add", "sub", "mul"):
         return _ring(op, a, b, within)
     if op in ("min", "max"):
-        pick = min if op == "min" else max
-        low, high = pick(a.low, b.low), pick(a.high, b.high)
-        wide = a.wide or b.wide
-        name = f"tl_{op}_i{64 if wide else 32}"
-        return Term(f"{name}({a.text}, {b.text})", low, high, wide)
+        return _function(op, a, b)
     return _division(op, a, b)
+
+
+def _function(op: str, a: Term, b: Term) -> Term:
+    """A call of the header's function."""
+    found, wide = span(op, a.values, b.values), a.wide or b.wide
+    text = f"tl_{op}_i{64 if wide else 32}({a.text}, {b.text})"
+    return Term(text, found.low, found.high, wide)
 
 
 def _ring(op: str, a: Term, b: Term, within: bool) -> Term:
     known = _plain(op, a, b)
     if known is not None:
         return known
-    low, high = span(op, a.low, a.high, b.low, b.high)
+    found = span(op, a.values, b.values)
+    low, high = found.low, found.high
     if not within and (low < LEAST or high > MOST):
         text = f"tl_{op}_i64({a.text}, {b.text})"  # C++ leaves an overflow undefined
         return Term(text, LEAST, MOST, True)
@@ -112,8 +120,8 @@ def _plain(op: str, a: Term, b: Term) -> Term | None:
 
 
 def _division(op: str, a: Term, b: Term) -> Term:
-    low, high = span(op, a.low, a.high, b.low, b.high)
-    wide = a.wide or b.wide
+    found, wide = span(op, a.values, b.values), a.wide or b.wide
+    low, high = found.low, found.high
     divides = op.endswith("div")
     if b.low > 0 and (op.startswith("trunc") or a.low >= 0):
         sign = "/" if divides else "%"
@@ -124,49 +132,28 @@ def _division(op: str, a: Term, b: Term) -> Term:
         if divides:
             return Term(f"({a.at(PRODUCT)} >> {constant.bit_length() - 1})", low, high, wide)
         return Term(f"({a.at(PRODUCT)} & {constant - 1})", low, high, wide)
-    return Term(f"tl_{op}_i{64 if wide else 32}({a.text}, {b.text})", low, high, wide)
+    return _function(op, a, b)
 
 
-def span(op: str, a: float, b: float, c: float, d: float) -> tuple[float, float]:
-    """The interval of `x op y` for integers x in [a, b] and y in [c, d]."""
+def span(op: str, a: Interval, b: Interval) -> Interval:
+    """The interval of `x op y` for integers x in `a` and y in `b`."""
     if op == "add":
-        return a + c, b + d
+        return Interval(a.low + b.low, a.high + b.high)
     if op == "sub":
-        return a - d, b - c
+        return Interval(a.low - b.high, a.high - b.low)
     if op == "mul":
-        corners = [_times(x, y) for x in (a, b) for y in (c, d)]
-        return min(corners), max(corners)
+        return corners(a, b, product)
     if op in ("min", "max"):
-        pick = min if op == "min" else max
-        return pick(a, c), pick(b, d)
+        return corners(a, b, min if op == "min" else max)
     if op.endswith("div"):
-        return _quotient(op, a, b, c, d)
-    if op == "floormod" and c > 0:
-        return 0, (min(d - 1, b) if a >= 0 else d - 1)
-    size = max(abs(c), abs(d), 1) - 1
-    if op == "truncmod" and a >= 0:
-        return 0, min(size, b)
-    return -size, size
-
-
-def _quotient(op: str, a: float, b: float, c: float, d: float) -> tuple[float, float]:
-    if c <= 0:  # a divisor of unknown sign: at most the size of the dividend (0 for a zero divisor)
-        size = max(abs(a), abs(b))
-        return -size, size
-    corners = [_over(op, x, y) for x in (a, b) for y in (c, d)]
-    return min(corners), max(corners)
-
-
-def _times(x: float, y: float) -> float:
-    return 0 if x == 0 or y == 0 else x * y
-
-
-def _over(op: str, x: float, y: float) -> float:
-    if math.isinf(x):
-        return x
-    if math.isinf(y):
-        return 0 if x >= 0 or op == "truncdiv" else -1
-    quotient = abs(int(x)) // int(y)
-    if x >= 0:
-        return quotient
-    return -quotient if op == "truncdiv" else int(x) // int(y)
+        if b.low > 0:
+            return corners(a, b, floored if op == "floordiv" else truncated)
+        # A divisor of unknown sign: at most the size of the dividend (0 for a zero divisor).
+        size = max(abs(a.low), abs(a.high))
+        return Interval(-size, size)
+    if op == "floormod" and b.low > 0:
+        return Interval(0, min(b.high - 1, a.high) if a.low >= 0 else b.high - 1)
+    size = max(abs(b.low), abs(b.high), 1) - 1
+    if op == "truncmod" and a.low >= 0:
+        return Interval(0, min(size, a.high))
+    return Interval(-size, size)

@@ -29,8 +29,8 @@ from tilelang.ir.bounds import Bounds, Interval, full, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
-from tilelang.ir.indices import INDEX_OPS, parted, widens
-from tilelang.ir.linear import Linear, unwrapped
+from tilelang.ir.indices import parted
+from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
@@ -181,18 +181,13 @@ class GpuPrinter(CPrinter):
         """Whether the value of an integer expression is certainly at least 0."""
         return self.interval(expr).low >= 0
 
-    def is_index(self, expr: E.Expr) -> bool:
-        """Whether `expr` is arithmetic on loop, block and thread variables, sizes, constants."""
-        if isinstance(expr, E.Binary):
-            plain = expr.op in INDEX_OPS and expr.dtype.is_int
-            return plain and self.is_index(expr.a) and self.is_index(expr.b)
-        if isinstance(expr, E.Var):
-            return expr in self.indices
-        if isinstance(expr, E.Cast):
-            return widens(expr) and self.is_index(expr.value)
-        if isinstance(expr, E.Select):
-            return unwrapped(expr) is not None and all(map(self.is_index, (expr.t, expr.f)))
-        return isinstance(expr, E.Const) and expr.dtype.is_int
+    def positive(self, divisor: E.Expr) -> bool:
+        """Whether the value of a divisor is certainly more than 0."""
+        return self.interval(divisor).low > 0
+
+    def counts(self, var: E.Var) -> bool:
+        """Whether a variable is one of loops, blocks, threads or sizes."""
+        return var in self.indices
 
     def term(self, expr: E.Expr | int) -> Term:
         """An index as exact text; what is not index arithmetic keeps the value of its dtype."""
@@ -274,30 +269,15 @@ class GpuPrinter(CPrinter):
             a, b = self.value(expr.a), self.value(expr.b)
             return f"tl_{op}_{self.suffix(dtype)}({a}, {b})"
         if op in _DIVISIONS and dtype.bits >= 32:
-            return self.division(expr, None)
+            return self.division(expr, self.value)
         if op == "mul" and dtype == "uint16":  # int could overflow
             return f"(uint16_t)((uint32_t){self.value(expr.a)} * {self.value(expr.b)})"
         return super().binary(expr)
 
     def stays(self, expr: E.Binary) -> bool:
         """Whether a sum or product of signed integers never leaves its dtype."""
-        a, b = self.interval(expr.a), self.interval(expr.b)
-        low, high = indexing.span(expr.op, a.low, a.high, b.low, b.high)
-        return low >= min_value(expr.dtype) and high <= max_value(expr.dtype)
-
-    def division(self, expr: E.Binary, operand: object) -> str:
-        """Floor and truncating division of values; operators where the operands allow them."""
-        a, b = self.value(expr.a), self.value(expr.b)
-        divides = expr.op.endswith("div")
-        positive = self.interval(expr.b).low > 0
-        plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.nonnegative(expr.a)
-        if positive and plain:
-            return f"({a} {'/' if divides else '%'} {b})"
-        if isinstance(expr.b, E.Const) and positive:
-            power = int(expr.b.value)
-            if power & (power - 1) == 0:  # arithmetic shift and mask floor for negative a too
-                return f"({a} >> {power.bit_length() - 1})" if divides else f"({a} & {power - 1})"
-        return f"tl_{expr.op}_{self.suffix(expr.dtype)}({a}, {b})"
+        found = indexing.span(expr.op, self.interval(expr.a), self.interval(expr.b))
+        return found.low >= min_value(expr.dtype) and found.high <= max_value(expr.dtype)
 
     def cast(self, expr: E.Cast) -> str:
         """Conversions; stochastic rounding has no instruction here."""
