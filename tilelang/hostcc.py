@@ -29,7 +29,7 @@ from tilelang.records import dataclass
 from tilelang.scratch import scratch_folders
 
 _log = logging.getLogger("tilelang")
-_TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
+TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
 _NO_SPACE = "No space left on device"
 
 
@@ -47,6 +47,23 @@ class Store(Protocol):
 
 
 C = TypeVar("C", bound="HostCompiler")
+
+
+def run(words: Sequence[str], folder: Path) -> tuple[int, str]:
+    """Start a compiler in a folder; gives its exit code and what it said.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it hangs.
+    """
+    import subprocess
+
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        timeout=TIMEOUT, cwd=folder, check=False,
+        env={**env.variables(), "TMPDIR": str(folder), "LC_ALL": "C"},
+    )  # fmt: skip
+    return done.returncode, done.stdout.decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -108,27 +125,16 @@ class HostCompiler(ABC):
         import subprocess
 
         name = f"the {self.language} compiler"
-        variables = {**env.variables(), "TMPDIR": str(folder), "LC_ALL": "C"}
         try:
-            done = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=_TIMEOUT,
-                cwd=folder,
-                env=variables,
-                check=False,
-            )
+            code, log = run(words, folder)
         except OSError as error:
             raise failed(f"{name} {words[0]} cannot be started", str(error)) from error
         except subprocess.TimeoutExpired as error:
             log = (error.output or b"").decode(errors="replace")
-            raise failed(f"{name} took longer than {_TIMEOUT:.0f} s", log) from error
-        log = done.stdout.decode(errors="replace")
-        if done.returncode < 0:
-            raise failed(f"{name} was killed by signal {-done.returncode}", log)
-        if done.returncode:
+            raise failed(f"{name} took longer than {TIMEOUT:.0f} s", log) from error
+        if code < 0:
+            raise failed(f"{name} was killed by signal {-code}", log)
+        if code:
             raise failed(f"{name} refused the source", log)
         return log
 

@@ -148,11 +148,6 @@ class Driver(DeviceLibrary):
         self._lib.cuGetErrorString(code, ctypes.byref(meaning))
         return (name.value or b"").decode(), (meaning.value or b"").decode(errors="replace")
 
-    def call(self, name: str, *args: Any, what: str) -> None:
-        """Call a function of the driver and check what it returns."""
-        self.alive()
-        self.check(getattr(self._lib, name)(*args), what)
-
     def address(self, name: str) -> int:
         """Address of a driver function, for callers in C."""
         import ctypes
@@ -169,17 +164,12 @@ class Driver(DeviceLibrary):
 
     def context(self, device: int) -> int:
         """The primary context of a GPU, kept for the life of the process."""
-        import ctypes
-
         self.alive()
         found = self._contexts.get(device)
         if found is None:
-            handle = ctypes.c_void_p()
-            self.call(
-                "cuDevicePrimaryCtxRetain", ctypes.byref(handle), self._device(device),
-                what=f"opening the context of GPU {device}",
-            )  # fmt: skip
-            found = self._contexts[device] = handle.value or 0
+            what = f"opening the context of GPU {device}"
+            found = self.handle("cuDevicePrimaryCtxRetain", self._device(device), what=what)
+            self._contexts[device] = found
         return found
 
     @contextmanager
@@ -201,15 +191,8 @@ class Driver(DeviceLibrary):
     # -- modules -------------------------------------------------------------------------------
     def load(self, device: int, cubin: bytes, what: str) -> int:
         """Load machine code on a GPU; gives the module's handle."""
-        import ctypes
-
-        module = ctypes.c_void_p()
         with self.on(device), self._relaxed_capture():
-            self.call(
-                "cuModuleLoadData", ctypes.byref(module), cubin,
-                what=f"loading {what} on GPU {device}",
-            )  # fmt: skip
-        return module.value or 0
+            return self.handle("cuModuleLoadData", cubin, what=f"loading {what} on GPU {device}")
 
     def function(
         self, device: int, module: int, name: str, shared: int = 0, cluster: int = 1
@@ -222,12 +205,12 @@ class Driver(DeviceLibrary):
         """
         import ctypes
 
-        handle = ctypes.c_void_p()
         with self.on(device), self._relaxed_capture():
-            self.call(
-                "cuModuleGetFunction", ctypes.byref(handle), ctypes.c_void_p(module),
-                name.encode(), what=f"finding the kernel {name}",
+            found = self.handle(
+                "cuModuleGetFunction", ctypes.c_void_p(module), name.encode(),
+                what=f"finding the kernel {name}",
             )  # fmt: skip
+            handle = ctypes.c_void_p(found)
             if shared > _STATIC_SHARED:
                 self.call(
                     "cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, shared,
@@ -238,7 +221,7 @@ class Driver(DeviceLibrary):
                     "cuFuncSetAttribute", handle, _NON_PORTABLE_CLUSTER, 1,
                     what=f"allowing clusters of {cluster} blocks for the kernel {name}",
                 )  # fmt: skip
-        return handle.value or 0
+        return found
 
     @contextmanager
     def _relaxed_capture(self) -> Iterator[None]:
@@ -339,13 +322,11 @@ class Driver(DeviceLibrary):
         """Device memory in the order of ``stream``."""
         import ctypes
 
-        address = ctypes.c_uint64(0)
         with self.on(device):
-            self.call(
-                "cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(max(1, size)),
-                ctypes.c_void_p(stream), what=f"allocating {size} bytes on GPU {device}",
+            return self.handle(
+                "cuMemAllocAsync", ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream),
+                what=f"allocating {size} bytes on GPU {device}",
             )  # fmt: skip
-        return address.value
 
     def free(self, device: int, address: int, stream: int = 0) -> None:
         """Give memory back in the order of ``stream``."""
@@ -370,12 +351,8 @@ class Driver(DeviceLibrary):
     # -- streams -------------------------------------------------------------------------------
     def new_stream(self, device: int) -> int:
         """A stream that does not wait for the default one."""
-        import ctypes
-
-        handle = ctypes.c_void_p()
         with self.on(device):
-            self.call("cuStreamCreate", ctypes.byref(handle), 1, what="making a stream")
-        return handle.value or 0
+            return self.handle("cuStreamCreate", 1, what="making a stream")
 
     def synchronize(self, device: int, stream: int = 0) -> None:
         """Wait for a stream; errors of kernels show here."""

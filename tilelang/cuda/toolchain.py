@@ -22,6 +22,7 @@ from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc
 from tilelang.cuda.places import executable
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
+from tilelang.hostcc import run
 from tilelang.records import dataclass
 from tilelang.scratch import ScratchFolder
 from tilelang.target.device import cuda_driver_version
@@ -29,7 +30,6 @@ from tilelang.target.device import cuda_driver_version
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 TOOLS = ("auto", "nvrtc", "nvcc")
 MODEST = "--ptxas-options=-O2"  # the assembler's level for kernels that gain nothing by more
-_TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
 
 
 @dataclass(frozen=True)
@@ -331,16 +331,12 @@ def _with_nvcc(
         words = [command, "-cubin", f"-arch={arch}", "-std=c++17", "--ptxas-options=-v", "-I."]
         words += [*kernel_flags(flags), "--keep", "-o", "out.cubin", f"{name}.cu"]
         try:
-            done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                timeout=_TIMEOUT, cwd=root, check=False,
-                env={**env.variables(), "TMPDIR": str(root), "LC_ALL": "C"},
-            )  # fmt: skip
+            code, log = run(words, root)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CompileError(f"nvcc cannot be run: {error}", got=command) from error
-        log = done.stdout.decode(errors="replace").strip()
+        log = log.strip()
         output = root / "out.cubin"
-        if done.returncode or not output.is_file():
+        if code or not output.is_file():
             if "Unsupported gpu architecture" in log or "not defined for option" in log:
                 raise TileUnsupportedError(
                     f"the CUDA compiler does not know the architecture {arch}", got=log[:200]

@@ -71,11 +71,11 @@ class Driver(DeviceLibrary):
 
         self.alive()
         before = ctypes.c_int(0)
-        self.check(self._lib.hipGetDevice(ctypes.byref(before)), "asking for the current GPU")
+        self.call("hipGetDevice", ctypes.byref(before), what="asking for the current GPU")
         if before.value == device:
             yield
             return
-        self.check(self._lib.hipSetDevice(device), f"selecting GPU {device}")
+        self.call("hipSetDevice", device, what=f"selecting GPU {device}")
         try:
             yield
         finally:
@@ -84,15 +84,8 @@ class Driver(DeviceLibrary):
     # -- modules -------------------------------------------------------------------------------
     def load(self, device: int, code: bytes, what: str) -> int:
         """Load a code object on a GPU; gives the module's handle."""
-        import ctypes
-
-        module = ctypes.c_void_p()
         with self.on(device):
-            self.check(
-                self._lib.hipModuleLoadData(ctypes.byref(module), code),
-                f"loading {what} on GPU {device}",
-            )
-        return module.value or 0
+            return self.handle("hipModuleLoadData", code, what=f"loading {what} on GPU {device}")
 
     def function(
         self, device: int, module: int, name: str, shared: int = 0, cluster: int = 1
@@ -100,15 +93,11 @@ class Driver(DeviceLibrary):
         """The handle of a kernel; LDS needs no opt-in, and there are no clusters."""
         import ctypes
 
-        handle = ctypes.c_void_p()
         with self.on(device):
-            self.check(
-                self._lib.hipModuleGetFunction(
-                    ctypes.byref(handle), ctypes.c_void_p(module), name.encode()
-                ),
-                f"finding the kernel {name}",
-            )
-        return handle.value or 0
+            return self.handle(
+                "hipModuleGetFunction", ctypes.c_void_p(module), name.encode(),
+                what=f"finding the kernel {name}",
+            )  # fmt: skip
 
     def launch(
         self,
@@ -139,54 +128,43 @@ class Driver(DeviceLibrary):
         """Device memory in the order of ``stream``."""
         import ctypes
 
-        address = ctypes.c_void_p()
         with self.on(device):
-            self.check(
-                self._lib.hipMallocAsync(
-                    ctypes.byref(address), ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream)
-                ),
-                f"allocating {size} bytes on GPU {device}",
-            )
-        return address.value or 0
+            return self.handle(
+                "hipMallocAsync", ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream),
+                what=f"allocating {size} bytes on GPU {device}",
+            )  # fmt: skip
 
     def free(self, device: int, address: int, stream: int = 0) -> None:
         """Give memory back in the order of ``stream``."""
         import ctypes
 
         with self.on(device):
-            self.check(
-                self._lib.hipFreeAsync(ctypes.c_void_p(address), ctypes.c_void_p(stream)),
-                "freeing device memory",
-            )
+            self.call(
+                "hipFreeAsync", ctypes.c_void_p(address), ctypes.c_void_p(stream),
+                what="freeing device memory",
+            )  # fmt: skip
 
     # -- what kernels print --------------------------------------------------------------------
     def output(self, device: int, module: int) -> Any:
         """Memory of the host that the kernels of a module print to, as an array of words."""
         import ctypes
 
-        place, size, memory = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
+        size = ctypes.c_size_t()
         with self.on(device):
-            self.check(
-                self._lib.hipModuleGetGlobal(
-                    ctypes.byref(place), ctypes.byref(size), ctypes.c_void_p(module),
-                    SYMBOL.encode(),
-                ),
-                "finding where kernels print to",
+            place = self.handle(
+                "hipModuleGetGlobal", ctypes.byref(size), ctypes.c_void_p(module),
+                SYMBOL.encode(), what="finding where kernels print to",
             )  # fmt: skip
-            self.check(
-                self._lib.hipHostMalloc(
-                    ctypes.byref(memory), ctypes.c_size_t(4 * (HEAD + WORDS)), 0
-                ),
-                "allocating memory for what kernels print",
-            )
-            words = (ctypes.c_uint32 * (HEAD + WORDS)).from_address(memory.value or 0)
+            memory = self.handle(
+                "hipHostMalloc", ctypes.c_size_t(4 * (HEAD + WORDS)), 0,
+                what="allocating memory for what kernels print",
+            )  # fmt: skip
+            words = (ctypes.c_uint32 * (HEAD + WORDS)).from_address(memory)
             words[0], words[1] = 0, WORDS
-            self.check(
-                self._lib.hipMemcpy(
-                    place, ctypes.byref(memory), ctypes.c_size_t(8), _HOST_TO_DEVICE
-                ),
-                "telling a kernel where to print to",
-            )
+            self.call(
+                "hipMemcpy", ctypes.c_void_p(place), ctypes.byref(ctypes.c_void_p(memory)),
+                ctypes.c_size_t(8), _HOST_TO_DEVICE, what="telling a kernel where to print to",
+            )  # fmt: skip
         return words
 
     def printed(self, device: int, stream: int, words: Any) -> int:

@@ -22,7 +22,7 @@ from tilelang.errors import CompileError
 from tilelang.hip.headers import device_headers
 from tilelang.hip.hiprtc import Hiprtc, find_hiprtc
 from tilelang.hip.standalone import standalone
-from tilelang.hostcc import failed, summary_of
+from tilelang.hostcc import failed, run, summary_of
 from tilelang.records import dataclass
 from tilelang.scratch import ScratchFolder
 
@@ -37,7 +37,6 @@ FAST_MATH = (
 _DEVICE_ONLY = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-I.")
 _OLDEST = 17  # the first clang that knows gfx942 and every built-in function of the headers
 _NAMES = ("amdclang", "clang", *(f"clang-{version}" for version in range(24, _OLDEST - 1, -1)))
-_TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
 # What a compiler says that has no AMDGPU target, does not know the chip, or has no linker.
 _UNABLE = re.compile(
     r"unsupported HIP gpu architecture|unknown target CPU|invalid target ID|No available targets"
@@ -231,14 +230,9 @@ def _write(root: Path, source: str) -> None:
 def _run(words: Sequence[str], folder: Path) -> str:
     """Start a command; gives what it said."""
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=_TIMEOUT, cwd=folder, check=False,
-            env={**env.variables(), "TMPDIR": str(folder), "LC_ALL": "C"},
-        )  # fmt: skip
+        return run(words, folder)[1]
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"unable to execute command: {error}"
-    return done.stdout.decode(errors="replace")
 
 
 _FIGURES = {

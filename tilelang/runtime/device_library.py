@@ -24,6 +24,19 @@ class DeviceLibrary:
         if code:
             raise self.error(code, what)
 
+    def call(self, name: str, *args: Any, what: str) -> None:
+        """Call a function of the library and check what it returns."""
+        self.alive()
+        self.check(getattr(self._lib, name)(*args), what)
+
+    def handle(self, name: str, *args: Any, what: str) -> int:
+        """Call a function that gives a handle or an address by its first argument."""
+        import ctypes
+
+        found = ctypes.c_void_p()
+        self.call(name, ctypes.byref(found), *args, what=what)
+        return found.value or 0
+
     def error(self, code: int, what: str) -> TileRuntimeError:
         """The error for a code of the library."""
         name, meaning = self.texts(code)
