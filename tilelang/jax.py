@@ -24,7 +24,7 @@ from tilelang.backends import BACKENDS, backend_of
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.jit.calls import in_order
+from tilelang.jit.calls import check_backward, gradient_names, in_order
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel, input_params
 from tilelang.language.entry import Tensor
@@ -312,9 +312,8 @@ def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method
     jax = _jax()
     names = [param.name for param in plan.inputs]
     traced = [at for at, arg in enumerate(args) if hasattr(arg, "aval") or hasattr(arg, "shape")]
-    known = _gradient_names(plan)
-    wanted = _parameters(backward)
-    _check_names(plan, wanted, known)
+    known, wanted = _gradient_names(plan), _parameters(backward)
+    check_backward(plan.spec.name, wanted, {*names, *plan.results, *known})
 
     def primal(*arrays: Any) -> Any:
         given = list(args)
@@ -349,12 +348,7 @@ def _gradient_names(plan: _Plan) -> dict[str, int]:
             expected="a kernel that returns its results",
             hint="make them with T.empty, or with out_idx",
         )
-    found = {
-        spelled: number
-        for number, name in enumerate(plan.results)
-        for spelled in (f"grad_{name}", f"d{name}")
-    }
-    return {**found, "grad": 0} if len(plan.results) == 1 else found
+    return gradient_names(plan.results)
 
 
 def _parameters(backward: Any) -> list[str]:
@@ -363,16 +357,6 @@ def _parameters(backward: Any) -> list[str]:
     import inspect
 
     return list(inspect.signature(backward).parameters)
-
-
-def _check_names(plan: _Plan, wanted: Sequence[str], known: Mapping[str, int]) -> None:
-    names = {*(param.name for param in plan.inputs), *plan.results, *known}
-    for name in wanted:
-        if name not in names:
-            raise TileTypeError(
-                f"the backward of {plan.spec.name} has the parameter {name}, which is unknown",
-                expected="among " + ", ".join(sorted(names)),
-            )
 
 
 def _as_function(backward: Any, vmap_method: str) -> Callable[..., Any]:

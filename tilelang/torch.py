@@ -15,6 +15,7 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.jit.calls import check_backward, gradient_names
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel, input_params
 from tilelang.language.entry import Tensor
@@ -401,28 +402,14 @@ class _Gradients:
         self.plan = plan
         self.results = [param.name for param in plan.results]
         self.names = _parameters(backward)
-        known = {*plan.names, *self.results, *self._gradient_names()}
-        for wanted in self.names:
-            if wanted not in known:
-                raise TileTypeError(
-                    f"the backward of {name} has the parameter {wanted}, which is unknown",
-                    expected="among " + ", ".join(sorted(known)),
-                )
+        self.gradients = gradient_names(self.results)
+        check_backward(name, self.names, {*plan.names, *self.results, *self.gradients})
         self.differentiable = [
             param.name
             for param in (plan.spec.params[position] for position in plan.spec.inputs)
             if param.kind == "tensor" and DType(param.dtype).is_float
         ]
         self.work = self._as_operator(name, backward)
-
-    def _gradient_names(self) -> dict[str, int]:
-        """What a gradient may be called -> the number of its result."""
-        found = {
-            spelled: number
-            for number, result in enumerate(self.results)
-            for spelled in (f"grad_{result}", f"d{result}")
-        }
-        return {**found, "grad": 0} if len(self.results) == 1 else found
 
     def _as_operator(self, name: str, backward: Any) -> Any:
         """Kernels become operators, too, so that they are not looked into either."""
@@ -439,7 +426,7 @@ class _Gradients:
                 if param.kind == "tensor"
                 and (given or all(isinstance(n, int) for n in param.shape))
             }
-            for spelled, number in self._gradient_names().items():
+            for spelled, number in self.gradients.items():
                 if self.results[number] in made:
                     made[spelled] = made[self.results[number]]
             values = {**self.plan.values, **made}
@@ -465,7 +452,7 @@ class _Gradients:
     def backward(self, ctx: Any, *gradients: Any) -> Any:
         """The gradient of each argument."""
         values = {**dict(zip(ctx.tensors, ctx.saved_tensors)), **ctx.numbers}
-        for spelled, number in self._gradient_names().items():
+        for spelled, number in self.gradients.items():
             if spelled in self.names:
                 values[spelled] = gradients[number].contiguous()  # of a sum() it has no strides
         found = self.work(*(values[name] for name in self.names))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import ArgumentTypeError, near
+from tilelang.errors import ArgumentTypeError, TileTypeError, near
 
 if TYPE_CHECKING:
     from tilelang.jit.kernel import KernelParam
@@ -42,6 +42,26 @@ def in_order(
             f"{where} input {missing[0]} is missing", expected=f"its inputs: {listed}"
         )
     return (*args, *(keywords[name] for name in rest))
+
+
+def gradient_names(results: Sequence[str]) -> dict[str, int]:
+    """What a gradient may be called -> the number of its result."""
+    found = {
+        spelled: number
+        for number, result in enumerate(results)
+        for spelled in (f"grad_{result}", f"d{result}")
+    }
+    return {**found, "grad": 0} if len(results) == 1 else found
+
+
+def check_backward(name: str, wanted: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a derivative of ``name`` with a parameter that is none of ``known``."""
+    for parameter in wanted:
+        if parameter not in known:
+            raise TileTypeError(
+                f"the backward of {name} has the parameter {parameter}, which is unknown",
+                expected="among " + ", ".join(sorted(known)),
+            )
 
 
 def signature_of(inputs: Sequence[KernelParam]) -> Signature:
