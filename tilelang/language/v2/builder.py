@@ -15,7 +15,6 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
 from tilelang.errors import (
-    JITNoBuilderError,
     Loc,
     TileError,
     TileNameError,
@@ -26,7 +25,7 @@ from tilelang.errors import (
     TileWarning,
     shown,
 )
-from tilelang.ir.active import activate, current
+from tilelang.ir.active import activate, current, emitter
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -103,14 +102,8 @@ class LaunchState:
 
 def builder(what: str) -> Builder:
     """The active builder; an error that names ``what`` outside a trace."""
-    found = current()
-    if not isinstance(found, Builder):
-        raise JITNoBuilderError(
-            f"`{what}` is used outside a kernel",
-            expected="a call inside a function decorated with @T.prim_func, @tilelang.jit or "
-            "@T.macro while it is traced",
-            loc=locate(),
-        )
+    found = emitter(what)
+    assert isinstance(found, Builder)
     return found
 
 
