@@ -153,9 +153,7 @@ def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
     count, height, width, channels = bound.shape
     extents = extents_of(s, node.col, active)
     rows, columns = [extent for extent in extents if extent != 1] if len(extents) > 2 else extents
-    reach = node.dilation * (node.kernel - 1) + 1
-    out_h = (height + 2 * node.pad - reach) // node.stride + 1
-    out_w = (width + 2 * node.pad - reach) // node.stride + 1
+    out_h, out_w = node.places(height), node.places(width)
     m = s.number(node.nhw_step, active, "nhw_step") * rows + np.arange(rows)[:, None]
     k = s.number(node.c_step, active, "c_step") * columns + np.arange(columns)[None, :]
     n, inside = m // (out_h * out_w), m % (out_h * out_w)

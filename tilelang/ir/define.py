@@ -120,9 +120,7 @@ def _im2col(stmt: S.Im2col) -> S.Parallel:
     image, col = stmt.img.buffer, stmt.col
     count, height, width, channels = (E.as_expr(extent) for extent in image.shape)
     rows, columns = (E.as_expr(extent) for extent in col.extents[-2:])
-    reach = stmt.dilation * (stmt.kernel - 1) + 1
-    out_h = (height + 2 * stmt.pad - reach) // stmt.stride + 1
-    out_w = (width + 2 * stmt.pad - reach) // stmt.stride + 1
+    out_h, out_w = stmt.places(height), stmt.places(width)
     rank = len(col.extents)
 
     def body(variables: Indices) -> S.Stmt:

@@ -483,6 +483,11 @@ class Im2col(ElementOp):
     pad: int = attr_()
     annotations: Pairs = attr_(())
 
+    def places(self, extent: Any) -> Any:
+        """How often the window stands along a dimension of the image of ``extent`` pixels."""
+        reach = self.dilation * (self.kernel - 1) + 1
+        return (extent + 2 * self.pad - reach) // self.stride + 1
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PrintTile(TileOp):

@@ -14,17 +14,17 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.layout.layout import Layout
-from tilelang.layout.swizzle import swizzle_of
 from tilelang.passes.analysis.tma import (
     CHUNK,
-    KINDS,
-    KINDS_BY_SIZE,
     MOST,
     START,
     Box,
     Boxes,
     NotBoxesError,
     Window,
+    kind_of,
+    shape_of,
+    span_of,
     strides_of,
 )
 
@@ -48,8 +48,7 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
     if tensor.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
         raise NotBoxesError("it is none from global to shared memory")
     dtype = tensor.dtype
-    if dtype.lanes > 1 or dtype.bits not in KINDS_BY_SIZE:
-        raise NotBoxesError(f"no tensor map has elements of {dtype}")
+    kind = kind_of(dtype)
     strides = strides_of(tensor, bounds)
     channels = E.as_expr(tensor.shape[-1])
     span, width = _panels(stmt, layout)
@@ -71,24 +70,16 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
     )
     far = stmt.pad - stmt.dilation * (stmt.kernel - 1)
     window = Window(stmt.stride, (-stmt.pad,) * 2, (far,) * 2)
-    kind = KINDS.get(str(dtype), KINDS_BY_SIZE[dtype.bits])
     return Boxes(tensor, tile.buffer, kind, strides, (width, rows), span, boxes, window)
 
 
 def _panels(stmt: S.Im2col, layout: Layout | None) -> tuple[int, int]:
     """The span of the swizzle, and the columns of a panel."""
-    tile = stmt.col
+    tile, shape = stmt.col, shape_of(stmt.col)
     buffer, bits = tile.buffer, tile.dtype.bits
-    if buffer.strides is not None or buffer.elem_offset is None or buffer.elem_offset != 0:
-        raise NotBoxesError(f"`{buffer.name}` is a part of other memory")
-    if not all(isinstance(extent, int) for extent in (*buffer.shape, *tile.extents)):
-        raise NotBoxesError(f"the extents of `{buffer.name}` are not constants")
-    shape = tuple(int(extent) for extent in buffer.shape)
     if tuple(tile.extents[-2:]) != shape[-2:]:
         raise NotBoxesError(f"it fills a part of `{buffer.name}`")
-    span = 0 if layout is None else swizzle_of(layout, shape, bits)
-    if span is None:
-        raise NotBoxesError(f"the layout of `{buffer.name}` is no swizzle of a tensor map")
+    span = span_of(buffer, shape, layout)
     width = span * 8 // bits if span else shape[-1]
     if width * bits % (8 * CHUNK) or shape[-2] * width * bits % (8 * START):
         raise NotBoxesError(f"its boxes do not start at multiples of {START} bytes of the tile")
@@ -125,9 +116,7 @@ def _place(
 ) -> tuple[tuple[E.Expr, ...], tuple[E.Expr, ...]]:
     """Coordinates of the first pixel, innermost first, and offsets within the window."""
     _, height, width, _ = (E.as_expr(extent) for extent in stmt.img.buffer.shape)
-    reach = stmt.dilation * (stmt.kernel - 1) + 1
-    out_h = (height + 2 * stmt.pad - reach) // stmt.stride + 1
-    out_w = (width + 2 * stmt.pad - reach) // stmt.stride + 1
+    out_h, out_w = stmt.places(height), stmt.places(width)
     k, m = stmt.c_step * columns, stmt.nhw_step * rows
     at = k // channels
     h = m % (out_h * out_w) // out_w * stmt.stride - stmt.pad

@@ -196,8 +196,7 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
     dtype = tensor.buffer.dtype
     if dtype != tile.buffer.dtype:
         raise NotBoxesError(f"it converts {copy.src.dtype} to {copy.dst.dtype}")
-    if dtype.lanes > 1 or dtype.bits not in KINDS_BY_SIZE:
-        raise NotBoxesError(f"no tensor map has elements of {dtype}")
+    kind = kind_of(dtype)
     strides = strides_of(tensor.buffer, bounds)
     first = E.binary("mul", tensor.mins[-1], E.const(dtype.bits // 8))
     if not divisible_by(first, CHUNK, bounds):
@@ -217,7 +216,6 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
             moved[axis.dim] = moved.get(axis.dim, 0) + at * unit * axis.step
         far = {pairs[dim]: offset for dim, offset in moved.items()}
         made.append(Box(_corner(tile, moved), tuple(reversed(_corner(tensor, far)))))
-    kind = KINDS.get(str(dtype), KINDS_BY_SIZE[dtype.bits])
     return Boxes(tensor.buffer, tile.buffer, kind, strides, box, span, tuple(made))
 
 
@@ -229,6 +227,17 @@ def _corner(region: Region, moved: dict[int, int]) -> tuple[E.Expr, ...]:
 
 
 # -- the tensor --
+def kind_of(dtype: DType) -> int:
+    """What a map calls elements of ``dtype``.
+
+    Raises:
+        NotBoxesError: no map has such.
+    """
+    if dtype.lanes > 1 or dtype.bits not in KINDS_BY_SIZE:
+        raise NotBoxesError(f"no tensor map has elements of {dtype}")
+    return KINDS.get(str(dtype), KINDS_BY_SIZE[dtype.bits])
+
+
 def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
     """Bytes between elements of a tensor that a map can describe, innermost dimension first.
 
@@ -269,24 +278,42 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
 
 
 # -- the tile --
-def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, list[_Axis]]:
-    """The span of the swizzle, and the tile's dimensions as they lie, innermost first."""
+def shape_of(tile: Region) -> tuple[int, ...]:
+    """The extents of the buffer of a tile.
+
+    Raises:
+        NotBoxesError: it is a part of another one, or they are no constants.
+    """
     buffer = tile.buffer
-    bits = buffer.dtype.bits
     if buffer.strides is not None or not (
         isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0
     ):
         raise NotBoxesError(f"`{buffer.name}` is a part of other memory")
     if not all(isinstance(extent, int) for extent in (*buffer.shape, *tile.extents)):
         raise NotBoxesError(f"the extents of `{buffer.name}` are not constants")
-    shape = tuple(int(extent) for extent in buffer.shape)
-    counts = [int(extent) for extent in tile.extents]
-    span = 0 if layout is None else swizzle_of(layout, shape, bits)
+    return tuple(int(extent) for extent in buffer.shape)
+
+
+def span_of(buffer: Buffer, shape: tuple[int, ...], layout: Layout | None) -> int:
+    """The span of the swizzle in which a tile lies, 0 without one.
+
+    Raises:
+        NotBoxesError: it lies otherwise.
+    """
+    span = 0 if layout is None else swizzle_of(layout, shape, buffer.dtype.bits)
     if span is None:
         raise NotBoxesError(f"the layout of `{buffer.name}` is no swizzle of a tensor map")
+    return span
+
+
+def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, list[_Axis]]:
+    """The span of the swizzle, and the tile's dimensions as they lie, innermost first."""
+    buffer, shape = tile.buffer, shape_of(tile)
+    counts = [int(extent) for extent in tile.extents]
+    span = span_of(buffer, shape, layout)
     if not span:
         return 0, _rows(shape, tile, counts)
-    width = span * 8 // bits
+    width = span * 8 // buffer.dtype.bits
     *lead, rows, columns = shape
     if counts[-1] % width or not divisible_by(tile.mins[-1], width, bounds):
         raise NotBoxesError(f"it takes a part of the panels of {span} bytes of `{buffer.name}`")
