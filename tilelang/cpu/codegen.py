@@ -235,18 +235,9 @@ class BlockWriter(Writer):
             first = "0" if stmt.init is None else self.p.value(stmt.init)
             self.put(f"{value_type(dtype)} {name} = {first};")
             return
-        count = 1
-        for extent, stride in zip(buffer.shape, buffer.stride_list()):
-            if not isinstance(extent, int) or not isinstance(stride, int):
-                raise TileUnsupportedError(
-                    f"`{buffer.name}` has an extent that is not a constant",
-                    expected="compile-time extents for shared, fragment and local buffers",
-                    loc=stmt.loc,
-                )
-            count += (extent - 1) * stride
         kind = storage_type(dtype)
         self.p.declared[buffer.data] = kind
-        size = self.element_bytes(buffer, count)
+        size = self.element_bytes(buffer, buffer.constant_span(stmt.loc))
         if size <= ON_STACK and buffer.storage.startswith("local"):
             length = max(1, -(-size // self.unit_bytes(dtype)))
             self.put(f"{kind} {name}[{length}] __attribute__((aligned(16)));")

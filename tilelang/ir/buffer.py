@@ -7,7 +7,7 @@ from dataclasses import field
 from operator import is_
 from typing import Any, NoReturn, cast
 
-from tilelang.errors import TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import Loc, TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.arrays import NoArray, identical
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
@@ -166,6 +166,23 @@ class Buffer(NoArray):
         may be anything."""
         last = self.stride_list()[-1]
         return isinstance(last, int) and last == 1
+
+    def constant_span(self, loc: Loc | None = None) -> int:
+        """Elements from the first to the last one.
+
+        Raises:
+            TileUnsupportedError: an extent is not a constant.
+        """
+        span = 1
+        for extent, stride in zip(self.shape, self.stride_list()):
+            if not isinstance(extent, int) or not isinstance(stride, int):
+                raise TileUnsupportedError(
+                    f"`{self.name}` has an extent that is not a constant",
+                    expected="compile-time extents for shared, fragment and local buffers",
+                    loc=loc,
+                )
+            span += (extent - 1) * stride
+        return span
 
     def region(self) -> Region:
         """The whole buffer."""

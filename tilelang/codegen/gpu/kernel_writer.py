@@ -281,15 +281,7 @@ class KernelWriter(Writer):
 
 def storage_units(buffer: Buffer, stmt: S.Stmt) -> int:
     """Number of storage units of an array with constant extents."""
-    count = 1
-    for extent, stride in zip(buffer.shape, buffer.stride_list()):
-        if not isinstance(extent, int) or not isinstance(stride, int):
-            raise TileUnsupportedError(
-                f"`{buffer.name}` has an extent that is not a constant",
-                expected="compile-time extents for shared, fragment and local buffers",
-                loc=stmt.loc,
-            )
-        count += (extent - 1) * stride
+    count = buffer.constant_span(stmt.loc)
     return max(1, (count + 1) // 2 if is_packed(buffer.dtype) else count)
 
 

@@ -31,7 +31,7 @@ from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.normalize.register_hints import BUDGET
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
-from tilelang.passes.schedule.pipeline import more_noted
+from tilelang.passes.schedule.pipeline import more_noted, tile_bytes
 from tilelang.passes.verify.schedule import refusal
 from tilelang.target import Context
 
@@ -123,11 +123,7 @@ def _is_fed(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
 def shared_bytes(launch: S.Launch) -> int:
     """What the shared tiles of ``launch`` take beside each other."""
     buffers = [node.buffer for node in S.find(launch.body, S.Alloc)]
-    return sum(
-        prod(extent for extent in buffer.shape if isinstance(extent, int))
-        * buffer.dtype.bits * buffer.dtype.lanes // 8
-        for buffer in buffers if buffer.storage in ("shared", "shared.dyn")
-    )  # fmt: skip
+    return sum(tile_bytes(tile) for tile in buffers if tile.storage in ("shared", "shared.dyn"))
 
 
 def _check_order(launch: S.Launch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Set
 from dataclasses import replace
 from math import lcm, prod
 
-from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.errors import Loc
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -121,8 +121,8 @@ class ThreadLoops:
             own = storage_bits(buffer.dtype)
             whole = buffer if base is None else base
             unit = lcm(storage_bits(whole.dtype), *units)
-            bits = -(-span(whole) * storage_bits(whole.dtype) // unit) * unit
-            dense = buffer.strides is None and span(buffer) * own == bits
+            bits = -(-whole.constant_span() * storage_bits(whole.dtype) // unit) * unit
+            dense = buffer.strides is None and buffer.constant_span() * own == bits
             strides = None if dense else (bits // own, *buffer.stride_list())
         data = self._handles.setdefault(buffer.data, E.Var(buffer.name, DType("handle")))
         shape = Shape((self.count, *buffer.shape))
@@ -224,23 +224,6 @@ def _place_vars(buffer: Buffer) -> list[E.Var]:
 def storage_bits(dtype: DType) -> int:
     """Bits of one element in memory."""
     return 4 if dtype.packing > 1 else -(-dtype.bits // 8) * 8
-
-
-def span(buffer: Buffer) -> int:
-    """Elements from the first to the last one of a buffer.
-
-    Raises:
-        TileUnsupportedError: an extent is not a constant.
-    """
-    if not all(isinstance(item, int) for item in (*buffer.shape, *buffer.stride_list())):
-        raise TileUnsupportedError(
-            f"`{buffer.name}` has an extent that is not a constant",
-            expected="compile-time extents for shared, fragment and local buffers",
-        )
-    return 1 + sum(
-        (int(extent) - 1) * int(stride)
-        for extent, stride in zip(buffer.shape, buffer.stride_list())
-    )
 
 
 def _view_units(launch: S.Launch) -> dict[E.Var, set[int]]:
