@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import platform
 import re
@@ -28,7 +27,6 @@ from tilelang.errors import CompileError, TileWarning
 from tilelang.records import dataclass
 from tilelang.scratch import scratch_folders
 
-_log = logging.getLogger("tilelang")
 TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
 _NO_SPACE = "No space left on device"
 

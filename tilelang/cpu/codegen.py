@@ -36,7 +36,6 @@ ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
 PHILOX = "curandStatePhilox4_32_10_t"
 UNSEEDED = "a random number is drawn before the generator is initialised"
-GLOBAL_SCOPES = ("global",)
 
 # Operator of a reduction -> that of an OpenMP clause.
 _OMP_SIGNS = {"add": "+", "max": "max", "min": "min", "bitand": "&", "bitor": "|", "bitxor": "^"}

@@ -22,8 +22,6 @@ from tilelang.ir.dtypes import dtype as DType
 Value: TypeAlias = Any  # numpy scalar or array; numpy's own types cannot express the choice
 Array: TypeAlias = "npt.NDArray[Any]"
 
-FLOAT32 = DType("float32")
-
 
 @cache
 def compute_dtype(kind: DType) -> np.dtype[Any]:

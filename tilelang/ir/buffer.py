@@ -37,8 +37,6 @@ SCOPES = (
     "local.descriptor",
 )
 
-Extent = "int | Expr"
-
 
 def as_extent(value: object) -> int | Expr:
     """A dimension: a plain int when it is constant, an integer expression otherwise."""

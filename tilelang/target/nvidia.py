@@ -69,7 +69,6 @@ TILE = Operand("tile", "shared", name="shared")
 BLOCK_RANK = Operand("block", name="block", example=1)
 PARITY = Operand("parity", dtype="int32")
 COORDINATES = Operand("coordinate", name="coordinates", many=True, example=(0, 8))
-PENDING = Operand("count", "constant", name="count", example=1)
 DESCRIPTOR = Operand("descriptor", "descriptor", "w")
 START = Operand("start address", "shared")
 EVICTION = Option(

@@ -26,7 +26,6 @@ from tilelang.target import Context
 _Uses: TypeAlias = "dict[E.Var, list[tuple[int, tuple[E.Expr, ...]]]]"
 
 ZERO = (E.const(0),)
-_SCOPES = ("shared", "shared.dyn", "local")  # where tiles are, once fragments are settled
 
 
 def contract_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:

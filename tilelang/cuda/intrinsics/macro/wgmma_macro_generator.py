@@ -11,6 +11,7 @@ what threads have written to shared memory needs ``T.fence_proxy_async()`` and a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from tilelang.ir.expr import Const
 from tilelang.language.annotations import layout_given
 from tilelang.language.gemm_op import condition
 from tilelang.language.regions import describe, region_of
-from tilelang.layout import Fragment, Layout
+from tilelang.layout import Fragment
 from tilelang.layout.layout import constant_extents
 
 __all__ = ["SwizzleMode", "TensorCoreIntrinEmitter", "WGMMADescriptorParams", "lift"]
@@ -307,16 +308,11 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         desc_a, desc_b = T.alloc_wgmma_desc(), T.alloc_wgmma_desc()
         self.init_wgmma_a_desc(desc_a, A_region, a_params)
         self.init_wgmma_b_desc(desc_b, B_region, b_params)
-        self.wgmma_fence_c(C_buf)
-        self.wgmma_arrive()
-        for j, i, ki in T.grid(
-            self.wgmma_num_inst_n, self.wgmma_num_inst_m, self.wgmma_num_k_atoms
-        ):
+
+        def atom(i: Any, j: Any, ki: Any) -> None:
             self.wgmma_ss_atom(desc_a, desc_b, C_buf, i, j, ki, a_params, b_params, clear_accum)
-        self.wgmma_commit()
-        if wg_wait >= 0:
-            self.wgmma_wait(wg_wait)
-        self.wgmma_fence_c(C_buf)
+
+        self._all(atom, C_buf, wg_wait)
 
     def wgmma_rs(
         self, A_region: Any, B_region: Any, C_region: Any, clear_accum: Any = False,
@@ -328,18 +324,26 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         b_params = self.compute_wgmma_b_desc_params(B_region)
         desc_b = T.alloc_wgmma_desc()
         self.init_wgmma_b_desc(desc_b, B_region, b_params)
+
+        def atom(i: Any, j: Any, ki: Any) -> None:
+            self.wgmma_rs_atom(A_buf, desc_b, C_buf, i, j, ki, b_params, clear_accum)
+
         self.wgmma_fence_a(A_buf)
+        self._all(atom, C_buf, wg_wait)
+        self.wgmma_fence_a(A_buf)
+
+    def _all(self, atom: Callable[[Any, Any, Any], None], C_buf: Buffer, wg_wait: int) -> None:
+        """The instructions of a tile, one group of products."""
         self.wgmma_fence_c(C_buf)
         self.wgmma_arrive()
         for j, i, ki in T.grid(
             self.wgmma_num_inst_n, self.wgmma_num_inst_m, self.wgmma_num_k_atoms
         ):
-            self.wgmma_rs_atom(A_buf, desc_b, C_buf, i, j, ki, b_params, clear_accum)
+            atom(i, j, ki)
         self.wgmma_commit()
         if wg_wait >= 0:
             self.wgmma_wait(wg_wait)
         self.wgmma_fence_c(C_buf)
-        self.wgmma_fence_a(A_buf)
 
     # -- layouts of fragments ----------------------------------------------------------------------
     def make_mma_load_layout(self, local_buf: Buffer, matrix: str = "A") -> Fragment:
@@ -450,8 +454,3 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
                 expected="the layout of make_mma_store_layout or make_mma_load_layout",
                 got=repr(given),
             )
-
-
-def _last(layout: Layout, dims: int) -> Any:
-    """Addresses of the first tile of the last ``dims`` dimensions."""
-    return layout.addresses()[(0,) * (len(layout.shape) - dims)]
