@@ -1,4 +1,4 @@
-"""Text of the user in generated C and C++: messages, comments, names of files.
+"""Lines of generated text, and what of the user is in them: messages, comments, names of files.
 
 Whatever a message or the name of a file holds, it stays inside its string or comment: nothing of it
 is ever a token, a line or a directive of its own. Every writer of C-like text uses these functions.
@@ -7,8 +7,35 @@ is ever a token, a line or a directive of its own. Every writer of C-like text u
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PLAIN = re.compile(r"[^ -~]|[\"\\?]")  # what is not written as it is: `??/` is a backslash
+
+
+class Lines:
+    """Lines of text, indented."""
+
+    tab = "    "
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def put(self, text: str) -> None:
+        """Append one line at the current indentation."""
+        self.lines.append(self.tab * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str | None = "{", close: str | None = "}") -> Iterator[None]:
+        """What is put inside is indented, between these two lines."""
+        if head is not None:
+            self.put(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+        if close is not None:
+            self.put(close)
 
 
 def quote(text: str) -> str:

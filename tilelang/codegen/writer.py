@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 
 from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed, storage_type
 from tilelang.codegen.names import Names
-from tilelang.codegen.text import place_name, quote, quote_format
+from tilelang.codegen.text import Lines, place_name, quote, quote_format
 from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -33,21 +33,16 @@ def device_assert_text(message: object) -> str:
     return f"Device assert failed: {message}" if message else "Device assert failed"
 
 
-class Writer(ABC):
+class Writer(Lines, ABC):
     """Statements of one function as lines of text."""
 
     machine = "this target"  # as error messages name it
 
     def __init__(self, names: Names, printer: CPrinter) -> None:
+        super().__init__()
         self.names = names
         self.printer = printer
-        self.lines: list[str] = []
-        self.depth = 1
         self.last_line = 0
-
-    def put(self, text: str) -> None:
-        """Append one line at the current indentation."""
-        self.lines.append("    " * self.depth + text)
 
     def mark(self, stmt: S.Stmt) -> None:
         """A comment naming the user's line, where it changes."""
@@ -105,10 +100,8 @@ class Writer(ABC):
 
     def nested(self, body: S.Stmt, close: str = "}") -> None:
         """A block body with its closing brace."""
-        self.depth += 1
-        self.write(body)
-        self.depth -= 1
-        self.put(close)
+        with self.block(None, close):
+            self.write(body)
 
     def condition(self, expr: E.Expr) -> str:
         """A condition of a statement, without outer parentheses."""

@@ -42,18 +42,15 @@ class GemmWriter:
 
     def write(self) -> None:
         """The statements, in a block of their own."""
-        self.w.put("{")
-        self.w.depth += 1
-        if has_few_rows(self.stmt):
-            c, c_row = self._few_rows()
-        elif has_passing_rows(self.stmt):
-            c, c_row = self._passing_rows()
-        else:
-            c, c_row = self._blocks()
-        if self.stmt.c.dtype != self.wide:
-            self._convert_back(c, c_row)
-        self.w.depth -= 1
-        self.w.put("}")
+        with self.w.block():
+            if has_few_rows(self.stmt):
+                c, c_row = self._few_rows()
+            elif has_passing_rows(self.stmt):
+                c, c_row = self._passing_rows()
+            else:
+                c, c_row = self._blocks()
+            if self.stmt.c.dtype != self.wide:
+                self._convert_back(c, c_row)
 
     def _few_rows(self) -> tuple[str, int]:
         """The product of few rows; gives its result and row stride."""
@@ -215,19 +212,13 @@ class GemmWriter:
             given.append(f"{address}, {self._stride(region)}, {rows}, {columns}")
         self.w.put(f"#ifdef TL_{prefix}_GROUP")
         self.w.put(f"const int {offset} = tl_seven_bits({', '.join(given)});")
-        self.w.put(f"if ({offset}) {{")
-        self.w.depth += 1
-        self._pack(words, tiles, f"TL_{prefix}_GROUP, {offset}")
-        self.w.put(f"{seven.name}({operands});")
-        self.w.depth -= 1
-        self.w.put("} else")
+        with self.w.block(f"if ({offset}) {{", "} else"):
+            self._pack(words, tiles, f"TL_{prefix}_GROUP, {offset}")
+            self.w.put(f"{seven.name}({operands});")
         self.w.put("#endif")
-        self.w.put("{")
-        self.w.depth += 1
-        self._pack(words, tiles, f"TL_{words.prefix}_LAYOUT")
-        self.w.put(f"{plain.name}({operands});")
-        self.w.depth -= 1
-        self.w.put("}")
+        with self.w.block():
+            self._pack(words, tiles, f"TL_{words.prefix}_LAYOUT")
+            self.w.put(f"{plain.name}({operands});")
         return c, c_row
 
     def _word_tiles(self, words: Words) -> list[tuple[Region, str, int, bool, str]]:

@@ -324,22 +324,19 @@ class _HostWriter(BlockWriter):
         prefix, used, arena, streams = self.module.launch(stmt)
         grid = [f"({self.p.index(extent)})" for extent in stmt.grid]
         grid += ["1"] * (3 - len(grid))
-        self.put("{")
-        self.depth += 1
         accessed = [f"tl_fits({self.accessed(streams)})"] if streams.results else []
         fields = ", ".join([*used.split(), *accessed, f"{{{', '.join(grid)}}}"])
-        self.put(f"const {prefix}_args args = {{{fields}}};")
-        self.put("const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];")
         meets = _meets(stmt)
         self.module.together |= meets
         words = [f"{prefix}_run", "&args", "blocks", str(arena)]
         if not meets:
             words.append(str(block_cost(stmt.body)))
         how = "tl_launch_together" if meets else "tl_launch"
-        self.put(f"const int32_t error = {how}({', '.join(words)});")
-        self.put("if (error) return error;")
-        self.depth -= 1
-        self.put("}")
+        with self.block():
+            self.put(f"const {prefix}_args args = {{{fields}}};")
+            self.put("const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];")
+            self.put(f"const int32_t error = {how}({', '.join(words)});")
+            self.put("if (error) return error;")
 
     def accessed(self, streams: Streams) -> str:
         """The bytes of the tensors of a launch."""

@@ -322,18 +322,15 @@ class VectorLoop:
         if not p.varies(stmt.cond) and not (p.mask and reads_memory(stmt.cond)):
             old = p.conditional
             p.conditional = True
-            writer.put(f"if ({bare(p.p.value(stmt.cond))}) {{")
+            head = f"if ({bare(p.p.value(stmt.cond))}) {{"
             for block in (stmt.then, stmt.orelse):
                 if block is None:
                     continue
-                if block is stmt.orelse:
-                    writer.put("} else {")
-                writer.depth += 1
-                known = set(p.safe)
-                self.statement(block)
-                p.safe = known
-                writer.depth -= 1
-            writer.put("}")
+                with writer.block(head, "}" if stmt.orelse in (None, block) else None):
+                    known = set(p.safe)
+                    self.statement(block)
+                    p.safe = known
+                head = "} else {"
             p.conditional = old
             return
         on = p.named("on", p.type("mask"), p.value(stmt.cond))

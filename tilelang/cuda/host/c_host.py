@@ -132,11 +132,8 @@ class CHost(StepsWriter):
 
     def failing(self, condition: str, message: str) -> None:
         """End the call with a text when ``condition`` holds."""
-        self.put(f"if ({condition}) {{")
-        self.depth += 1
-        self.fail(message)
-        self.depth -= 1
-        self.put("}")
+        with self.block(f"if ({condition}) {{"):
+            self.fail(message)
 
     def failing_call(self, name: str, what: str) -> None:
         """End the call when the code ``name`` of the runtime is an error."""
@@ -200,16 +197,11 @@ class CHost(StepsWriter):
 
     def branch(self, step: IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         (text,) = self.values([step.condition])
-        self.put(f"if ({text}) {{")
-        self.depth += 1
-        self.write(step.then, informations)
-        self.depth -= 1
+        with self.block(f"if ({text}) {{", "} else {" if step.orelse else "}"):
+            self.write(step.then, informations)
         if step.orelse:
-            self.put("} else {")
-            self.depth += 1
-            self.write(step.orelse, informations)
-            self.depth -= 1
-        self.put("}")
+            with self.block(None):
+                self.write(step.orelse, informations)
 
     def loop(self, step: ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         start, stop, stride = self.values([step.start, step.stop, step.step])
@@ -218,22 +210,19 @@ class CHost(StepsWriter):
                 f"({stride}) <= 0", f"{self.module.name}: the step of a loop is not positive"
             )
         name, end = self.names.fresh(f"t{step.slot}"), self.names.fresh(f"t{step.slot}_end")
-        self.put(
-            f"for (int64_t {name} = {start}, {end} = {stop}; {name} < {end}; {name} += {stride}) {{"
-        )
         self.define(step.slot, name)
-        self.depth += 1
-        self.write(step.body, informations)
-        self.depth -= 1
-        self.put("}")
+        ends = f"{name} = {start}, {end} = {stop}"
+        with self.block(f"for (int64_t {ends}; {name} < {end}; {name} += {stride}) {{"):
+            self.write(step.body, informations)
 
     # -- launches ----------------------------------------------------------------------------------
     def launch(self, plan: LaunchPlan, info: LaunchInfo) -> None:
         self._refuse(plan)
-        self.put("{")
-        self.depth += 1
-        grid = list(info.full_grid)
-        if not info.constant_grid:
+        with self.block():
+            grid = list(info.full_grid)
+            if info.constant_grid:
+                self._start(plan, info, grid)
+                return
             self.put(f"const int64_t grid[3] = {{{', '.join(grid)}}};")
             if any(may_be_undefined(program) for program in plan.grid):
                 self.partial = True
@@ -241,16 +230,8 @@ class CHost(StepsWriter):
             grid = [f"grid[{axis}]" for axis in range(3)]
             over = " || ".join(f"{text} > {most}" for text, most in zip(grid, MAX_GRID))
             self.failing(over, f"the grid of kernel {info.function_name} is too large")
-            self.put(f"if ({' && '.join(f'{text} > 0' for text in grid)}) {{")
-            self.depth += 1
-        shared = self.shared_maps()
-        self.put_maps([item for item in self.maps_of(plan) if item not in shared])
-        self._start(plan, info, grid)
-        if not info.constant_grid:
-            self.depth -= 1
-            self.put("}")
-        self.depth -= 1
-        self.put("}")
+            with self.block(f"if ({' && '.join(f'{text} > 0' for text in grid)}) {{"):
+                self._start(plan, info, grid)
 
     def _refuse(self, plan: LaunchPlan) -> None:
         if self.runtime.extended:
@@ -264,6 +245,7 @@ class CHost(StepsWriter):
             )
 
     def _start(self, plan: LaunchPlan, info: LaunchInfo, grid: list[str]) -> None:
+        self.put_own_maps(plan)
         pointers = [self._argument(arg) for arg in plan.args]
         self.put(f"void* arguments[] = {{{', '.join(pointers) or 'nullptr'}}};")
         grid_text = ", ".join(f"(unsigned){text}" for text in grid)

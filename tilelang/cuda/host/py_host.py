@@ -125,11 +125,9 @@ class PythonHost(StepsWriter):
         self.put(f"{name} = int({name})")
 
     def branch(self, step: IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
-        self.put(f"if {self.printer.text(step.condition)}:")
-        self._block(step.then, informations)
+        self._block(f"if {self.printer.text(step.condition)}:", step.then, informations)
         if step.orelse:
-            self.put("else:")
-            self._block(step.orelse, informations)
+            self._block("else:", step.orelse, informations)
 
     def loop(self, step: ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
         bounds = [self.printer.text(item) for item in (step.start, step.stop, step.step)]
@@ -138,29 +136,29 @@ class PythonHost(StepsWriter):
             text = f"{self.module.name}: the step of a loop is not positive"
             self.put(f"\traise RuntimeError({text!r})")
         name = self.define(step.slot)
-        self.put(f"for {name} in range({', '.join(bounds)}):")
-        self._block(step.body, informations)
+        self._block(f"for {name} in range({', '.join(bounds)}):", step.body, informations)
 
     def _block(
-        self, steps: tuple[Step, ...], informations: Mapping[str, Mapping[str, object]]
+        self, head: str, steps: tuple[Step, ...], informations: Mapping[str, Mapping[str, object]]
     ) -> None:
-        self.depth += 1
-        before = len(self.lines)
-        self.write(steps, informations)
-        if len(self.lines) == before:
-            self.put("pass")
-        self.depth -= 1
+        with self.block(head, None):
+            before = len(self.lines)
+            self.write(steps, informations)
+            if len(self.lines) == before:
+                self.put("pass")
 
     # -- launches ----------------------------------------------------------------------------------
     def launch(self, plan: LaunchPlan, info: LaunchInfo) -> None:
         grid = list(info.full_grid)
-        if not info.constant_grid:
-            self.put(f"grid = ({', '.join(grid)})")
-            self.put("if min(grid) > 0:")
-            self.depth += 1
-            grid = [f"grid[{axis}]" for axis in range(3)]
-        shared = self.shared_maps()
-        self.put_maps([item for item in self.maps_of(plan) if item not in shared])
+        if info.constant_grid:
+            self._start(plan, info, grid)
+            return
+        self.put(f"grid = ({', '.join(grid)})")
+        with self.block("if min(grid) > 0:", None):
+            self._start(plan, info, [f"grid[{axis}]" for axis in range(3)])
+
+    def _start(self, plan: LaunchPlan, info: LaunchInfo, grid: list[str]) -> None:
+        self.put_own_maps(plan)
         windows = self.windows_of(self.keys[id(plan)])
         for window in windows:
             self.put_template(self.window_text(window))
@@ -175,8 +173,6 @@ class PythonHost(StepsWriter):
             start, check, end = text.rpartition("\n\tif res != ")
             text = start + templates.L2_PERSISTENT_MAP_RESET_HANDLE_PY.rstrip("\n") + check + end
         self.put_template(text)
-        if not info.constant_grid:
-            self.depth -= 1
 
     def _with_attributes(self, text: str, plan: LaunchPlan, info: LaunchInfo) -> str:
         """``text`` with launch attributes between the configuration and the parameters."""

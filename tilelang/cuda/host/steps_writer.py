@@ -20,6 +20,7 @@ from tilelang.codegen.gpu.module import (
     walk_steps,
 )
 from tilelang.codegen.names import Names
+from tilelang.codegen.text import Lines
 from tilelang.cuda.host.host_module import (
     TENSOR_MAP,
     HostModule,
@@ -63,7 +64,7 @@ class LaunchInfo:
         return x, y, z
 
 
-class StepsWriter(ABC):
+class StepsWriter(Lines, ABC):
     """Prints the steps of one function.
 
     Attributes:
@@ -71,9 +72,11 @@ class StepsWriter(ABC):
         printer: of expressions; its names are the slots' values.
     """
 
+    tab = "\t"
     printer: Printer
 
     def __init__(self, module: HostModule, reserved: frozenset[str]) -> None:
+        super().__init__()
         self.module = module
         self.names = Names({*reserved, *module.kernels})
         self.keys = launch_keys(module.steps)
@@ -84,14 +87,8 @@ class StepsWriter(ABC):
         self.argument_names = {
             argument.slot: self.names.fresh(argument.name) for argument in module.arguments
         }
-        self.lines: list[str] = []
-        self.depth = 1
 
     # -- lines -------------------------------------------------------------------------------------
-    def put(self, line: str) -> None:
-        """One line at the current depth."""
-        self.lines.append("\t" * self.depth + line if line else "")
-
     def put_template(self, text: str) -> None:
         """A filled template, which is indented by one tab itself."""
         extra = "\t" * (self.depth - 1)
@@ -210,6 +207,11 @@ class StepsWriter(ABC):
             name = next(key for key, value in self.descriptors.items() if value == descriptor)
             variable = self.variable(name)
             self.put_template(self.map_text(variable, descriptor, self.tensor(descriptor)))
+
+    def put_own_maps(self, plan: LaunchPlan) -> None:
+        """Encode the tensor maps that only this launch uses."""
+        shared = self.shared_maps()
+        self.put_maps([item for item in self.maps_of(plan) if item not in shared])
 
     @abstractmethod
     def map_text(self, variable: str, descriptor: TmaDescriptor, tensor: str) -> str:
