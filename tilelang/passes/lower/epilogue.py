@@ -17,8 +17,8 @@ from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.lower.context import Lowering, meet_warp
 from tilelang.passes.lower.elements import array, loop
+from tilelang.passes.lower.matrix_stores import blocks_put
 from tilelang.records import dataclass
-from tilelang.target import nvidia
 
 ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread
 CHUNK_BITS = 128
@@ -150,20 +150,10 @@ class _Rows:
         v = self.ctx.fresh("v")
         if self.ctx.context.has("stmatrix") and self.stmt.dst.dtype.bits == 16:
             four = array("four", self.stmt.dst.dtype, 8)
-            fill = S.Store(buffer=four, indices=(v,), value=self._value(first + tile * 8 + v))
+            value = self._value(first + tile * 8 + v)
             at = base + (self.lane % ROWS) * self.stride + tile * 16 + (self.lane // ROWS) * 8
-            move = E.call(
-                nvidia.STMATRIX,
-                E.AddressOf(room, (at,), "w"),
-                E.AddressOf(four, (E.const(0),), "r"),
-                dtype="void",
-                count=4,
-                trans=False,
-            )
-            body = S.seq(
-                S.Alloc(buffer=four), loop(v, 8, fill), S.Eval(value=move, loc=self.stmt.loc)
-            )
-            return loop(tile, self.tile.tiles // 2, body)
+            put = blocks_put(four, v, value, E.AddressOf(room, (at,), "w"), self.stmt.loc)
+            return loop(tile, self.tile.tiles // 2, put)
         half = self.ctx.fresh("h")
         row = half * 8 + self.lane // 4
         at = base + row * self.stride + tile * 8 + self.lane % 4 * PAIR + v

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilelang.errors import Loc
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.register_layout import Mode, RegisterLayout
@@ -155,7 +157,7 @@ def _stored(
     register = number * width + v
     indices = [simplify(index, bounds) for index in spread.index_of(ctx.thread, register)]
     body = Body(stmt, dict(zip(stmt.vars, indices)), register, spread, ctx, None)
-    fill = S.Store(buffer=held, indices=(v,), value=body.expr(store.value), loc=stmt.loc)
+    value = body.expr(store.value)
     lane = ctx.thread if ctx.threads == ctx.warp else ctx.thread % ctx.warp
     block = (number, lane // BLOCK)
     named = blocks.row if not trans else blocks.column  # the dimension of the rows in memory
@@ -165,13 +167,19 @@ def _stored(
         first = _index(modes, block, count, ctx) * size
         values[var] = simplify(first + lane % BLOCK if dim == named else first, bounds)
     place = tuple(substitute(index, values) for index in store.indices)
-    move = E.call(
-        nvidia.STMATRIX,
-        E.AddressOf(store.buffer, place, "w"),
-        E.AddressOf(held, (E.const(0),), "r"),
-        dtype="void",
-        count=count,
-        trans=trans,
-    )
-    put = S.seq(S.Alloc(buffer=held), loop(v, width, fill), S.Eval(value=move, loc=stmt.loc))
+    put = blocks_put(held, v, value, E.AddressOf(store.buffer, place, "w"), stmt.loc, trans)
     return loop(number, spread.register_count // width, put)
+
+
+def blocks_put(
+    held: Buffer, v: E.Var, value: E.Expr, place: E.Expr, loc: Loc | None, trans: bool = False
+) -> S.Stmt:
+    """One instruction that stores blocks, of which ``held`` has two elements each: register ``v``
+    is ``value``, and lanes name the ``place`` of a row."""
+    width = int(held.shape[0])
+    fill = S.Store(buffer=held, indices=(v,), value=value, loc=loc)
+    move = S.do(
+        nvidia.STMATRIX, place, E.AddressOf(held, (E.const(0),), "r"), loc=loc,
+        count=width // PAIR, trans=trans,
+    )  # fmt: skip
+    return S.seq(S.Alloc(buffer=held), loop(v, width, fill), move)

@@ -20,6 +20,7 @@ from tilelang.passes.analysis.tma import PART_COLUMNS, PART_ROWS, Part
 from tilelang.passes.lower.boxes import boxes_or_refuse, issued
 from tilelang.passes.lower.context import Lowering, meet_warp
 from tilelang.passes.lower.elements import array, loop, mode
+from tilelang.passes.lower.matrix_stores import blocks_put
 from tilelang.records import dataclass
 from tilelang.target import nvidia
 
@@ -144,14 +145,4 @@ def _blocks(stmt: S.Copy, part: Part, place: E.Expr, strip: _Strip, ctx: Lowerin
     held = array("blocks", dtype, EACH)
     value = E.cast(E.Load(registers, (q * EACH + v + strip.slot,)), dtype)
     at = (place, lane % PART_ROWS, q * COLUMNS + lane // PART_ROWS * 8)
-    move = E.call(
-        nvidia.STMATRIX,
-        E.AddressOf(part.rows, at, "w"),
-        E.AddressOf(held, (E.const(0),), "r"),
-        dtype="void",
-        count=4,
-        trans=False,
-    )
-    fill = S.Store(buffer=held, indices=(v,), value=value, loc=stmt.loc)
-    body = S.seq(S.Alloc(buffer=held), loop(v, EACH, fill), S.Eval(value=move, loc=stmt.loc))
-    return loop(q, count, body)
+    return loop(q, count, blocks_put(held, v, value, E.AddressOf(part.rows, at, "w"), stmt.loc))
