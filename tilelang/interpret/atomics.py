@@ -14,6 +14,7 @@ from tilelang.interpret.memory import Bound
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import AddressOf, Call, Expr, Load
+from tilelang.layout.evaluate import ranks
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
@@ -27,17 +28,6 @@ def _target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
         expected="A[i, j]",
         got=f"`{expr!r}`",
     )
-
-
-def ranks(keys: Array) -> Array:
-    """For each entry how many equal ones come before it."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    sizes = np.diff(np.r_[starts, keys.size])
-    found = np.empty(keys.size, np.int64)
-    found[order] = np.arange(keys.size) - np.repeat(starts, sizes)
-    return found
 
 
 def update(

@@ -180,15 +180,21 @@ def matrix_of(
 
 def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     """D += A B for each warp; sums are exact and rounded once ("mma.sync")."""
-    lanes = warps(s, node, active)
-    shape = str(node.attr("shape"))
-    a_kind, b_kind = (DType(node.attr(name)) for name in "ab")
-    m, n, k = extents_of(shape)
-    ta, tb, tc = register_layout(shape, a_kind.bits)
-    a = matrix_of(s, node.args[1], a_kind, ta, (m, k), lanes, active)
-    b = matrix_of(s, node.args[2], b_kind, tb, (k, n), lanes, active)
-    add_product(s, node, a, b, tc, lanes, active)
+    shape, kind = str(node.attr("shape")), DType(node.attr("a"))
+    multiply(s, node, warps(s, node, active), register_layout(shape, kind.bits), active)
     return NOTHING
+
+
+def multiply(
+    s: DivergentGroup, node: Call, lanes: Array, tables: tuple[Array, Array, Array], active: Active,
+    whole: bool = False,
+) -> None:  # fmt: skip
+    """D += A B, whose elements are where ``tables`` say."""
+    a_kind, b_kind = (DType(node.attr(name)) for name in "ab")
+    m, n, k = extents_of(str(node.attr("shape")))
+    a = matrix_of(s, node.args[1], a_kind, tables[0], (m, k), lanes, active, whole)
+    b = matrix_of(s, node.args[2], b_kind, tables[1], (k, n), lanes, active, whole)
+    add_product(s, node, a, b, tables[2], lanes, active)
 
 
 def add_product(

@@ -15,7 +15,6 @@ import numpy as np
 
 from tilelang.interpret import values
 from tilelang.interpret.analysis import PRIVATE, LoopFacts, plain, variables
-from tilelang.interpret.atomics import ranks
 from tilelang.interpret.lanes import Active, Lanes
 from tilelang.interpret.sync import Steps
 from tilelang.interpret.values import Array
@@ -24,6 +23,7 @@ from tilelang.ir.expr import Binary, Expr, Var, same_exprs
 from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.stmt import Parallel, Stmt, Store
 from tilelang.ir.visitor import substitute
+from tilelang.layout.evaluate import ranks
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup

@@ -6,7 +6,7 @@ lanes share a column, so that what takes a register for a known element gives wr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -37,8 +37,11 @@ _COLUMN = np.stack([_LANES // 4, _LANES // 4], axis=1)
 # The same where a program takes the places for known: those of ``thread_elements()`` on all chips
 # so far, quarter by quarter of the simdgroup.
 _QUAD = _LANES // 4
-_OWN_ROW = np.stack([(_QUAD & 4) + _LANES // 2 % 4] * 2, axis=1)
-_OWN_COLUMN = np.stack([2 * (_QUAD & 2) + 2 * (_LANES % 2) + k for k in (0, 1)], axis=1)
+_OWN = (
+    np.stack([(_QUAD & 4) + _LANES // 2 % 4] * 2, axis=1),
+    np.stack([2 * (_QUAD & 2) + 2 * (_LANES % 2) + k for k in (0, 1)], axis=1),
+)
+Where: TypeAlias = "tuple[Array, Array]"  # row and column of each element of the lanes
 
 
 def _kind(expr: Expr) -> DType:
@@ -47,19 +50,24 @@ def _kind(expr: Expr) -> DType:
     return target(expr)[0].dtype
 
 
-def _held(s: DivergentGroup, expr: Expr, lanes: Array, active: Active) -> Array:
-    """The matrices of all warps, (warps, 8, 8)."""
+def _held(
+    s: DivergentGroup, expr: Expr, lanes: Array, active: Active, where: Where = (_ROW, _COLUMN)
+) -> Array:
+    """The matrices of all warps, (warps, 8, 8), whose elements lanes have ``where``."""
     kind = _kind(expr).with_lanes(2)
     raw = read_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), kind.bits * 2 // 8)
     found = np.zeros((lanes.shape[0], SIDE, SIDE), np.float32)
-    found[:, _ROW, _COLUMN] = np.asarray(values.from_bytes(raw, kind)).reshape(*lanes.shape, 2)
+    found[:, where[0], where[1]] = np.asarray(values.from_bytes(raw, kind)).reshape(*lanes.shape, 2)
     return found
 
 
-def _put(s: DivergentGroup, expr: Expr, made: Array, lanes: Array, active: Active) -> None:
+def _put(
+    s: DivergentGroup, expr: Expr, made: Array, lanes: Array, active: Active,
+    where: Where = (_ROW, _COLUMN),
+) -> None:  # fmt: skip
     """Matrices into the registers of all warps."""
     kind = _kind(expr)
-    held = values.rounded(made[:, _ROW, _COLUMN].reshape(-1, 2), kind)
+    held = values.rounded(made[:, where[0], where[1]].reshape(-1, 2), kind)
     raw = values.to_bytes(held, kind.with_lanes(2))
     write_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), raw)
 
@@ -120,22 +128,14 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
 def _give(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Each lane puts its two elements into the matrix."""
     lanes = warps(s, node, active)
-    kind = _kind(node.args[1]).with_lanes(2)
-    raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), kind.bits * 2 // 8)
-    made = np.zeros((lanes.shape[0], SIDE, SIDE), np.float32)
-    made[:, _OWN_ROW, _OWN_COLUMN] = np.asarray(values.from_bytes(raw, kind)).reshape(
-        *lanes.shape, 2
-    )
-    _put(s, node.args[0], made, lanes, active)
+    _put(s, node.args[0], _held(s, node.args[1], lanes, active, _OWN), lanes, active)
     return NOTHING
 
 
 def _take(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Each lane gets its two elements."""
-    lanes, kind = warps(s, node, active), _kind(node.args[0])
-    held = _held(s, node.args[1], lanes, active)[:, _OWN_ROW, _OWN_COLUMN].reshape(-1, 2)
-    raw = values.to_bytes(values.rounded(held, kind), kind.with_lanes(2))
-    write_bytes(s, spot_of(s, node.args[0], active), lanes.reshape(-1), raw)
+    lanes = warps(s, node, active)
+    _put(s, node.args[0], _held(s, node.args[1], lanes, active), lanes, active, _OWN)
     return NOTHING
 
 

@@ -56,6 +56,7 @@ from tilelang.ir.stmt import (
     While,
 )
 from tilelang.ir.tables import MBARRIER_ARRIVE
+from tilelang.layout.evaluate import ranks
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -344,7 +345,7 @@ def store(s: DivergentGroup, node: Store, active: Active) -> None:
         members = lanes.members(active)
         rows = np.stack([index[members] for index in indices])
         _, keys = np.unique(rows, axis=1, return_inverse=True)
-        rank = atomics.ranks(keys.reshape(-1))
+        rank = ranks(keys.reshape(-1))
         if rank.any():
             for turn in range(int(rank.max()) + 1):
                 now = lanes.nobody.copy()

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilelang.interpret.instructions import NOTHING, Meaning
 from tilelang.interpret.lanes import Active
-from tilelang.interpret.matrices import add_product, extents_of, matrix_of, warps
+from tilelang.interpret.matrices import extents_of, multiply, warps
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call
@@ -58,13 +58,9 @@ def _multiplies(name: str) -> Meaning:
     def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         """D += A B for each wavefront."""
         lanes = warps(s, node, active, _LANES[name])
-        a_kind, b_kind = (DType(node.attr(item)) for item in "ab")
-        m, n, k = extents_of(str(node.attr("shape")))
-        ta, tb, tc = register_layout(name, m, k, str(node.attr("c")))
-        whole = a_kind != "tfloat32"
-        a = matrix_of(s, node.args[1], a_kind, ta, (m, k), lanes, active, whole)
-        b = matrix_of(s, node.args[2], b_kind, tb, (k, n), lanes, active, whole)
-        add_product(s, node, a, b, tc, lanes, active)
+        m, _, k = extents_of(str(node.attr("shape")))
+        tables = register_layout(name, m, k, str(node.attr("c")))
+        multiply(s, node, lanes, tables, active, whole=DType(node.attr("a")) != "tfloat32")
         return NOTHING
 
     return handler

@@ -51,11 +51,11 @@ def as_nest(loop: S.Parallel, independent: bool = False) -> S.Stmt:
 
 def element(region: Region, variables: Sequence[E.Expr]) -> Indices:
     """Indices of the element of ``region`` at ``variables`` along its tile dimensions."""
-    return _at(region, dict(zip(region.tile_dims(), variables)))
+    return moved(region, dict(zip(region.tile_dims(), variables)))
 
 
-def _at(region: Region, offsets: dict[int, E.Expr]) -> Indices:
-    """The corner of ``region`` moved by ``offsets``, by dimension."""
+def moved(region: Region, offsets: dict[int, E.Expr]) -> Indices:
+    """Indices of the corner of ``region`` moved by ``offsets``, by dimension."""
     return tuple(
         low if d not in offsets else E.binary("add", low, offsets[d])
         for d, low in enumerate(region.mins)
@@ -109,8 +109,8 @@ def _transpose(stmt: S.Transpose) -> S.Parallel:
         offsets = dict(zip(dims, variables))
         swapped = {d - rank + other: offset for d, offset in offsets.items()}
         swapped[other - 1], swapped[other - 2] = swapped[other - 2], swapped[other - 1]
-        value = E.cast(E.Load(src.buffer, _at(src, swapped)), dst.dtype)
-        return S.Store(buffer=dst.buffer, indices=_at(dst, offsets), value=value, loc=stmt.loc)
+        value = E.cast(E.Load(src.buffer, moved(src, swapped)), dst.dtype)
+        return S.Store(buffer=dst.buffer, indices=moved(dst, offsets), value=value, loc=stmt.loc)
 
     return _loop(stmt, [dst.extents[d] for d in dims], body)
 
@@ -134,7 +134,7 @@ def _im2col(stmt: S.Im2col) -> S.Parallel:
         for index, limit in ((h, height), (w, width), (n, count), (kh, E.const(stmt.kernel))):
             inside = E.binary("land", inside, E.binary("land", index >= 0, index < limit))
         found = E.select(inside, E.Load(image, (n, h, w, c)), E.const(0, image.dtype))
-        place = _at(col, {rank - 2: i, rank - 1: j})
+        place = moved(col, {rank - 2: i, rank - 1: j})
         return S.Store(
             buffer=col.buffer, indices=place, value=E.cast(found, col.dtype), loc=stmt.loc
         )

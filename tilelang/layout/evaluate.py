@@ -96,3 +96,14 @@ def distinct(numbers: Array) -> Array:
     first = np.ones(ordered.shape, np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
+
+
+def ranks(keys: Array) -> Array:
+    """For each entry how many equal ones come before it."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    sizes = np.diff(np.r_[starts, keys.size])
+    found = np.empty(keys.size, np.int64)
+    found[order] = np.arange(keys.size) - np.repeat(starts, sizes)
+    return found

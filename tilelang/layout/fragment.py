@@ -11,7 +11,7 @@ from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError,
 from tilelang.ir.expr import Expr, Var, as_expr, const, walk
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.layout.evaluate import Array, distinct, evaluate
+from tilelang.layout.evaluate import Array, distinct, evaluate, ranks
 from tilelang.layout.layout import INDEX, Layout, as_outputs, constant_extents, index_vars
 from tilelang.tracebacks import border
 
@@ -104,14 +104,7 @@ class Fragment(Layout):
 
     def _number_registers(self) -> None:
         """Elements of each thread numbered in row-major order, as an expression if it has one."""
-        owners = self.thread_table()[..., 0].reshape(-1)
-        order = np.argsort(owners, kind="stable")
-        sorted_owners = owners[order]
-        starts = np.flatnonzero(np.r_[True, sorted_owners[1:] != sorted_owners[:-1]])
-        sizes = np.diff(np.r_[starts, owners.size])
-        ranks = np.empty(owners.size, np.int64)
-        ranks[order] = np.arange(owners.size) - np.repeat(starts, sizes)
-        table = ranks.reshape(*self.shape, 1)
+        table = ranks(self.thread_table()[..., 0].reshape(-1)).reshape(*self.shape, 1)
         used = {node for node in walk(self.forward_thread) if isinstance(node, Var)}
         guess: Expr = const(0)
         for var, extent in zip(self.forward_vars, self.shape, strict=True):

@@ -18,7 +18,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
-from tilelang.ir.define import as_nest, loop_of, print_lines
+from tilelang.ir.define import as_nest, loop_of, moved, print_lines
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import map_stmts
 from tilelang.passes.analysis.combine import (
@@ -99,11 +99,7 @@ def indices_at(
     region: Region, dims: tuple[int, ...], variables: Sequence[E.Expr]
 ) -> tuple[E.Expr, ...]:
     """Indices of the element of ``region`` at ``variables`` along ``dims``."""
-    position = dict(zip(dims, variables))
-    return tuple(
-        low if d not in position else E.binary("add", low, position[d])
-        for d, low in enumerate(region.mins)
-    )
+    return moved(region, dict(zip(dims, variables)))
 
 
 def load_at(region: Region, dims: tuple[int, ...], variables: list[E.Var]) -> E.Expr:
