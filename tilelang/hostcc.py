@@ -302,10 +302,15 @@ def _keep(store: Store | None, found: HostCompiler) -> None:
 
 def version_of(command: tuple[str, ...]) -> str:
     """The first line of what a compiler says of itself; empty when it says nothing."""
+    return next(iter(versions_of(command).splitlines()), "")
+
+
+def versions_of(command: Sequence[str]) -> str:
+    """What a compiler says of itself; empty when it says nothing."""
     import subprocess
 
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return next(iter(done.stdout.decode(errors="replace").splitlines()), "")
+    return done.stdout.decode(errors="replace")

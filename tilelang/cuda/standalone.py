@@ -10,8 +10,9 @@ those of the C library again.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from tilelang.cuda.toolchain import INCLUDE_DIR
+from tilelang.cuda.toolchain import device_headers
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"(tl_\w+\.h)"[ \t]*$', re.MULTILINE)
 _TYPES = tuple(f"{sign}int{bits}_t" for bits in (8, 16, 32, 64) for sign in ("", "u"))
@@ -23,22 +24,21 @@ _MACROS = (
 
 def standalone(source: str) -> str:
     """``source`` as a part of a file with host code; as it is when it uses none of our headers."""
-    text = _inlined(source, set())
+    text = inlined(source, device_headers(), set())
     if text == source:
         return source
     after = [f"#undef {name}" for name in (*_TYPES, *_MACROS)]
     return "\n".join([text.rstrip("\n"), *after, ""])
 
 
-def _inlined(source: str, seen: set[str]) -> str:
-    """``source`` with each of our headers once, at its first include."""
+def inlined(source: str, headers: Mapping[str, str], seen: set[str]) -> str:
+    """``source`` with each of ``headers`` once, at its first include."""
 
     def header(found: re.Match[str]) -> str:
         name = found[1]
-        path = INCLUDE_DIR / name
-        if name in seen or not path.is_file():
+        if name in seen or name not in headers:
             return "" if name in seen else found[0]
         seen.add(name)
-        return _inlined(path.read_text(encoding="utf-8"), seen)
+        return inlined(headers[name], headers, seen)
 
     return _INCLUDE.sub(header, source)

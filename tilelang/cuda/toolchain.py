@@ -22,7 +22,7 @@ from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc
 from tilelang.cuda.places import executable
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
-from tilelang.hostcc import run
+from tilelang.hostcc import run, versions_of
 from tilelang.records import dataclass
 from tilelang.scratch import ScratchFolder
 from tilelang.target.device import cuda_driver_version
@@ -305,13 +305,7 @@ def find_nvcc() -> str | None:
 
 @lru_cache(maxsize=8)
 def _nvcc_version(command: str) -> str:
-    import subprocess
-
-    try:
-        done = subprocess.run([command, "--version"], capture_output=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return f"nvcc {command}"
-    version = re.search(r"V(\d+(?:\.\d+)+)", done.stdout.decode(errors="replace"))
+    version = re.search(r"V(\d+(?:\.\d+)+)", versions_of([command]))
     return f"nvcc {version[1] if version else command}"
 
 

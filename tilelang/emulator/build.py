@@ -27,7 +27,7 @@ from tilelang.emulator.families import CUDA, Family
 from tilelang.errors import CompileError
 from tilelang.records import dataclass
 from tilelang.runtime.cache import DiskCache, Entry, content_key
-from tilelang.runtime.library import Library, load_library, loadable
+from tilelang.runtime.library import Library, load_library, opened
 
 ROOT = Path(__file__).resolve().parent
 
@@ -147,21 +147,7 @@ def _native() -> tuple[str, ...]:
 
 
 def _load_global(entry: Entry) -> Any:
-    import ctypes
-
-    refusals = []
-    for file in loadable(entry.data, entry.path):
-        try:
-            return ctypes.CDLL(file, mode=ctypes.RTLD_GLOBAL)
-        except OSError as error:
-            refusals.append(str(error))
-    failure = CompileError(
-        "the emulator's runtime cannot be loaded",
-        got=refusals[0].splitlines()[0] if refusals else "no place to write it to",
-        hint="check that the compiler targets this machine (env CXX)",
-    )
-    failure.log = "\n".join(refusals)
-    raise failure
+    return opened(entry.data, entry.path, "the emulator's runtime", "CXX", shared=True)[0]
 
 
 # A loop of the program, which may go on for ever.

@@ -7,11 +7,9 @@ stands for ours. Behind it the names are those of HIP and of the C library again
 
 from __future__ import annotations
 
-import re
-
+from tilelang.cuda.standalone import inlined
 from tilelang.hip.headers import device_headers
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"(tl_\w+\.h)"[ \t]*$', re.MULTILINE)
 # What both define.
 _NAMES = (
     *(f"{sign}int{bits}_t" for bits in (8, 16, 32, 64) for sign in ("", "u")),
@@ -37,23 +35,10 @@ _MACROS = (
 
 def standalone(source: str) -> str:
     """``source`` as a part of a file with host code; as it is when it uses none of our headers."""
-    text = _inlined(source, device_headers(), set())
+    text = inlined(source, device_headers(), set())
     if text == source:
         return source
     before = [f"#undef {name}" for name in _MACROS]
     before += [f"#define {name} tl_own_{name.lstrip('_')}" for name in _NAMES]
     after = [f"#undef {name}" for name in (*_NAMES, *_MACROS)]
     return "\n".join([*before, text.rstrip("\n"), *after, ""])
-
-
-def _inlined(source: str, headers: dict[str, str], seen: set[str]) -> str:
-    """``source`` with each of our headers once, at its first include."""
-
-    def header(found: re.Match[str]) -> str:
-        name = found[1]
-        if name in seen or name not in headers:
-            return "" if name in seen else found[0]
-        seen.add(name)
-        return _inlined(headers[name], headers, seen)
-
-    return _INCLUDE.sub(header, source)

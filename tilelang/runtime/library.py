@@ -90,18 +90,34 @@ def load_library(data: bytes, path: Path | None = None) -> Library:
     Raises:
         CompileError: the system refuses to load it.
     """
+    loaded, file = opened(data, path, "the compiled kernel", "CC")
+    return Library(loaded, file, data)
+
+
+def opened(
+    data: bytes, path: Path | None, what: str, variable: str, shared: bool = False
+) -> tuple[Any, str]:
+    """A shared library and its file.
+
+    Args:
+        variable: of the environment, which names the compiler.
+        shared: whether other libraries see its names.
+
+    Raises:
+        CompileError: the system refuses to load it.
+    """
     import ctypes
 
-    refusals = []
+    mode, refusals = ctypes.RTLD_GLOBAL if shared else ctypes.DEFAULT_MODE, []
     for file in loadable(data, path):
         try:
-            return Library(ctypes.CDLL(file), file, data)
+            return ctypes.CDLL(file, mode=mode), file
         except OSError as error:
             refusals.append(str(error))
     failure = CompileError(
-        "the compiled kernel cannot be loaded",
+        f"{what} cannot be loaded",
         got=refusals[0].splitlines()[0] if refusals else "no place to write it to",
-        hint="check that the compiler targets this machine (env CC)",
+        hint=f"check that the compiler targets this machine (env {variable})",
     )
     failure.log = "\n".join(refusals)
     raise failure
