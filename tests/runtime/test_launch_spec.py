@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tilelang.codegen.symbols import symbols_of
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype
 from tilelang.ir.tables import portable
-from tilelang.runtime.launch_spec import launch_spec, symbols_of
+from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.signature import Symbol, pointer, scalar, tensor
 
 m, n = E.Var("m", dtype("int32")), E.Var("n", dtype("int64"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilelang.codegen.symbols import size_variables, symbols_of
 from tilelang.errors import Site, TileUnsupportedError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -12,23 +13,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
 from tilelang.runtime.dims import DimExpr
 from tilelang.runtime.signature import LaunchSpec, Param, Symbol, pointer, scalar, tensor
-
-
-def symbols_of(func: S.PrimFunc) -> tuple[E.Var, ...]:
-    """Variables in shapes and strides of the parameters that are not parameters themselves."""
-    own = {id(param) for param in func.params}
-    return tuple(var for var in _size_variables(func) if id(var) not in own)
-
-
-def _size_variables(func: S.PrimFunc) -> dict[E.Var, None]:
-    """Variables in shapes and strides of the parameters, in order of appearance."""
-    found: dict[E.Var, None] = {}
-    for buffer in (param for param in func.params if isinstance(param, Buffer)):
-        for extent in (*buffer.shape, *(buffer.strides or ())):
-            for node in E.walk(extent) if isinstance(extent, E.Expr) else ():
-                if isinstance(node, E.Var):
-                    found.setdefault(node)
-    return found
 
 
 def launch_spec(
@@ -67,7 +51,7 @@ def launch_spec(
     needed = _needed(func, used, results)
     table = [Symbol(var.name, str(var.dtype), used=var in needed) for var in free]
     numbers = {var: number for number, var in enumerate(free)}
-    sizes = _size_variables(func)
+    sizes = size_variables(func)
     for position, param in enumerate(func.params):
         if isinstance(param, E.Var) and param in sizes:
             numbers[param] = len(table)
