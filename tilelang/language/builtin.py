@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, StringImm, as_expr, call
+from tilelang.ir.expr import Expr, call
 from tilelang.ir.tables import RNG_INIT, RNG_RAND, RNG_RAND_FLOAT
 from tilelang.language import instructions, memory, sync
 from tilelang.language.annotations import (
@@ -24,9 +23,9 @@ from tilelang.language.annotations import (
     set_max_nreg,
 )
 from tilelang.language.instructions import *
+from tilelang.language.instructions import operand
 from tilelang.language.memory import *
 from tilelang.language.regions import (
-    address_of_operand,
     cast_to,
     describe,
     emit_call,
@@ -84,14 +83,6 @@ GENERATORS = (
 
 
 # -- functions by name -----------------------------------------------------------------------------
-def _argument(value: object) -> Expr:
-    if isinstance(value, str):
-        return StringImm(value)
-    if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
-        return address_of_operand(value, "T.call_extern")
-    return as_expr(value)
-
-
 def _call(op: str, items: tuple[object, ...], dtype: object) -> Expr:
     what = f"T.{op}"
     if dtype is None:
@@ -104,7 +95,7 @@ def _call(op: str, items: tuple[object, ...], dtype: object) -> Expr:
             expected=f'{what}(dtype, "name", *args)',
             got=describe(items[0]) if items else "no name",
         )
-    args = tuple(_argument(item) for item in items[1:])
+    args = tuple(operand(item, "T.call_extern") for item in items[1:])
     return call(op, *args, dtype=DType(dtype), name=str(items[0]))
 
 

@@ -14,7 +14,7 @@ from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Load
-from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Transpose
+from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Pairs, Transpose
 from tilelang.language.regions import (
     align,
     cast_to,
@@ -387,16 +387,7 @@ def tma_gather4(
     a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
     args = (scalar(col, what), *_rows(rows, what), barrier_address(barrier, what))
     options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
-    emitter(what).emit(
-        HardwareOp(
-            name="tma_gather4",
-            needs=HARDWARE_TILES["tma_gather4"],
-            reads=(a,),
-            writes=(b,),
-            args=args,
-            options=options,
-        )
-    )
+    _four_rows("tma_gather4", a, b, args, options)
 
 
 def tma_scatter4(
@@ -413,16 +404,16 @@ def tma_scatter4(
     what = "T.tma_scatter4"
     a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
     options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
-    emitter(what).emit(
+    _four_rows("tma_scatter4", a, b, (scalar(col, what), *_rows(rows, what)), options)
+
+
+def _four_rows(name: str, a: Region, b: Region, args: tuple[Expr, ...], options: Pairs) -> None:
+    emitter(f"T.{name}").emit(
         HardwareOp(
-            name="tma_scatter4",
-            needs=HARDWARE_TILES["tma_scatter4"],
-            reads=(a,),
-            writes=(b,),
-            args=(scalar(col, what), *_rows(rows, what)),
+            name=name, needs=HARDWARE_TILES[name], reads=(a,), writes=(b,), args=args,
             options=options,
         )
-    )
+    )  # fmt: skip
 
 
 def tma_gather4_bytes(K_box: int, dtype: object) -> int:

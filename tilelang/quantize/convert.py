@@ -33,10 +33,14 @@ def _storage(storage_type: str, storage_nbit: int) -> DType:
 
 def _tir_packed_to_unsigned_convert(storage_type: str = "uint", storage_nbit: int = 8) -> Convert:
     """A function ``(nbit, value, position, dtype)`` that reads unsigned fields of ``value``."""
-    storage = _storage(storage_type, storage_nbit)
+    return _reader(storage_type, storage_nbit, lambda field, nbit: field)
+
+
+def _reader(kind: str, bits: int, meaning: Callable[[Expr, int], Any]) -> Convert:
+    storage = _storage(kind, bits)
 
     def convert(nbit: int, val: Any, pos: Any, dtype: Any) -> Expr:
-        return cast(_field(nbit, val, pos, storage), DType(dtype))
+        return cast(meaning(_field(nbit, val, pos, storage), nbit), DType(dtype))
 
     return convert
 
@@ -44,23 +48,17 @@ def _tir_packed_to_unsigned_convert(storage_type: str = "uint", storage_nbit: in
 def _tir_packed_to_signed_convert(storage_type: str = "uint", storage_nbit: int = 8) -> Convert:
     """A function ``(nbit, value, position, dtype)`` that reads fields stored with an offset: a
     field f stands for f - 2**(nbit - 1)."""
-    storage = _storage(storage_type, storage_nbit)
-
-    def convert(nbit: int, val: Any, pos: Any, dtype: Any) -> Expr:
-        return cast(_field(nbit, val, pos, storage) - (1 << (nbit - 1)), DType(dtype))
-
-    return convert
+    return _reader(storage_type, storage_nbit, lambda field, nbit: field - (1 << (nbit - 1)))
 
 
 def _tir_packed_int_to_int_convert(storage_type: str = "uint", storage_nbit: int = 8) -> Convert:
     """A function ``(nbit, value, position, dtype)`` that reads fields in two's complement."""
-    storage = _storage(storage_type, storage_nbit)
 
-    def convert(nbit: int, val: Any, pos: Any, dtype: Any) -> Expr:
+    def meaning(field: Expr, nbit: int) -> Expr:
         half = 1 << (nbit - 1)
-        return cast((_field(nbit, val, pos, storage) ^ half) - half, DType(dtype))
+        return (field ^ half) - half
 
-    return convert
+    return _reader(storage_type, storage_nbit, meaning)
 
 
 def _tir_packed_to_unsigned_convert_with_zeros(
