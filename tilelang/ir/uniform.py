@@ -224,10 +224,11 @@ def varying_exit(body: S.Stmt, varying: Varying) -> bool:
 @lru_cache(maxsize=1024)  # asked for every loop in every round of an analysis
 def _may_leave(body: S.Stmt) -> bool:
     """Whether ``body`` has a break or continue of the loop around it at all."""
-    return _leaves(body)
+    return leaves(body)
 
 
-def _leaves(stmt: S.Stmt) -> bool:
+def leaves(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` holds a break or continue of a loop around it."""
     if isinstance(stmt, (S.For, S.While, S.Parallel)):
         return False
-    return isinstance(stmt, (S.Break, S.Continue)) or any(map(_leaves, stmt.blocks()))
+    return isinstance(stmt, (S.Break, S.Continue)) or any(map(leaves, stmt.blocks()))

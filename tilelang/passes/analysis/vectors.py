@@ -98,13 +98,19 @@ def _is(extent: int | E.Expr, value: int) -> bool:
 def layout_run(layout: Layout) -> int:
     """The largest power of two up to 16 such that aligned vectors of so many elements of the last
     dimension stay whole and aligned."""
-    addresses = layout.addresses()
     lanes = MAX_LANES
-    while lanes > 1:
-        if addresses.shape[-1] % lanes == 0:
-            vectors = addresses.reshape(-1, lanes)
-            whole = (vectors == vectors[:, :1] + np.arange(lanes)).all()
-            if bool(whole) and bool((vectors[:, 0] % lanes == 0).all()):
-                return lanes
+    while not keeps_chunks(layout, lanes):
         lanes //= 2
-    return 1
+    return lanes
+
+
+@lru_cache(maxsize=512)
+def keeps_chunks(layout: Layout, chunk: int) -> bool:
+    """Whether ``chunk`` neighbours of the last dimension stay together, at multiples of ``chunk``,
+    in every row."""
+    addresses = layout.addresses()
+    if addresses.shape[-1] % chunk:
+        return False
+    parts = addresses.reshape(-1, chunk)
+    together = (parts == parts[:, :1] + np.arange(chunk)).all()
+    return bool(together) and bool((parts[:, 0] % chunk == 0).all())

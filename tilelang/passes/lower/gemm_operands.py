@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar
-
-import numpy as np
 
 from tilelang.errors import InternalError, Loc
 from tilelang.ir import expr as E
@@ -22,9 +20,10 @@ from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.analysis.vectors import keeps_chunks
 from tilelang.passes.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import array, loop, move_neighbours
+from tilelang.passes.lower.elements import Place, array, loop, move_neighbours
 from tilelang.records import dataclass
 from tilelang.target import nvidia
 from tilelang.target.matrices import BLOCK, MmaAtom
@@ -287,15 +286,18 @@ class SharedOperand(MemoryOperand):
     def _load_runs(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """The registers of each lane are runs along k, which are moved as a whole."""
         tile, part = self.ctx.fresh("t"), self.ctx.fresh("s")
-        pair = (self.atom.a_layout if self.left else self.atom.b_layout).index_of(
-            self.lane, part * self.run
-        )
-        outer, k = pair if self.left else pair[::-1]
-        height = self.atom.m if self.left else self.atom.n
-        place = self.at(tile * height + first + outer, start + k)
+        place = self._held(part * self.run, tile, start, first)
         target = registers, (tile * self.register_count + part * self.run,)
         move = move_neighbours(target, place, self.run, self.loc)
         return loop(tile, tiles, loop(part, self.register_count // self.run, move))
+
+    def _held(self, register: E.Expr, tile: E.Var, start: E.Expr, first: int) -> Place:
+        """The element that the instruction wants in a register of the lane."""
+        layout = self.atom.a_layout if self.left else self.atom.b_layout
+        pair = layout.index_of(self.lane, register)
+        outer, k = pair if self.left else pair[::-1]
+        height = self.atom.m if self.left else self.atom.n
+        return self.at(tile * height + first + outer, start + k)
 
     def _load_columns(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """Neighbours of a row of B, which are of tiles one behind the other."""
@@ -322,26 +324,7 @@ class SharedOperand(MemoryOperand):
     def _load_elements(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """Every register from its element."""
         tile, register = self.ctx.fresh("t"), self.ctx.fresh("s")
-        if self.left:
-            outer, k = self.atom.a_layout.index_of(self.lane, register)
-            height = self.atom.m
-        else:
-            k, outer = self.atom.b_layout.index_of(self.lane, register)
-            height = self.atom.n
-        place = self.at(tile * height + first + outer, start + k)
         index = tile * self.register_count + register
-        value = E.Load(*place)
+        value = E.Load(*self._held(register, tile, start, first))
         store = S.Store(buffer=registers, indices=(index,), value=value, loc=self.loc)
         return loop(tile, tiles, loop(register, self.register_count, store))
-
-
-@lru_cache(maxsize=512)
-def keeps_chunks(layout: Layout, chunk: int) -> bool:
-    """Whether ``chunk`` neighbours of the last dimension stay together, at multiples of ``chunk``,
-    in every row."""
-    addresses = layout.addresses()
-    if addresses.shape[-1] % chunk:
-        return False
-    parts = addresses.reshape(-1, chunk)
-    together = (parts == parts[:, :1] + np.arange(chunk)).all()
-    return bool(together) and bool((parts[:, 0] % chunk == 0).all())

@@ -26,7 +26,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.uniform import PRIVATE, varying_exit
+from tilelang.ir.uniform import PRIVATE, leaves, varying_exit
 from tilelang.ir.visitor import map_stmts, rewrite_exprs, rewrite_launches
 from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.serial.barriers import Barriers, check_words
@@ -181,7 +181,7 @@ class _Serializer:
             return "recompute" if self._anywhere(stmt.value) else "thread"
         if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Attr, S.Launch)):
             return "once"
-        if self._in_turns() and _leaves(stmt):
+        if self._in_turns() and leaves(stmt):
             return "once"
         if not self._per_thread(stmt):
             return "once"
@@ -380,7 +380,7 @@ class _Serializer:
         """The loop as long as some thread is in it, each iteration run by those that are."""
         going, out = self._flags("going")
         here = going
-        if _leaves(stmt.body):  # some are out of an iteration that others go on with
+        if leaves(stmt.body):  # some are out of an iteration that others go on with
             here, made = self._flags("here")
             out += made
         turns = _Turns(going, here)
@@ -500,15 +500,6 @@ def _cooperates(stmt: S.Stmt) -> bool:
         or any(call.atom.effect is Effect.SYNC and not call.atom.optional for call in node.calls())
         for node in S.walk(stmt)
     )
-
-
-def _leaves(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` holds a break or continue of a loop around it."""
-    if isinstance(stmt, (S.Break, S.Continue)):
-        return True
-    if isinstance(stmt, (S.For, S.While, S.Parallel)):
-        return False
-    return any(map(_leaves, stmt.blocks()))
 
 
 def _returns(stmt: S.Stmt) -> bool:
