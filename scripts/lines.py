@@ -29,7 +29,7 @@ BUDGET = {
     "language": 10190,
     "ir": 6730,
     "interpret": 4690,
-    "jit": 2262,
+    "jit": 2280,
     "runtime": 2730,
     "cuda": 2450,
     "codegen": 2320,

@@ -13,7 +13,7 @@ from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, binary
-from tilelang.ir.stmt import Gemm, HardwareOp
+from tilelang.ir.stmt import Gemm, HardwareOp, Pairs
 from tilelang.language.regions import (
     constant_bool,
     constant_extents,
@@ -150,25 +150,15 @@ def condition(value: object, what: str, role: str) -> Expr:
 
 
 def _gemm(
-    what: str,
-    A: object,
-    B: object,
-    C: object,
-    transpose_A: object,
-    transpose_B: object,
-    policy: object,
-    clear_accum: object,
-    k_pack: object,
-    asynchronous: bool,
-    mbar: object,
-    annotations: tuple[tuple[str, object], ...],
-) -> None:
+    what: str, tiles: tuple[object, object, object], transposed: tuple[object, object],
+    policy: object, clear_accum: object, annotations: Pairs, k_pack: object = 1,
+    asynchronous: bool = True, mbar: object = None,
+) -> None:  # fmt: skip
     from tilelang.language.sync import barrier_address
 
     active = emitter(what)
-    a, b, c = (matrix_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C")))
-    trans_a = constant_bool(transpose_A, what, "transpose_A")
-    trans_b = constant_bool(transpose_B, what, "transpose_B")
+    a, b, c = (matrix_of(x, what, role) for x, role in zip(tiles, "ABC"))
+    trans_a, trans_b = _transposed(transposed, what)
     _check_scopes(a[0], b[0], c[0], what)
     _check_dtypes(a[0], b[0], c[0], what)
     _check_shapes(a, b, c, trans_a, trans_b, what)
@@ -178,19 +168,13 @@ def _gemm(
         raise TileValueError(f"the k_pack of {what} is {packed}", expected="1 or 2", got=packed)
     clear = condition(clear_accum, what, "clear_accum")
     if c[0].scope() == "shared.tmem":
-        _tcgen05(
-            "tcgen05_gemm",
-            (a[0], b[0]),
-            c[0],
-            clear,
-            mbar,
-            pairs(
-                transpose_A=trans_a,
-                transpose_B=trans_b,
-                policy=int(chosen),
-                annotations=annotations or None,
-            ),
+        options = pairs(
+            transpose_A=trans_a,
+            transpose_B=trans_b,
+            policy=int(chosen),
+            annotations=annotations or None,
         )
+        _tcgen05("tcgen05_gemm", (a[0], b[0]), c[0], clear, mbar, options)
         return
     signal = None if mbar is None else barrier_address(mbar, what)
     active.emit(
@@ -210,13 +194,18 @@ def _gemm(
     )
 
 
+def _transposed(flags: tuple[object, object], what: str) -> tuple[bool, bool]:
+    a, b = flags
+    return constant_bool(a, what, "transpose_A"), constant_bool(b, what, "transpose_B")
+
+
 def _tcgen05(
     name: str,
     reads: tuple[Region, ...],
     c: Region,
     clear: Expr,
     mbar: object,
-    options: tuple[tuple[str, object], ...],
+    options: Pairs,
 ) -> None:
     from tilelang.language.sync import barrier_address
 
@@ -261,20 +250,8 @@ def gemm(
         mbar, wg_wait = wg_wait, 0
     waits = constant_int(wg_wait, "T.gemm", "wg_wait")
     notes = pairs(annotations=annotations, use_2cta=use_2cta)
-    _gemm(
-        "T.gemm",
-        A,
-        B,
-        C,
-        transpose_A,
-        transpose_B,
-        policy,
-        clear_accum,
-        k_pack,
-        waits < 0,
-        mbar,
-        notes,
-    )
+    transposed = (transpose_A, transpose_B)
+    _gemm("T.gemm", (A, B, C), transposed, policy, clear_accum, notes, k_pack, waits < 0, mbar)
 
 
 gemm_v1 = gemm
@@ -295,20 +272,8 @@ def wgmma_gemm(
     wg_wait: object = 0,
 ) -> None:
     """:func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it."""
-    _gemm(
-        "T.wgmma_gemm",
-        A,
-        B,
-        C,
-        transpose_A,
-        transpose_B,
-        policy,
-        clear_accum,
-        1,
-        True,
-        None,
-        pairs(annotations=annotations),
-    )
+    notes, transposed = pairs(annotations=annotations), (transpose_A, transpose_B)
+    _gemm("T.wgmma_gemm", (A, B, C), transposed, policy, clear_accum, notes)
 
 
 wgmma_mma = wgmma_gemm
@@ -331,10 +296,11 @@ def tcgen05_gemm(
 ) -> None:
     """A product into tensor memory (sm_100)."""
     what = "T.tcgen05_gemm"
-    a, b, c = (matrix_of(x, what, role)[0] for x, role in ((A, "A"), (B, "B"), (C, "C")))
+    a, b, c = (matrix_of(x, what, role)[0] for x, role in zip((A, B, C), "ABC"))
+    trans_a, trans_b = _transposed((transpose_A, transpose_B), what)
     options = pairs(
-        transpose_A=constant_bool(transpose_A, what, "transpose_A"),
-        transpose_B=constant_bool(transpose_B, what, "transpose_B"),
+        transpose_A=trans_a,
+        transpose_B=trans_b,
         policy=int(_policy(policy, what)),
         use_2cta=use_2cta,
         annotations=annotations,
