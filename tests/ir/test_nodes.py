@@ -184,6 +184,14 @@ def test_statements_of_a_kind_are_found_in_program_order() -> None:
     assert S.find(tree, S.Eval, S.If) == [tree, wait]
     assert S.holds(tree, S.For, S.Eval) and not S.holds(tree, S.For)
     assert wait.calls() == [wait.value] and not tree.calls()
+    assert wait.call is wait.value and tree.call is None
+    assert list(S.calls(tree)) == [wait.value]
+
+
+def test_variables_that_statements_bind_are_those_of_all_in_them() -> None:
+    inner = S.Let(var=B, value=E.const(1))
+    loop = S.counted(A, 4, S.seq(inner, S.do("sync_threads")))
+    assert S.bound(loop) == {A, B} and S.bound(inner) == {B}
 
 
 def test_a_field_without_a_role_is_an_error() -> None:

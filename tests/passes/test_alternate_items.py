@@ -301,19 +301,20 @@ def test_option() -> None:
 
 
 def test_a_form_that_is_not_proved_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alternate_items, "refusal", lambda pipeline: "no")
+    monkeypatch.setattr(alternate_items, "refused", lambda stmt: True)
     assert not by_turns(latent())
 
 
 def test_the_order_is_proved_with_the_roles_of_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verifier sees a release that one of both lacks."""
-    asked: list[H.Pipeline] = []
-    monkeypatch.setattr(alternate_items, "refusal", asked.append)
+    asked: list[S.Stmt] = []
+    monkeypatch.setattr(alternate_items, "refused", asked.append)
     written(latent())
-    assert [refusal(node) for node in asked] == [None] * 4
-    (second,) = (n for n in S.walk(asked[0]) if isinstance(n, H.Role) and n.name == "second")
+    (proved,) = asked
+    assert [refusal(node) for node in S.find(proved, H.Pipeline)] == [None] * 4
+    (second,) = (node for node in S.find(proved, H.Role) if node.name == "second")
     release = [node for node in S.walk(second.body) if isinstance(node, H.Release)][-1]
-    broken = _Without(release).rewrite(asked[0])
+    broken = _Without(release).rewrite(proved)
     found = [refusal(node) for node in S.walk(broken) if isinstance(node, H.Pipeline)]
     assert [why for why in found if why is not None] == ["threads wait for each other for ever"]
 

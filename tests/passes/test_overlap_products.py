@@ -213,7 +213,7 @@ def test_what_cannot_be_proved_stays() -> None:
     for module, wanted in ((overlap_products, IN_TURN.format(sum="o")), (split_pipelines, WHOLE)):
         with pytest.MonkeyPatch.context() as patch:
             for one in {overlap_products, module}:
-                patch.setattr(one, "refusal", lambda node: "threads wait for each other for ever")
+                patch.setattr(one, "refused", lambda stmt: True)
             found = consumers(written(attention()))
         assert found == wanted.replace(
             "s, transpose_B=True)", "s, transpose_B=True, clear_accum=True)"

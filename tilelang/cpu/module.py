@@ -351,4 +351,4 @@ class _HostWriter(BlockWriter):
 
 def _meets(stmt: S.Launch) -> bool:
     """Whether the blocks of a launch wait for each other."""
-    return any(call.op == "sync_grid" for node in S.walk(stmt.body) for call in node.calls())
+    return any(call.op == "sync_grid" for call in S.calls(stmt.body))

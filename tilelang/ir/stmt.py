@@ -151,6 +151,11 @@ class Stmt:
             found += region.region_exprs()
         return found
 
+    @property
+    def call(self) -> Call | None:
+        """The call that the statement is, None for any other."""
+        return None
+
     def calls(self) -> list[Call]:
         """Calls in the expressions of this statement itself."""
         return [found for expr in self.exprs() for found in find_in(expr, Call)]
@@ -256,6 +261,11 @@ class Eval(Stmt):
     """An expression evaluated for its effect."""
 
     value: Expr = expr_()
+
+    @property
+    def call(self) -> Call | None:
+        """The call that the statement is, None for any other."""
+        return self.value if isinstance(self.value, Call) else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -672,6 +682,17 @@ def find(stmt: Stmt, /, *kinds: type[Stmt]) -> list[Any]: ...
 def find(stmt: Stmt, /, *kinds: type[Stmt]) -> list[Any]:
     """The statements of ``walk(stmt)`` that are one of ``kinds``, in its order."""
     return [node for node in walk(stmt) if isinstance(node, kinds)]
+
+
+def calls(stmt: Stmt) -> Iterator[Call]:
+    """The calls in ``stmt`` and everything nested in it."""
+    for node in walk(stmt):
+        yield from node.calls()
+
+
+def bound(stmt: Stmt) -> set[Var]:
+    """The variables that ``stmt`` and everything nested in it bind."""
+    return {var for node in walk(stmt) for var in node.parts("var", "vars")}
 
 
 def holds(stmt: Stmt, *kinds: type[Stmt]) -> bool:

@@ -86,8 +86,7 @@ def _copies(stmt: S.Stmt) -> bool:
         call.atom in _COPIES
         for loop in S.find(stmt, S.For)
         if loop.kind not in UNROLLED
-        for node in S.walk(loop)
-        for call in node.calls()
+        for call in S.calls(loop)
     )
 
 

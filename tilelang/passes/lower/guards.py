@@ -119,12 +119,11 @@ class _Guards:
         """A statement without blocks, its accesses guarded."""
         if isinstance(stmt, S.Store):
             return self._store(stmt)
-        if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call):
-            if stmt.value.atom.elements > 1:
-                return self._sum(stmt, stmt.value)
+        if isinstance(stmt, S.Eval) and stmt.call is not None and stmt.call.atom.elements > 1:
+            return self._sum(stmt, stmt.call)
         rewritten = _Guarded(self).rewrite(stmt)
-        if isinstance(rewritten, S.Eval) and isinstance(rewritten.value, E.Call):
-            cond = self.call_condition(rewritten.value)
+        if rewritten.call is not None:
+            cond = self.call_condition(rewritten.call)
             if cond is not None:
                 return S.If(cond=cond, then=rewritten, loc=stmt.loc)
         return rewritten

@@ -61,7 +61,7 @@ class _Nest:
         self.named = named
         self.loop = loop
         self.lets: list[S.Let] = []
-        self.inner = {var for node in S.walk(loop) for var in node.parts("var", "vars")}
+        self.inner = S.bound(loop)
         self.parts: dict[E.Expr, E.Expr] = {}
         self.fixed: dict[E.Expr, bool] = {}
         self.sizes: dict[E.Expr, int] = {}

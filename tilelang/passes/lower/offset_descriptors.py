@@ -39,8 +39,8 @@ class _Apart(Rewriter):
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         """A product with its operands' places apart."""
-        call = stmt.value if isinstance(stmt, S.Eval) else None
-        if not isinstance(call, E.Call) or call.atom not in _PLACES:
+        call = stmt.call
+        if call is None or call.atom not in _PLACES:
             return stmt
         args = list(call.args)
         for at in _PLACES[call.atom]:

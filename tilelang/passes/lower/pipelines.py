@@ -279,8 +279,8 @@ def _together(use: effects.Access) -> bool:
 def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
     """The copies in ``stmt`` whose bytes the mbarriers of ``pipe`` count."""
     for node in S.walk(stmt):
-        value = node.value if isinstance(node, S.Eval) else None
-        if isinstance(value, E.Call) and value.atom.completes.kind == "mbarrier":
+        value = node.call
+        if value is not None and value.atom.completes.kind == "mbarrier":
             if any(arg is pipe for arg in value.args):
                 yield value
 
@@ -314,8 +314,8 @@ def _started(stmt: S.Stmt) -> tuple[int, int]:
     """Loads to LDS that a thread starts in ``stmt``: at least, and at most. A condition of the
     program may hold for one item and not for the next; loops of unknown length start the loads of
     one iteration or none."""
-    value = stmt.value if isinstance(stmt, S.Eval) else None
-    own = int(isinstance(value, E.Call) and value.atom is amd.LOAD_LDS)
+    value = stmt.call
+    own = int(value is not None and value.atom is amd.LOAD_LDS)
     blocks = [_started(block) for block in stmt.blocks()]
     most = own + sum(high for _, high in blocks)
     if isinstance(stmt, S.For) and isinstance(count := trips(stmt), E.Const):

@@ -82,7 +82,7 @@ def remainders(loop: S.For) -> set[Remainder]:
     phases = any(call.atom is MBARRIER_WAIT for call in calls)
     if not phases and not any(call.atom.completes == group("cp_async") for call in calls):
         return set()
-    bound = {var for stmt in S.walk(loop.body) for var in stmt.parts("var", "vars")}
+    bound = S.bound(loop.body)
     inside = (node for root in roots for node in E.find(root, E.Binary))
     forms = (_form(node, loop.var) for node in inside)
     found = {

@@ -33,16 +33,11 @@ def split_addresses(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """
 
     def split(launch: S.Launch) -> S.Stmt:
-        if not any(_displaces(stmt) for stmt in S.walk(launch.body)):
+        if not any(call.atom.displaces for call in S.calls(launch.body)):
             return launch.body
         return _Split(plain_values(launch.body)).block(launch.body, frozenset())
 
     return rewrite_bodies(func, split)
-
-
-def _displaces(stmt: S.Stmt) -> bool:
-    value = stmt.value if isinstance(stmt, S.Eval) else None
-    return isinstance(value, E.Call) and value.atom.displaces
 
 
 class _Split:
@@ -53,12 +48,13 @@ class _Split:
 
     def block(self, stmt: S.Stmt, copied: frozenset[E.Var]) -> S.Stmt:
         """``stmt``, in the loops over ``copied``, whose iterations are unrolled."""
-        if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call) and _displaces(stmt):
-            call = stmt.value
+        call = stmt.call
+        if call is not None and call.atom.displaces:
             args = tuple(self.operand(arg, copied) for arg in call.args)
             if all(a is b for a, b in zip(args, call.args)):
                 return stmt
-            return replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
+            made = E.Call(call.atom, args, call.dtype, call.attrs)
+            return S.Eval(value=made, loc=stmt.loc)
         if isinstance(stmt, S.For) and is_unrolled(stmt):
             copied = copied | {stmt.var}
         return rewrite_blocks(stmt, lambda block: self.block(block, copied))

@@ -396,8 +396,8 @@ def _role(path: tuple[Control, ...]) -> Control | None:
 
 def _fills(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` has a copy unit fill a tile of a pipeline, which counts its bytes."""
-    call = stmt.value if isinstance(stmt, S.Eval) else None
-    if not isinstance(call, E.Call) or call.atom.own_order:
+    call = stmt.call
+    if call is None or call.atom.own_order:
         return False
     counted = call.atom.completes.kind == "mbarrier"
     banks = [arg.buffer for arg in call.args if isinstance(arg, E.AddressOf)]

@@ -158,8 +158,8 @@ class _Meet:
 def _meeting(stmt: S.Stmt, count: int) -> tuple[E.Expr, ...] | None:
     """The arguments of a barrier of ``count`` threads in ``stmt``."""
     for node in S.walk(stmt):
-        call = node.value if isinstance(node, S.Eval) else None
-        if isinstance(call, E.Call) and call.atom.meets("block") and len(call.args) == 2:
+        call = node.call
+        if call is not None and call.atom.meets("block") and len(call.args) == 2:
             if isinstance(call.args[1], E.Const) and int(call.args[1]) == count:
                 return call.args
     return None

@@ -55,11 +55,7 @@ def _moves(body: S.Stmt, var: E.Var) -> bool:
 def _steps(body: S.Stmt) -> bool:
     """Whether ``body`` does what has an order of its own, as random numbers have: which iterations
     a thread runs must not change then."""
-    return any(
-        isinstance(call, E.Call) and not call.atom.effect.repeatable
-        for stmt in S.walk(body)
-        for call in stmt.calls()
-    )
+    return any(not call.atom.effect.repeatable for call in S.calls(body))
 
 
 def _below(cond: E.Expr) -> tuple[E.Var, int] | None:

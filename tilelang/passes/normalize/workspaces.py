@@ -26,7 +26,7 @@ def _hoisted(launch: S.Launch) -> list[S.Stmt]:
     """A launch, behind the workspaces that it allocates."""
     allocs = S.find(launch.body, S.Alloc)
     taken = [alloc for alloc in allocs if alloc.buffer.storage == "global"]
-    known = {name for node in S.walk(launch) for name in node.parts("var", "vars")}
+    known = S.bound(launch)
     for alloc in taken:
         extents = [extent for extent in alloc.buffer.shape if isinstance(extent, Expr)]
         inner = [extent for extent in extents if not known.isdisjoint(extent.variables)]

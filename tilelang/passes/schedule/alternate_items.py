@@ -64,7 +64,7 @@ from tilelang.passes.schedule.overlap_products import SPARE
 from tilelang.passes.schedule.pipeline import more_noted
 from tilelang.passes.schedule.specialize_warps import WARPGROUP, shared_bytes
 from tilelang.passes.schedule.versions import Version, use_region, versioned
-from tilelang.passes.verify.schedule import refusal
+from tilelang.passes.verify.schedule import refused
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.target.nvidia import WARP_UNIFORM
@@ -361,7 +361,7 @@ class _Turns:
             [self.role(group, inside, then, proved) for group in groups] for proved in (True, False)
         ]
         proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
-        ask(not any(map(_refused, S.walk(proved))))
+        ask(not refused(proved))
         ask(self.fits(run))
         made = replace_buffers(run, ordered)
         assert isinstance(made, S.Launch)
@@ -649,10 +649,6 @@ class _Turns:
     def fits(self, launch: S.Launch) -> bool:
         """Whether the tiles of ``launch`` have room beside each other."""
         return shared_bytes(launch) + RESERVE <= self.context.limits.shared_block
-
-
-def _refused(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, H.Pipeline) and refusal(stmt) is not None
 
 
 def _fragments(stmt: S.Stmt) -> bool:

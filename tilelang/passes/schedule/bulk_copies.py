@@ -15,7 +15,6 @@ its statement ends. So does ``T.atomic_add(..., use_tma=True)``, which adds what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
@@ -143,7 +142,7 @@ def _without_meeting(launch: S.Launch) -> set[S.Stmt]:
     turns of the load's mbarrier alone would cost more than the load gains. A barrier stands anyway
     between two loads that fill the same place, which threads read meanwhile; it does not where
     mbarriers order the uses of a tile."""
-    own = any(call.atom.signals for call in _calls(launch.body))
+    own = any(call.atom.signals for call in S.calls(launch.body))
     pipelines = S.find(launch.body, H.Pipeline)
     tiles = {data for node in pipelines for data in node.tiles}
     return {
@@ -165,8 +164,7 @@ def _filled(stmt: S.Stmt) -> Region | None:
 
 def _same_place(tile: Region, loop: S.For | S.While) -> bool:
     """Whether each iteration of ``loop`` fills and reads the same elements."""
-    bound = {name for node in S.walk(loop.body) for name in node.parts("var", "vars")}
-    bound |= {loop.var} if isinstance(loop, S.For) else set()
+    bound = S.bound(loop)
     places = (*tile.mins, *(E.as_expr(item) for item in tile.extents))
     moving = any(
         E.holds(place, E.Load) or not bound.isdisjoint(place.variables) for place in places
@@ -189,7 +187,7 @@ def _settled(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         body = _with_arrivals(launch, facts.context.limits.warp)
     order = _Order()
     # Copies by hand count bytes themselves: announcements are theirs.
-    counted = any(call.atom.completes.kind == "mbarrier" for call in _calls(body))
+    counted = any(call.atom.completes.kind == "mbarrier" for call in S.calls(body))
     if not counted:
         body = order.rewrite(body)
     return replace(launch, body=_Settle(order.told, counted, why).rewrite(body))
@@ -244,7 +242,7 @@ class _Settle(Rewriter):
                 return replace(stmt, annotations=(*notes, (ANNOUNCE, True)))
             notes = (*notes, (TMA_NOTE, self.why))
             return replace(stmt, mode="copy", barrier=None, annotations=notes)
-        call = _call_of(stmt)
+        call = stmt.call
         if self.counted or call is None:
             return stmt
         if _announces(call):
@@ -281,19 +279,6 @@ def _arrives(call: E.Call) -> bool:
     return arrives and call.atom.operands[:1] == (BARRIER,)
 
 
-def _call_of(stmt: S.Stmt) -> E.Call | None:
-    """The call that a statement is."""
-    value = stmt.value if isinstance(stmt, S.Eval) else None
-    return value if isinstance(value, E.Call) else None
-
-
-def _calls(stmt: S.Stmt) -> Iterator[E.Call]:
-    """All calls in ``stmt`` and what it holds."""
-    for node in S.walk(stmt):
-        for expr in node.exprs():
-            yield from E.find(expr, E.Call)
-
-
 def _deferred(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
     """``stmts`` with arrivals that announce bytes behind the copies that bring them: those up to
     the next use of the same barrier. Any other arrival goes behind copies that follow at once."""
@@ -306,7 +291,7 @@ def _deferred(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
         for k, other in enumerate(left if barrier is not None else ()):
             if not announced and not _is_bulk(other):
                 break
-            if any(call.args and call.args[0] is barrier for call in _calls(other)):
+            if any(call.args and call.args[0] is barrier for call in S.calls(other)):
                 break
             if any(_is_bulk(node) and node.barrier is barrier for node in S.find(other, S.Copy)):
                 end = k + 1
@@ -321,7 +306,7 @@ def _arrival(stmt: S.Stmt) -> tuple[E.Expr | None, bool]:
     it announces bytes."""
     while isinstance(stmt, S.If) and stmt.orelse is None:
         stmt = stmt.then
-    call = _call_of(stmt)
+    call = stmt.call
     if call is None or not _arrives(call):
         return None, False
     announced = call.atom.orders is not None and call.atom.orders.expects
@@ -332,7 +317,7 @@ def _arrives_next(rest: list[S.Stmt], copy: S.Stmt) -> bool:
     """Whether the threads that make ``copy`` arrive next, each of them."""
     assert isinstance(copy, S.Copy)
     for stmt in rest:
-        call = _call_of(stmt)
+        call = stmt.call
         if call is not None and _arrives(call):
             return len(call.args) > 0 and call.args[0] is copy.barrier
         if not _is_bulk(stmt) and (call is None or not _announces(call)):

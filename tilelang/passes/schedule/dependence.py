@@ -145,7 +145,7 @@ class _Replay:
 
     def __init__(self, loop: S.For, plan: Plan, written: set[E.Var]) -> None:
         self.written = written
-        own = {name for node in S.walk(loop.body) for name in node.parts("var", "vars")}
+        own = S.bound(loop.body)
         self.lets: dict[E.Var, E.Expr] = {}
         for item in (*plan.prefix, *plan.items):
             if isinstance(item, S.Let):

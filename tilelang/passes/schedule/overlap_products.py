@@ -37,7 +37,7 @@ from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.schedule.pipeline import more_noted
-from tilelang.passes.verify.schedule import refusal
+from tilelang.passes.verify.schedule import refused
 from tilelang.records import dataclass
 from tilelang.target import Context
 
@@ -75,7 +75,7 @@ class _Overlaps(Rewriter):
             for loop in S.find(role.body, S.For):
                 if (parts := self.parts(loop, role)) is not None:
                     proved = _Put(loop, parts.guarded()).rewrite(stmt)
-                    if not any(map(_refused, S.walk(proved))):
+                    if not refused(proved):
                         return _Put(loop, parts.peeled(self.bounds)).rewrite(stmt)
         return stmt
 
@@ -95,10 +95,6 @@ class _Overlaps(Rewriter):
         )  # fmt: skip
         room = (role.registers or self.most) - SPARE
         return found if bits // 32 // role.count <= room else None
-
-
-def _refused(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, H.Pipeline) and refusal(stmt) is not None
 
 
 class _Put(Rewriter):

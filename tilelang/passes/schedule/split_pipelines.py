@@ -19,7 +19,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_bodies
-from tilelang.passes.verify.schedule import refusal
+from tilelang.passes.verify.schedule import refused
 from tilelang.records import dataclass
 from tilelang.target import Context
 
@@ -41,8 +41,7 @@ def _split(pipeline: H.Pipeline) -> S.Stmt:
     if uses is None or len(uses.sets) < 2:
         return pipeline
     made = _Parts(pipeline, uses).pipelines()
-    refused = any(refusal(part) is not None for part in S.find(made, H.Pipeline))
-    return pipeline if refused else made
+    return pipeline if refused(made) else made
 
 
 @dataclass(frozen=True)

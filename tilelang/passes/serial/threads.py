@@ -169,8 +169,8 @@ class _Serializer:
 
     def classify(self, stmt: S.Stmt) -> str:
         """How to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (structured)."""
-        if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call):
-            atom = stmt.value.atom
+        if stmt.call is not None:
+            atom = stmt.call.atom
             if atom.synchronises:
                 return "barrier"
             if atom.optional:

@@ -49,8 +49,8 @@ class _Kernel(Rewriter):
         """Statements for an allocation or a release."""
         if isinstance(stmt, S.Alloc) and stmt.buffer.storage == STORAGE:
             return self.allocation(stmt)
-        call = stmt.value if isinstance(stmt, S.Eval) else None
-        if isinstance(call, E.Call) and call.atom is nvidia.TMEM_FREE:
+        call = stmt.call
+        if call is not None and call.atom is nvidia.TMEM_FREE:
             assert isinstance(call.args[0], E.AddressOf)
             return self.release(call.args[0].buffer)
         return stmt

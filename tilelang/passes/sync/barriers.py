@@ -688,9 +688,7 @@ class _Inserter:
         var, values = self.scope.bind_loop(stmt) if isinstance(stmt, S.For) else (None, None)
         if var is not None and values is not None:
             self.compare.ranges[var] = values
-        bound = {name for node in S.walk(stmt.body) for name in node.parts("var", "vars")} | (
-            {stmt.var} if isinstance(stmt, S.For) else set()
-        )
+        bound = S.bound(stmt)
         carried: list[Access] = []
         while True:
             current = Open(carried, base=entry)
@@ -768,8 +766,7 @@ def _has_signals(stmt: S.Stmt) -> bool:
     """Whether threads wait for others by barriers that count their arrivals."""
     return any(
         node.atom.signals or (node.atom.meets("block") and len(node.args) > 1)
-        for item in S.walk(stmt)
-        for node in item.calls()
+        for node in S.calls(stmt)
     )
 
 

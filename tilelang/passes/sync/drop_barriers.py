@@ -86,8 +86,8 @@ class _Dropper(Rewriter):
 
 def _meeting(stmt: S.Stmt) -> E.Call | None:
     """The rendezvous of threads of a block that ``stmt`` is."""
-    call = stmt.value if isinstance(stmt, S.Eval) else None
-    return call if isinstance(call, E.Call) and call.atom.meets("block") else None
+    call = stmt.call
+    return call if call is not None and call.atom.meets("block") else None
 
 
 def _needless(items: Sequence[S.Stmt], at: int, units: Units) -> bool:
@@ -163,8 +163,8 @@ def _finished(items: Sequence[S.Stmt], tiles: set[object], units: Units) -> bool
     if any(atom not in _PRODUCTS for data in busy for atom in units[data]):
         return False
     for stmt in reversed(items):
-        call = stmt.value if isinstance(stmt, S.Eval) else None
-        if isinstance(call, E.Call) and call.atom is nvidia.WARPGROUP_WAIT:
+        call = stmt.call
+        if call is not None and call.atom is nvidia.WARPGROUP_WAIT:
             return call.args == (E.const(0),)
         if not busy.isdisjoint(effects.used(stmt)) and not _plain(stmt):
             return False

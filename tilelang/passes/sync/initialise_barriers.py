@@ -120,8 +120,8 @@ class _Kernel:
 
 
 def _tells_others(stmt: S.Stmt) -> bool:
-    call = stmt.value if isinstance(stmt, S.Eval) else None
-    if not isinstance(call, E.Call):
+    call = stmt.call
+    if call is None:
         return False
     return call.attr("blocks") is not None or call.atom is nvidia.BULK_COPY_CLUSTER
 

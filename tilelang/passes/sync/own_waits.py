@@ -142,8 +142,8 @@ def _joined(one: _State, other: _State) -> _State:
 
 def _waits(stmt: S.Stmt) -> int | None:
     """How many groups the wait that ``stmt`` is leaves under way."""
-    call = stmt.value if isinstance(stmt, S.Eval) else None
-    if not isinstance(call, E.Call) or call.atom.orders is None:
+    call = stmt.call
+    if call is None or call.atom.orders is None:
         return None
     if (call.atom.orders.kind, call.atom.orders.group) != ("wait", P.GROUP):
         return None

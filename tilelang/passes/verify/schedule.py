@@ -62,6 +62,11 @@ def refusal(pipeline: H.Pipeline, others: Mapping[E.Expr, str] | None = None) ->
     return None if found is None else found.format(*reader.names)
 
 
+def refused(stmt: S.Stmt) -> bool:
+    """Whether the order of some pipeline in ``stmt`` is not certain."""
+    return any(refusal(node) is not None for node in S.find(stmt, H.Pipeline))
+
+
 class _UnknownError(Exception):
     """What cannot be read; caught by :func:`refusal`."""
 
@@ -376,5 +381,5 @@ def _shared_out(body: S.Stmt) -> tuple[list[S.Stmt], list[S.Stmt]]:
 
 def meets_block(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a barrier of all threads of the block."""
-    call = stmt.value if isinstance(stmt, S.Eval) else None
-    return isinstance(call, E.Call) and call.atom.meets("block") and not call.args
+    call = stmt.call
+    return call is not None and call.atom.meets("block") and not call.args
