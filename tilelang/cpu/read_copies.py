@@ -21,7 +21,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import prove
-from tilelang.ir.visitor import Rewriter, rebuild, substitute, without_allocations
+from tilelang.ir.visitor import ExprRewriter, rebuild, substitute, without_allocations
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import Memory
 from tilelang.passes.notes import with_lines
@@ -130,15 +130,15 @@ class _Walk(Places):
         return uses > 0 and uses == self.counts[tile.data] - 1
 
 
-class _ReadThere(Rewriter):
+class _ReadThere(ExprRewriter):
     """Elements of a tile are read where they were copied from."""
+
+    kinds = (E.Load,)
 
     def __init__(self, store: S.Store, source: E.Load) -> None:
         self.store, self.source = store, source
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Load):
-            return expr
+    def node(self, expr: E.Expr) -> E.Expr:
         found = rebuild(expr, self.expr)
         if isinstance(found, E.Load) and found.buffer.data is self.store.buffer.data:
             pairs = zip(self.store.indices, found.indices)

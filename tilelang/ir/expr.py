@@ -518,6 +518,13 @@ class AddressOf(Expr):
         return _HANDLE
 
 
+def moved_to(place: Load | AddressOf, buffer: Buffer, *indices: Expr) -> Load | AddressOf:
+    """The access of ``place`` to an element of another array; how many follow is not kept."""
+    if isinstance(place, Load):
+        return Load(buffer, indices)
+    return AddressOf(buffer, indices, place.access)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Call(Expr):
     """A call of an instruction; ``attrs`` are compile-time (name, value) pairs.

@@ -92,10 +92,7 @@ class _Apply(ExprRewriter):
             self.refuse(inner.region)
         if isinstance(inner, (E.Load, E.AddressOf)):
             found = self.place(inner.buffer, inner.indices)
-            if found is not None and isinstance(inner, E.Load):
-                return E.Load(found[0], (found[1],))
-            if found is not None and isinstance(inner, E.AddressOf):
-                return E.AddressOf(found[0], (found[1],), inner.access)
+            return inner if found is None else E.moved_to(inner, *found)
         return inner
 
     def refuse(self, region: Region) -> None:

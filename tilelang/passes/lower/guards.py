@@ -281,9 +281,7 @@ class _FromStart(ExprRewriter):
     def node(self, expr: E.Expr) -> E.Expr:
         inner = rebuild(expr, self.expr)
         if isinstance(inner, (E.Load, E.AddressOf)) and inner.buffer.storage == "global":
-            indices = tuple(map(_from_start, inner.indices))
-            rest = (inner.access,) if isinstance(inner, E.AddressOf) else ()
-            return type(inner)(inner.buffer, indices, *rest)
+            return replace(inner, indices=tuple(map(_from_start, inner.indices)))
         return inner
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:

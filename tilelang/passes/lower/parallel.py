@@ -204,12 +204,8 @@ class Body(ExprRewriter):
     def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Var):
             return self.values.get(expr, expr)
-        if isinstance(expr, E.Load) and expr.buffer.storage == FRAGMENT:
-            target, index = self.register(expr.buffer, expr.indices)
-            return E.Load(target, (index,))
-        if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT:
-            target, index = self.register(expr.buffer, expr.indices)
-            return E.AddressOf(target, (index,), expr.access)
+        if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.storage == FRAGMENT:
+            return E.moved_to(expr, *self.register(expr.buffer, expr.indices))
         return rebuild(expr, self.expr)
 
 

@@ -405,10 +405,7 @@ class _Tiles(ExprRewriter):
             return E.AddressOf(self.ctx.registers(expr.buffer), (E.const(0),), expr.access)
         if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.storage == FRAGMENT:
             plain = isinstance(expr, E.Load)
-            target, index = self.register(expr.buffer, expr.indices, reads=plain)
-            if isinstance(expr, E.Load):
-                return E.Load(target, (index,))
-            return E.AddressOf(target, (index,), expr.access)
+            return E.moved_to(expr, *self.register(expr.buffer, expr.indices, reads=plain))
         return rebuild(expr, self.expr)
 
 

@@ -123,10 +123,8 @@ class _Widen(Rewriter):
             return expr
         if isinstance(expr, (E.Load, E.AddressOf)):
             indices = self.place(expr.buffer, expr.indices)
-            if all(a is b for a, b in zip(indices, expr.indices)):
-                return expr
-            rest = (expr.access,) if isinstance(expr, E.AddressOf) else ()
-            return type(expr)(expr.buffer, indices, *rest)
+            alike = all(a is b for a, b in zip(indices, expr.indices))
+            return expr if alike else replace(expr, indices=indices)
         if isinstance(expr, E.Binary) and expr.dtype.is_bool and expr.a.dtype.is_int:
             sides = (expr.a, expr.b)
             if all(is_index(side, self.values) for side in sides):

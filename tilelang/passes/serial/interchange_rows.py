@@ -24,7 +24,13 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import same_extent
 from tilelang.ir.linear import parted
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, rewrite_launches, substitute
+from tilelang.ir.visitor import (
+    ExprRewriter,
+    rebuild,
+    rewrite_blocks,
+    rewrite_launches,
+    substitute,
+)
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import Memory
 from tilelang.passes.notes import with_lines
@@ -139,23 +145,19 @@ def _is_along(rows: S.For, step: E.Var) -> bool:
     return continued
 
 
-class _ReadThere(Rewriter):
+class _ReadThere(ExprRewriter):
     """Elements of tiles are read where they were copied from; the tiles are gone."""
+
+    kinds = (E.Load,)
 
     def __init__(self, copies: dict[E.Var, _Copy]) -> None:
         self.copies = copies
-        self.memo: dict[E.Expr, E.Expr] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Load):
-            return expr
-        found = self.memo.get(expr)
-        if found is None:
-            found = rebuild(expr, self.expr)
-            copy = self.copies.get(found.buffer.data) if isinstance(found, E.Load) else None
-            if isinstance(found, E.Load) and copy is not None:
-                found = substitute(copy.value, {copy.place: found.indices[0]})
-            self.memo[expr] = found
+    def node(self, expr: E.Expr) -> E.Expr:
+        found = rebuild(expr, self.expr)
+        copy = self.copies.get(found.buffer.data) if isinstance(found, E.Load) else None
+        if isinstance(found, E.Load) and copy is not None:
+            found = substitute(copy.value, {copy.place: found.indices[0]})
         return found
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:

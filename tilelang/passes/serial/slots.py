@@ -149,12 +149,9 @@ class _AtThread(ExprRewriter):
         if isinstance(expr, E.Var):
             spill = self.loops.spilled.get(expr)
             return expr if spill is None else E.Load(spill, (self.t,))
-        if isinstance(expr, E.Load) and self._private(expr.buffer):
-            indices = tuple(self.expr(item) for item in expr.indices)
-            return E.Load(self._slots(expr.buffer), (self.t, *indices))
-        if isinstance(expr, E.AddressOf) and self._private(expr.buffer):
-            indices = tuple(self.expr(item) for item in expr.indices)
-            return E.AddressOf(self._slots(expr.buffer), (self.t, *indices), expr.access)
+        if isinstance(expr, (E.Load, E.AddressOf)) and self._private(expr.buffer):
+            indices = map(self.expr, expr.indices)
+            return E.moved_to(expr, self._slots(expr.buffer), self.t, *indices)
         return super().node(expr)
 
     def buffer(self, buffer: Buffer) -> Buffer:
