@@ -119,4 +119,4 @@ def _bytes(buffer: Buffer) -> int:
     extents = [extent for extent in buffer.shape if isinstance(extent, int)]
     if len(extents) < len(buffer.shape):
         return 0
-    return prod(extents) * buffer.dtype.bits * buffer.dtype.lanes // 8
+    return prod(extents) * buffer.dtype.width // 8

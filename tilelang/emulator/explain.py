@@ -321,7 +321,7 @@ def _with_sentence(item: Finding, kind: int, landed: str, said: str) -> Finding:
 def _shared_index(tile: SharedBuffer, offset: int) -> tuple[int, ...] | None:
     """Logical index of the element at a byte offset of a shared buffer."""
     kind = DType(tile.dtype)
-    element = offset * 8 // (kind.bits * kind.lanes)
+    element = offset * 8 // kind.width
     if tile.layout is None:
         found = np.unravel_index(element, tile.shape) if tile.shape else ()
         return tuple(int(at) for at in found)

@@ -126,7 +126,7 @@ def _moves(stmt: S.Stmt) -> Iterator[Found]:
 
 
 def _plain(verb: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Found:
-    size = max(1, buffer.dtype.bits * buffer.dtype.lanes // 8)
+    size = max(1, buffer.dtype.width // 8)
     return Move(verb, buffer.name, _memory(buffer), size), buffer, indices, size, None
 
 
@@ -172,7 +172,7 @@ def _address(buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr:
     total = E.as_expr(buffer.elem_offset)
     for index, stride in zip(indices, buffer.stride_list()):
         total = E.binary("add", total, E.binary("mul", index, E.as_expr(stride)))
-    bits = buffer.dtype.bits * buffer.dtype.lanes
+    bits = buffer.dtype.width
     if bits < 8:
         return E.binary("floordiv", total, E.const(8 // bits))
     return E.binary("mul", total, E.const(bits // 8))

@@ -111,7 +111,7 @@ class _Kernel:
     def layout(self, buffer: Buffer) -> str:
         """The layout of a tile in one line."""
         if buffer.storage != FRAGMENT:
-            bits = buffer.dtype.bits * buffer.dtype.lanes
+            bits = buffer.dtype.width
             return f"shared, {layout_text(buffer.attr('layout'), bits)}"
         held = buffer.attr("register_layout")
         return distribution_text(held) if isinstance(held, RegisterLayout) else "never used"
@@ -123,7 +123,8 @@ class _Kernel:
             yield "shared memory"
         for buffer in sorted(found, key=lambda item: (int(item.attr(OFFSET)), item.name)):
             start = int(buffer.attr(OFFSET))
-            yield f"  {start} to {start + _bytes(buffer)}: {buffer.name} {shape_text(buffer)}"
+            stop = start + buffer.constant_bytes
+            yield f"  {start} to {stop}: {buffer.name} {shape_text(buffer)}"
 
     # -- lines of the program ----------------------------------------------------------------------
     def program(self) -> Iterator[str]:
@@ -158,7 +159,7 @@ class _Kernel:
                 say(node.loc, text)
         tiles = allocated(self.stages.laid).values()
         for node in S.find(self.stages.laid.body, H.Pipeline):
-            size = sum(_bytes(tile) for tile in tiles if tile.data in set(node.tiles))
+            size = sum(tile.constant_bytes for tile in tiles if tile.data in set(node.tiles))
             say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} an item")
         for item in self.conversions:
             say(item.loc, _conversion(item))
@@ -168,11 +169,6 @@ class _Kernel:
 def _is_tile(buffer: Buffer) -> bool:
     tile = buffer.storage == FRAGMENT or buffer.storage.startswith("shared")
     return tile and buffer.attr("arrive_counts") is None
-
-
-def _bytes(buffer: Buffer) -> int:
-    count = prod(extent for extent in buffer.shape if isinstance(extent, int))
-    return -(-count * buffer.dtype.bits * buffer.dtype.lanes // 8)
 
 
 def _at(loc: Loc | None) -> str:

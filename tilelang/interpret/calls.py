@@ -133,10 +133,10 @@ def _dp4a(s: DivergentGroup, node: Call, active: Active) -> Value:
 def _reinterpret(s: DivergentGroup, node: Call, active: Active) -> Value:
     value = s.eval(node.args[0], active)
     old, new = node.args[0].dtype, node.dtype
-    if old.bits * old.lanes != new.bits * new.lanes:
+    if old.width != new.width:
         raise TileTypeError(
             "T.reinterpret needs types of one size",
-            expected=f"{old.bits * old.lanes} bits",
+            expected=f"{old.width} bits",
             got=f"{old} to {new}",
         )
     return values.reinterpret(value, old, new)

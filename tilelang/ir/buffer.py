@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field
+from math import prod
 from operator import is_
 from typing import Any, NoReturn, cast
 
@@ -164,6 +165,12 @@ class Buffer(NoArray):
         may be anything."""
         last = self.stride_list()[-1]
         return isinstance(last, int) and last == 1
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of its elements, where extents that are no constants count as 1."""
+        count = prod(extent for extent in self.shape if isinstance(extent, int))
+        return -(-count * self.dtype.width // 8)
 
     def constant_span(self, loc: Loc | None = None) -> int:
         """Elements from the first to the last one.

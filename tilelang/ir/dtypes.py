@@ -253,9 +253,14 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
         return _expr.dtype_call(self, *args)
 
     @property
+    def width(self) -> int:
+        """Bits of one value with all its lanes."""
+        return self.bits * self.lanes
+
+    @property
     def bytes(self) -> int:
         """Bytes of one value with all its lanes, rounded up."""
-        return -(-self.bits * self.lanes // 8)
+        return -(-self.width // 8)
 
     @property
     def is_fp8(self) -> bool:

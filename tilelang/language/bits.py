@@ -138,11 +138,11 @@ def reinterpret(value: Any, dtype: Any, *, span: object = None) -> Expr:
         return source
     if _narrow(source).bits == kind.bits < old.bits and kind.lanes == old.lanes == 1:
         source = ir.cast(source, _narrow(source))
-    elif old.bits * old.lanes != kind.bits * kind.lanes:
+    elif old.width != kind.width:
         raise TileTypeError(
             "T.reinterpret between types of different size",
-            expected=f"a type of {old.bits * old.lanes} bits, as {old}",
-            got=f"{kind} with {kind.bits * kind.lanes} bits",
+            expected=f"a type of {old.width} bits, as {old}",
+            got=f"{kind} with {kind.width} bits",
             hint="T.cast converts the value",
         )
     return call("reinterpret", source, dtype=kind)

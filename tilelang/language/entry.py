@@ -234,16 +234,12 @@ def make_tensor(
     return made
 
 
-def _bits(kind: DType) -> int:
-    return kind.bits * kind.lanes
-
-
 def _in_units_of(kind: DType, base: BufferNode) -> Any:
     """Where ``base`` starts in its storage, counted in elements of ``kind``."""
     start = base.elem_offset
     if kind is base.dtype or (isinstance(start, int) and start == 0):
         return start
-    return as_expr(start) * _bits(base.dtype) // _bits(kind)
+    return as_expr(start) * base.dtype.width // kind.width
 
 
 def _check_inside(made: BufferNode, base: BufferNode) -> None:
@@ -253,8 +249,8 @@ def _check_inside(made: BufferNode, base: BufferNode) -> None:
         return
     if isinstance(made.elem_offset, Expr) or isinstance(base.elem_offset, Expr):
         return
-    bits = (made.elem_offset + wanted) * _bits(made.dtype)
-    most = (base.elem_offset + there) * _bits(base.dtype)
+    bits = (made.elem_offset + wanted) * made.dtype.width
+    most = (base.elem_offset + there) * base.dtype.width
     if bits > most:
         raise TileValueError(
             f"a tensor is made of `{base.name}`, which it leaves",

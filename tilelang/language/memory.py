@@ -224,7 +224,7 @@ def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tupl
             expected=f"{scope} memory",
             got=f"`{found.buffer.name}`",
         )
-    size = found.dtype.bits * found.dtype.lanes
+    size = found.dtype.width
     if bits % size or found.dtype.lanes > 1:
         raise TileTypeError(
             f"{what} of {found.dtype} elements",
@@ -261,9 +261,9 @@ def _vector_store(
     place, lanes = _place(dst, what, "destination", scope, bits)
     kind = place.dtype.with_lanes(lanes)
     found = scalar(value, what, "value")
-    if found.dtype.bits * found.dtype.lanes != bits:
+    if found.dtype.width != bits:
         raise TileTypeError(
-            f"the value of {what} has {found.dtype.bits * found.dtype.lanes} bits",
+            f"the value of {what} has {found.dtype.width} bits",
             expected=f"{bits} bits, e.g. {_words(bits)}",
             got=f"`{found!r}` of dtype {found.dtype}",
         )

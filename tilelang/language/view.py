@@ -24,10 +24,6 @@ def _count(extents: Any) -> Any:
     return found
 
 
-def _bits(kind: DType) -> int:
-    return kind.bits * kind.lanes
-
-
 def view(src: Buffer, shape: object = None, dtype: object = None) -> Buffer:
     """The storage of ``src`` as a row-major buffer of another shape and dtype.
 
@@ -64,7 +60,7 @@ def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
     _check_size(what, src, extents, kind)
     offset = src.elem_offset
     if kind is not src.dtype and not (isinstance(offset, int) and offset == 0):
-        offset = as_extent(as_expr(offset) * _bits(src.dtype) // _bits(kind))
+        offset = as_extent(as_expr(offset) * src.dtype.width // kind.width)
     made = Buffer("", extents, kind, src.storage, None, offset, src.data, src.attrs)
     active.emit(View(buffer=made))
     active.live_in(made)
@@ -72,18 +68,18 @@ def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
 
 
 def _default_shape(src: Buffer, kind: DType, what: str) -> Shape:
-    last = src.shape[-1] * _bits(src.dtype)
-    if isinstance(last, int) and last % _bits(kind):
+    last = src.shape[-1] * src.dtype.width
+    if isinstance(last, int) and last % kind.width:
         raise TileValueError(
             f"{what} of `{src.name}` as {kind} splits an element",
             expected=f"a last extent that fills whole {kind} elements",
             got=f"{src.shape[-1]} elements of {src.dtype}",
         )
-    return Shape((*src.shape[:-1], simplify(as_expr(last // _bits(kind)))))
+    return Shape((*src.shape[:-1], simplify(as_expr(last // kind.width))))
 
 
 def _check_size(what: str, src: Buffer, extents: Shape, kind: DType) -> None:
-    old, new = _count(src.shape) * _bits(src.dtype), _count(extents) * _bits(kind)
+    old, new = _count(src.shape) * src.dtype.width, _count(extents) * kind.width
     difference = simplify(as_expr(old) - as_expr(new))
     if not (isinstance(difference, Const) and difference.value == 0):
         raise TileValueError(

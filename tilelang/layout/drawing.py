@@ -123,7 +123,7 @@ def _fragment(fragment: Fragment) -> Drawing:
 
 
 def _shared(layout: Layout, kind: DType) -> Drawing:
-    bits = kind.bits * kind.lanes
+    bits = kind.width
     width = layout.shape[-1]
     places = layout.addresses().reshape(-1, width)
     run = _run(width, places[:, 1:] == places[:, :-1] + 1, max(1, _CHUNK_BITS // bits))

@@ -24,7 +24,7 @@ PATTERN_ROWS = 8  # after so many a swizzle begins again
 
 def _bits(buffer: object) -> int:
     kind = DType(getattr(buffer, "dtype", "float16"))
-    return kind.bits * kind.lanes
+    return kind.width
 
 
 def _matrix(buffer: object, what: str) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ class Span:
 
 def span_of(buffer: Buffer) -> Span | None:
     """What ``buffer`` names; None where extents, strides or the offset are no constants."""
-    bits = buffer.dtype.bits * buffer.dtype.lanes
+    bits = buffer.dtype.width
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     strides = tuple(step for step in buffer.stride_list() if isinstance(step, int))
     if len(shape) != buffer.ndim or len(strides) != buffer.ndim:

@@ -110,7 +110,7 @@ class Counter:
     def size(self, buffer: Buffer) -> float:
         """Bytes of a tensor."""
         count = prod(self.extent(extent, {}) for extent in buffer.shape)
-        return count * buffer.dtype.bits * buffer.dtype.lanes / 8
+        return count * buffer.dtype.width / 8
 
     def visit(self, stmt: S.Stmt, times: float, known: dict[E.Var, E.Expr]) -> None:
         """Count ``stmt``, which runs ``times`` times."""

@@ -131,7 +131,7 @@ class _Traffic(Counter):
         for access in accesses(stmt):
             if access.buffer.storage == "global":
                 dtype = access.buffer.dtype
-                size = self._elements(access, known) * dtype.bits * dtype.lanes / 8
+                size = self._elements(access, known) * dtype.width / 8
                 self.moved += times * (access.reads + access.writes) * size
 
     def _elements(self, access: Access, known: Mapping[E.Var, E.Expr]) -> int:

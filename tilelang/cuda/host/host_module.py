@@ -197,7 +197,7 @@ def _size(buffer: Buffer, slots: Mapping[E.Var, int]) -> Program:
         assert isinstance(expr, E.Var)
         return (f"${slots[expr]}",)
 
-    size: Program = (max(1, buffer.dtype.bits * buffer.dtype.lanes // 8),)
+    size: Program = (max(1, buffer.dtype.width // 8),)
     for extent in buffer.shape:
         size = (*size, *program_of(E.as_expr(extent), leaf), "mul")
     return (*size, 2, "floordiv") if buffer.dtype.bits == 4 else size

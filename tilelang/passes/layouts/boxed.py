@@ -92,7 +92,7 @@ class BoxedTiles:
 def swizzles(buffer: Buffer) -> Iterator[Layout]:
     """The swizzled layouts that the copy unit knows, the widest first."""
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
-    bits = buffer.dtype.bits * buffer.dtype.lanes
+    bits = buffer.dtype.width
     if len(shape) < 2 or len(shape) < buffer.ndim or CHUNK_BITS % bits:
         return
     for span in SPANS:

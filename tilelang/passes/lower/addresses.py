@@ -45,7 +45,7 @@ class _Apply(ExprRewriter):
             kept = (*kept, ("logical", physical))  # for messages about addresses
             # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
             extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
-            span = swizzle_of(layout, extents, buffer.dtype.bits * buffer.dtype.lanes) or 0
+            span = swizzle_of(layout, extents, buffer.dtype.width) or 0
             panels = len(layout.output_shape()) > len(layout.shape)
             align = 1024 if panels else span * PATTERN_ROWS
             attrs = (*kept, ("align", align)) if align else kept
@@ -110,4 +110,4 @@ class _Apply(ExprRewriter):
 
 def _pitch(buffer: Buffer, joined: Joined) -> int:
     """How far versions are from each other, in elements."""
-    return joined.pitch * 8 // (buffer.dtype.bits * buffer.dtype.lanes)
+    return joined.pitch * 8 // buffer.dtype.width

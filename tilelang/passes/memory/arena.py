@@ -225,7 +225,7 @@ def bytes_of(live: LiveRange) -> int:
     count = prod(int(extent) for extent in extents)
     if steps is not None and layout is None:
         count = 1 + sum((int(n) - 1) * int(step) for n, step in zip(extents, steps))
-    return -(-count * buffer.dtype.bits * buffer.dtype.lanes // 8)
+    return -(-count * buffer.dtype.width // 8)
 
 
 def align_of(live: LiveRange) -> int:

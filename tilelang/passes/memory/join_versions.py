@@ -68,5 +68,5 @@ def version_bytes(buffer: Buffer, stages: int) -> int:
     first = layout.forward_index[0]
     if layout.output_shape()[0] != stages or first is not layout.forward_vars[0]:
         return 0
-    size = layout.size // stages * buffer.dtype.bits * buffer.dtype.lanes // 8
+    size = layout.size // stages * buffer.dtype.width // 8
     return 0 if size % PERIOD else size

@@ -26,7 +26,7 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
     found: dict[str, int] = {}
     for buffer, name in _pointed(func):
         names[buffer.data] = name
-        size = buffer.dtype.bits * buffer.dtype.lanes // 8
+        size = buffer.dtype.width // 8
         found[name] = max(found.get(name, 0), size)
     for access in effects.accesses(func.body, nested=True):
         if isinstance(access.by, E.Call) and access.data in names:

@@ -187,7 +187,7 @@ class _Replay:
             return False
         if not same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
             return False
-        bits = E.as_expr(copy.dst.extents[-1]).__index__() * dst.dtype.bits * dst.dtype.lanes
+        bits = E.as_expr(copy.dst.extents[-1]).__index__() * dst.dtype.width
         return bits % _VECTOR_BITS == 0 and all(self.expr(expr) for expr in copy.exprs())
 
 

@@ -42,7 +42,7 @@ from tilelang.ir.visitor import rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.tma import PART, PART_COLUMNS, PART_ROWS, Part, box_layout
-from tilelang.passes.schedule.pipeline import pipelined, stages_of, tile_bytes
+from tilelang.passes.schedule.pipeline import pipelined, stages_of
 from tilelang.passes.schedule.row_stores import stored_rows
 from tilelang.passes.schedule.specialize_warps import WARPGROUP, specialized
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
@@ -268,14 +268,14 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     copies = S.find(form.loop, S.Copy)
     item = [copy.dst.buffer for copy in copies if _is_operand(copy)]
     fixed = [alloc.buffer for alloc in form.allocs if alloc.buffer.storage.startswith("shared")]
-    versions = sum(map(tile_bytes, item))
+    versions = sum(tile.constant_bytes for tile in item)
     asked = stages_of(form.loop)
     for count in (parts, parts // 2):
         if not count or parts % count:
             continue
         rows = places_of_parts(warps * count, dtype)
-        others = sum(tile_bytes(buffer) for buffer in fixed if buffer not in item)
-        room = limits.shared_block - others - tile_bytes(rows) - _BARRIERS
+        others = sum(buffer.constant_bytes for buffer in fixed if buffer not in item)
+        room = limits.shared_block - others - rows.constant_bytes - _BARRIERS
         stages = min(asked, room // versions) if versions else 0
         if stages >= min(asked, LEAST_STAGES) and stages > 1:
             return _Plan(parts, rows, stages, region, names, kept)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import lru_cache
-from math import prod
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -71,12 +70,6 @@ def _by_warps(stmt: S.Stmt) -> bool:
         return False
     rows = stmt.c.extents[-2]
     return not isinstance(rows, int) or rows < GROUP_ROWS
-
-
-def tile_bytes(buffer: Buffer) -> int:
-    """What a tile of constant extents takes."""
-    count = prod(extent for extent in buffer.shape if isinstance(extent, int))
-    return count * buffer.dtype.bits * buffer.dtype.lanes // 8
 
 
 def stages_of(loop: S.For) -> int:
@@ -229,7 +222,7 @@ class _Pipeliner:
         if not reasons:
             return None
         first = next(iter(reasons.values()))
-        sizes = {data: tile_bytes(tile) for data, tile in plan.tiles.items()}
+        sizes = {data: tile.constant_bytes for data, tile in plan.tiles.items()}
         few = 2 * sum(sizes[data] for data in reasons) > sum(sizes.values())
         if few or not choice.others:
             return first
@@ -246,9 +239,10 @@ class _Pipeliner:
         tiles = choice.plan.tiles
         made = (node.buffer for node in S.find(self.launch.body, S.Alloc))
         shared = (buffer for buffer in made if buffer.storage in ("shared", "shared.dyn"))
-        others = sum(tile_bytes(buffer) for buffer in shared if buffer.data not in tiles)
+        others = sum(buffer.constant_bytes for buffer in shared if buffer.data not in tiles)
         room = self.context.limits.shared_block - others - _BARRIERS
-        choice.plan.stages = min(choice.plan.stages, room // sum(map(tile_bytes, tiles.values())))
+        version = sum(tile.constant_bytes for tile in tiles.values())
+        choice.plan.stages = min(choice.plan.stages, room // version)
         return "shared memory is short" if choice.plan.stages < 2 else None
 
     def drop_stale(self) -> None:

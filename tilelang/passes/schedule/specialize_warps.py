@@ -31,7 +31,7 @@ from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.normalize.register_hints import BUDGET
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
-from tilelang.passes.schedule.pipeline import more_noted, tile_bytes
+from tilelang.passes.schedule.pipeline import more_noted
 from tilelang.passes.verify.schedule import refusal
 from tilelang.target import Context
 
@@ -123,7 +123,7 @@ def _is_fed(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
 def shared_bytes(launch: S.Launch) -> int:
     """What the shared tiles of ``launch`` take beside each other."""
     buffers = [node.buffer for node in S.find(launch.body, S.Alloc)]
-    return sum(tile_bytes(tile) for tile in buffers if tile.storage in ("shared", "shared.dyn"))
+    return sum(tile.constant_bytes for tile in buffers if tile.storage in ("shared", "shared.dyn"))
 
 
 def _check_order(launch: S.Launch) -> None:

@@ -110,7 +110,7 @@ class _Walk:
                     path, stays = replace(path, sure=False), False
             return stays
         if isinstance(stmt, S.Store):
-            self.access(stmt.buffer, stmt.indices, _bits(stmt.buffer), path, stmt.loc)
+            self.access(stmt.buffer, stmt.indices, stmt.buffer.dtype.width, path, stmt.loc)
         for expr in stmt.exprs():
             if E.holds(expr, E.Load, E.AddressOf):
                 self.accesses(expr, path, stmt.loc)
@@ -149,7 +149,7 @@ class _Walk:
         for node in nodes:
             if not isinstance(node, (E.Load, E.AddressOf)):
                 continue
-            bits = max(reach.get(node, 0), _bits(node.buffer))
+            bits = max(reach.get(node, 0), node.buffer.dtype.width)
             if self.looks_at(node.buffer) and not self.inside(node.buffer, node.indices, bits):
                 for where in _paths(expr, node, path):
                     self.examine(node.buffer, node.indices, bits, where, loc)
@@ -243,16 +243,12 @@ class _Walk:
 
 
 # -- sizes ----------------------------------------------------------------------------------------
-def _bits(buffer: Buffer) -> int:
-    return buffer.dtype.bits * buffer.dtype.lanes
-
-
 def _limits(
     buffer: Buffer, indices: tuple[E.Expr, ...], bits: int
 ) -> Iterator[tuple[E.Expr, int, int]]:
     """(index, 0, number of first elements) per dimension; along the last one an access takes as
     many elements as its bits."""
-    more = -(-bits // _bits(buffer)) - 1
+    more = -(-bits // buffer.dtype.width) - 1
     for dim, (index, extent) in enumerate(zip(indices, buffer.shape)):
         last = dim == len(indices) - 1
         yield index, 0, int(extent) - (more if last else 0)
@@ -266,7 +262,7 @@ def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
     found = _MMA.match(str(call.attr("shape", ""))) if operand.tile else None
     if found is not None:
         extents = dict(zip("mnk", map(int, found.groups())))
-        return prod(extents[name] for name in operand.tile) // operand.width * _bits(buffer)
+        return prod(extents[name] for name in operand.tile) // operand.width * buffer.dtype.width
     return 8 * operand.bytes * (int(call.attr(operand.times, 1)) if operand.times else 1)
 
 
