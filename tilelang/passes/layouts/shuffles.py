@@ -27,11 +27,6 @@ class ThreadFunction:
     base: int
     modes: tuple[tuple[int, int, int], ...]  # (below, extent, stride)
 
-    @property
-    def constant(self) -> bool:
-        """Whether it is the same for all threads."""
-        return not self.modes
-
 
 @dataclass(frozen=True)
 class ShuffleSource:

@@ -213,10 +213,6 @@ class Element:
         converted = E.cast(value, self.buffer.dtype)
         return S.Store(buffer=self.buffer, indices=self.place, value=converted)
 
-    def address(self, access: str = "rw") -> E.Expr:
-        """A pointer to it."""
-        return E.AddressOf(self.buffer, self.place, access)
-
 
 def element(region: Region, indices: Sequence[E.Expr], ctx: Lowering) -> Element:
     """The element of a shared, global or per-thread region at a position in it."""

@@ -7,6 +7,7 @@ lets become one let per lane, vector stores one store per lane.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError
@@ -228,16 +229,17 @@ class _Lanes(Rewriter):
         """Loops that bring what ``T.ldg`` loads to local arrays; `cond` as in `_fetch`."""
         if isinstance(value, E.Call) and value.atom.moves == "ldg":
             return self._fetch(value.args[0], cond, stmt, "ldg")
-        found: list[S.Stmt] = []
+        inner = self._needed(value, cond)
+        return [made for child, when in inner for made in self._explicit(child, when, stmt)]
+
+    def _needed(self, value: E.Expr, cond: E.Expr | None) -> Iterator[tuple[E.Expr, E.Expr | None]]:
+        """The operands of ``value``, which is needed under ``cond``, and when each is."""
         if isinstance(value, E.Select) and value.cond.dtype.lanes == 1:
             test = self.lane(value.cond, 0)
             for side, holds in ((value.t, test), (value.f, E.unary("lnot", test))):
-                both = holds if cond is None else E.binary("land", cond, holds)
-                found += self._explicit(side, both, stmt)
-            return found
-        for child in value.children():
-            found += self._explicit(child, cond, stmt)
-        return found
+                yield side, holds if cond is None else E.binary("land", cond, holds)
+        else:
+            yield from ((child, cond) for child in value.children())
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         if isinstance(stmt, S.Let) and stmt.value.dtype.lanes > 1:
@@ -348,17 +350,8 @@ class _Lanes(Rewriter):
             loop = replace(_marked(loop, through), loc=stmt.loc)
             body = loop if cond is None else S.If(cond=cond, then=loop, loc=stmt.loc)
             return [S.Alloc(buffer=array, loc=stmt.loc), body]
-        found: list[S.Stmt] = []
-        if isinstance(value, E.Select) and value.cond.dtype.lanes == 1:
-            test = self.lane(value.cond, 0)
-            for side, holds in ((value.t, test), (value.f, E.unary("lnot", test))):
-                both = holds if cond is None else E.binary("land", cond, holds)
-                found += self._fetch(side, both, stmt)
-            return found
-        if not isinstance(value, E.Lane):
-            for child in value.children():
-                found += self._fetch(child, cond, stmt)
-        return found
+        inner = () if isinstance(value, E.Lane) else self._needed(value, cond)
+        return [made for child, when in inner for made in self._fetch(child, when, stmt)]
 
     def _row(self, stmt: S.Store, last: E.Ramp, count: int, through: str) -> list[S.Stmt]:
         """A store of neighbouring elements: through a local array, in one loop."""
