@@ -82,11 +82,15 @@ def _store(stmt: S.TileOp, dst: Region, value: Callable[[Indices], E.Expr]) -> S
     """``dst[i, ..] = value(i, ..)`` over the tile dimensions of ``dst``."""
 
     def body(variables: Indices) -> S.Stmt:
-        found = E.cast(value(variables), dst.dtype)
-        place = element(dst, variables)
-        return S.Store(buffer=dst.buffer, indices=place, value=found, loc=stmt.loc)
+        return _put(stmt, dst, element(dst, variables), value(variables))
 
     return _loop(stmt, [dst.extents[d] for d in dst.tile_dims()], body)
+
+
+def _put(stmt: S.TileOp, dst: Region, place: Indices, value: E.Expr) -> S.Store:
+    """The element of ``dst`` becomes ``value``, converted."""
+    found = E.cast(value, dst.dtype)
+    return S.Store(buffer=dst.buffer, indices=place, value=found, loc=stmt.loc)
 
 
 def _copy(stmt: S.Copy) -> S.Parallel:
@@ -109,8 +113,7 @@ def _transpose(stmt: S.Transpose) -> S.Parallel:
         offsets = dict(zip(dims, variables))
         swapped = {d - rank + other: offset for d, offset in offsets.items()}
         swapped[other - 1], swapped[other - 2] = swapped[other - 2], swapped[other - 1]
-        value = E.cast(E.Load(src.buffer, moved(src, swapped)), dst.dtype)
-        return S.Store(buffer=dst.buffer, indices=moved(dst, offsets), value=value, loc=stmt.loc)
+        return _put(stmt, dst, moved(dst, offsets), E.Load(src.buffer, moved(src, swapped)))
 
     return _loop(stmt, [dst.extents[d] for d in dims], body)
 
@@ -134,10 +137,7 @@ def _im2col(stmt: S.Im2col) -> S.Parallel:
         for index, limit in ((h, height), (w, width), (n, count), (kh, E.const(stmt.kernel))):
             inside = E.binary("land", inside, E.binary("land", index >= 0, index < limit))
         found = E.select(inside, E.Load(image, (n, h, w, c)), E.const(0, image.dtype))
-        place = moved(col, {rank - 2: i, rank - 1: j})
-        return S.Store(
-            buffer=col.buffer, indices=place, value=E.cast(found, col.dtype), loc=stmt.loc
-        )
+        return _put(stmt, col, moved(col, {rank - 2: i, rank - 1: j}), found)
 
     return _loop(stmt, [rows, columns], body)
 
@@ -151,8 +151,7 @@ def _atomic(stmt: S.AtomicTile) -> S.Parallel:
         place = element(dst, variables)
         if dst.buffer.storage in PRIVATE:
             op = {"or": "bitor"}.get(stmt.op, stmt.op)
-            new = E.cast(E.binary(op, E.Load(dst.buffer, place), value), dst.dtype)
-            return S.Store(buffer=dst.buffer, indices=place, value=new, loc=stmt.loc)
+            return _put(stmt, dst, place, E.binary(op, E.Load(dst.buffer, place), value))
         call = E.call(
             f"atomic_{stmt.op}",
             E.AddressOf(dst.buffer, place, "rw"),

@@ -59,6 +59,13 @@ class Linear:
         """The coefficient of ``term``, 0 where it does not occur."""
         return dict(self.terms).get(term, 0)
 
+    def expr(self) -> Expr:
+        """The sum, term by term and the constant last: nothing is simplified."""
+        total: Expr = const(0, self.dtype)
+        for term, factor in self.terms:
+            total = binary("add", total, binary("mul", term, const(factor, self.dtype)))
+        return binary("add", total, const(self.constant, self.dtype))
+
     def plus(self, constant: int) -> Linear:
         """With ``constant`` added."""
         return Linear(self.terms, balanced(self.constant + constant, self.dtype), self.dtype)

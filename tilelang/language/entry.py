@@ -23,6 +23,7 @@ from tilelang.language.v2.annot import (
     TensorAnnot,
     _element_type,
     _extents,
+    _is_element_type,
 )
 from tilelang.language.v2.builder import builder, placed
 from tilelang.language.v2.described import (
@@ -134,19 +135,13 @@ def const(name: str, dtype: object = "int32") -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _is_dtype(value: object) -> bool:
-    if isinstance(value, (DType, str)) or value in (int, float, bool):
-        return True
-    return type(value).__name__ == "dtype" or isinstance(value, PtrAnnot)
-
-
 def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
     """A new output tensor; the function must return it. Its memory is not initialised.
 
     ``T.empty((M, N), dtype)``, ``T.empty(M, N, dtype=dtype)`` and ``T.empty([M], dtype)``.
     """
     items = list(shape)
-    if len(items) > 1 and _is_dtype(items[-1]):
+    if len(items) > 1 and _is_element_type(items[-1]):
         dtype = items.pop()
     extents = _extents(items[0]) if len(items) == 1 else tuple(items)
     if not extents:

@@ -116,8 +116,7 @@ def load(name: str) -> ast.Name:
 
 def scope_call(method: str, args: Iterable[ast.expr], at: ast.AST) -> ast.Call:
     """``__tl.method(*args)`` shown at the text of ``at``."""
-    func = ast.Attribute(value=load("__tl"), attr=method, ctx=ast.Load())
-    return same_place(ast.Call(func=func, args=list(args), keywords=[]), at)
+    return method_call("__tl", method, at, *args)
 
 
 def method_call(variable: str, method: str, at: ast.AST, *args: ast.expr) -> ast.Call:

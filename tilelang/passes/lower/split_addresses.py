@@ -10,7 +10,6 @@ iteration is a displacement of the index (:func:`tilelang.ir.indices.displaced`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from tilelang.ir import expr as E
@@ -91,23 +90,14 @@ class _Split:
         found = []
         for index, stride in zip(indices, buffer.stride_list()):
             form = Linear.of(index)
-            moved = [pair for pair in form.terms if self.fixed(pair[0], copied)]
+            moved = tuple(pair for pair in form.terms if self.fixed(pair[0], copied))
             if moved and isinstance(stride, (int, E.Const)) and is_index(index, self.values):
-                rest = [pair for pair in form.terms if not self.fixed(pair[0], copied)]
-                start = E.binary("add", _sum(rest, index), E.const(form.constant, index.dtype))
-                index = displaced(start, _sum(moved, index))
+                rest = tuple(pair for pair in form.terms if not self.fixed(pair[0], copied))
+                start = replace(form, terms=rest).expr()
+                index = displaced(start, Linear(moved, 0, form.dtype).expr())
             found.append(index)
         return tuple(found)
 
     def fixed(self, expr: E.Expr, copied: frozenset[E.Var]) -> bool:
         """Whether ``expr`` is a constant in every copy of the unrolled loops."""
         return expr.variables <= copied and is_index(expr, self.values)
-
-
-def _sum(terms: Iterable[tuple[E.Expr, int]], like: E.Expr) -> E.Expr:
-    """The sum of factor times term."""
-    found: E.Expr = E.const(0, like.dtype)
-    for term, factor in terms:
-        part = E.binary("mul", term, E.const(factor, like.dtype))
-        found = E.binary("add", found, part)
-    return found

@@ -156,9 +156,7 @@ def _least(cond: E.Expr, extents: dict[E.Var, object]) -> E.Expr | None:
             rest.append((term, factor))
         else:
             return None
-    total: E.Expr = E.const(past, cond.a.dtype)
-    for term, factor in rest:
-        total = total + term * factor
+    total = Linear(tuple(rest), past, cond.a.dtype).expr()
     return simplify(total >= 0 if cond.op in ("ge", "le") else total > 0)
 
 

@@ -249,21 +249,12 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     limits, dtype = facts.context.limits, form.out.dst.dtype
     result = form.product.c.buffer
     placed = _by_blocks(launch, form)
-    if (
-        dtype.bits != BITS
-        or dtype.lanes > 1
-        or placed is None
-        or not _is_worth(launch, limits.processors)
-    ):
+    if placed is None or not _is_worth(launch, limits.processors):
         return None
     region, names, kept = placed
-    shape = tuple(extent for extent in result.shape if isinstance(extent, int))
     warps = prod(launch.threads) // limits.warp
-    parts, rest = divmod(prod(shape), warps * PART_ROWS * PART_COLUMNS)
-    if len(shape) < 2 or rest or not parts:
-        return None
-    whole = Buffer("tile", Shape(shape), dtype, "shared")
-    if facts.refusal(replace(form.out, src=whole.region(), dst=region)) is not None:
+    parts, whole = parts_of(result, dtype, warps)
+    if not parts or facts.refusal(replace(form.out, src=whole.region(), dst=region)) is not None:
         return None
     copies = S.find(form.loop, S.Copy)
     item = [copy.dst.buffer for copy in copies if _is_operand(copy)]
@@ -285,6 +276,16 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
 def _is_operand(node: S.Copy) -> bool:
     """Whether ``node`` brings a tile from global to shared memory."""
     return node.src.buffer.storage == "global" and node.dst.buffer.storage.startswith("shared")
+
+
+def parts_of(result: Buffer, dtype: DType, warps: int) -> tuple[int, Buffer]:
+    """How many parts of ``result`` in ``dtype`` each warp stores, 0 where it has none; and
+    the tile that they are parts of."""
+    shape = tuple(extent for extent in result.shape if isinstance(extent, int))
+    whole = Buffer("tile", Shape(shape), dtype, "shared")
+    parts, rest = divmod(prod(shape), warps * PART_ROWS * PART_COLUMNS)
+    fits = dtype.bits == BITS and dtype.lanes == 1 and len(shape) >= 2 and not rest
+    return parts if fits else 0, whole
 
 
 def places_of_parts(count: int, dtype: DType) -> Buffer:

@@ -21,7 +21,7 @@ from math import prod
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.analysis.loops import trip_count
@@ -29,9 +29,9 @@ from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.tma import PART, PART_COLUMNS, PART_ROWS, TILES, Part
 from tilelang.passes.schedule.overlap_products import overlapped
 from tilelang.passes.schedule.persist_tiles import (
-    BITS,
     NOTE,
     may_persist,
+    parts_of,
     place_of,
     places_of_parts,
     result_copy,
@@ -101,12 +101,8 @@ def _stored(launch: S.Launch, facts: TmaFacts) -> _Stored | None:
         return None
     out, tile, at = found
     dtype, warps = out.dst.dtype, prod(launch.threads) // facts.context.limits.warp
-    shape = tuple(extent for extent in result.buffer.shape if isinstance(extent, int))
-    count, rest = divmod(prod(shape), warps * PART_ROWS * PART_COLUMNS)
-    whole = Buffer("tile", Shape(shape), dtype, "shared")
-    if dtype.bits != BITS or dtype.lanes > 1 or len(shape) < 2 or rest or not count:
-        return None
-    if facts.refusal(replace(out, src=whole.region())) is not None:
+    count, whole = parts_of(result.buffer, dtype, warps)
+    if not count or facts.refusal(replace(out, src=whole.region())) is not None:
         return None
     rows = places_of_parts(warps * count, dtype)
     held = Buffer(f"{result.buffer.name}_held", result.buffer.shape, dtype, FRAGMENT)

@@ -47,15 +47,8 @@ def _steady(quotient: E.Binary, bounds: Bounds) -> E.Expr:
         outside, inside = form.split(step)
         if step == 1 or not outside.terms or not inside.terms:
             continue
-        rest = interval(_sum(inside), bounds)
+        rest = interval(inside.expr(), bounds)
         if rest.known and rest.low >= 0 and rest.high < step:
             count = E.const(int(n.value) // step, form.dtype)
-            return simplify(E.binary("floordiv", _sum(outside.divided(step)), count), bounds)
+            return simplify(E.binary("floordiv", outside.divided(step).expr(), count), bounds)
     return quotient
-
-
-def _sum(form: Linear) -> E.Expr:
-    total: E.Expr = E.const(form.constant, form.dtype)
-    for term, factor in form.terms:
-        total = E.binary("add", total, E.binary("mul", term, E.const(factor, form.dtype)))
-    return total
