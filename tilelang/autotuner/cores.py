@@ -18,8 +18,8 @@ from math import ceil, prod
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.effects import accesses, expressions
-from tilelang.profiler.work import Counter, work_of
+from tilelang.ir.effects import accesses
+from tilelang.profiler.work import Counter, functions_in, work_of
 
 _CLOCK = 2.5e9
 _PRODUCTS, _LANES = 32, 16  # operations of a core in a clock: of matrix kernels, of loops
@@ -63,7 +63,7 @@ class _Cores(Counter):
     def visit(self, stmt: S.Stmt, times: float, known: dict[E.Var, E.Expr]) -> None:
         """Count ``stmt``; a launch opens an entry of its own."""
         if isinstance(stmt, S.Launch):
-            grid = [self.extent(extent, known) for extent in stmt.grid]
+            grid = self.extents(stmt.grid, known)
             found = _Launch(times * prod(grid), grid)
             loops = S.find(stmt.body, S.Parallel)
             found.rank = max((len(loop.vars) for loop in loops), default=0)
@@ -86,14 +86,14 @@ class _Cores(Counter):
         if isinstance(stmt, S.Alloc):
             here.tiles += self.size(stmt.buffer)
         elif isinstance(stmt, S.Copy):
-            extents = [self.extent(e, known) for e in stmt.dst.extents]
+            extents = self.extents(stmt.dst.extents, known)
             here.add("latency", times * prod(extents[:-1]) * _ROW)
             for region, writes in ((stmt.src, False), (stmt.dst, True)):
                 if region.scope() == "global":
-                    sizes = [self.extent(e, known) for e in region.extents]
+                    sizes = self.extents(region.extents, known)
                     self._global(here, region.buffer, sizes, times, writes)
         elif isinstance(stmt, S.Reduce):
-            extents = [self.extent(e, known) for e in stmt.src.extents]
+            extents = self.extents(stmt.src.extents, known)
             here.add("latency", times * prod(extents[:-1]) * _SUM)
         elif isinstance(stmt, S.Parallel):
             self._loop(here, stmt, times, known)
@@ -103,9 +103,7 @@ class _Cores(Counter):
     def _product(
         self, here: _Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
-        m, n = (self.extent(e, known) for e in gemm.c.extents[-2:])
-        k = self.extent(gemm.a.extents[-2:][0 if gemm.trans_a else 1], known)
-        sizes = [size + edge for size, edge in zip((m, n, k), _EDGE)]
+        sizes = [size + edge for size, edge in zip(self.sides(gemm, known), _EDGE)]
         here.add("products", times * 2.0 * prod(sizes) / (_PRODUCTS * _CLOCK))
 
     def _global(
@@ -136,8 +134,7 @@ class _Cores(Counter):
         extents = {var: self.extent(e, known) for var, e in zip(loop.vars, loop.extents)}
         here.add("latency", times / max(1, extents[loop.vars[-1]]) * _ROW)
         runs = times / max(1, prod(extents.values()))
-        nodes = (n for s in S.walk(loop.body) for e in expressions(s) for n in E.walk(e))
-        calls = sum(isinstance(node, E.Call) and node.dtype.is_float for node in nodes)
+        calls = functions_in(loop)
         if len(loop.vars) < here.rank:
             here.narrow += calls * times
         else:

@@ -16,8 +16,8 @@ from math import ceil, prod
 from tilelang.autotuner.prune import shared_at_least
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.effects import accesses, expressions
-from tilelang.profiler.work import Counter, work_of
+from tilelang.ir.effects import accesses
+from tilelang.profiler.work import Counter, functions_in, work_of
 from tilelang.target import Target
 
 LAUNCH = 4e-6  # seconds until the first block runs, and from the last one's end
@@ -107,7 +107,7 @@ class Flow(Counter):
     def visit(self, stmt: S.Stmt, times: float, known: dict[E.Var, E.Expr]) -> None:
         """Count ``stmt``; a launch opens an entry of its own."""
         if isinstance(stmt, S.Launch):
-            blocks = times * prod(self.extent(extent, known) for extent in stmt.grid)
+            blocks = times * prod(self.extents(stmt.grid, known))
             size = shared_at_least(stmt)
             self.launches.append(Launch(blocks, prod(stmt.threads), size, self.groups))
         super().visit(stmt, times, known)
@@ -121,7 +121,7 @@ class Flow(Counter):
         here = self.launches[-1]
         here.lanes += (self.flops - before[0]) - (self.products - before[1])
         if isinstance(stmt, S.Copy):
-            size = prod(self.extent(e, known) for e in stmt.dst.extents)
+            size = prod(self.extents(stmt.dst.extents, known))
             moved = times * size * stmt.dst.dtype.bits / 8
             scopes = stmt.src.scope(), stmt.dst.scope()
             here.loaded += moved * ("global" in scopes)
@@ -149,9 +149,8 @@ class Flow(Counter):
         self, here: Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
         """A loop over elements, of which there are ``times``."""
-        nodes = (n for s in S.walk(loop.body) for e in expressions(s) for n in E.walk(e))
-        here.functions += times * sum(isinstance(n, E.Call) and n.dtype.is_float for n in nodes)
-        count = prod(self.extent(e, known) for e in loop.extents)
+        here.functions += times * functions_in(loop)
+        count = prod(self.extents(loop.extents, known))
         for buffer, _, _ in {
             (a.buffer, a.where, a.writes) for a in accesses(loop.body, nested=True)
         }:
@@ -165,8 +164,7 @@ class Flow(Counter):
         self, here: Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
         """What the warps of a block read from shared memory for a product."""
-        m, n = (self.extent(e, known) for e in gemm.c.extents[-2:])
-        k = self.extent(gemm.a.extents[-2:][0 if gemm.trans_a else 1], known)
+        m, n, k = self.sides(gemm, known)
         warps, held = max(1, here.threads // 32), gemm.a.scope() == "local.fragment"
         rows, columns, reads = 1, 1, 0
         if self.groups and m % 64 == 0 and warps % 4 == 0:

@@ -7,14 +7,14 @@ once, so that the figures are lower bounds there; ``exact`` says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.effects import accesses
+from tilelang.ir.effects import accesses, expressions
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
@@ -107,15 +107,24 @@ class Counter:
         self.exact &= found is not None
         return 1 if found is None else max(0, found)
 
+    def extents(self, of: Iterable[object], known: Mapping[E.Var, E.Expr]) -> list[int]:
+        """Extents as numbers."""
+        return [self.extent(extent, known) for extent in of]
+
+    def sides(self, gemm: S.Gemm, known: Mapping[E.Var, E.Expr]) -> tuple[int, int, int]:
+        """Rows, columns and depth of a product."""
+        rows, columns = self.extents(gemm.c.extents[-2:], known)
+        return rows, columns, self.extents(gemm.a.extents[-2:], known)[0 if gemm.trans_a else 1]
+
     def size(self, buffer: Buffer) -> float:
         """Bytes of a tensor."""
-        count = prod(self.extent(extent, {}) for extent in buffer.shape)
+        count = prod(self.extents(buffer.shape, {}))
         return count * buffer.dtype.width / 8
 
     def visit(self, stmt: S.Stmt, times: float, known: dict[E.Var, E.Expr]) -> None:
         """Count ``stmt``, which runs ``times`` times."""
         if isinstance(stmt, S.Launch):
-            grid = [self.extent(extent, known) for extent in stmt.grid]
+            grid = self.extents(stmt.grid, known)
             known = {**known, **_middles(stmt.block_vars, grid)}
             known.update(_middles(stmt.thread_vars, list(stmt.threads)))
             times *= prod(grid)
@@ -124,7 +133,7 @@ class Counter:
             known = {**known, **self._middle_of(stmt, count, known)}
             times *= count
         elif isinstance(stmt, S.Parallel):
-            extents = [self.extent(extent, known) for extent in stmt.extents]
+            extents = self.extents(stmt.extents, known)
             known = {**known, **_middles(stmt.vars, extents)}
             times *= prod(extents)
         elif isinstance(stmt, S.Let):
@@ -153,13 +162,12 @@ class Counter:
     def own(self, stmt: S.Stmt, times: float, known: Mapping[E.Var, E.Expr]) -> None:
         """Count the arithmetic of the statement itself."""
         if isinstance(stmt, S.Gemm):
-            a = [self.extent(extent, known) for extent in stmt.a.extents[-2:]]
-            c = [self.extent(extent, known) for extent in stmt.c.extents[-2:]]
-            self.products += 2.0 * prod(c) * a[0 if stmt.trans_a else 1] * times
-            self.flops += 2.0 * prod(c) * a[0 if stmt.trans_a else 1] * times
+            count = 2.0 * prod(self.sides(stmt, known)) * times
+            self.products += count
+            self.flops += count
         elif isinstance(stmt, (S.Reduce, S.Scan)):
             if stmt.src.dtype.is_float:
-                self.flops += prod(self.extent(e, known) for e in stmt.src.extents) * times
+                self.flops += prod(self.extents(stmt.src.extents, known)) * times
         elif isinstance(stmt, (S.Store, S.ReducerUpdate)):
             self.flops += times * (_operations(stmt.value) + isinstance(stmt, S.ReducerUpdate))
 
@@ -169,6 +177,12 @@ def _middles(variables: Any, extents: list[int]) -> dict[E.Var, E.Expr]:
     return {
         var: E.const(max(0, extent - 1) // 2, var.dtype) for var, extent in zip(variables, extents)
     }
+
+
+def functions_in(loop: S.Parallel) -> int:
+    """Calls that give floating-point numbers in a loop."""
+    nodes = (n for s in S.walk(loop.body) for e in expressions(s) for n in E.walk(e))
+    return sum(isinstance(node, E.Call) and node.dtype.is_float for node in nodes)
 
 
 def _operations(value: E.Expr) -> int:

@@ -137,4 +137,4 @@ class _Traffic(Counter):
     def _elements(self, access: Access, known: Mapping[E.Var, E.Expr]) -> int:
         if access.how in (How.POINTER, How.NAMED):  # nobody says how far: one, as a lower bound
             return 1
-        return prod(self.extent(extent, known) for extent in access.region.extents)
+        return prod(self.extents(access.region.extents, known))
