@@ -415,11 +415,7 @@ class DivergentGroup:
             value = value.reshape(*value.shape[:-1], -1, buffer.dtype.lanes)
         tail = int(wide) + (buffer.dtype.lanes > 1)
         varies = np.ndim(value) > tail or any(np.ndim(index) > wide for index in indices)
-        space = bound.memory.space
-        if space is not None and (
-            varies or active is not bound.memory.owner or space is not self.lanes
-        ):
-            bound.memory.spread()
+        bound.memory.spread_for(self.lanes, active, varies)
         copy = self.copies(bound, int(wide))
         need = active if varies or copy is not None else None
         if need is not None and wide:

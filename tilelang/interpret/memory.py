@@ -72,6 +72,11 @@ class Memory:
         if self.valid is not None:
             self.valid = np.tile(self.valid, self.copies)
 
+    def spread_for(self, lanes: Lanes, active: Array | None, varies: bool) -> None:
+        """:meth:`spread`, unless a store of ``lanes`` has one value for all that have a copy."""
+        if varies or active is not self.owner or self.space is not lanes:
+            self.spread()
+
     def units_per(self, nibbles: int) -> int:
         """Units of ``valid`` in an element of ``nibbles`` half-bytes, refining it if needed."""
         if self.valid is not None and nibbles % self.unit:
@@ -236,23 +241,27 @@ def _single(bound: Bound, indices: list[Value]) -> bool:
     return kind.lanes == 1 and kind.packing == 1 and all(np.ndim(index) == 0 for index in indices)
 
 
-def _spot(bound: Bound, indices: list[Value]) -> int | None:
-    """Position of one element, None outside the shape or the memory behind it."""
+def _spot(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> int | None:
+    """Position of one element; None outside the shape or the memory behind it, where the
+    out-of-bounds rule allows that."""
     spot = bound.offset
     for index, extent, stride in zip(indices, bound.shape, bound.strides):
         at = int(index)
         if not 0 <= at < extent:
-            return None
+            break
         spot += at * stride
-    return spot if 0 <= spot < bound.memory.typed(_stored(bound.buffer.dtype)).size else None
+    else:
+        if 0 <= spot < bound.memory.typed(_stored(bound.buffer.dtype)).size:
+            return spot
+    if bound.guarded and safe_memory:
+        return None
+    raise _outside(bound, indices, np.ones((), np.bool_), site)
 
 
 def _read_one(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> Value:
-    spot = _spot(bound, indices)
+    spot = _spot(bound, indices, site, safe_memory)
     if spot is None:
-        if bound.guarded and safe_memory:
-            return bound.safe
-        raise _outside(bound, indices, np.ones((), np.bool_), site)
+        return bound.safe
     if bound.memory.valid is not None and not _written(bound, np.asarray(spot)).all():
         bound.memory.complain(_unwritten(bound, indices, np.ones((), np.bool_), site))
     kind = bound.buffer.dtype
@@ -262,11 +271,9 @@ def _read_one(bound: Bound, indices: list[Value], site: Site, safe_memory: bool)
 def _write_one(
     bound: Bound, indices: list[Value], value: Value, site: Site, safe_memory: bool
 ) -> None:
-    spot = _spot(bound, indices)
+    spot = _spot(bound, indices, site, safe_memory)
     if spot is None:
-        if bound.guarded and safe_memory:
-            return
-        raise _outside(bound, indices, np.ones((), np.bool_), site)
+        return
     if not bound.memory.writable:
         raise read_only(bound)
     memory, kind = bound.memory, bound.buffer.dtype
@@ -409,7 +416,7 @@ def _box(
         starts.append(low + start)
         sizes.append(stop - start)
     if not whole and not (bound.guarded and safe_memory):
-        grid = list(np.ix_(*(np.arange(low, low + e) for low, e in zip(mins, extents))))
+        grid = _grid(mins, extents)
         _, inside = place(bound, grid, None)
         raise _outside(bound, grid, ~inside, Site(site.block, Lanes(1)))
     flat = memory.typed(_stored(kind))

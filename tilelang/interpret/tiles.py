@@ -78,11 +78,7 @@ def write_tile(
     extents = extents_of(s, region, active)
     mins = _mins(s, region, active)
     uniform = all(np.ndim(low) == 0 for low in mins) and not per_lane
-    space = bound.memory.space
-    if space is not None and (
-        not uniform or active is not bound.memory.owner or space is not s.lanes
-    ):
-        bound.memory.spread()
+    bound.memory.spread_for(s.lanes, active, not uniform)
     if uniform and bound.memory.copies == 1:
         plain = [int(low) for low in mins]
         memory.write_box(bound, plain, value, extents, s.site, s.run.safe_memory)
