@@ -16,8 +16,8 @@ from tilelang.layout.register_layout import Mode
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.lower.context import Lowering, meet_warp
-from tilelang.passes.lower.elements import array, loop
-from tilelang.passes.lower.matrix_stores import blocks_put
+from tilelang.passes.lower.elements import array, loop, mode
+from tilelang.passes.lower.matrix_stores import around_tiles, blocks_put
 from tilelang.records import dataclass
 
 ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread
@@ -67,18 +67,11 @@ def _added(a: tuple[E.Expr, E.Expr], b: tuple[E.Expr, E.Expr]) -> tuple[E.Expr, 
 
 def _tile(src: Region, ctx: Lowering) -> _Tile | None:
     """The tile of a warp if the fragment is held as matrix instructions leave it."""
-    held = ctx.register_layout(src.buffer)
-    if held.replicas or held.padded or len(held.modes) != 2 or ctx.threads != held.threads:
+    around = around_tiles(ctx.register_layout(src.buffer), ctx.threads)
+    across = None if around is None else _outer(around[1], 4, ctx.warp)
+    if around is None or across is None:
         return None
-    rows, columns = held.modes
-    if rows[-2:] != (Mode(2, "register", PAIR), Mode(8, "thread", 4)):
-        return None
-    if columns[-2:] != (Mode(4, "thread", 1), Mode(PAIR, "register", 1)):
-        return None
-    across = _outer(columns[:-2], 4, ctx.warp)
-    if across is None:
-        return None
-    down = _outer(rows[:-2], 4 * across[0], ctx.warp)
+    down = _outer(around[0], 4 * across[0], ctx.warp)
     if down is None:
         return None
     warps = (down[1], across[1])
@@ -104,10 +97,7 @@ def _outer(modes: tuple[Mode, ...], stride: int, warp: int) -> tuple[int, Mode |
 def _place(warps: Mode | None, size: int, ctx: Lowering) -> E.Expr:
     if warps is None:
         return E.const(0)
-    number = E.binary("floordiv", ctx.thread, E.const(warps.stride))
-    if warps.stride * warps.extent < ctx.threads:
-        number = E.binary("floormod", number, E.const(warps.extent))
-    return E.binary("mul", number, E.const(size))
+    return mode(ctx.thread, warps.extent, warps.stride, ctx.threads) * size
 
 
 @dataclass(frozen=True)

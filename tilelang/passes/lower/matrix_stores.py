@@ -171,6 +171,21 @@ def _stored(
     return loop(number, spread.register_count // width, put)
 
 
+def around_tiles(
+    held: RegisterLayout, threads: int
+) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
+    """The modes of rows and of columns around the tiles of 16 x 8 that matrix instructions leave in
+    registers; None where ``held`` is no layout of such tiles for ``threads``."""
+    if held.replicas or held.padded or len(held.modes) != 2 or threads != held.threads:
+        return None
+    rows, columns = held.modes
+    inner = (
+        (Mode(2, "register", PAIR), Mode(BLOCK, "thread", PAIRS)),
+        (Mode(PAIRS, "thread", 1), Mode(PAIR, "register", 1)),
+    )
+    return (rows[:-2], columns[:-2]) if (rows[-2:], columns[-2:]) == inner else None
+
+
 def blocks_put(
     held: Buffer, v: E.Var, value: E.Expr, place: E.Expr, loc: Loc | None, trans: bool = False
 ) -> S.Stmt:

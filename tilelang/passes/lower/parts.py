@@ -20,7 +20,7 @@ from tilelang.passes.analysis.tma import PART_COLUMNS, PART_ROWS, Part
 from tilelang.passes.lower.boxes import boxes_or_refuse, issued
 from tilelang.passes.lower.context import Lowering, meet_warp
 from tilelang.passes.lower.elements import array, loop, mode
-from tilelang.passes.lower.matrix_stores import blocks_put
+from tilelang.passes.lower.matrix_stores import around_tiles, blocks_put
 from tilelang.records import dataclass
 from tilelang.target import nvidia
 
@@ -73,19 +73,15 @@ def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
 
 def _strips(src: Region, warp: E.Var, ctx: Lowering) -> list[_Strip]:
     """The strips of a warp if the fragment is held as matrix instructions leave it, else none."""
-    held = ctx.register_layout(src.buffer)
-    if held.replicas or held.padded or len(held.modes) != 2 or ctx.threads != held.threads:
+    around = around_tiles(ctx.register_layout(src.buffer), ctx.threads)
+    if around is None:
         return []
-    rows, columns = held.modes
-    if rows[-2:] != (Mode(2, "register", 2), Mode(8, "thread", 4)):
-        return []
-    if columns[-2:] != (Mode(4, "thread", 1), Mode(2, "register", 1)):
-        return []
-    *outer, blocks = columns[:-2] or (Mode(1, "register", 4),)
+    rows, columns = around
+    *outer, blocks = columns or (Mode(1, "register", 4),)
     if blocks.place != "register" or blocks.stride != 4 or blocks.extent % BLOCKS:
         return []
     inner = (Mode(blocks.extent // BLOCKS, "register", 4 * BLOCKS),)
-    down = _digits(rows[:-2], PART_ROWS, warp, ctx)
+    down = _digits(rows, PART_ROWS, warp, ctx)
     across = _digits((*outer, *inner), PART_COLUMNS, warp, ctx)
     if down is None or across is None:
         return []
