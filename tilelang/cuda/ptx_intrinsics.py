@@ -60,6 +60,11 @@ def descriptor(p: GpuPrinter, base: E.Expr, offset: E.Expr | None = None) -> str
         text = f"{p.name_of(base)}[0]"
     else:
         text = p.value(base)
+    return _plus(p, text, offset)
+
+
+def _plus(p: GpuPrinter, text: str, offset: E.Expr | None) -> str:
+    """``text`` moved by ``offset``, where that is one."""
     if offset is None or (isinstance(offset, E.Const) and int(offset.value) == 0):
         return text
     return f"{text} + {p.index(offset)}"
@@ -341,9 +346,7 @@ def tensor_address(p: GpuPrinter, base: E.Expr, offset: E.Expr | None = None) ->
         text = " + ".join(parts)
     else:
         text = p.value(base)
-    if offset is None or (isinstance(offset, E.Const) and int(offset.value) == 0):
-        return text
-    return f"{text} + {p.index(offset)}"
+    return _plus(p, text, offset)
 
 
 def _tcgen05_mma(p: GpuPrinter, call: E.Call) -> str:

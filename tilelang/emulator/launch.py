@@ -17,9 +17,9 @@ import numpy as np
 from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
 from tilelang.emulator.build import KernelLibrary
 from tilelang.errors import TileRuntimeError, TileValueError
+from tilelang.ir.buffer import row_major_strides
 from tilelang.ir.lanes import WARP
 from tilelang.records import dataclass
-from tilelang.runtime.dlpack import row_major
 from tilelang.runtime.gpu import GpuLauncher, Narrow, Program
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.runtime.signature import LaunchSpec
@@ -240,7 +240,7 @@ class EmulatedLauncher(GpuLauncher):
             if param.kind != "tensor" or arg is None:
                 continue
             info = describe(arg)
-            strides = info.strides or row_major(info.shape)
+            strides = info.strides or row_major_strides(info.shape)
             if 0 in info.shape:
                 continue
             ends = [(extent - 1) * step for extent, step in zip(info.shape, strides)]

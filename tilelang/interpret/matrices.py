@@ -31,16 +31,18 @@ if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
 
-def warps(s: DivergentGroup, node: Call, active: Active, width: int = WARP) -> Array:
-    """Lanes of the executing warps, (warps, lanes); each warp executes as a whole."""
+def warps(
+    s: DivergentGroup, node: Call, active: Active, width: int = WARP, unit: str = "warp"
+) -> Array:
+    """Lanes of the executing warps, (warps, lanes); each warp, or ``unit``, executes as a whole."""
     members = s.lanes.members(active)
     numbers = np.unique(members // width)
     lanes = numbers[:, None] * width + np.arange(width)
     if lanes.size != members.size:
         raise TileRuntimeError(
-            "an instruction of a warp is executed by a part of it",
-            expected=f"T.{node.op} by all {width} threads of each warp",
-            got=f"{members.size} threads in {numbers.size} warps {s.site.text(None)}",
+            f"an instruction of a {unit} is executed by a part of it",
+            expected=f"T.{node.op} by all {width} threads of each {unit}",
+            got=f"{members.size} threads in {numbers.size} {unit}s {s.site.text(None)}",
         )
     return np.asarray(lanes)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelang.errors import OutOfBoundsError, TileRuntimeError
+from tilelang.errors import OutOfBoundsError
 from tilelang.interpret import values
 from tilelang.interpret.instructions import (
     NOTHING,
@@ -23,6 +23,7 @@ from tilelang.interpret.instructions import (
     spot_of,
 )
 from tilelang.interpret.lanes import Active
+from tilelang.interpret.matrices import warps
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call
@@ -110,15 +111,7 @@ def _first(s: DivergentGroup, node: Call, spot: Spot, k: int, lanes: Array) -> A
 
 def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     """D = A B (+ D), when the group of the instruction is waited for and no earlier."""
-    members = s.lanes.members(active)
-    groups = np.unique(members // GROUP)
-    lanes = groups[:, None] * GROUP + np.arange(GROUP)
-    if lanes.size != members.size:
-        raise TileRuntimeError(
-            "an instruction of a warpgroup is executed by a part of it",
-            expected=f"T.{node.op} by all {GROUP} threads of each warpgroup",
-            got=f"{members.size} threads in {groups.size} warpgroups {s.site.text(None)}",
-        )
+    lanes = warps(s, node, active, GROUP, "warpgroup")
     columns, k = map(int, str(node.attr("shape")).removeprefix("m64n").split("k"))
     c_kind = DType(node.attr("c"))
     d, adds = spot_of(s, node.args[0], active), s.spread(s.eval(node.args[-1], active)).copy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from math import prod
 from operator import is_
@@ -37,6 +37,15 @@ SCOPES = (
     "local.var",
     "local.descriptor",
 )
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a tensor whose rows lie one behind the other."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
 
 
 def as_extent(value: object) -> int | Expr:

@@ -12,7 +12,7 @@ Floating-point expressions are never changed. Division by a constant zero is lef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tilelang.errors import InternalError
 from tilelang.ir.bounds import INF, Bounds, Interval, compare, full, interval
@@ -235,15 +235,19 @@ class _Simplifier:
 
     def exact(self, form: Linear) -> Interval | None:
         """The interval of ``form`` where it cannot wrap, None where it may."""
-        low: int | float = form.constant
-        high: int | float = form.constant
-        for term, factor in form.terms:
+        found, whole = self.sum_of(form.terms, form.constant), full(form.dtype)
+        if -INF < found.low < whole.low or whole.high < found.high < INF:
+            return None
+        return found
+
+    def sum_of(self, terms: Iterable[tuple[Expr, int]], constant: int) -> Interval:
+        """The interval of a sum over unbounded integers."""
+        low: int | float = constant
+        high: int | float = constant
+        for term, factor in terms:
             found = self.interval(term)
             a, b = (found.low, found.high) if factor > 0 else (found.high, found.low)
             low, high = low + factor * a, high + factor * b
-        whole = full(form.dtype)
-        if -INF < low < whole.low or whole.high < high < INF:
-            return None
         return Interval(low, high)
 
     def decide(self, op: str, a: Expr, b: Expr) -> bool | None:
@@ -267,14 +271,8 @@ class _Simplifier:
         factors = dict(left.terms)
         for term, factor in right.terms:
             factors[term] = factors.get(term, 0) - factor
-        low: int | float = left.constant - right.constant
-        high = low
-        for term, factor in factors.items():
-            if factor:
-                found = self.interval(term)
-                a, b = (found.low, found.high) if factor > 0 else (found.high, found.low)
-                low, high = low + factor * a, high + factor * b
-        return Interval(low, high)
+        kept = (pair for pair in factors.items() if pair[1])
+        return self.sum_of(kept, left.constant - right.constant)
 
     def expr_of(self, form: Linear) -> Expr:
         """The canonical sum: positive terms, then negative ones, large factors first."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields, replace
 from functools import cache
+from operator import is_
 from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
 from tilelang.errors import InternalError, Loc, TileTypeError
@@ -172,6 +173,11 @@ class Seq(Stmt):
     """Statements in order."""
 
     stmts: tuple[Stmt, ...] = block_()
+
+    def of(self, stmts: Sequence[Stmt]) -> Stmt:
+        """These statements in order: itself where they are its own."""
+        same = len(stmts) == len(self.stmts) and all(map(is_, stmts, self.stmts))
+        return self if same else seq(*stmts)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, row_major_strides
 from tilelang.ir.expr import Expr, as_expr, const
 from tilelang.layout.evaluate import Array
 from tilelang.layout.layout import Layout
@@ -65,11 +65,6 @@ def span_of(buffer: Buffer) -> Span | None:
         return None
     offset = buffer.elem_offset
     return Span(shape, strides, offset, bits) if isinstance(offset, int) else None
-
-
-def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of rows that lie one behind the other."""
-    return tuple(prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 # -- fragments ------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilelang.errors import TileRuntimeError
-from tilelang.runtime.dlpack import CUDA, DlTensor, row_major, type_code
+from tilelang.ir.buffer import row_major_strides
+from tilelang.runtime.dlpack import CUDA, DlTensor, type_code
 
 if TYPE_CHECKING:
     from tilelang.ir.dtypes import dtype as DType
@@ -113,7 +114,7 @@ def _form(dtype: DType, shape: tuple[int, ...], index: int) -> tuple[DlTensor, i
     code, rank = type_code(dtype), len(shape)
     kinds = code >> 24, code >> 16 & 255, code & 0xFFFF
     rows = (ctypes.c_int64 * rank for _ in range(2))
-    extents, steps = (kind(*row) for kind, row in zip(rows, (shape, row_major(shape))))
+    extents, steps = (kind(*row) for kind, row in zip(rows, (shape, row_major_strides(shape))))
     form = DlTensor(None, CUDA, index, rank, *kinds, extents, steps)
     return form, math.prod(shape) * dtype.as_numpy().itemsize
 

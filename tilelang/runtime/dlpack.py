@@ -7,11 +7,11 @@ memory does, and its own destructor gives the tensor back.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from tilelang.errors import ArgumentTypeError
+from tilelang.ir.buffer import row_major_strides
 from tilelang.records import dataclass
 
 CPU, CUDA = 1, 2
@@ -156,7 +156,11 @@ def _checked(obj: Any, tensor: DlTensor) -> tuple[tuple[int, ...], tuple[int, ..
     if not tensor.lanes or not tensor.bits:
         raise _refused(obj, f"elements of {tensor.bits} bits in {tensor.lanes} lanes")
     shape = tuple(tensor.shape[i] for i in range(rank))
-    strides = tuple(tensor.strides[i] for i in range(rank)) if tensor.strides else row_major(shape)
+    strides = (
+        tuple(tensor.strides[i] for i in range(rank))
+        if tensor.strides
+        else row_major_strides(shape)
+    )
     if any(extent < 0 for extent in shape):
         raise _refused(obj, f"the shape {shape}")
     start = tensor.data or 0
@@ -190,12 +194,3 @@ def _refused(obj: object, got: str) -> ArgumentTypeError:
         expected="a DLPack capsule of version 0 or 1",
         got=got,
     )
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a tensor whose rows lie one behind the other."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))

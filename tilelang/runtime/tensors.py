@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.errors import ArgumentTypeError, TileTypeError, shown
+from tilelang.ir.buffer import row_major_strides
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
 from tilelang.runtime import dlpack
@@ -254,7 +255,7 @@ def _describe_numpy(array: Any, owner: object) -> TensorInfo:
 
 def _describe_own(array: DeviceArray) -> TensorInfo:
     return TensorInfo(
-        array.dtype, str(array.dtype), array.shape, dlpack.row_major(array.shape), "cuda",
+        array.dtype, str(array.dtype), array.shape, row_major_strides(array.shape), "cuda",
         array.memory.index, array.pointer, raw=False, owner=array,
     )  # fmt: skip
 
@@ -267,7 +268,7 @@ def _describe_cuda(obj: Any) -> TensorInfo | None:
     shape, strides = tuple(interface["shape"]), interface.get("strides")
     size = kind.itemsize or 1
     if strides is None:
-        steps = dlpack.row_major(shape)
+        steps = row_major_strides(shape)
     elif any(stride % size for stride in strides):
         return None
     else:
@@ -378,7 +379,7 @@ def stand_in(shape: tuple[int, ...], dtype: Any) -> Any:
     if 0 in shape or kind.itemsize not in (1, 2, 4, 8):
         return np.empty(shape, kind)
     raw = np.dtype(f"u{kind.itemsize}")
-    steps = tuple(step * kind.itemsize for step in dlpack.row_major(shape))
+    steps = tuple(step * kind.itemsize for step in row_major_strides(shape))
     interface = {
         "version": 3, "shape": shape, "strides": steps, "typestr": raw.str, "data": (64, False),
     }  # fmt: skip

@@ -28,6 +28,7 @@ from tilelang.errors import (
     shown,
 )
 from tilelang.ir import buffer as ir
+from tilelang.ir.buffer import row_major_strides
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage
 from tilelang.ir.expr import Expr, Var
@@ -644,12 +645,7 @@ def _strides_of(target: Any) -> tuple[Any, ...]:
     if isinstance(target, BufferAnnot):
         if target.strides is not None:
             return tuple(_placeholder_extent(item) for item in target.strides)
-        extents = [_placeholder_extent(item) for item in target.shape or ()]
-        steps, step = [], 1
-        for extent in reversed(extents):
-            steps.append(step)
-            step *= extent
-        return tuple(reversed(steps))
+        return row_major_strides([_placeholder_extent(item) for item in target.shape or ()])
     if callable(getattr(target, "stride", None)):
         return tuple(target.stride())
     strides = getattr(target, "strides", None)

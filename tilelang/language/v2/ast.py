@@ -50,7 +50,7 @@ from tilelang.language.v2.nodes import (
     statement,
     thunk,
 )
-from tilelang.language.v2.source import function_node, new_function
+from tilelang.language.v2.source import argument_names, function_node, new_function
 from tilelang.records import dataclass
 
 __all__ = ["FunctionInfo", "analyse", "rewrite"]
@@ -115,8 +115,7 @@ def analyse(fn: FunctionType) -> FunctionInfo:
     """Find the source of ``fn`` and what can be read off it."""
     node, filename = function_node(fn)
     arguments = node.args
-    params = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    params.extend(a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None)
+    params = argument_names(arguments)
     annotated: set[str] = set()
     constructs: set[str] = set()
     factory = False
@@ -133,7 +132,7 @@ def analyse(fn: FunctionType) -> FunctionInfo:
         fn.__name__,
         filename,
         node,
-        tuple(params),
+        params,
         frozenset(annotated),
         frozenset(constructs),
         factory,

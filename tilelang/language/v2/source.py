@@ -55,7 +55,7 @@ def _around(module: ast.Module, line: int, inside: bool) -> Iterator[ast.AST]:
             todo.extend(reversed(getattr(item, key, ())))
 
 
-def _argument_names(arguments: ast.arguments) -> tuple[str, ...]:
+def argument_names(arguments: ast.arguments) -> tuple[str, ...]:
     """Parameter names in the order of ``co_varnames``."""
     names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     names.extend(item.arg for item in (arguments.vararg, arguments.kwarg) if item is not None)
@@ -147,7 +147,7 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
     module = _parse("".join(lines), filename)
     for node in _around(module, first, code.co_name == "<lambda>"):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
-            if node.lineno == first and _argument_names(node.args) == wanted:
+            if node.lineno == first and argument_names(node.args) == wanted:
                 lambdas.append(node)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if node.name != code.co_name or _first_line(node) != first:
@@ -157,7 +157,7 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
                 raise TileSyntaxError(
                     f"`async def {fn.__name__}` cannot be a kernel", loc=loc, hint="write `def`"
                 )
-            if _argument_names(node.args) == wanted:
+            if argument_names(node.args) == wanted:
                 found.append(node)
     if len(lambdas) > 1:
         lambdas = [node for node in lambdas if _same_code(node, fn)]

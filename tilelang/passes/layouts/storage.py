@@ -16,7 +16,7 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, row_major_strides
 from tilelang.ir.visitor import replace_buffers
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
@@ -120,17 +120,8 @@ class Storage:
         widest = max(span.bits for span in spans if span is not None)
         held = RegisterLayout.exact(flat, threads, widest // bits)
         finest = next(span for span in spans if span is not None and span.bits == bits)
-        lead = replace(finest, shape=flat, strides=_strides(flat))
+        lead = replace(finest, shape=flat, strides=row_major_strides(flat))
         return seen_register_layout(held, lead, own) if own is not None else None
-
-
-def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    found: list[int] = []
-    below = 1
-    for extent in reversed(shape):
-        found.insert(0, below)
-        below *= extent
-    return tuple(found)
 
 
 def used_buffers(node: S.Stmt) -> list[Buffer]:

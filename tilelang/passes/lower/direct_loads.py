@@ -16,13 +16,12 @@ from math import prod
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import divisible_by, prove
-from tilelang.ir.buffer import Buffer, Shape, same_extent
+from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
 from tilelang.ir.define import element
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, PATTERN_ROWS, swizzle_of
-from tilelang.layout.views import row_major_strides
 from tilelang.passes.analysis.vectors import BASE
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import loop

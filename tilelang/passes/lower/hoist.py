@@ -48,9 +48,7 @@ class _Scope:
             body = nest.stmt(stmt)
             return S.seq(*nest.lets, body) if nest.lets else body
         if isinstance(stmt, S.Seq):
-            found = tuple(self.visit(item) for item in stmt.stmts)
-            same = all(a is b for a, b in zip(found, stmt.stmts))
-            return stmt if same else S.seq(*found)
+            return stmt.of([self.visit(item) for item in stmt.stmts])
         return rewrite_blocks(stmt, lambda block: _Scope(dict(self.named)).visit(block))
 
 

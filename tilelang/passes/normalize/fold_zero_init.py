@@ -116,7 +116,7 @@ def _overwriting(seq: S.Seq) -> S.Stmt:
         some = E.unary("lnot", zeros)
         nothing = S.Seq(stmts=())
         stmts[at] = nothing if zeros is E.const(True) else S.If(cond=some, then=stmt, loc=stmt.loc)
-    return seq if all(a is b for a, b in zip(stmts, seq.stmts)) else S.seq(*stmts)
+    return seq.of(stmts)
 
 
 def _zeros(stmt: S.Stmt) -> tuple[E.Var, E.Expr] | None:

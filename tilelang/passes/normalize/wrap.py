@@ -86,8 +86,7 @@ class _Wrap:
             found.append(self.visit(item))
             self.signs = self.after(item)
         self.signs = outer
-        same = all(a is b for a, b in zip(found, stmt.stmts))
-        return stmt if same else S.seq(*found)
+        return stmt.of(found)
 
     def after(self, stmt: S.Stmt) -> Signs:
         """What is known once ``stmt`` is done."""

@@ -173,10 +173,7 @@ class _Inserter:
     def visit(self, stmt: S.Stmt, live: Open, at: Where) -> S.Stmt:
         """``stmt`` with barriers; ``live`` are the accesses since the last one, updated."""
         if isinstance(stmt, S.Seq):
-            made = self.sequence(stmt.stmts, live, at)
-            same = len(made) == len(stmt.stmts)
-            same = same and all(a is b for a, b in zip(made, stmt.stmts))
-            return stmt if same else S.seq(*made)
+            return stmt.of(self.sequence(stmt.stmts, live, at))
         if isinstance(stmt, S.If):
             return self.branch(stmt, live, at)
         if isinstance(stmt, (S.For, S.While)):

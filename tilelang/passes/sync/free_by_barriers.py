@@ -67,7 +67,7 @@ def _early(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:
             while at and _passes(pipeline, made[at - 1]):
                 at -= 1
         made.insert(at, item)
-    return seq if all(a is b for a, b in zip(made, seq.stmts)) else S.seq(*made)
+    return seq.of(made)
 
 
 def _passes(pipeline: H.Pipeline, stmt: S.Stmt) -> bool:
