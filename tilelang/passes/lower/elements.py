@@ -2,8 +2,8 @@
 
 Every lowering that is not bound to an instruction visits elements in one of two ways: each element
 once by some thread of the group, or each copy by the thread that holds it. :func:`each` gives both
-for fragments (unrolled loops over registers), shared and global tiles (elements dealt out to the
-threads in row-major order) and per-thread arrays (all elements in every thread).
+for fragments (unrolled loops over registers), and all elements in every thread for per-thread
+arrays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from tilelang.passes.lower.context import MADE, Lowering
 from tilelang.records import dataclass
 
 INT = DType("int32")
-UNROLL_PASSES = 16  # passes over a shared or global tile up to which the loop is unrolled
 ZERO = E.const(0)
 
 
@@ -247,20 +246,18 @@ Visit = Callable[[Element], S.Stmt]
 
 
 def each(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
-    """``visit`` for the elements of ``region``.
+    """``visit`` for the elements of ``region``, a fragment or private memory.
 
     Args:
         once: whether only the first copy of an element in a fragment is visited. Elements of
-            shared and global memory are visited once in any case, those of private memory by
-            every thread.
+            private memory are visited by every thread.
     """
     if is_fragment(region):
         return _each_register(region, ctx, visit, once)
-    if is_private(region):
-        variables = [ctx.fresh("i") for _ in region.extents]
-        body = visit(element(region, variables, ctx))
-        return nest(list(zip(variables, region.extents)), body, "serial")
-    return deal(region.extents, ctx, lambda indices: visit(element(region, indices, ctx)))
+    assert is_private(region)
+    variables = [ctx.fresh("i") for _ in region.extents]
+    body = visit(element(region, variables, ctx))
+    return nest(list(zip(variables, region.extents)), body, "serial")
 
 
 def _each_register(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
@@ -269,36 +266,6 @@ def _each_register(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S
     item = Element(at, ctx.registers(region.buffer), (walk.register,))
     conditions = [*walk.valid, *membership(region, walk.indices), *(walk.first if once else ())]
     return walk.nest(guarded(conditions, visit(item)))
-
-
-def deal(
-    extents: Sequence[int | E.Expr],
-    ctx: Lowering,
-    visit: Callable[[tuple[E.Expr, ...]], S.Stmt],
-) -> S.Stmt:
-    """``visit`` for every index tuple, dealt out to the threads of the group in order."""
-    threads, thread = ctx.group.threads, ctx.group.thread
-    if all(isinstance(extent, (int, E.Const)) for extent in extents):
-        count = prod(int(extent) for extent in extents)
-        passes = -(-count // threads)
-        var = ctx.fresh("p")
-        position = var * threads + thread if passes > 1 else thread
-        inside = [] if count % threads == 0 else [position < count]
-        body = guarded(inside, visit(unravel(extents, position)))
-        if passes <= 1:
-            return body
-        return loop(var, passes, body, "unroll" if passes <= UNROLL_PASSES else "serial")
-    total: E.Expr = E.const(1)
-    for extent in extents:
-        total = total * extent
-    var = ctx.fresh("e")
-    return S.For(
-        var=var,
-        start=E.cast(thread, INT),
-        stop=total,
-        step=E.const(threads),
-        body=visit(unravel(extents, var)),
-    )
 
 
 def stage(region: Region, ctx: Lowering, name: str, what: str) -> tuple[S.Stmt, Buffer]:
