@@ -113,7 +113,6 @@ class Loc:
         line_offset: int = 0,
         col_offset: int = 0,
         function: str | None = None,
-        call_site: Loc | None = None,
     ) -> Loc:
         """The span of an ``ast`` node parsed from a snippet that starts further into ``file``."""
         line: int = getattr(node, "lineno", 1)
@@ -127,11 +126,10 @@ class Loc:
             None if end_line is None else end_line + line_offset,
             None if end_col is None else end_col + col_offset,
             function,
-            call_site,
         )
 
     @classmethod
-    def of_frame(cls, frame: FrameType, *, call_site: Loc | None = None) -> Loc:
+    def of_frame(cls, frame: FrameType) -> Loc:
         """What ``frame`` is executing: the exact span from Python 3.11 on, the line before."""
         code = frame.f_code
         positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(
@@ -144,7 +142,7 @@ class Loc:
             found = next(islice(positions(), frame.f_lasti // 2, None), None)
             if found is not None and found[0] is not None:
                 line, end_line, col, end_col = found[0], *found[1:]
-        return cls(code.co_filename, line, col, end_line, end_col, code.co_name, call_site)
+        return cls(code.co_filename, line, col, end_line, end_col, code.co_name)
 
     def __str__(self) -> str:
         column = self._column()

@@ -291,10 +291,8 @@ class AutoTuner:
         )  # fmt: skip
 
 
-def subject_of(
-    fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, arguments: str = ""
-) -> Subject:
-    """A factory with arguments that stay the same.
+def subject_of(fn: Any) -> Subject:
+    """A factory, all of whose parameters may be tuned.
 
     Raises:
         TileTypeError: ``fn`` is no function.
@@ -308,14 +306,12 @@ def subject_of(
         )
     plain = fn.pyfunc if isinstance(fn, JITImpl) else fn
     make = fn.get_tir if isinstance(fn, JITImpl) else fn
-    own = dict(kwargs or {})
     return Subject(
         getattr(plain, "__name__", type(plain).__name__),
         names_of(inspect.signature(plain)),
-        lambda **config: make(*args, **{**own, **config}),
+        make,
         source_of(plain),
-        arguments,
-        free=free_parameters(inspect.signature(plain), own),
+        free=free_parameters(inspect.signature(plain), ()),
     )
 
 

@@ -188,13 +188,10 @@ class LoadedCode(LoadedModule):
         code: the code object.
         kernels: their names.
         name: of the program, for messages.
-        get_driver: gives the runtime.
     """
 
-    def __init__(
-        self, code: bytes, kernels: Sequence[str], name: str, get_driver: Any = None
-    ) -> None:
-        runtime: Any = get_driver or driver
+    def __init__(self, code: bytes, kernels: Sequence[str], name: str) -> None:
+        runtime: Any = driver
         super().__init__(code, [(kernel, 0, 1) for kernel in kernels], name, runtime)
         self._outputs: dict[int, Any] = {}
 

@@ -184,7 +184,6 @@ def run_parallel(
     items: Sequence[Item],
     num_workers: int | None,
     ignore_error: bool,
-    what: str = "Parallel Compiling",
 ) -> list[JITKernel | None]:
     """``work`` for each item on several threads with a progress bar; results in order.
 
@@ -203,7 +202,7 @@ def run_parallel(
     with ThreadPoolExecutor(num_workers or default_workers()) as pool:
         # Each thread has the `with` statements around the caller.
         futures = [pool.submit(copy_context().run, guarded, item) for item in items]
-        with progress(total=len(futures), desc=what) as bar:
+        with progress(total=len(futures), desc="Parallel Compiling") as bar:
             for future in futures:
                 future.add_done_callback(lambda _: bar.update(1))
             return [future.result() for future in futures]
