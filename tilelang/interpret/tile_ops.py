@@ -120,11 +120,22 @@ def _copy_now(s: DivergentGroup, node: Copy, active: Active) -> None:
             expected="a copy within one block",
             got="a copy to another block of the cluster",
         )
-    tile, per_lane = read_tile(s, node.src, active)
-    kind = node.dst.dtype
-    tile = np.asarray(values.convert(tile, node.src.dtype, kind))
-    extents = extents_of(s, node.dst, active)
-    write_tile(s, node.dst, shaped(tile, extents, per_lane, kind.lanes), per_lane, active)
+    tile, per_lane = _read_as(s, node.dst.dtype, node.src, active)
+    _write_shaped(s, node.dst, tile, per_lane, active)
+
+
+def _read_as(s: DivergentGroup, kind: DType, region: Region, active: Active) -> tuple[Array, bool]:
+    """:func:`read_tile`, converted to ``kind``."""
+    tile, per_lane = read_tile(s, region, active)
+    return np.asarray(values.convert(tile, region.dtype, kind)), per_lane
+
+
+def _write_shaped(
+    s: DivergentGroup, region: Region, tile: Array, per_lane: bool, active: Active
+) -> None:
+    """:func:`write_tile` of as many elements in another shape."""
+    made = shaped(tile, extents_of(s, region, active), per_lane, region.dtype.lanes)
+    write_tile(s, region, made, per_lane, active)
 
 
 def fill(s: DivergentGroup, node: Fill, active: Active) -> None:
@@ -141,10 +152,8 @@ def fill(s: DivergentGroup, node: Fill, active: Active) -> None:
 
 def transpose(s: DivergentGroup, node: Transpose, active: Active) -> None:
     """Swap the last two dimensions."""
-    tile, per_lane = read_tile(s, node.src, active)
-    tile = np.asarray(values.convert(np.swapaxes(tile, -1, -2), node.src.dtype, node.dst.dtype))
-    extents = extents_of(s, node.dst, active)
-    write_tile(s, node.dst, shaped(tile, extents, per_lane), per_lane, active)
+    tile, per_lane = _read_as(s, node.dst.dtype, node.src, active)
+    _write_shaped(s, node.dst, np.swapaxes(tile, -1, -2), per_lane, active)
 
 
 def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
@@ -232,9 +241,8 @@ def _folded(tile: Array, op: str, kind: DType, axis: int, nan: bool) -> Value:
 
 def reduce(s: DivergentGroup, node: Reduce, active: Active) -> None:
     """``dst = reduce(src)`` in the type of ``dst``, combined with the old ``dst`` unless clear."""
-    tile, per_lane = read_tile(s, node.src, active)
     kind = node.dst.dtype
-    tile = np.asarray(values.convert(tile, node.src.dtype, kind))
+    tile, per_lane = _read_as(s, kind, node.src, active)
     if node.kind.startswith("abs"):
         tile = np.abs(tile)
     axis = node.dim - len(node.src.extents) if node.dim >= 0 else node.dim
@@ -259,10 +267,10 @@ def _combined(node: Reduce, old: Array, found: Array, kind: DType) -> Value:
 
 def scan(s: DivergentGroup, node: Scan, active: Active) -> None:
     """Inclusive scan along ``dim``, from the end if ``reverse``."""
-    tile, per_lane = read_tile(s, node.src, active)
     kind = node.dst.dtype
+    tile, per_lane = _read_as(s, kind, node.src, active)
     axis = node.dim - len(node.src.extents) if node.dim >= 0 else node.dim
-    table = np.moveaxis(np.asarray(values.convert(tile, node.src.dtype, kind)), axis, 0)
+    table = np.moveaxis(tile, axis, 0)
     table = table[::-1].copy() if node.reverse else table.copy()
     if node.kind not in ("sum", "max", "min"):
         raise TileValueError(f"unknown scan {node.kind!r}", expected="sum, max", got=node.kind)
@@ -270,9 +278,7 @@ def scan(s: DivergentGroup, node: Scan, active: Active) -> None:
     for k in range(table.shape[0]):
         running = table[k] = values.combine(node.kind, running, table[k], kind)
     table = table[::-1] if node.reverse else table
-    found = np.moveaxis(table, 0, axis)
-    extents = extents_of(s, node.dst, active)
-    write_tile(s, node.dst, shaped(found, extents, per_lane), per_lane, active)
+    _write_shaped(s, node.dst, np.moveaxis(table, 0, axis), per_lane, active)
 
 
 # -- reducers: one exact total instead of a partial per thread -----------------------------------
@@ -291,10 +297,8 @@ def reducer_finalize(s: DivergentGroup, node: ReducerFinalize, active: Active) -
     """The total is complete already; it only moves if there is a ``dst``."""
     if node.dst is None:
         return
-    tile, per_lane = read_tile(s, node.reducer, active)
-    tile = np.asarray(values.convert(tile, node.reducer.dtype, node.dst.dtype))
-    extents = extents_of(s, node.dst, active)
-    write_tile(s, node.dst, shaped(tile, extents, per_lane), per_lane, active)
+    tile, per_lane = _read_as(s, node.dst.dtype, node.reducer, active)
+    _write_shaped(s, node.dst, tile, per_lane, active)
 
 
 def _is_shared(s: DivergentGroup, region: Region, active: Active) -> bool:
@@ -321,8 +325,7 @@ def _agreed(s: DivergentGroup, node: AtomicTile, tile: Array, active: Active) ->
 def atomic(s: DivergentGroup, node: AtomicTile, active: Active) -> None:
     """``dst = op(dst, src)``, each element once."""
     kind = node.dst.dtype
-    tile, per_lane = read_tile(s, node.src, active)
-    tile = np.asarray(values.convert(tile, node.src.dtype, kind))
+    tile, per_lane = _read_as(s, kind, node.src, active)
     tile = shaped(tile, extents_of(s, node.dst, active), per_lane)
     if per_lane and _is_shared(s, node.dst, active):
         tile, per_lane = _agreed(s, node, tile, active), False
