@@ -15,6 +15,7 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.postfix import fold
 from tilelang.jit.calls import check_backward, gradient_names
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel, input_params
@@ -319,23 +320,16 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 def _extent(dim: DimExpr, symbols: Sequence[Any]) -> Any:
     """An extent over symbols that torch may trace."""
-    if isinstance(dim, int):
-        return dim
-    stack: list[Any] = []
-    for item in dim:
-        if isinstance(item, int):
-            stack.append(item)
-        elif item[0] == "$":
-            stack.append(symbols[int(item[1:])])
-        elif item in _ARITHMETIC:
-            right, left = stack.pop(), stack.pop()
-            stack.append(_ARITHMETIC[item](left, right))
-        else:
+
+    def of(name: str, operands: list[Any]) -> Any:
+        if name not in _ARITHMETIC:
             raise TileUnsupportedError(
-                f"an operator with a result whose extent uses `{item}`",
+                f"an operator with a result whose extent uses `{name}`",
                 expected=", ".join(_ARITHMETIC),
             )
-    return stack[0]
+        return _ARITHMETIC[name](*operands)
+
+    return fold(dim, int, symbols.__getitem__, of)
 
 
 # -- batches ---------------------------------------------------------------------------------------

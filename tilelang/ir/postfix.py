@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tilelang.ir.expr import Binary, Call, Const, Expr, Select, Unary
 
 Program: TypeAlias = "tuple[int | str, ...]"
 Value: TypeAlias = "int | None"  # None: has no value
+Item = TypeVar("Item")
 
 STACK = 32  # operands that the C launcher can hold
 
@@ -129,6 +130,28 @@ def evaluate(program: int | Program, values: Sequence[Value]) -> Value:
             operands = stack[-count:]
             del stack[-count:]
             stack.append(meaning(*operands))
+    return stack[0]
+
+
+def fold(
+    program: int | Program,
+    number: Callable[[int], Item],
+    slot: Callable[[int], Item],
+    operation: Callable[[str, list[Item]], Item],
+) -> Item:
+    """What a program means where ``number`` says what its numbers are, ``slot`` what the value of
+    a number is, and ``operation`` what an operator makes of its operands."""
+    stack: list[Item] = []
+    for item in (program,) if isinstance(program, int) else program:
+        if isinstance(item, int):
+            stack.append(number(item))
+        elif item[0] == "$":
+            stack.append(slot(int(item[1:])))
+        else:
+            count = OPERATORS[item][0]
+            operands = stack[-count:]
+            del stack[-count:]
+            stack.append(operation(item, operands))
     return stack[0]
 
 

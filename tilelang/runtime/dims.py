@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from tilelang.ir.postfix import OPERATORS, Program, evaluate
+from tilelang.ir.postfix import Program, evaluate, fold
 from tilelang.ir.tables import BINARY
 
 DimExpr: TypeAlias = "int | Program"
@@ -32,25 +32,15 @@ def solvable_in(dim: DimExpr) -> frozenset[int]:
 
 def _degree(dim: DimExpr, symbol: int) -> int:
     """Degree of ``dim`` as a polynomial in one symbol; 2 for everything that is not linear."""
-    if isinstance(dim, int):
-        return 0
-    stack: list[int] = []
-    for item in dim:
-        if isinstance(item, int):
-            stack.append(0)
-        elif item[0] == "$":
-            stack.append(int(int(item[1:]) == symbol))
-        else:
-            count = OPERATORS[item][0]
-            degrees = stack[-count:]
-            del stack[-count:]
-            if item in ("add", "sub", "neg"):
-                stack.append(max(degrees))
-            elif item == "mul":
-                stack.append(min(2, sum(degrees)))
-            else:
-                stack.append(2 if any(degrees) else 0)
-    return stack[0]
+
+    def of(name: str, degrees: list[int]) -> int:
+        if name in ("add", "sub", "neg"):
+            return max(degrees)
+        if name == "mul":
+            return min(2, sum(degrees))
+        return 2 if any(degrees) else 0
+
+    return fold(dim, lambda _: 0, lambda number: int(number == symbol), of)
 
 
 def solve(dim: DimExpr, symbol: int, value: int, values: Sequence[int | None]) -> int | None:
@@ -74,28 +64,19 @@ def solve(dim: DimExpr, symbol: int, value: int, values: Sequence[int | None]) -
 
 def dim_text(dim: DimExpr, names: Sequence[str]) -> str:
     """``dim`` as a person writes it, e.g. ``m*4``."""
-    if isinstance(dim, int):
-        return str(dim)
-    stack: list[tuple[str, bool]] = []  # text, whether it needs brackets inside an operator
-    for item in dim:
-        if isinstance(item, int):
-            stack.append((str(item), item < 0))
-        elif item[0] == "$":
-            stack.append((names[int(item[1:])], False))
-        else:
-            count = OPERATORS[item][0]
-            operands = stack[-count:]
-            del stack[-count:]
-            plain = [text for text, _ in operands]
-            inner = [f"({text})" if brackets else text for text, brackets in operands]
-            symbol = BINARY[item].symbol if item in BINARY else ""
-            if item == "select":
-                stack.append((f"{inner[1]} if {inner[0]} else {inner[2]}", True))
-            elif item in ("lnot", "neg"):
-                stack.append((f"{'not ' if item == 'lnot' else '-'}{inner[0]}", True))
-            elif not symbol:
-                stack.append((f"{item}({', '.join(plain)})", False))
-            else:
-                tight = symbol in ("*", "+", "-", "//", "%")
-                stack.append(((symbol if tight else f" {symbol} ").join(inner), True))
-    return stack[0][0]
+
+    # Each is a text, and whether it needs brackets inside an operator.
+    def of(name: str, operands: list[tuple[str, bool]]) -> tuple[str, bool]:
+        inner = [f"({text})" if brackets else text for text, brackets in operands]
+        symbol = BINARY[name].symbol if name in BINARY else ""
+        if name == "select":
+            return f"{inner[1]} if {inner[0]} else {inner[2]}", True
+        if name in ("lnot", "neg"):
+            return f"{'not ' if name == 'lnot' else '-'}{inner[0]}", True
+        if not symbol:
+            return f"{name}({', '.join(text for text, _ in operands)})", False
+        tight = symbol in ("*", "+", "-", "//", "%")
+        return (symbol if tight else f" {symbol} ").join(inner), True
+
+    whole = fold(dim, lambda value: (str(value), value < 0), lambda at: (names[at], False), of)
+    return whole[0]

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir.postfix import OPERATORS, REAL, Program
+from tilelang.ir.postfix import REAL, Program, fold
 from tilelang.records import dataclass
 
 ATOM = 100  # binds tighter than every operator
@@ -55,29 +55,24 @@ class Printer(ABC):
 
     def text(self, program: Program) -> str:
         """The expression of ``program``."""
-        stack: list[Text] = []
-        for item in program:
-            if isinstance(item, int):
-                stack.append(self.constant(item))
-            elif item[0] == "$":
-                stack.append(Text(self.names[int(item[1:])]))
-            elif item in REAL:
-                raise TileUnsupportedError(
-                    "the host source of a program that compares floats before its kernels",
-                    expected="integer arithmetic on sizes, symbols and scalar parameters",
-                    hint="the kernel itself runs and checks them",
-                )
-            else:
-                count = OPERATORS[item][0]
-                operands = stack[-count:]
-                del stack[-count:]
-                if count == 1:
-                    stack.append(self.unary(item, *operands))
-                elif count == 2:
-                    stack.append(self.binary(item, *operands))
-                else:
-                    stack.append(self.select(*operands))
-        return stack[0].text
+        found = fold(program, self.constant, lambda slot: Text(self.names[slot]), self.operation)
+        return found.text
+
+    def operation(self, name: str, operands: list[Text]) -> Text:
+        """An operation on operands.
+
+        Raises:
+            TileUnsupportedError: of floats.
+        """
+        if name in REAL:
+            raise TileUnsupportedError(
+                "the host source of a program that compares floats before its kernels",
+                expected="integer arithmetic on sizes, symbols and scalar parameters",
+                hint="the kernel itself runs and checks them",
+            )
+        if len(operands) == 1:
+            return self.unary(name, *operands)
+        return self.binary(name, *operands) if len(operands) == 2 else self.select(*operands)
 
     def operator(self, name: str, left: Text, right: Text) -> Text:
         """``left`` and ``right`` around the operator of ``name``."""
