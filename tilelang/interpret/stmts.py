@@ -262,8 +262,11 @@ def for_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
     while anyone(live):
         at = np.asarray(start).astype(np.int64) + np.asarray(step).astype(np.int64) * count
         going = np.where(step > 0, at < stop, at > stop)[()]
-        live = _held(s, live, going)
-        if not anyone(live):
+        if np.ndim(going):
+            live = narrow(live, going)
+            if not live.any():
+                break
+        elif not going:
             break
         s.bind(node.var, at[()])
         live = yield from execute(s, node.body, live)
@@ -271,13 +274,6 @@ def for_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
         count += 1
     s.loops.pop()
     return _staying(s, active)
-
-
-def _held(s: DivergentGroup, live: Active, cond: Value) -> Active:
-    """The lanes of ``live`` for which ``cond``, of each or of all, holds."""
-    if np.ndim(cond):
-        return narrow(live, cond)
-    return live if cond else s.lanes.nobody
 
 
 def while_loop(s: DivergentGroup, node: While, active: Active) -> Steps:
@@ -289,8 +285,11 @@ def while_loop(s: DivergentGroup, node: While, active: Active) -> Steps:
         yield from barriers.spin(s, lambda: not _holds(s, node, active), active, node.loc)
     while anyone(live):
         cond = s.collapse(s.eval(node.cond, live), live)
-        live = _held(s, live, cond)
-        if not anyone(live):
+        if np.ndim(cond):
+            live = narrow(live, cond)
+            if not live.any():
+                break
+        elif not cond:
             break
         live = yield from execute(s, node.body, live)
         live = _resumed(record, s, live)
