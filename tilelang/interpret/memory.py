@@ -74,7 +74,8 @@ class Memory:
 
     def spread_for(self, lanes: Lanes, active: Array | None, varies: bool) -> None:
         """:meth:`spread`, unless a store of ``lanes`` has one value for all that have a copy."""
-        if varies or active is not self.owner or self.space is not lanes:
+        own = self.space is not None
+        if own and (varies or active is not self.owner or self.space is not lanes):
             self.spread()
 
     def units_per(self, nibbles: int) -> int:
