@@ -25,7 +25,7 @@ CORE = (
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 20750,
+    "passes": 20567,
     "language": 10190,
     "ir": 6802,
     "interpret": 4690,
@@ -33,7 +33,7 @@ BUDGET = {
     "runtime": 2730,
     "cuda": 2450,
     "codegen": 2320,
-    "cpu": 3465,
+    "cpu": 3445,
     "autotuner": 2352,
     "facades": 1925,
     "emulator": 1588,
@@ -61,8 +61,8 @@ BUDGET = {
     "math": 6,
     "records": 103,
     "notebook": 11,
-    "all": 72380,
-    "core": 40210,
+    "all": 72355,
+    "core": 40155,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(
