@@ -30,8 +30,8 @@ from tilelang.compiler import lower
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.errors import CompileError, TileError
 from tilelang.explain.moves import Line, lines_of
-from tilelang.explain.snapshots import launches
 from tilelang.hip.toolchain import compile_code
+from tilelang.ir import stmt as S
 from tilelang.language import instructions
 from tilelang.options import Options
 from tilelang.target import Context, Target
@@ -94,7 +94,7 @@ def cell_of(func: Any, target: Target) -> Cell:
         source = backend_of(target).emit(lowered, Context(target)).source
     except TileError as error:
         return Cell(error.message, refused=True)
-    (launch,) = launches(lowered)
+    (launch,) = S.find(lowered.body, S.Launch)
     found = [
         line
         for line in lines_of(launch, target.limits, count=False).values()
