@@ -40,17 +40,21 @@ class NearPlaces:
 
     def __init__(self, body: S.Stmt, fresh: Callable[[str], str]) -> None:
         self.lines: dict[str, str] = {}
-        own = {var for part in S.walk(body) for var in part.parts("var", "vars")}
+        self.groups: dict[tuple[object, ...], _Group] = {}
+        every = [
+            (access.buffer, access.indices)
+            for access in effects.accesses(body, nested=True)
+            if isinstance(access.by, (S.Store, E.Load)) and not access.buffer.is_var
+        ]
+        if len(every) < MANY:
+            return
+        own = S.bound(body)
         found: dict[tuple[object, ...], dict[int, tuple[Buffer, tuple[E.Expr, ...]]]] = {}
-        for access in effects.accesses(body, nested=True):
-            place = access.buffer, access.indices
-            if access.buffer.is_var or not isinstance(access.by, (S.Store, E.Load)):
-                continue
+        for place in every:
             if any(not own.isdisjoint(x.variables) or E.holds(x, E.Load) for x in place[1]):
                 continue
             key, distance = _parts(*place)
             found.setdefault(key, {}).setdefault(distance, place)
-        self.groups = {}
         for key, places in found.items():
             if len(places) >= MANY:
                 distance, (buffer, indices) = next(iter(places.items()))

@@ -7,8 +7,6 @@ shapes differ; element ``(i, j)`` of one is then element ``(i, j)`` of the other
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -250,8 +248,3 @@ def _positions(facts: Facts) -> dict[E.Var, E.Expr]:
         if not E.holds(node.value, E.Load, E.Call):
             found[node.var] = substitute(node.value, found)
     return found
-
-
-def flat(stmts: Iterable[S.Stmt]) -> list[S.Stmt]:
-    """``stmts`` without sequences among them."""
-    return list(S.flat(*stmts))

@@ -19,7 +19,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape, same_extent
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.meetings import flat
 from tilelang.passes.notes import with_lines
 from tilelang.passes.serial.contract_tiles import element_tiles
 from tilelang.target import Context
@@ -86,7 +85,7 @@ def _is_filled_first(loop: S.For, tile: Buffer, at: int) -> bool:
 
 def _first(body: S.Stmt, tile: Buffer) -> S.Stmt | None:
     """The first of the statements in a row that uses ``tile``."""
-    for stmt in flat((body,)):
+    for stmt in S.flat(body):
         if any(use.data is tile.data for use in effects.accesses(stmt, nested=True)):
             return stmt
     return None

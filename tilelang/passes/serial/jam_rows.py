@@ -21,7 +21,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.meetings import flat, is_quiet
+from tilelang.passes.analysis.meetings import is_quiet
 from tilelang.passes.notes import with_lines
 from tilelang.target import Context
 
@@ -68,7 +68,7 @@ def _rows(loop: S.For, views: set[E.Var]) -> _Rows | None:
     if loop.annotations or not one or not isinstance(inner, S.For) or not total:
         return None
     count = next((n for n in (ROWS, ROWS // 2, ROWS // 4) if total % n == 0), 1)
-    body = flat((inner.body,))
+    body = S.flat(inner.body)
     simple = all(isinstance(part, (S.Let, S.Store)) for part in body) and len(body) <= LARGEST
     if count == 1 or "parallel" not in dict(inner.annotations) or not (simple and body):
         return None
@@ -86,7 +86,7 @@ class _Rows:
     how many rows to take at a time."""
 
     def __init__(
-        self, loop: S.For, inner: S.For, body: list[S.Stmt], store: S.Store, count: int
+        self, loop: S.For, inner: S.For, body: tuple[S.Stmt, ...], store: S.Store, count: int
     ) -> None:
         self.loop, self.inner, self.body, self.store, self.count = loop, inner, body, store, count
 
@@ -135,7 +135,7 @@ class _Element(Rewriter):
     def __init__(self, buffer: Buffer, cell: Buffer, names: dict[E.Var, E.Expr]) -> None:
         self.tile, self.cell, self.names = buffer, cell, names
 
-    def copies(self, body: list[S.Stmt]) -> list[S.Stmt]:
+    def copies(self, body: tuple[S.Stmt, ...]) -> list[S.Stmt]:
         """``body`` with names of its own."""
         found: list[S.Stmt] = []
         for part in body:

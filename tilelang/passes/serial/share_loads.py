@@ -38,7 +38,7 @@ from tilelang.ir.visitor import (
     substitute,
 )
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.meetings import Memory, flat
+from tilelang.passes.analysis.meetings import Memory
 from tilelang.passes.notes import with_lines
 from tilelang.passes.serial.vectors import is_position
 from tilelang.records import dataclass
@@ -65,7 +65,7 @@ def share_loads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             nest = _nest(stmt)
             if nest is None:
                 return rewrite_blocks(stmt, visit)
-            blocks = _blocks(launch) if flat((launch.body,)) == [stmt] else {}
+            blocks = _blocks(launch) if S.flat(launch.body) == (stmt,) else {}
             factors = _factors(nest, memory, blocks)
             if not factors:
                 return stmt
@@ -109,12 +109,12 @@ def _nest(stmt: S.Stmt) -> _Nest | None:
     if not around or not around[-1].annotations:
         return None
     *around, inner = around
-    body, count = flat((inner.body,)), trip_count(inner)
+    body, count = S.flat(inner.body), trip_count(inner)
     short = count is not None and count < SHORTEST
-    return None if short or not _is_straight(body) else _Nest((*around,), inner, (*body,))
+    return None if short or not _is_straight(body) else _Nest((*around,), inner, body)
 
 
-def _is_straight(body: list[S.Stmt]) -> bool:
+def _is_straight(body: tuple[S.Stmt, ...]) -> bool:
     """Whether ``body`` is names, variables of its own and, at its end, the one store to memory."""
     own = {part.buffer.data for part in body if isinstance(part, S.Alloc) and part.buffer.is_var}
     last = body[-1] if body else None
@@ -173,7 +173,7 @@ class _Loads:
 
     def __init__(self, nest: _Nest, dims: dict[E.Var, int]) -> None:
         self.dims = dims
-        body = flat((inline_lets(S.seq(*nest.body), is_position),))
+        body = S.flat(inline_lets(S.seq(*nest.body), is_position))
         names = {part.var for part in body if isinstance(part, S.Let)}
         self.each = [list(_vectors(part, nest.inner.var, names)) for part in body]
         self.all = list(dict.fromkeys(load for part in self.each for load in part))
