@@ -55,6 +55,7 @@ from tilelang.passes.normalize.order_blocks import order_blocks
 from tilelang.passes.normalize.overlaps import separate_overlaps
 from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.scalarize_vectors import scalarize_vectors
+from tilelang.passes.normalize.shifts import bound_shifts
 from tilelang.passes.normalize.signal_products import signal_products
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.thread_local_tiles import lower_thread_local_tiles
@@ -272,6 +273,9 @@ def _normal_form() -> tuple[Step, ...]:
         Step("check_tile_bounds", check_tile_bounds, always,
              "constant extents show which accesses certainly leave a tile; nothing is lowered yet, "
              "so the error speaks of the program"),
+        Step("bound_shifts", bound_shifts, always,
+             "constant counts and extents are plain numbers, conditions still stand around what "
+             "they speak of; an index may hold a shift"),
         Step("wrap_indices", wrap_indices, always,
              "an element of a tile operation is named by its lowering and never counts from the "
              "end, so this has to be done before"),

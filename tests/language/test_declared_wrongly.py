@@ -1,4 +1,4 @@
-"""Shapes in pieces, decorators twice, shifts by a negative number: small slips, said in words."""
+"""Shapes in pieces, decorators twice: small slips, said in words."""
 
 from __future__ import annotations
 
@@ -38,15 +38,4 @@ def test_a_program_is_not_decorated_again() -> None:
         "  hint: one decorator is enough: T.prim_func around a program, tilelang.jit around a "
         "function that returns one\n"
         " --> <slip>:1:2\n    1 | @T.prim_func\n      |  ^^^^^^^^^^^"
-    )
-
-
-@pytest.mark.parametrize("word", ["<<", ">>"])
-def test_a_shift_by_a_negative_number_is_refused(word: str) -> None:
-    head = "@T.prim_func\ndef f(n: T.int32, A: T.Tensor((2,), 'int32')):\n    with T.Kernel(1):\n"
-    assert error_of(f"{head}        A[0] = n {word} -1\n") == (
-        f"a shift by a negative number: `n {word} -1`\n"
-        "  expected: a number of bits that is not negative\n"
-        f" --> <slip>:4:16\n    4 |         A[0] = n {word} -1\n"
-        "      |                ^^^^^^^"
     )

@@ -488,7 +488,7 @@ def test_every_operation_in_c(
         ((7, -2, "floordiv"), -4), ((7, -2, "truncdiv"), -3),
         ((-7, 2, "floormod"), 1), ((-7, 2, "truncmod"), -1),
         ((1, 0, "floordiv"), None), ((0, 1, 0, "floordiv", "land"), 0),
-        ((0, 1, 0, "floordiv", 5, "select"), 5), ((1, 64, "shl"), None),
+        ((0, 1, 0, "floordiv", 5, "select"), 5), ((1, 64, "shl"), 0), ((-3, -1, "shr"), -1),
         ((2**63 - 1, 1, "add"), -(2**63)), ((3, 3, "ge"), 1), ((5, "neg"), -5),
     ],
 )  # fmt: skip

@@ -104,8 +104,8 @@ _INT_OPS: dict[str, Callable[[int, int], int]] = {
     "bitand": operator.and_,
     "bitor": operator.or_,
     "bitxor": operator.xor,
-    "shl": lambda a, b: a << b if b >= 0 else 0,
-    "shr": lambda a, b: a >> b if b >= 0 else 0,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
 }
 _OF_INTEGERS = ("number", "int", "bits")  # operands that any integer may be
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -141,8 +141,6 @@ def _fold(op: str, a: Const, b: Const) -> Expr | None:
         if op == "div":
             return None if y == 0 else _result(float(x) / float(y), dtype)
         return _result(_FLOAT_OPS[op](float(x), float(y)), dtype) if op in _FLOAT_OPS else None
-    if op in ("shl", "shr") and not 0 <= int(y) < dtype.bits:
-        return None
     if op in _INT_OPS:
         result = _INT_OPS[op](int(x), int(y))
         return const(bool(result) if dtype.is_bool else result, dtype)
@@ -280,11 +278,10 @@ def build_binary(op: str, a: object, b: object) -> Expr:
         raise TileValueError(
             f"division by zero: `{Binary(op, x, y)!r}`", expected="a divisor that is not 0"
         )
-    if op in ("shl", "shr") and isinstance(y, Const) and y.value < 0:
-        raise TileValueError(
-            f"a shift by a negative number: `{Binary(op, x, y)!r}`",
-            expected="a number of bits that is not negative",
-        )
+    if op in ("shl", "shr") and isinstance(y, Const) and not 0 <= y.value < x.dtype.bits:
+        if op == "shl" or x.dtype.is_uint:  # all bits leave
+            return const(0, x.dtype)
+        y = const(x.dtype.bits - 1, y.dtype)  # only the sign is left
     if isinstance(x, Const) and isinstance(y, Const):
         folded = _fold(op, x, y)
         if folded is not None:

@@ -5,8 +5,8 @@ number 2, the name of an operator replaces its operands by its result. ``m * 4``
 0 is ``("$0", 4, "mul")``. The form is plain data, so it can be pickled, written as JSON, and handed
 as 64-bit integers (:func:`encode`) to the C launcher, which evaluates the same operators.
 
-Values are 64-bit and wrap around. What divides by zero or shifts too far has no value (None); that
-matters only if it is used, so the untaken side of ``select``, ``land`` and ``lor`` may contain it.
+Values are 64-bit and wrap around. What divides by zero has no value (None); that matters only if it
+is used, so the untaken side of ``select``, ``land`` and ``lor`` may contain it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,12 @@ def _divide(meaning: Callable[[int, int], int]) -> Callable[..., Value]:
     return lambda a, b: None if a is None or not b else wrap(meaning(a, b))
 
 
-def _shift(meaning: Callable[[int, int], int]) -> Callable[..., Value]:
-    return lambda a, b: None if None in (a, b) or not 0 <= b < 64 else wrap(meaning(a, b))
+def _shl(a: int, b: int) -> int:
+    return a << b if 0 <= b < 64 else 0
+
+
+def _shr(a: int, b: int) -> int:
+    return a >> (b if 0 <= b < 64 else 63)
 
 
 def _truncdiv(a: int, b: int) -> int:
@@ -99,8 +103,8 @@ OPERATORS: dict[str, tuple[int, Callable[..., Value]]] = {
     "bitand": (2, _strict(operator.and_)),
     "bitor": (2, _strict(operator.or_)),
     "bitxor": (2, _strict(operator.xor)),
-    "shl": (2, _shift(operator.lshift)),
-    "shr": (2, _shift(operator.rshift)),
+    "shl": (2, _strict(_shl)),
+    "shr": (2, _strict(_shr)),
     "lnot": (1, _strict(operator.not_)),
     "neg": (1, _strict(operator.neg)),
     "select": (3, _select),
@@ -206,6 +210,10 @@ def program_of(expr: Expr, leaf: Callable[[Expr], Program]) -> Program:
                 return (*visit(expr.a), -1, "bitxor")
             case Unary():
                 return (*visit(expr.a), expr.op)
+            case Binary(op="shl") if expr.dtype.bits < 64 and not isinstance(expr.b, Const):
+                count = visit(expr.b)  # all bits leave at the width of the dtype
+                inside = (*count, 0, "ge", *count, expr.dtype.bits, "lt", "land")
+                return (*inside, *visit(expr.a), *count, "shl", 0, "select")
             case Binary() if expr.op in OPERATORS and not expr.a.dtype.is_float:
                 return (*visit(expr.a), *visit(expr.b), expr.op)
             case Select():

@@ -40,10 +40,8 @@ static inline int binary(int64_t op, int64_t a, int64_t b, int64_t* r) {
         case 19: *r = a & b; return 0;
         case 20: *r = a | b; return 0;
         case 21: *r = a ^ b; return 0;
-        case 22: case 23:
-            if (b < 0 || b > 63) return -1;
-            *r = op == 22 ? (int64_t)((uint64_t)a << b) : a >> b;
-            return 0;
+        case 22: *r = b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b); return 0;
+        case 23: *r = a >> (b < 0 || b > 63 ? 63 : b); return 0;
         default: return -1;
     }
 }

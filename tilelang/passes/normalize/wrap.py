@@ -53,10 +53,17 @@ def wrap_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         rising -= walk.fallen
 
 
-class _Wrap:
-    """Walks with what is known of signs."""
+class SignWalk:
+    """Rewrites expressions with what is known of signs where they stand.
 
-    def __init__(self, signs: Signs, written: frozenset[E.Var], padded: frozenset[E.Var]) -> None:
+    Args:
+        written: storage that changes.
+        padded: storage of tensors with a value for what is outside.
+    """
+
+    def __init__(
+        self, signs: Signs, written: frozenset[E.Var], padded: frozenset[E.Var] = frozenset()
+    ) -> None:
         self.signs = signs
         self.written = written
         self.padded = padded
@@ -65,7 +72,7 @@ class _Wrap:
 
     # -- statements --------------------------------------------------------------------------------
     def visit(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt`` with its elements counted from the start."""
+        """``stmt`` with its expressions rewritten."""
         if isinstance(stmt, S.Seq):
             return self.sequence(stmt)
         outer = self.signs
@@ -135,7 +142,7 @@ class _Wrap:
         return replace(made, then=then, orelse=orelse)
 
     def own(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt`` with the elements that it names itself."""
+        """``stmt`` with the expressions that it has itself."""
         changed: dict[str, Any] = {}
         for name, role in stmt.role_table().items():
             old = getattr(stmt, name)
@@ -162,17 +169,30 @@ class _Wrap:
 
     # -- expressions -------------------------------------------------------------------------------
     def expr(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with the elements that it loads."""
-        if not E.holds(expr, E.Load, E.Call):
+        """``expr`` rewritten."""
+        if not self.concerns(expr):
             return expr
         memo = self.memos.setdefault(self.signs, {})
         if expr not in memo:
-            for node in _chain(expr):  # what is below is known then: no deep recursion
+            for node in self.chain(expr):  # what is below is known then: no deep recursion
                 if node not in memo:
-                    memo[node] = self._expr(node)
+                    memo[node] = self.rewritten(node)
         return memo[expr]
 
-    def _expr(self, expr: E.Expr) -> E.Expr:
+    def concerns(self, expr: E.Expr) -> bool:
+        """Whether anything in ``expr`` may change."""
+        return E.holds(expr, E.Load, E.Call)
+
+    def chain(self, expr: E.Expr) -> list[E.Expr]:
+        """``expr`` after the operands of sums, products and the like that stand in it."""
+        found = [expr]
+        for node in found:
+            if isinstance(node, E.Binary) and node.op not in ("land", "lor"):
+                found += [part for part in (node.a, node.b) if self.concerns(part)]
+        return found[::-1]
+
+    def rewritten(self, expr: E.Expr) -> E.Expr:
+        """A node whose operands are asked for by :meth:`expr`."""
         if isinstance(expr, E.Select) and expr.lazy:
             cond = self.expr(expr.cond)
             t, f = self.where(expr.cond, True, expr.t), self.where(expr.cond, False, expr.f)
@@ -210,6 +230,16 @@ class _Wrap:
     def place(
         self, buffer: Buffer, indices: tuple[E.Expr, ...], what: object
     ) -> tuple[E.Expr, ...]:
+        """The indices of an element."""
+        return tuple(map(self.expr, indices))
+
+
+class _Wrap(SignWalk):
+    """Counts elements from the start."""
+
+    def place(
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], what: object
+    ) -> tuple[E.Expr, ...]:
         """The indices of an element, counted from the start."""
         found = []
         for index, extent in zip(indices, buffer.shape):
@@ -243,15 +273,6 @@ def wrapped(index: E.Expr, extent: int | E.Expr, signs: Signs) -> E.Expr:
     if index.dtype.lanes == 1 and interval(index, signs.bounds).high < 0:
         return moved
     return E.select(index < 0, moved, index)
-
-
-def _chain(expr: E.Expr) -> list[E.Expr]:
-    """``expr`` after the operands of sums, products and the like that stand in it."""
-    found = [expr]
-    for node in found:
-        if isinstance(node, E.Binary) and node.op not in ("land", "lor"):
-            found += [part for part in (node.a, node.b) if E.holds(part, E.Load, E.Call)]
-    return found[::-1]
 
 
 def _effect(index: E.Expr, what: object) -> TileUnsupportedError:
