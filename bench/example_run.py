@@ -1,7 +1,7 @@
 """One example program in a process of its own: what became of it, and how long its kernels took.
 
-``examples.py`` starts this file once for each package; it imports torch and the package a single
-time and forks a process for each program. The programs are files with a ``__main__`` part, or
+``examples.py`` starts this file once for each package; it imports torch a single time and forks a
+process for each program. The programs are files with a ``__main__`` part, or
 pytest files. Results are one JSON line each on the standard output.
 """
 
@@ -110,6 +110,9 @@ def _describe(error: BaseException) -> str:
 
 def run(path: Path, seconds: int, log: Path, timed: bool, on_gpu: bool) -> dict[str, Any]:
     """Run ``path`` in this process, which ends afterwards."""
+    _count_calls()  # imports the package: another one may start CUDA, which no fork survives
+    if timed or not on_gpu:
+        _few_repetitions()
     os.chdir(path.parent)
     sys.path.insert(0, str(path.parent))
     kernels: dict[str, list[float]] = {}
@@ -201,12 +204,7 @@ def main() -> None:
 
         without_gpu.install()
         sys.path.remove(str(here))
-    import tilelang  # noqa: F401  # imported once, for all programs
-
     torch.manual_seed(0)
-    _count_calls()
-    if timed or not on_gpu:
-        _few_repetitions()
     for path in files:
         log = logs / ("_".join(path.parts[-2:]) + ".txt")
         result = _forked(path, seconds, log, timed, on_gpu)
