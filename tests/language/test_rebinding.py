@@ -16,7 +16,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import TileNameError
+from tilelang.errors import TileNameError, TileWarning
 
 A = np.array([1, 5, 2, 9], np.int32)
 
@@ -285,6 +285,48 @@ WRONG: dict[str, tuple[str, str]] = {
         "v = 0\nfor t in T.serial(2):\n    O[t] = v\n    for u in T.serial(2):\n        v = 4",
         UPDATED,
     ),
+    "a running maximum": (
+        "v = 0\nfor t in T.serial(4):\n    if A[t] > v:\n        v = A[t]\n        O[t] = v",
+        UPDATED,
+    ),
+    "a counter in a branch": (
+        "v = 0\nfor t in T.serial(4):\n    if A[t] > 2:\n        v = v + 1\n        O[t] = v",
+        UPDATED,
+    ),
+    "a counter in a branch, over another name": (
+        "v = 0\nfor t in T.serial(4):\n    if A[t] > 2:\n        w = v + 1\n        v = w\n"
+        "        O[t] = v",
+        UPDATED,
+    ),
+    "two names in turns": (
+        "v, w = 1, 2\nfor t in T.serial(4):\n    if A[t] > 2:\n        v, w = w, v\n"
+        "        O[t] = v * 10 + w",
+        UPDATED,
+    ),
+    "counted after a continue that reads it": (
+        "v = 0\nfor t in T.serial(4):\n    if A[t] < v:\n        continue\n"
+        "    for u in T.serial(2):\n        v = A[t]\n        O[t] += v",
+        UPDATED,
+    ),
+    "the condition of a while loop": (
+        "v = 0\nwhile A[0] > v:\n    if n > 2:\n        v = A[1]\n        O[0] = v",
+        UPDATED,
+    ),
+    "read behind an inner loop": (
+        "v = 0\nfor t in T.serial(4):\n    O[t] = v\n    for u in T.serial(2):\n        v = 4\n"
+        "        O[t] += v\n    O[t] += v",
+        UPDATED,
+    ),
+    "read behind an inner loop by a helper": (
+        "v = 0\ndef get():\n    return v\nfor t in T.serial(4):\n    O[t] = v\n"
+        "    for u in T.serial(2):\n        v = 4\n        O[t] += v\n    O[t] += get()",
+        UPDATED,
+    ),
+    "bound alike in a branch and in the loop's body": (
+        "v = 0\nfor t in T.serial(4):\n    O[t] = v\n    v = 3\n    if A[t] > 2:\n        v = 3\n"
+        "        O[t] = v",
+        UPDATED,
+    ),
     "a value of the last iteration": (
         "for t in T.serial(4):\n    v = A[t]\nO[0] = v",
         OUTSIDE,
@@ -299,6 +341,115 @@ WRONG: dict[str, tuple[str, str]] = {
         "the nonlocal name `v` is bound anew in a branch or loop",
     ),
 }
+
+# An inner block binds `v` for itself; the next iteration reads the outer one again: a remark says so.
+SHADOWED: dict[str, tuple[str, list[int], str]] = {
+    "in a branch, beside the other": (
+        "v = A[0]\nfor t in T.serial(4):\n    if A[t] > 2:\n        v = A[t] * 2\n        O[t] = v\n"
+        "    else:\n        O[t] = v",
+        [1, 10, 1, 18],
+        "the value from before the loop",
+    ),
+    "in an inner loop": (
+        "v = 7\nfor t in T.serial(2):\n    O[t] = v\n    for u in T.serial(2):\n        v = A[u]\n"
+        "        O[2 + u] = v",
+        [7, 7, 1, 5],
+        "7",
+    ),
+    "a target of an inner loop": (
+        "v = 7\nfor t in T.serial(2):\n    O[t] = v\n    for v in T.serial(2, 4):\n        O[v] = v",
+        [7, 7, 2, 3],
+        "7",
+    ),
+    "in a while loop": (
+        "v = A[2]\nk = T.alloc_var('int32', 0)\nwhile k < 4:\n    O[k] = v\n    if A[k] > 4:\n"
+        "        v = A[k]\n        O[k] = v\n    k += 1",
+        [2, 5, 2, 9],
+        "the value from before the loop",
+    ),
+    "one of a tuple": (
+        "v = 7\nfor t in T.serial(4):\n    if A[t] > 2:\n        v, w = A[t], v * 0 + 1\n"
+        "        O[t] = v + w\n    else:\n        O[t] = v",
+        [7, 6, 7, 10],
+        "7",
+    ),
+    "in nested targets": (
+        "v = 7\nfor t in T.serial(4):\n    if A[t] > 2:\n        (v, (w, x)) = A[t], (1, 2)\n"
+        "        O[t] = v + w + x\n    else:\n        O[t] = v",
+        [7, 8, 7, 12],
+        "7",
+    ),
+    "a starred target": (
+        "v = 7\nfor t in T.serial(4):\n    if A[t] > 2:\n        w, *v = A[t], 2, 3\n"
+        "        O[t] = v[1]\n    else:\n        O[t] = v",
+        [7, 3, 7, 3],
+        "7",
+    ),
+    "annotated": (
+        "v = 7\nfor t in T.serial(4):\n    O[t] = v\n    if A[t] > 2:\n        v: int = A[t]\n"
+        "        O[t] += v",
+        [7, 12, 7, 16],
+        "7",
+    ),
+    "a helper": (
+        "def v():\n    return 7\nfor t in T.serial(4):\n    O[t] = v()\n    if A[t] > 2:\n"
+        "        def v():\n            return 2\n        O[t] = v()",
+        [7, 2, 7, 2],
+        "an object of type function",
+    ),
+    "read by a comprehension": (
+        "v = 7\nfor t in T.serial(4):\n    O[t] = v\n    if A[t] > 2:\n        v = A[t]\n"
+        "        O[t] = sum([v for k in range(2)])",
+        [7, 10, 7, 18],
+        "7",
+    ),
+    "before it leaves the iteration": (
+        "v = 7\nfor t in T.serial(4):\n    if A[t] > 2:\n        v = A[t]\n        O[t] = v\n"
+        "        continue\n    O[t] = v",
+        [7, 5, 7, 9],
+        "7",
+    ),
+    "under T.If": (
+        "v = 7\nfor t in T.serial(4):\n    O[t] = v\n    with T.If(A[t] > 2):\n        with T.Then():\n"
+        "            v = A[t]\n            O[t] = v",
+        [7, 5, 7, 9],
+        "7",
+    ),
+    "in T.Parallel": (
+        "v = 7\nfor t in T.Parallel(4):\n    if A[t] > 2:\n        v = A[t]\n        O[t] = v\n"
+        "    else:\n        O[t] = v",
+        [7, 5, 7, 9],
+        "7",
+    ),
+    "a tile, bound in the loop's own body": (
+        "v = T.alloc_local((4,), 'int32')\nfor t in T.serial(4):\n    v[t] = A[t]\n"
+        "for t in T.serial(4):\n    w = v[t] + 1\n    v = w * 2\n    O[t] = v",
+        [4, 12, 6, 20],
+        "the buffer `v`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHADOWED)
+def test_what_an_inner_block_binds_ends_with_it(name: str) -> None:
+    body, want, read = SHADOWED[name]
+    told = (
+        "`v` is bound anew here and ends with this block: other blocks and later iterations "
+        f"still read {read}"
+    )
+    with pytest.warns(TileWarning) as remarks:
+        func = traced(body, name)
+    assert {str(item.message) for item in remarks} == {told}
+    assert {item.filename for item in remarks} == {f"<{name}>"}
+    for how in WAYS if name in list(SHADOWED)[:2] else WAYS[:1]:
+        assert outputs(func, **how) == want
+
+
+WAYS: list[dict[str, Any]] = [
+    {"target": "cpu", "execution_backend": "interpret"},
+    {"target": "cpu"},
+    {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
+]
 
 
 def traced(body: str, name: str, head: str = "@T.prim_func") -> Any:

@@ -274,7 +274,8 @@ class _Statements:
         found = self.flow.of(item)
         captured = tuple(name for name in found.again if name in self.flow.captured)
         second = found.orelse if isinstance(item, ast.If) else found.again
-        return [constant((found.after, second, captured))] if found.after or second else []
+        wanted = (found.after, second, captured, found.carried)
+        return [constant(wanted)] if found.after or second else []
 
     def reread(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
         """Give the Python names what the followed statement ``kept`` says that they hold."""

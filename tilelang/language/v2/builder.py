@@ -459,6 +459,12 @@ class Builder:
         finally:
             self.pure_in = outside
 
+    def scope(self) -> Block:
+        """The block whose end is the end of a name bound here: a branch, a loop or the function."""
+        inner = LOOPS | BRANCHES
+        blocks = self.blocks
+        return next((block for block in reversed(blocks) if block.kind in inner), blocks[0])
+
     def control(self) -> list[Block]:
         """The open branches and loops, outermost first."""
         return [block for block in self.blocks if block.kind in LOOPS | BRANCHES]

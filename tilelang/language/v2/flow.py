@@ -31,11 +31,13 @@ class Followed:
 
     ``after``: bound inside and read after it. ``again``: bound in the body of a loop and read in
     its next iteration. ``orelse``: bound on the first side of an ``if`` and read on the other.
+    ``carried``: those of ``again`` that no inner block may bind as a name of its own.
     """
 
     after: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
     orelse: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
 
 
 @dataclass
@@ -236,6 +238,33 @@ class Flow:
         again: Iterable[str],
         orelse: Iterable[str],
     ) -> None:
-        found = Followed(tuple(sorted(binds & live)), tuple(sorted(again)), tuple(sorted(orelse)))
+        names = set(again)
+        carried = self._carried(item, names) if names and not isinstance(item, ast.If) else set()
+        parts = (binds & live, names, set(orelse), carried)
+        found = Followed(*(tuple(sorted(part)) for part in parts))
         if found != Followed():
             self._followed[id(item)] = found
+
+    def _carried(self, item: ast.stmt, names: set[str]) -> set[str]:
+        """Those of ``names`` that need their value of the last iteration of ``item``, or that a
+        nested function reads behind an inner block."""
+        from tilelang.language.v2.carried import self_dependent
+
+        assert isinstance(item, (ast.For, ast.While, ast.With))
+        found = self_dependent(item, names, lambda node: self._scan(node)[0])
+        captured = names & self.captured
+        return found | (captured & self._behind(item.body, set()) if captured else set())
+
+    def _behind(self, body: Sequence[ast.stmt], live: set[str]) -> set[str]:
+        """Names that a block in ``body`` binds and that a statement after it reads, or ``live``."""
+        found: set[str] = set()
+        live = set(live)
+        for item in reversed(body):
+            one = self._summaries[id(item)]
+            if isinstance(item, (ast.If, ast.For, ast.While)):
+                found |= one.binds & live
+            if isinstance(item, (ast.If, ast.For, ast.While, ast.With)):
+                sides = (item.body, item.orelse) if isinstance(item, ast.If) else (item.body,)
+                found = found.union(*(self._behind(side, live) for side in sides))
+            live = (live - (one.kills or set())) | one.reads
+        return found

@@ -11,17 +11,18 @@ next iterations were traced with the value from before. Which names may be read 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilelang.errors import Loc, TileNameError
+from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, as_expr
-from tilelang.language.v2.builder import Block, describe, same_value
+from tilelang.language.v2.builder import Block, describe, same_value, warn
 
 if TYPE_CHECKING:
     from tilelang.language.v2.scope import Scope
 
-__all__ = ["Follow", "Held", "Names", "Undecided"]
+__all__ = ["Follow", "Held", "Undecided", "Wanted"]
 
 
 class Held(NamedTuple):
@@ -33,6 +34,7 @@ class Held(NamedTuple):
 
 
 Names = tuple[str, ...]
+Wanted = tuple[Names, Names, Names, Names]  # read after, read again, by functions, carried
 Snapshot = dict[str, Held]
 
 
@@ -111,16 +113,47 @@ def advice(name: str, what: str, values: Sequence[object]) -> str:
     return f"{declared} and assign to it inside"
 
 
+def _leaves(held: Held) -> Iterator[Held]:
+    """The bindings that a name may have."""
+    if isinstance(held.value, Undecided):
+        for item in held.value.__dict__["values"]:
+            yield from _leaves(item)
+    else:
+        yield held
+
+
+def _is_tile(value: object) -> bool:
+    return isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var)
+
+
+def _ended(name: str, outer: Held) -> str:
+    """The remark on a name that an inner block binds anew."""
+    value = outer.value
+    if isinstance(value, Buffer):
+        read = describe(value)
+    elif isinstance(value, Expr) and not isinstance(value, Const):
+        where = "from before the loop" if outer.loc is None else f"of line {outer.loc.line}"
+        read = f"the value {where}"
+    else:
+        read = describe(value)
+    return (
+        f"`{name}` is bound anew here and ends with this block: other blocks and later iterations "
+        f"still read {read}"
+    )
+
+
 class Follow:
     """The followed names of one compound statement while it is traced."""
 
-    def __init__(self, scope: Scope, what: str, followed: tuple[Names, Names, Names]) -> None:
+    def __init__(self, scope: Scope, what: str, followed: Wanted) -> None:
         self.scope, self.what = scope, what
-        self.after, self.again, self.captured = followed
+        self.after, self.again, self.captured, self.carried = followed
         self.names = {*self.after, *self.again}
         self.ways: list[Snapshot] = []  # how the statement after this one is reached
         self.back: list[Snapshot] = []  # how the next iteration is reached
         self.seen: set[str] = set()  # names of ``again`` read with the value from before
+        self.inside: list[tuple[str, object]] = []  # names read in the block that binds them
+        self.behind: set[str] = set()  # names read behind the block that bound them
         self.first = self.now()
         for name in self.names:
             scope.following.setdefault(name, []).append(self)
@@ -142,6 +175,11 @@ class Follow:
         """A read of ``name`` inside the statement."""
         if name in self.first and same_value(self.first[name].value, value):
             self.seen.add(name)
+        elif (held := self.scope.held.get(name)) is not None:
+            if not held.block.alive:
+                self.behind.add(name)
+            else:
+                self.inside.append((name, held.value))
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is bound."""
@@ -162,7 +200,8 @@ class Follow:
             if not values:
                 self.scope.held.pop(name, None)
             elif all(same_value(values[0].value, other.value) for other in values):
-                self.scope.held[name] = values[0]
+                around = (held for held in values if held.block.alive)
+                self.scope.held[name] = next(around, values[0])
                 if self.what == "if" or not isinstance(inner := values[0].value, Undecided):
                     continue
                 self._undecide(name, inner.__dict__["values"])
@@ -172,17 +211,31 @@ class Follow:
     def _undecide(self, name: str, values: Sequence[Held]) -> None:
         loc = next((held.loc for held in values if held.loc is not None), None)
         made = Undecided(name, self.what, values)
-        self.scope.held[name] = Held(made, self.scope.builder.blocks[-1], loc)
+        self.scope.held[name] = Held(made, self.scope.builder.scope(), loc)
 
-    def check_again(self) -> None:
-        """End of a loop: refuse names that its next iteration reads with another value."""
+    def check_again(self, own: Sequence[Block]) -> None:
+        """End of a loop of the blocks ``own``: what its next iteration reads must be what it read.
+
+        What an inner block binds ends with that block, so the next iteration reads the value from
+        before; where a reader of Python would expect another one, the name is refused.
+        """
         for name in self.again:
             if name not in self.first or not (name in self.seen or name in self.captured):
                 continue
             old = self.first[name].value
-            for way in self.back:
-                if name in way and not same_value(way[name].value, old):
-                    raise self._updated(name, old, way[name])
+            ends = [held for way in self.back if name in way for held in _leaves(way[name])]
+            for held in [held for held in ends if not same_value(held.value, old)]:
+                if not self._ends(name, old, held, own):
+                    raise self._updated(name, old, held)
+                warn(_ended(name, self.first[name]), held.loc)
+
+    def _ends(self, name: str, old: object, new: Held, own: Sequence[Block]) -> bool:
+        """Whether the binding ``new`` is one of its block alone."""
+        if _is_tile(old) and isinstance(new.value, (bool, int, float, Expr)):
+            return name not in self.behind  # nobody takes the one for the other
+        if name in self.carried or name in self.behind or any(new.block is b for b in own):
+            return False
+        return name in self.captured or any(same_value((name, new.value), x) for x in self.inside)
 
     def _updated(self, name: str, old: object, new: Held) -> TileNameError:
         scalar = all(isinstance(v, (bool, int, float, Expr, Undecided)) for v in (old, new.value))

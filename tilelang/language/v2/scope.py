@@ -37,7 +37,7 @@ from tilelang.language.v2.builder import (
     warn,
 )
 from tilelang.language.v2.frames import Frame, Loop
-from tilelang.language.v2.rebind import Follow, Held, Names, Undecided
+from tilelang.language.v2.rebind import Follow, Held, Undecided, Wanted
 from tilelang.language.v2.statements import (
     ForStatement,
     IfStatement,
@@ -54,7 +54,7 @@ _IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
         *("lshift", "rshift", "and_", "or_", "xor"),
     )
 }
-_FOLLOWED: tuple[Names, Names, Names] = ((), (), ())
+_FOLLOWED: Wanted = ((), (), (), ())
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "is_": operator.is_,
@@ -156,7 +156,7 @@ class Scope:
 
     def _hold(self, name: str, value: object) -> object:
         loc = locate() if self.following.get(name) else None
-        self.held[name] = Held(value, self.builder.blocks[-1], loc)
+        self.held[name] = Held(value, self.builder.scope(), loc)
         return value
 
     def bind(self, name: str, value: object) -> object:
@@ -397,13 +397,11 @@ class Scope:
         self.builder.eval(value)
 
     # -- control flow -------------------------------------------------------------------------
-    def if_(self, cond: object, followed: tuple[Names, Names, Names] = _FOLLOWED) -> IfStatement:
+    def if_(self, cond: object, followed: Wanted = _FOLLOWED) -> IfStatement:
         """``if cond:``"""
         return IfStatement(self, truth(cond, "the condition of `if`"), followed)
 
-    def while_(
-        self, cond: Callable[[], object], followed: tuple[Names, Names, Names] = _FOLLOWED
-    ) -> WhileStatement:
+    def while_(self, cond: Callable[[], object], followed: Wanted = _FOLLOWED) -> WhileStatement:
         """``while cond:``"""
         made = WhileStatement(self, followed)
         with self.builder.pure("the condition of `while`"):
@@ -439,7 +437,7 @@ class Scope:
         source: object,
         names: tuple[str, ...],
         single: bool,
-        followed: tuple[Names, Names, Names] = _FOLLOWED,
+        followed: Wanted = _FOLLOWED,
     ) -> ForStatement:
         """``for names in source:``"""
         if isinstance(source, range):
@@ -459,7 +457,7 @@ class Scope:
         self,
         context: Any,
         names: tuple[str, ...],
-        followed: tuple[Names, Names, Names] = _FOLLOWED,
+        followed: Wanted = _FOLLOWED,
     ) -> WithStatement:
         """``with context as names:``"""
         if not isinstance(context, Frame) and not hasattr(context, "__enter__"):

@@ -18,7 +18,7 @@ from tilelang.language.v2.rebind import Follow
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from tilelang.language.v2.rebind import Names
+    from tilelang.language.v2.rebind import Wanted
     from tilelang.language.v2.scope import Scope
 
 __all__ = ["ForStatement", "IfStatement", "WhileStatement", "WithStatement"]
@@ -27,7 +27,7 @@ __all__ = ["ForStatement", "IfStatement", "WhileStatement", "WithStatement"]
 class _Statement:
     """The names followed through one statement."""
 
-    def __init__(self, scope: Scope, what: str, followed: tuple[Names, Names, Names]) -> None:
+    def __init__(self, scope: Scope, what: str, followed: Wanted) -> None:
         self.builder = scope.builder
         self.follow = Follow(scope, what, followed)
         self.holds, self.value = self.follow.holds, self.follow.value
@@ -36,9 +36,7 @@ class _Statement:
 class IfStatement(_Statement):
     """An ``if`` statement while it is traced."""
 
-    def __init__(
-        self, scope: Scope, cond: bool | Expr, followed: tuple[Names, Names, Names]
-    ) -> None:
+    def __init__(self, scope: Scope, cond: bool | Expr, followed: Wanted) -> None:
         super().__init__(scope, "if", followed)
         self.cond = cond
         self.loc = None if isinstance(cond, bool) else locate()
@@ -93,8 +91,8 @@ class _LoopStatement(_Statement):
 
     def open(self, depth: int) -> None:
         """The blocks from ``depth`` on are this loop's: ``break`` and ``continue`` lead out."""
-        opened = self.builder.blocks[depth:]
-        self.counted = any(block.kind in LOOPS for block in opened)
+        self.opened = self.builder.blocks[depth:]
+        self.counted = any(block.kind in LOOPS for block in self.opened)
         if self.counted:
             self.builder.loops.append(self)
 
@@ -114,7 +112,7 @@ class _LoopStatement(_Statement):
         if not block.done:
             follow.back.append(follow.now())
         if runs != 0 and runs != 1:
-            follow.check_again()
+            follow.check_again(self.opened)
         follow.ways += follow.back
         if runs is None:
             follow.ways.append(follow.first)
@@ -126,7 +124,7 @@ class _LoopStatement(_Statement):
 class WhileStatement(_LoopStatement):
     """A ``while`` statement while it is traced."""
 
-    def __init__(self, scope: Scope, followed: tuple[Names, Names, Names]) -> None:
+    def __init__(self, scope: Scope, followed: Wanted) -> None:
         super().__init__(scope, "loop", followed)
         self.counted = False
         self.cond: bool | Expr = False
@@ -160,7 +158,7 @@ class ForStatement(_LoopStatement):
         loop: Loop,
         names: tuple[str, ...],
         single: bool,
-        followed: tuple[Names, Names, Names],
+        followed: Wanted,
     ) -> None:
         super().__init__(scope, "loop", followed)
         self.loop = loop
@@ -201,7 +199,7 @@ class WithStatement(_Statement):
         scope: Scope,
         context: Any,
         names: tuple[str, ...],
-        followed: tuple[Names, Names, Names],
+        followed: Wanted,
     ) -> None:
         super().__init__(scope, "if", followed)
         self.context, self.names = context, names
@@ -231,7 +229,7 @@ class WithStatement(_Statement):
                     self.follow.ways.append(self.follow.now())
                 if self.inside.kind in LOOPS:
                     self.follow.back = list(self.follow.ways)
-                    self.follow.check_again()
+                    self.follow.check_again([self.inside])
                 self.follow.ways.append(self.follow.first)
             self.follow.settle()
         return None

@@ -1,0 +1,161 @@
+"""Names of a loop whose value in one iteration depends on their own value in the one before.
+
+``if x > best: best = x`` counts on the value of earlier iterations, by the condition; ``n = n + 1``
+by the value; ``a, b = b, a`` by two names. What an inner block binds ends with that block, so such
+a name would not hold what a reader of Python expects. Here is found, on the syntax tree, which
+names those are: the statements of a body in order, with what each name may depend on. Values that
+go through tiles and tensors are not followed: those are meant to live on.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+__all__ = ["self_dependent"]
+
+Reads = Callable[[ast.AST], "set[str]"]
+State = dict[str, frozenset[str]]
+_NONE: frozenset[str] = frozenset()
+
+
+def self_dependent(loop: ast.For | ast.While | ast.With, names: set[str], reads: Reads) -> set[str]:
+    """Those of ``names`` that depend on their own value of an earlier iteration of ``loop``.
+
+    ``reads(node)`` are the names that an expression or a simple statement reads.
+    """
+    walker = _Walker(reads)
+    state: State = {name: frozenset((name,)) for name in names}
+    around = walker.origins(state, loop.test) if isinstance(loop, ast.While) else _NONE
+    walker.block(loop.body, state, around)
+    return {name for name in names if name in _reached(walker.edges, name)}
+
+
+def _reached(edges: Mapping[str, set[str]], name: str) -> set[str]:
+    """The names on whose values of earlier iterations ``name`` depends."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        new = edges.get(todo.pop(), set()) - found
+        found |= new
+        todo.extend(new)
+    return found
+
+
+class _Walker:
+    """Follows the statements of a body; ``edges`` are what each bound name depends on."""
+
+    def __init__(self, reads: Reads) -> None:
+        self.reads = reads
+        self.edges: dict[str, set[str]] = {}
+
+    def origins(self, state: State, *nodes: ast.AST | None) -> frozenset[str]:
+        """What the expressions depend on."""
+        names = {name for node in nodes if node is not None for name in self.reads(node)}
+        return _NONE.union(*(state.get(name, _NONE) for name in names))
+
+    def bind(self, state: State, target: ast.AST, found: frozenset[str]) -> None:
+        """``target`` is bound to a value that depends on ``found``."""
+        for name in _stored(target):
+            state[name] = found
+            self.edges.setdefault(name, set()).update(found)
+
+    def block(
+        self, body: Sequence[ast.stmt], state: State, around: frozenset[str]
+    ) -> frozenset[str]:
+        """The statements in order; returns what decides whether those behind them are reached."""
+        for item in body:
+            around |= self.statement(item, state, around)
+        return around
+
+    def statement(self, item: ast.stmt, state: State, around: frozenset[str]) -> frozenset[str]:
+        if isinstance(item, ast.If):
+            return self.branch(item, state, around)
+        if isinstance(item, (ast.For, ast.While)):
+            return self.loop(item, state, around)
+        if isinstance(item, ast.With):
+            for entry in item.items:
+                found = around | self.origins(state, entry.context_expr)
+                if entry.optional_vars is not None:
+                    self.bind(state, entry.optional_vars, found)
+            return self.block(item.body, state, around)
+        if isinstance(item, ast.Assign):
+            pairs = [pair for target in item.targets for pair in _pairs(target, item.value)]
+            made = [(target, around | self.origins(state, value)) for target, value in pairs]
+            for target, found in made:
+                self.bind(state, target, found)
+        elif isinstance(item, ast.AnnAssign) and item.value is not None:
+            self.bind(state, item.target, around | self.origins(state, item.value))
+        elif isinstance(item, ast.AugAssign) and isinstance(item.target, ast.Name):
+            own = state.get(item.target.id, _NONE)
+            self.bind(state, item.target, around | own | self.origins(state, item.value))
+        elif isinstance(item, (ast.FunctionDef, ast.ClassDef)):
+            state[item.name] = around
+        return _NONE
+
+    def branch(self, item: ast.If, state: State, around: frozenset[str]) -> frozenset[str]:
+        test = self.origins(state, item.test)
+        sides = []
+        for body in (item.body, item.orelse):
+            side = dict(state)
+            test |= self.block(body, side, around | test) - around
+            sides.append(side)
+        _join(state, *sides)
+        return test if _leaves(item) else _NONE
+
+    def loop(
+        self, item: ast.For | ast.While, state: State, around: frozenset[str]
+    ) -> frozenset[str]:
+        head = item.iter if isinstance(item, ast.For) else item.test
+        found = around
+        for _ in range(2 + len(state)):
+            before = dict(state)
+            found |= self.origins(state, head)
+            inner = dict(state)
+            if isinstance(item, ast.For):
+                self.bind(inner, item.target, found)
+            found |= self.block(item.body, inner, found)
+            _join(state, state, inner)
+            if state == before:
+                break
+        return found if _leaves(item) else _NONE
+
+
+def _join(state: State, *sides: State) -> None:
+    """``state`` where several ways meet."""
+    for name in {name for side in sides for name in side}:
+        state[name] = _NONE.union(*(side.get(name, _NONE) for side in sides))
+
+
+def _leaves(item: ast.stmt) -> bool:
+    """Whether a statement in ``item`` may leave the block around it."""
+    looped = isinstance(item, (ast.For, ast.While))
+    return any(
+        isinstance(part, ast.Return)
+        or (isinstance(part, (ast.Break, ast.Continue)) and not looped)
+        or (isinstance(part, (ast.If, ast.With, ast.For, ast.While)) and _leaves(part))
+        for part in ast.iter_child_nodes(item)
+    )
+
+
+def _stored(target: ast.AST) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from _stored(part)
+    elif isinstance(target, ast.Starred):
+        yield from _stored(target.value)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """``target = value`` as single assignments, where the two have the same form."""
+    rows = (ast.Tuple, ast.List)
+    if isinstance(target, rows) and isinstance(value, rows):
+        parts = [*target.elts, *value.elts]
+        plain = not any(isinstance(part, ast.Starred) for part in parts)
+        if plain and len(target.elts) == len(value.elts):
+            for one, other in zip(target.elts, value.elts, strict=True):
+                yield from _pairs(one, other)
+            return
+    yield target, value
