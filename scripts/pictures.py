@@ -4,7 +4,7 @@
     python scripts/pictures.py --check   say whether those that need none are current
 
 Layouts are drawn by the package, the timeline is that of a block in the emulator, and the roofline
-shows the figures of the README's table.
+shows the figures of the page of benchmarks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WIDTH = 760
 STYLE = 'font-family="sans-serif" font-size="11"'
 # The NVIDIA H100 SXM by its data sheet: TB/s of its memory, TFLOP/s of dense products.
 MEMORY, UNITS = 3.35, {"16 bits": 989, "8 bits": 1979}
-# Rows of the README -> (label, operations per byte that has to be moved).
+# Rows of the page of benchmarks -> (label, operations per byte that has to be moved).
 ROWS = {
     "add 16384": ("add", 1 / 6),
     "softmax 32768": ("softmax", 5 / 4),
@@ -128,21 +128,21 @@ def timeline() -> str:
 
 
 def figures() -> dict[str, tuple[float, float]]:
-    """Label -> operations per byte and TFLOP/s, from the README's table of the H100."""
+    """Label -> operations per byte and TFLOP/s, from the H100's table of the page of benchmarks."""
     found = {}
-    for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines():
         for start, (label, intensity) in ROWS.items():
             if line.startswith(f"| {start}"):
                 number, unit = re.findall(r"\| ([\d.]+) (GB/s|TFLOP/s)", line)[0]
                 speed = float(number) * (intensity / 1e3 if unit == "GB/s" else 1)
                 found[label] = (intensity, speed)
     if len(found) != len(ROWS):
-        raise SystemExit(f"rows of the README are missing: {set(ROWS) - set(found)}")
+        raise SystemExit(f"rows of docs/benchmarks.md are missing: {set(ROWS) - set(found)}")
     return found
 
 
 def roofline() -> str:
-    """Figures of the README below what the data sheet says."""
+    """Measured figures below what the data sheet says."""
     low, high, bottom, top, height = -1.0, 4.0, -0.5, 3.5, 330
 
     def place(intensity: float, speed: float) -> tuple[float, float]:
