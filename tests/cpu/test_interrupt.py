@@ -52,6 +52,43 @@ for repeated in range(2):
             pass
     print("ended")
 """
+OVERLAPPING = """
+import signal, threading, time
+import numpy as np
+import tilelang, tilelang.language as T
+
+def waiting(step):
+    @T.prim_func
+    def kernel(A: T.Tensor((2,), "int32")):
+        with T.Kernel(1, threads=1):
+            T.atomic_store(A[1], step)
+            while T.atomic_load(A[0]) == 0:
+                T.evaluate(0)
+    return tilelang.compile(kernel, target="cpu")
+
+class Running:
+    def __init__(self, kernel):
+        self.memory = np.zeros(2, np.int32)
+        self.thread = threading.Thread(target=kernel, args=(self.memory,))
+        self.thread.start()
+        while self.memory[1] == 0:
+            time.sleep(0.001)
+
+    def end(self):
+        self.memory[0] = 1
+        self.thread.join()
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+first, second = waiting(1), waiting(2)
+for one, other in ((first, second), (second, first), (first, second)):
+    calls = Running(one), Running(other)
+    for call in calls:
+        call.end()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
 CALLS = {
     "main thread": ("pass", "kernel(memory)"),
     "own handler": (
@@ -80,16 +117,21 @@ CALLS = {
 }
 
 
+def program(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """A program that has ended; it is killed when it does not."""
+    file = folder / "program.py"
+    file.write_text(text, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
 def run(folder: Path, target: str, backend: str, how: str, block: int = 1) -> str:
-    """What the program prints; it is killed when it does not end."""
+    """What the program prints."""
     before, call = CALLS[how]
     text = PROGRAM.replace("BLOCK", str(block)).replace("TARGET", f"target={target!r}")
     text = text.replace("BACKEND", repr(backend)).replace("BEFORE", before).replace("CALL", call)
-    file = folder / "program.py"
-    file.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = program(folder, text)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -102,6 +144,14 @@ def test_an_endless_kernel_ends_at_an_interrupt(tmp_path: Path, backend: str, ho
     found = run(tmp_path, "cpu", backend, how)
     assert found.count("ended") >= 2
     assert ("noted" in found) == (how == "own handler")
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+def test_an_interrupt_after_kernels_that_overlapped_on_threads_is_the_process_s_own(
+    tmp_path: Path,
+) -> None:
+    done = program(tmp_path, OVERLAPPING)
+    assert done.stdout.split() == ["interrupted"], done.stderr[-2000:]
 
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")

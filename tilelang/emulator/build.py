@@ -111,6 +111,7 @@ def runtime_key(compiler: CxxCompiler) -> str:
     return content_key(
         "emulator",
         _digest(("emulator/runtime", "emulator/include")),
+        (ROOT.parent / "cpu/include/tl_interrupt.h").read_text(encoding="utf-8"),
         repr(_RUNTIME_FLAGS),
         compiler.identity,
     )

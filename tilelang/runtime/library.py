@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,25 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
+@lru_cache(maxsize=1)
+def _listener() -> Any:
+    """Room for what listens to Ctrl-C while kernels of this process run (``tl_interrupt.h``)."""
+    import ctypes
+
+    return (ctypes.c_int64 * 128)()
+
+
+def _share_listener(library: Any) -> None:
+    """Have a library with endless loops use the listener of the process."""
+    import ctypes
+
+    try:
+        place = ctypes.c_void_p.in_dll(library, "tl_listener")
+    except ValueError:  # none of its loops may be endless
+        return
+    place.value = ctypes.addressof(_listener())
+
+
 def load_library(data: bytes, path: Path | None = None) -> Library:
     """Load a shared library.
 
@@ -111,9 +131,12 @@ def opened(
     mode, refusals = ctypes.RTLD_GLOBAL if shared else ctypes.DEFAULT_MODE, []
     for file in loadable(data, path):
         try:
-            return ctypes.CDLL(file, mode=mode), file
+            library = ctypes.CDLL(file, mode=mode)
         except OSError as error:
             refusals.append(str(error))
+            continue
+        _share_listener(library)
+        return library, file
     failure = CompileError(
         f"{what} cannot be loaded",
         got=refusals[0].splitlines()[0] if refusals else "no place to write it to",

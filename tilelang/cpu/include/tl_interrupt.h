@@ -1,52 +1,90 @@
 // Ctrl-C ends kernels that would go on for ever: while one runs, its loops look at a flag.
 //
-// The handler of the process (Python's) is called as well; it stands again when the call is over.
+// All kernels of a process share one listener and one handler: who loads libraries into a process with
+// others tells each where it is (`tl_listener`); the kernels of a library that nobody tells share its own.
+// The handler of the process (Python's) is called as well; it stands again when no kernel listens.
 // A handler that ignores the signal, or ends the process, stays in place.
 #ifndef TL_INTERRUPT_H
 #define TL_INTERRUPT_H
-#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #define TL_INTERRUPTED (-2)
-static volatile sig_atomic_t tl_interrupted;
-static struct sigaction tl_before;  // what the signal did before
-static int tl_listeners, tl_listening;
-static pthread_mutex_t tl_listen_lock = PTHREAD_MUTEX_INITIALIZER;
+#define TL_OF_THE_LIBRARY __attribute__((weak, visibility("default")))
+struct tl_listener {
+    volatile sig_atomic_t interrupted;
+    volatile sig_atomic_t passing;  // a handler of the process is being called
+    int owner;                      // the process that is changing what follows; 0: nobody
+    int process;                    // whose calls are counted: those of a parent do not end in its fork
+    int calls;
+    int installed;
+    struct sigaction mine, before;  // the handler, and the one that it calls
+    struct sigaction first;         // what stood before any of ours
+};
+#ifdef __cplusplus
+extern "C" {
+#endif
+TL_OF_THE_LIBRARY struct tl_listener tl_own_listener;
+TL_OF_THE_LIBRARY struct tl_listener* tl_listener = &tl_own_listener;
+#ifdef __cplusplus
+}
+#endif
+#define tl_interrupted (tl_listener->interrupted)
 
-static void tl_on_interrupt(int signal, siginfo_t* info, void* context) {
-    tl_interrupted = 1;
-    if (tl_before.sa_flags & SA_SIGINFO) tl_before.sa_sigaction(signal, info, context);
-    else if (tl_before.sa_handler != SIG_DFL && tl_before.sa_handler != SIG_IGN) tl_before.sa_handler(signal);
+static void tl_pass_on(const struct sigaction* to, int number, siginfo_t* info, void* context) {
+    if (to->sa_flags & SA_SIGINFO) to->sa_sigaction(number, info, context);
+    else if (to->sa_handler != SIG_DFL && to->sa_handler != SIG_IGN) to->sa_handler(number);
 }
-static int tl_is_mine(const struct sigaction* now) {
-    return (now->sa_flags & SA_SIGINFO) && now->sa_sigaction == tl_on_interrupt;
+static void tl_on_interrupt(int number, siginfo_t* info, void* context) {
+    struct tl_listener* own = tl_listener;
+    const sig_atomic_t again = own->passing;  // the one before leads here: it was put over ours, and ours over it
+    own->interrupted = 1;
+    own->passing = 1;
+    tl_pass_on(again ? &own->first : &own->before, number, info, context);
+    own->passing = again;
 }
-// A call begins; calls of several threads share one handler.
-static void tl_listen(void) {
-    pthread_mutex_lock(&tl_listen_lock);
-    if (tl_listeners++ == 0) {
-        struct sigaction now;
-        tl_interrupted = 0;
-        tl_listening = 0;
-        // That of another kernel, which was called later and is still running, may lead here already.
-        if (sigaction(SIGINT, NULL, &now) == 0 && !tl_is_mine(&now) &&
-            ((now.sa_flags & SA_SIGINFO) || (now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN))) {
-            struct sigaction mine = now;
-            mine.sa_flags |= SA_SIGINFO;
-            mine.sa_sigaction = tl_on_interrupt;
-            tl_before = now;
-            tl_listening = sigaction(SIGINT, &mine, NULL) == 0;
-        }
+static int tl_is_installed(const struct tl_listener* own, const struct sigaction* now) {
+    return own->installed && (now->sa_flags & SA_SIGINFO) && now->sa_sigaction == own->mine.sa_sigaction;
+}
+// A lock that the fork of a process whose threads held it can take.
+static void tl_own(struct tl_listener* own) {
+    const int me = (int)getpid();
+    int seen = __atomic_load_n(&own->owner, __ATOMIC_RELAXED);
+    while (seen == me || !__atomic_compare_exchange_n(&own->owner, &seen, me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        sched_yield();
+        seen = __atomic_load_n(&own->owner, __ATOMIC_RELAXED);
     }
-    pthread_mutex_unlock(&tl_listen_lock);
+    if (own->process != me) own->calls = 0;
+    own->process = me;
+}
+static void tl_disown(struct tl_listener* own) { __atomic_store_n(&own->owner, 0, __ATOMIC_RELEASE); }
+// A call begins.
+static void tl_listen(void) {
+    struct tl_listener* own = tl_listener;
+    struct sigaction now;
+    tl_own(own);
+    if (own->calls++ == 0) own->interrupted = 0;
+    if (sigaction(SIGINT, NULL, &now) == 0 && !tl_is_installed(own, &now) &&
+        ((now.sa_flags & SA_SIGINFO) || (now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN))) {
+        struct sigaction mine = now;
+        mine.sa_flags |= SA_SIGINFO;
+        mine.sa_sigaction = tl_on_interrupt;
+        if (!own->installed) own->first = now;
+        own->before = now;
+        own->mine = mine;
+        own->installed = sigaction(SIGINT, &mine, NULL) == 0 || own->installed;
+    }
+    tl_disown(own);
 }
 static void tl_stop_listening(void) {
-    pthread_mutex_lock(&tl_listen_lock);
-    if (--tl_listeners == 0 && tl_listening) {
-        struct sigaction now;
-        // Left in place under the handler of a kernel that began later.
-        if (sigaction(SIGINT, NULL, &now) == 0 && tl_is_mine(&now)) sigaction(SIGINT, &tl_before, NULL);
+    struct tl_listener* own = tl_listener;
+    struct sigaction now;
+    tl_own(own);
+    // One that was put over ours stays, and may go on calling it.
+    if (--own->calls == 0 && sigaction(SIGINT, NULL, &now) == 0 && tl_is_installed(own, &now)) {
+        own->installed = sigaction(SIGINT, &own->before, NULL) != 0;
     }
-    pthread_mutex_unlock(&tl_listen_lock);
+    tl_disown(own);
 }
 #endif
