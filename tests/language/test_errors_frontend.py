@@ -323,25 +323,6 @@ TileSyntaxError: this loop target is not supported in a kernel or macro
 """,
     ),
     (
-        "return inside if",
-        """\
-@T.prim_func
-def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
-    with T.Kernel(1, threads=32) as bx:
-        if n > 2:
-            return
-        A[0, 0] = 1
-""",
-        """\
-TileUnsupportedError: `return` of `f` inside control flow
-  expected: `return` as the last statement
-  hint: assign the result to a T.alloc_var or a buffer and return at the end; to stop a thread early use T.thread_return()
- --> wrong.py:6:13
-    6 |             return
-      |             ^^^^^^
-""",
-    ),
-    (
         "return inside a loop",
         """\
 @T.prim_func
@@ -351,9 +332,9 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
             return A
 """,
         """\
-TileUnsupportedError: `return` of `f` inside control flow
-  expected: `return` as the last statement
-  hint: assign the result to a T.alloc_var or a buffer and return at the end; to stop a thread early use T.thread_return()
+TileUnsupportedError: `return` of `f` in a branch or loop with a value
+  expected: `return` as the last statement, or without a value in T.Kernel
+  hint: a thread that returns early leaves the kernel; results are stored to tensors
  --> wrong.py:6:13
     6 |             return A
       |             ^^^^^^^^
@@ -1375,11 +1356,11 @@ TileIndexError: too few indices for `A`
 """,
     ),
     (
-        "return inside control flow of a macro",
+        "return inside a loop of a macro",
         """\
 @T.macro
 def pick(B, i):
-    if B[i, 0] > 0:
+    for k in T.serial(i):
         return 1
     return 2
 @T.prim_func
@@ -1388,9 +1369,9 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
         pick(A, n)
 """,
         """\
-TileUnsupportedError: `return` of `pick` inside control flow
-  expected: `return` as the last statement
-  hint: assign the result to a T.alloc_var or a buffer and return at the end; to stop a thread early use T.thread_return()
+TileUnsupportedError: `return` of the macro `pick` in a loop
+  expected: `return` at the end, or in branches outside of loops
+  hint: assign the result to a T.alloc_var, leave the loop with `break`, and return at the end; to stop a thread early use T.thread_return()
  --> wrong.py:5:9
     5 |         return 1
       |         ^^^^^^^^

@@ -507,8 +507,16 @@ class _Statements:
 
     def do_Return(self, item: ast.Return) -> list[ast.stmt]:
         value = ast.Constant(value=None) if item.value is None else self.expr(item.value)
-        made = ast.Return(value=scope_call("return_", [value], item))
-        return [same_place(made, item)]
+        if not self.path:
+            made = ast.Return(value=scope_call("return_", [value], item))
+            return [same_place(made, item)]
+        kept = self.fresh()
+        ends = ast.If(
+            test=scope_call("returns", [load(kept)], item),
+            body=[ast.Return(value=scope_call("return_", [load(kept)], item))],
+            orelse=[],
+        )
+        return [set_name(kept, same_place(value, item)), same_place(ends, item)]
 
     # -- other statements ---------------------------------------------------------------------
     def do_Expr(self, item: ast.Expr) -> list[ast.stmt]:
@@ -529,6 +537,11 @@ class _Statements:
 
 def _has_star(node: ast.AST) -> bool:
     return any(isinstance(child, ast.Starred) for child in ast.iter_child_nodes(node))
+
+
+def _returns_inside(node: ast.FunctionDef) -> bool:
+    nested = [part for item in node.body for part in below(item, _SCOPES) if part is not item]
+    return any(isinstance(part, ast.Return) for part in nested)
 
 
 def _depth(node: ast.AST) -> int:
@@ -555,6 +568,7 @@ def rewrite(
     captured: Mapping[str, object] | None = None,
     attributes: bool = False,
     annotated: frozenset[str] = frozenset(),
+    macro: bool = False,
 ) -> FunctionType:
     """``fn`` with its body turned into calls on the scope that ``enter(locals)`` returns.
 
@@ -565,10 +579,17 @@ def rewrite(
         captured: names that only annotations use, which Python did not put into the closure.
         attributes: whether ``self.x = e`` is allowed.
         annotated: parameters whose annotation statements in the body are evaluated.
+        macro: whether a `return` in a branch ends this function alone.
 
     Raises:
         TileSyntaxError: the body uses a construct that kernels do not have.
     """
+    if macro and _returns_inside(info.node):
+        from dataclasses import replace
+
+        from tilelang.language.v2.returns import structured
+
+        info = replace(info, node=structured(info.node))
     try:
         body = _Statements(info, attributes, annotated).block(info.node.body)
     except RecursionError:  # long sums and ladders of `elif` are deep trees
@@ -583,6 +604,8 @@ def rewrite(
     name = "__tl_body"  # not the user's name: a recursive function looks that up outside
     node = new_function(name, _bare(info.node.args), first)
     node.body += body
+    if macro:
+        node.body.append(ast.Return(value=scope_call("returned", [], info.node)))
     same_place(node, info.node)
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
     for key, value in (captured or {}).items():

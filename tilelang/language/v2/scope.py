@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import (
     TileNameError,
@@ -23,7 +23,7 @@ from tilelang.errors import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, Load, as_expr, binary, const, select, unary
-from tilelang.ir.stmt import Assert, Break, Continue, Fill
+from tilelang.ir.stmt import Assert, Break, Continue, Fill, ThreadReturn
 from tilelang.language.v2.builder import (
     BRANCHES,
     LOOPS,
@@ -45,7 +45,12 @@ from tilelang.language.v2.statements import (
     WithStatement,
 )
 
+if TYPE_CHECKING:
+    from tilelang.language.v2.returns import Results
+
 __all__ = ["Scope"]
+
+_CONTROL = LOOPS | BRANCHES
 
 _IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, f"i{name.rstrip('_')}")
@@ -132,6 +137,7 @@ class Scope:
         here = builder.blocks[-1]
         self.held: dict[str, Held] = {key: Held(value, here) for key, value in values.items()}
         self.refs = refs
+        self.results: Results | None = None
         self.following: dict[str, list[Follow]] = {}  # innermost statement last
 
     # -- names --------------------------------------------------------------------------------
@@ -506,16 +512,58 @@ class Scope:
         said = f"{test!r}" if text is None else str(text)
         self.builder.emit(Assert(cond=test, message=said))
 
+    def returns(self, value: object) -> bool:
+        """``return value`` inside a compound statement: whether tracing ends here, too.
+
+        In a branch that is taken while the kernel runs the other ways are still to be traced.
+        """
+        inside = [block for block in self.builder.blocks[self.base :] if block.kind in _CONTROL]
+        if not inside:
+            return True
+        if self.builder.macro_depth == 0:
+            self._leave_kernel(value, inside)
+        else:
+            self._leave_macro(value, inside)
+        self.builder.blocks[-1].done = "return"
+        return False
+
+    def _leave_kernel(self, value: object, inside: Sequence[Block]) -> None:
+        if value is not None or self.builder.launch is None:
+            raise TileUnsupportedError(
+                f"`return` of `{self.name}` in a branch or loop"
+                + (" with a value" if value is not None else " outside T.Kernel"),
+                expected="`return` as the last statement, or without a value in T.Kernel",
+                hint="a thread that returns early leaves the kernel; results are stored to tensors",
+            )
+        if any(block.kind == "parallel" for block in inside):
+            raise TileSyntaxError(
+                "`return` in a T.Parallel loop",
+                expected="`return` in thread code: serial loops and branches",
+                hint="which threads run an iteration is not told, so which would leave is not "
+                "either; guard the body with `if`",
+            )
+        self.builder.emit(ThreadReturn())
+
+    def _leave_macro(self, value: object, inside: Sequence[Block]) -> None:
+        if any(block.kind in LOOPS for block in inside):
+            raise TileUnsupportedError(
+                f"`return` of the macro `{self.name}` in a loop",
+                expected="`return` at the end, or in branches outside of loops",
+                hint="assign the result to a T.alloc_var, leave the loop with `break`, and return "
+                "at the end; to stop a thread early use T.thread_return()",
+            )
+        if self.results is None:
+            from tilelang.language.v2.returns import Results
+
+            self.results = Results(self.builder, self.base, self.name)
+        self.results.add(value)
+
+    def returned(self) -> object:
+        """The end of a macro: what it returned on ways that are taken while the kernel runs."""
+        return None if self.results is None or not self.results.ways else self.results.value()
+
     def return_(self, value: object) -> object:
-        """``return value``"""
-        for block in self.builder.blocks[self.base :]:
-            if block.kind in LOOPS | BRANCHES:
-                raise TileUnsupportedError(
-                    f"`return` of `{self.name}` inside control flow",
-                    expected="`return` as the last statement",
-                    hint="assign the result to a T.alloc_var or a buffer and return at the end; "
-                    "to stop a thread early use T.thread_return()",
-                )
+        """``return value``, where tracing ends."""
         if self.builder.macro_depth == 0:
             self.builder.return_loc = locate()
         return value

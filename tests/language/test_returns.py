@@ -1,0 +1,178 @@
+"""``return`` in branches: threads that leave a kernel, macros with several ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileSyntaxError, TileTypeError, TileUnsupportedError
+
+WAYS: list[Any] = [
+    pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpret"),
+    pytest.param({"target": "cpu"}, id="cpu"),
+    pytest.param({"target": "cuda -arch=sm_90a", "execution_backend": "emulator"}, id="sm_90a"),
+]
+X = np.arange(64, dtype=np.int32)
+
+
+def ran(func: Any, how: dict[str, Any], *values: Any) -> np.ndarray:
+    out = np.zeros(64, np.int32)
+    tilelang.compile(func, **how)(*values, out)
+    return out
+
+
+@T.prim_func
+def past_a_barrier(A: T.Tensor((64,), "int32"), n: T.int32, B: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64):
+        tx = T.get_thread_binding()
+        s = T.alloc_shared((64,), "int32")
+        s[tx] = A[tx]
+        if tx >= n:
+            return
+        T.sync_threads()
+        B[tx] = s[n - 1 - tx]
+
+
+@T.prim_func
+def in_a_loop(A: T.Tensor((64,), "int32"), n: T.int32, B: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64):
+        tx = T.get_thread_binding()
+        for k in T.serial(n):
+            if A[tx] <= 20 * k:
+                return
+            B[tx] += k
+        B[tx] += 100
+
+
+@T.prim_func
+def of_whole_blocks(A: T.Tensor((64,), "int32"), n: T.int32, B: T.Tensor((64,), "int32")):
+    with T.Kernel(2, threads=32) as b:
+        if n < 3 + b * 60:
+            return
+        s = T.alloc_shared((32,), "int32")
+        T.copy(A[b * 32], s)
+        for i in T.Parallel(32):
+            B[b * 32 + i] = s[31 - i]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_thread_that_returns_takes_no_part_in_what_follows(how: dict[str, Any]) -> None:
+    assert np.array_equal(ran(past_a_barrier, how, X, 40), np.where(X < 40, 39 - X, 0))
+    runs = [min(4, -(-x // 20)) for x in X.tolist()]
+    want = [sum(range(k)) + 100 * (k == 4) for k in runs]
+    assert ran(in_a_loop, how, X, 4).tolist() == want
+    assert np.array_equal(ran(of_whole_blocks, how, X, 40), np.where(X < 32, 31 - X, 0))
+
+
+def test_a_tile_operation_behind_threads_that_left_is_refused() -> None:
+    @T.prim_func
+    def copies(A: T.Tensor((64,), "int32"), n: T.int32, B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((64,), "int32")
+            if T.get_thread_binding() >= n:
+                return
+            T.copy(A, s)
+            T.copy(s, B)
+
+    with pytest.raises(TileUnsupportedError, match="that only some threads of a warp take"):
+        tilelang.compile(copies, target="cuda -arch=sm_90a", execution_backend="emulator")
+
+
+def test_a_return_in_a_parallel_loop_is_refused() -> None:
+    with pytest.raises(TileSyntaxError, match=r"`return` in a T\.Parallel loop"):
+
+        @T.prim_func
+        def f(A: T.Tensor((64,), "int32")):
+            with T.Kernel(1, threads=64):
+                for i in T.Parallel(64):
+                    if A[i] > 3:
+                        return
+                    A[i] = 1
+
+
+@T.macro
+def clamped(x, low):
+    if x < low:
+        return 0
+    y = x * 2.5
+    if y > 100:
+        return y - 1
+    return y
+
+
+@T.macro
+def pair(x):
+    if x > 30:
+        return x, 1
+    elif x > 10:
+        return x + 1, 2
+    return 0, 3
+
+
+@T.macro
+def partly(x, flag):
+    w = T.alloc_var("int32", init=1)
+    if x > 30:
+        w = 5
+        if x > 50:
+            return w
+    if flag:
+        return w + 10
+    return w
+
+
+@T.macro
+def stored(B, i, x):
+    if x > 50:
+        return
+    B[i] = x
+
+
+@T.prim_func
+def several_ends(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64):
+        tx = T.get_thread_binding()
+        p, q = pair(A[tx])
+        v = T.cast(clamped(T.cast(A[tx], "float32"), 5.0), "int32")
+        B[tx] = v + p + q + 1000 * partly(A[tx], True) + 100000 * partly(A[tx], False)
+        stored(B, tx, v)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_macros_return_from_their_branches(how: dict[str, Any]) -> None:
+    def one(x: int) -> int:
+        v = int(0 if x < 5 else x * 2.5 - (x * 2.5 > 100))
+        if v <= 50:
+            return v
+        p, q = (x, 1) if x > 30 else (x + 1, 2) if x > 10 else (0, 3)
+        w = 5 if x > 30 else 1
+        return v + p + q + 1000 * (w if x > 50 else w + 10) + 100000 * w
+
+    assert ran(several_ends, how, X).tolist() == [one(x) for x in X.tolist()]
+
+
+def test_what_the_ways_of_a_macro_return_is_of_one_kind() -> None:
+    @T.macro
+    def mixed(x):
+        if x > 3:
+            return x
+        return x * 0.5
+
+    with pytest.raises(TileTypeError) as caught:
+
+        @T.prim_func
+        def f(A: T.Tensor((64,), "int32")):
+            with T.Kernel(1, threads=64):
+                A[0] = mixed(A[1])
+
+    assert str(caught.value).startswith(
+        "`mixed` returns different things on two ways\n"
+        "  expected: on every way as many scalars of the same dtypes, or the same tile\n"
+        "  got: a scalar of int32 on one, one of float32 on another\n"
+        "  hint: the branch is taken while the kernel runs: cast scalars to one dtype; for tiles, "
+        "write into one that the macro gets\n"
+    )
