@@ -96,6 +96,33 @@ def test_exchange_within_warps_and_blocks(name: str) -> None:
     holds(kernel, [NUMBERS, nothing], [np.asarray(wanted).astype(np.int64)], modes)
 
 
+@pytest.mark.parametrize("threads", [COUNT, 40])
+def test_what_threads_tell_each_other_may_be_the_same_in_all_of_them(threads: int) -> None:
+    words = [name for name in CASES if not name.startswith(("elect", "sync", "down"))]
+
+    @T.macro
+    def tell(word, v, B):
+        told = T.cast(CASES[word][0](v, 0), "int64")
+        B[words.index(word), 0] = told
+        if told > 5:
+            B[words.index(word), 1] = told + 1
+
+    @T.prim_func
+    def kernel(A: T.Tensor((1,), "int32"), B: T.Tensor((len(words), 2), "int64")):
+        with T.Kernel(1, threads=threads):
+            v = A[0]
+            [tell(word, v, B) for word in words]
+
+    given = [np.array([17], np.int32), np.zeros((len(words), 2), np.int64)]
+    told = {word: 17 for word in words}
+    last = 2 ** ((threads - 1) % 32 + 1) - 1  # who is in the last warp, which stores last
+    told |= dict.fromkeys(("ballot", "long ballot", "active", "match any", "match all"), last)
+    told |= {"warp sum": 17 * ((threads - 1) % 32 + 1), "nested": 34, "any": 1, "all": 1}
+    told |= {"block count": threads, "block and": 1, "block or": 0}
+    wanted = [[told[word], told[word] + 1 if told[word] > 5 else 0] for word in words]
+    holds(kernel, given, [np.array(wanted, np.int64)], CORES)
+
+
 def test_part_of_a_warp_takes_part() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((40,), "int32"), B: T.Tensor((40, 4), "int64")):

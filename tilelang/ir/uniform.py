@@ -33,6 +33,7 @@ class Varying:
         roles: what only threads of one branch use is asked about in this branch alone: it differs
             where threads of the branch do. The branch stands in no loop, so that a thread takes it
             or never does.
+        told: what threads are told by others counts as different, even where each tells the same.
         also: variables and storage that differ from the beginning, besides thread indices.
     """
 
@@ -42,9 +43,11 @@ class Varying:
         votes: bool = False,
         in_turns: bool = False,
         roles: bool = False,
+        told: bool = False,
         also: tuple[Set[E.Var], Set[E.Var]] = (frozenset(), frozenset()),
     ) -> None:
         self.votes = votes
+        self.told = told
         self.in_turns = in_turns
         self.vars: set[E.Var] = {*launch.thread_vars, *also[0]}
         self.buffers: set[E.Var] = set(also[1])  # by storage, so that views follow
@@ -75,6 +78,8 @@ class Varying:
             if isinstance(buffer.elem_offset, E.Expr) and self.expr(buffer.elem_offset):
                 return True
         if isinstance(expr, E.Call) and (expr.atom.per_thread or expr.atom.effect is Effect.ATOMIC):
+            return True
+        if self.told and isinstance(expr, E.Call) and expr.atom.exchanges:
             return True
         if self.votes and isinstance(expr, E.Call) and expr.atom.vote:
             return False
