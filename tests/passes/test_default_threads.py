@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from contexts import CPU
@@ -53,6 +55,33 @@ def test_a_number_that_the_program_gives_or_asks_for_stays() -> None:
 
     assert one_thread_by_default(given, CPU) is given
     assert one_thread_by_default(asked, CPU) is asked
+
+
+ASKS: dict[str, Callable[[object], object]] = {
+    "its index": lambda A: T.get_thread_binding(0),
+    "its lane": lambda A: T.get_lane_idx(),
+    "its warp": lambda A: T.get_warp_idx() + T.get_thread_binding(1),
+    "other threads": lambda A: T.warp_reduce_sum(A[0]),  # type: ignore[index]  # a tensor
+    "a vote": lambda A: T.syncthreads_count(A[0] > 0),  # type: ignore[index]  # a tensor
+    "who is chosen": lambda A: T.cast(T.shuffle_elect(0), "int32"),
+}
+
+
+@pytest.mark.parametrize("what", ASKS)
+def test_a_body_that_asks_for_its_threads_has_those_of_a_gpu_everywhere(what: str) -> None:
+    asks = ASKS[what]
+
+    @T.prim_func
+    def kernel(A: T.Tensor((1,), "int32"), B: T.Tensor((1,), "int32")):
+        with T.Kernel(1):
+            T.atomic_add(B[0], asks(A) + 1)
+
+    assert one_thread_by_default(kernel, CPU) is kernel
+    sums = []
+    for options, _ in COUNTS.values():
+        sums.append(np.zeros(1, np.int32))
+        tilelang.compile(kernel, **options)(np.ones(1, np.int32), sums[-1])  # type: ignore[call-overload]  # options by name
+    assert len({int(one[0]) for one in sums}) == 1
 
 
 def test_loops_lose_the_layout_that_speaks_of_threads_of_a_gpu() -> None:

@@ -3,7 +3,8 @@
 ``T.Kernel`` without ``threads`` leaves the number to the target: a GPU takes what the front end
 wrote down, a core that runs a block alone has no use for more than one. The front end marks such
 launches with the annotation ``default_threads`` and takes the mark away as soon as the program asks
-for the number.
+for the number. A body that asks which thread, lane or warp runs it, or in which threads tell each
+other something or count each other, has the number of a GPU everywhere.
 """
 
 from __future__ import annotations
@@ -27,11 +28,25 @@ def one_thread_by_default(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 def _narrowed(launch: S.Launch) -> S.Stmt:
-    if not launch.annotation(MARK, False):
+    if not launch.annotation(MARK, False) or _asks_for_threads(launch):
         return launch
     notes = tuple(pair for pair in launch.annotations if pair[0] != MARK)
     body = map_stmts(launch.body, (S.Parallel, S.Copy), _without_layout)
     return replace(launch, threads=(1, 1, 1), annotations=notes, body=body)
+
+
+def _asks_for_threads(launch: S.Launch) -> bool:
+    """Whether the body is about single threads: which one runs, what others have, how many come."""
+    threads = set(launch.thread_vars)
+    for stmt in S.walk(launch.body):
+        if any(not threads.isdisjoint(item.variables) for item in stmt.exprs()):
+            return True
+        if any(
+            call.atom.exchanges or call.atom.signals or call.atom.per_thread
+            for call in stmt.calls()
+        ):
+            return True
+    return False
 
 
 def _without_layout(stmt: S.Parallel | S.Copy) -> S.Stmt:
