@@ -208,20 +208,27 @@ def test_parameters_named_like_host_words_get_other_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @T.prim_func
-    def words(stream: T.Tensor((8,), "float32"), config: T.int32, template: T.int32):
+    def words(
+        stream: T.Tensor((8,), "float32"), config: T.int32, template: T.int32, _device: T.int32,
+        _prepared: T.int32, _l2_window: T.int32, _scratch: T.int32, cudaSuccess: T.int32,
+        CUresult: T.int32, memory: T.int32,
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
-            stream[T.get_thread_binding() % 8] = config + template
+            of_cuda = _device + _prepared + _l2_window + _scratch + cudaSuccess + CUresult + memory
+            stream[T.get_thread_binding() % 8] = config + template + of_cuda
 
     emitted = emit_cuda(words, Target("cuda", "sm_80"))
-    given = CudaModule("__global__ void words_kernel() {}", emitted.steps, 3, (), emitted.kernels)
+    text = "__global__ void words_kernel() {}"
+    given = CudaModule(text, emitted.steps, emitted.slots, (), emitted.kernels)
     host = CppHost(TLCUDASourceWrapper(words, given.source, "cuda", given).lib_code or "", tmp_path)
-    values = ctypes.c_void_p(0x1000), ctypes.c_int32(5), ctypes.c_int32(6), ctypes.c_void_p(3)
-    assert host.call(*values, sizes=(8, 4, 4)) == 0
+    numbers = tuple(range(5, 14))
+    values = ctypes.c_void_p(0x1000), *map(ctypes.c_int32, numbers), ctypes.c_void_p(3)
+    assert host.call(*values, sizes=(8, *[4] * 9)) == 0
     assert host.notes()[0].startswith("launch (1, 1, 1) (32, 1, 1) 0 stream 3 ")
     code = TLNVRTCSourceWrapper(words, given.source, "cuda", given).lib_code or ""
     names, driver = python_host(code, monkeypatch)
-    names["call"]({"words_kernel": 1}, FakeTensor(0x1000), 5, 6, stream=3)
-    assert launches_of(driver)[0][3][0] == (0x1000, 5, 6)
+    names["call"]({"words_kernel": 1}, FakeTensor(0x1000, 2), *numbers, stream=3)
+    assert launches_of(driver)[0][3][0] == (0x1000, *numbers)
 
 
 @needs_compiler

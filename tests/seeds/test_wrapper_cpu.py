@@ -161,6 +161,22 @@ def pointer(array: np.ndarray) -> ctypes.c_void_p:
 
 
 @needs_compiler
+def test_parameters_may_have_the_names_of_the_host_source(tmp_path: Path) -> None:
+    @T.prim_func
+    def sums(slots: T.Tensor((1,), "int32"), result: T.int32, error_buf: T.int32, call: T.int32):
+        with T.Kernel(1, threads=1):
+            slots[0] = result + error_buf + call
+
+    code = wrapper.TLCPUSourceWrapper(
+        sums, tilelang.lower(sums, target="cpu").source, "cpu"
+    ).lib_code
+    out = np.zeros(1, np.int32)
+    numbers = [ctypes.c_int32(value) for value in (1, 20, 300)]
+    assert loaded(code or "", tmp_path).call(pointer(out), *numbers) == 0
+    assert out[0] == 321
+
+
+@needs_compiler
 @pytest.mark.parametrize("n", [64, 100, 1, 0])
 def test_the_compiled_host_source_runs(n: int, tmp_path: Path) -> None:
     code = made().lib_code

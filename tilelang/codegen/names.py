@@ -35,9 +35,18 @@ _MACRO = re.compile(r"_*[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|_[A-Z_].*")
 
 
 class Names:
-    """Hands out identifiers: the wanted name, or the name with a number when it is taken."""
+    """Hands out identifiers: the wanted name, or the name with a number when it is taken.
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
+    Nobody gets a name that starts with ``tl_`` or ``__``: macros and helpers of the headers have
+    those for what they declare.
+
+    Args:
+        reserved: further words of the text around.
+        own: a pattern of names which that text keeps for itself.
+    """
+
+    def __init__(self, reserved: Iterable[str] = (), own: re.Pattern[str] | None = None) -> None:
+        self._own = own
         self._taken: set[str] = {*RESERVED, *reserved}
         self._of: dict[int, str] = {}
         self._keep: list[object] = []  # keeps ids valid
@@ -50,16 +59,18 @@ class Names:
             self._keep.append(thing)
         return known
 
-    def fresh(self, wanted: str) -> str:
-        """A new identifier like ``wanted``."""
+    def fresh(self, wanted: str, ends: Iterable[str] = ("",)) -> str:
+        """A new identifier like ``wanted``, that is new with each of the ``ends``, too."""
+        ends = tuple(ends)
         base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "v"  # not every compiler takes more
-        if base[0].isdigit() or base.lower().startswith(("tl_", "__")) or is_macro(base):
+        own = self._own is not None and self._own.fullmatch(base)
+        if own or base[0].isdigit() or base.lower().startswith(("tl_", "__")) or is_macro(base):
             base = "v_" + base
         name, count = base, 0
-        while name in self._taken:
+        while any(name + end in self._taken for end in ends):
             count += 1
             name = f"{base}_{count}"
-        self._taken.add(name)
+        self._taken.update(name + end for end in ends)
         return name
 
 

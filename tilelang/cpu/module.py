@@ -62,6 +62,13 @@ def inline_headers(source: str) -> str:
     return source
 
 
+# Names beside those of programs: of the entry, of launches, of the struct of a launch.
+RESERVED = (
+    "spaces", "result", "blocks", "grid", "svint32_t", "svdot_s32", "svreinterpret_s8_s32",
+)  # fmt: skip
+_ENDS = ("", "_args", "_block", "_run")  # of the names of what a launch has of its own
+
+
 def emit_module(func: S.PrimFunc) -> CModule:
     """The C file of ``func``, which has been through the serial passes."""
     return _Module(func).build()
@@ -71,7 +78,7 @@ class _Module:
     def __init__(self, func: S.PrimFunc) -> None:
         self.func = func
         self.unit = Unit()
-        self.names = Names()
+        self.names = Names(RESERVED)
         self.symbols = symbols_of(func)
         self.host = CpuPrinter(self.names, self.unit, host=True)
         self.host.at_least_zero.update(self.symbols)
@@ -149,7 +156,7 @@ class _Module:
         what is stored past the caches."""
         self.kernels += 1
         suffix = f"_{self.kernels}" if self.kernels > 1 else ""
-        prefix = self.names.fresh(f"{self.func.name}_kernel{suffix}")
+        prefix = self.names.fresh(f"{self.func.name}_kernel{suffix}", _ENDS)
         printer = CpuPrinter(self.names, self.unit, host=False)
         printer.wide = set(self.host.wide)
         printer.sizes = set(self.host.sizes)

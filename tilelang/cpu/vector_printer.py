@@ -183,7 +183,7 @@ class VectorPrinter:
         if expr.dtype.is_bool:
             text = f"-({text})"
         if self.mask:
-            text = f"{self.mask}[lane_] ? {text} : 0"
+            text = f"{self.mask}[tl_lane_] ? {text} : 0"
         return f"TL_EACH({kind}, {self.name(self.var)}, {bare(text)})"
 
     def name(self, var: E.Var) -> str:
@@ -192,9 +192,9 @@ class VectorPrinter:
 
     @contextmanager
     def one_lane(self) -> Iterator[None]:
-        """The printer of scalars speaks of ``lane_``."""
+        """The printer of scalars speaks of ``tl_lane_``."""
         self.p.lanes = {
-            var: f"({name}[lane_] != 0)" if var.dtype.is_bool else f"{name}[lane_]"
+            var: f"({name}[tl_lane_] != 0)" if var.dtype.is_bool else f"{name}[tl_lane_]"
             for var, name in self.names.items()
         }
         try:
@@ -324,7 +324,7 @@ class VectorPrinter:
             self.small(dtype)
         except NoVectorError:
             text = self.named("value", self.of(dtype), self.value(expr))
-            code = CPrinter.coded(dtype, f"{text}[lane_]")
+            code = CPrinter.coded(dtype, f"{text}[tl_lane_]")
             return f"TL_EACH({self.stored_type(dtype)}, {self.name(self.var)}, {code})"
         kind, text = NARROW_FLOATS[dtype][1], self.value(expr)
         inner = argument_of(f"tl_w_round_{kind}", text)

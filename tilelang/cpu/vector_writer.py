@@ -191,7 +191,8 @@ class VectorLoop:
         writer = self.writer
         own = writer.p.pointer(total)
         macro = _FOLDS[op][1].format(writer.p.suffix(total.dtype))
-        lanes = f"TL_FOLD({kind}, {bare(found[0])}, {self.both(op, total, 'folded_', 'other_')})"
+        both = self.both(op, total, "tl_folded_", "tl_other_")
+        lanes = f"TL_FOLD({kind}, {bare(found[0])}, {both})"
         text = writer.p.rounded(total.dtype, f"{macro}({own}, {lanes})")
         writer.put(f"{own} = {bare(text)};")
 
@@ -308,7 +309,7 @@ class VectorLoop:
         put, mine = self.writer.put, self.writer.names.fresh(f"{total.name}_lanes")
         if op in ("min", "max"):  # of a NaN alone it is the start, and the same holds for each lane
             each = self.both(op, total, bare(each), self.p.splat(start))
-        both = self.both(op, total, "moved_", "running_")
+        both = self.both(op, total, "tl_moved_", "tl_running_")
         types = f"{self.p.family}, {kind}, {self.p.integers(total.dtype)}"
         put(f"const {kind} {mine} = TL_RUNNING({types}, {bare(each)}, {zero}, {both});")
         self.p.names[total.data] = found = self.writer.names.fresh(total.name)

@@ -20,7 +20,12 @@ _RESERVED = frozenset(
     "as_type precise fast sampler texture class template typename this new delete operator "
     "namespace using try catch throw public private protected virtual friend explicit mutable "
     "constexpr nullptr and or not xor bool true false export static_cast min max assert alignas "
-    "alignof decltype noexcept static_assert thread_local".split()
+    "alignof decltype noexcept static_assert thread_local "
+    "max_total_threads_per_threadgroup buffer threadgroup_position_in_grid threadgroups_per_grid "
+    "thread_position_in_threadgroup thread_index_in_simdgroup simdgroup_barrier "
+    "threadgroup_barrier mem_flags mem_device mem_threadgroup simdgroup_float8x8 "
+    "simdgroup_half8x8 simdgroup_bfloat8x8 simdgroup_load simdgroup_store "
+    "simdgroup_multiply_accumulate simd_shuffle".split()
 )
 # What there is no other way to do, and what programs do instead.
 _LACKS = {

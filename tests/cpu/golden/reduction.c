@@ -29,7 +29,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                     total_parts[j_part] = total_parts[j_part] + rows;
                 }
             }
-            total = TL_ADD(total, TL_FOLD(tl_w_f32, total_parts[0] + total_parts[1], (folded_ + other_)));
+            total = TL_ADD(total, TL_FOLD(tl_w_f32, total_parts[0] + total_parts[1], (tl_folded_ + tl_other_)));
         }
         B[i] = total;
     }

@@ -23,7 +23,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
             tl_w_i32 total_before = TL_SPLAT(tl_w_i32, total);
             for (int64_t j = 0; j < 64; j += TL_LANES_w) {
                 tl_w_i32 rows = TL_LOAD(tl_w_i32, A + i * 64 + j);
-                const tl_w_i32 total_lanes = TL_RUNNING(w, tl_w_i32, tl_w_i32, rows, 0, (moved_ + running_));
+                const tl_w_i32 total_lanes = TL_RUNNING(w, tl_w_i32, tl_w_i32, rows, 0, (tl_moved_ + tl_running_));
                 const tl_w_i32 total_1 = total_before + total_lanes;
                 total_before = total_before + TL_SPLAT(tl_w_i32, total_lanes[TL_LANES_w - 1]);
                 rows = total_1;

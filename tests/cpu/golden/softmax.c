@@ -32,7 +32,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                     total_parts[j_part] = tl_w_f32_sure_max(TL_LOAD(tl_w_f32, x + j), total_parts[j_part]);
                 }
             }
-            total = tl_max_f32(total, TL_FOLD(tl_w_f32, tl_w_f32_sure_max(total_parts[0], total_parts[1]), tl_w_f32_sure_max(folded_, other_)));
+            total = tl_max_f32(total, TL_FOLD(tl_w_f32, tl_w_f32_sure_max(total_parts[0], total_parts[1]), tl_w_f32_sure_max(tl_folded_, tl_other_)));
         }
         const float top = total;
         {
@@ -45,7 +45,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                     total_parts_1[j_part_1] = total_parts_1[j_part_1] + TL_LOAD(tl_w_f32, x + j_1);
                 }
             }
-            total_1 = TL_ADD(total_1, TL_FOLD(tl_w_f32, total_parts_1[0] + total_parts_1[1], (folded_ + other_)));
+            total_1 = TL_ADD(total_1, TL_FOLD(tl_w_f32, total_parts_1[0] + total_parts_1[1], (tl_folded_ + tl_other_)));
         }
         const float total_2 = total_1;
         for (int64_t j_2 = 0; j_2 < 64; j_2 += TL_LANES_w) {

@@ -168,7 +168,8 @@ class _Kernel:
         self.module = module
         self.stmt = stmt
         self.name = name
-        self.names = Names({*module.dialect.reserved, name})
+        externs = {str(call.attr("name", "")) for call in _calls(stmt.body) if call.atom.by_name}
+        self.names = Names({*module.dialect.reserved, name, *externs})
         self.dialect = module.dialect
         self.printer = GpuPrinter(self.names, module.target, _three(stmt.threads), self.dialect)
         self.printer.templates = _templates(module.preludes)

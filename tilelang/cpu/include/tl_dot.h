@@ -24,7 +24,7 @@ typedef int32_t tl_word64 __attribute__((vector_size(64)));
 
 // -- the instructions ------------------------------------------------------------------------------------------------
 #ifndef TL_DOT_MODEL  // a test models those that its machine has not
-#define TL_DOT_TEXT(TEXT, V, C, B, A, IN, OUT) ({ V c_ = (C); __asm__(TEXT : OUT(c_) : IN(B), IN(A)); c_; })
+#define TL_DOT_TEXT(TEXT, V, C, B, A, IN, OUT) ({ V tl_c_ = (C); __asm__(TEXT : OUT(tl_c_) : IN(B), IN(A)); tl_c_; })
 #define TL_X86_DOT(NAME, V, C, B, A) TL_DOT_TEXT(NAME " %2, %1, %0", V, C, B, A, "v", "+v")
 #define TL_VPDPBUSD(V, C, B, A) TL_X86_DOT("vpdpbusd", V, C, B, A)
 #define TL_VEX_VPDPBUSD(V, C, B, A) TL_DOT_TEXT("%{vex%} vpdpbusd %2, %1, %0", V, C, B, A, "x", "+x")
@@ -33,11 +33,11 @@ typedef int32_t tl_word64 __attribute__((vector_size(64)));
 #define TL_VDPBF16PS(V, C, B, A) TL_X86_DOT("vdpbf16ps", V, C, B, A)
 #define TL_SDOT(V, C, B, A) TL_DOT_TEXT("sdot %0.4s, %1.16b, %2.16b", V, C, B, A, "w", "+w")
 #define TL_SVE_SDOT(V, C, B, A)                                                                   \
-    ({ const V c_ = (C), b_ = (V)(B), a_ = (V)(A);                                                \
-       const svint32_t sc_ = c_, sb_ = b_, sa_ = a_;                                              \
-       const V d_ = svdot_s32(sc_, svreinterpret_s8_s32(sb_), svreinterpret_s8_s32(sa_)); d_; })
+    ({ const V tl_c_ = (C), tl_b_ = (V)(B), tl_a_ = (V)(A);                                                \
+       const svint32_t tl_sc_ = tl_c_, tl_sb_ = tl_b_, tl_sa_ = tl_a_;                                              \
+       const V tl_d_ = svdot_s32(tl_sc_, svreinterpret_s8_s32(tl_sb_), svreinterpret_s8_s32(tl_sa_)); tl_d_; })
 #define TL_VPMADDWD_64(V, C, B, A)                                                                \
-    ({ V d_; __asm__("vpmaddwd %2, %1, %0" : "=v"(d_) : "v"(B), "v"(A)); (C) + d_; })
+    ({ V tl_d_; __asm__("vpmaddwd %2, %1, %0" : "=v"(tl_d_) : "v"(B), "v"(A)); (C) + tl_d_; })
 #endif
 typedef char tl_char32 __attribute__((vector_size(32)));
 typedef int16_t tl_i16x16 __attribute__((vector_size(32))), tl_i16x8 __attribute__((vector_size(16)));
@@ -57,8 +57,8 @@ typedef uint8_t tl_u8x16 __attribute__((vector_size(16))), tl_u8x8 __attribute__
                             L + 20, L + 5, L + 21, L + 6, L + 22, L + 7, L + 23)
 #define TL_ZIP_16(A, B, L)                                                                        \
     __builtin_shufflevector(A, B, L, L + 8, L + 1, L + 9, L + 2, L + 10, L + 3, L + 11)
-#define TL_PUT(P, X) do { const __typeof__(X) x_ = (X); memcpy((P), &x_, sizeof x_); } while (0)
-#define TL_GET(T, P) ({ T got_; memcpy(&got_, (P), sizeof got_); got_; })
+#define TL_PUT(P, X) do { const __typeof__(X) tl_x_ = (X); memcpy((P), &tl_x_, sizeof tl_x_); } while (0)
+#define TL_GET(T, P) ({ T tl_got_; memcpy(&tl_got_, (P), sizeof tl_got_); tl_got_; })
 // 16 bytes, or 8, with or without a sign, as 16 bits.
 #define TL_WIDEN_8(X, UNSIGNED, N)                                                                \
     ((UNSIGNED) ? __builtin_convertvector((tl_u8x##N)(X), tl_i16x##N) : __builtin_convertvector((tl_i8x##N)(X), tl_i16x##N))
@@ -159,12 +159,12 @@ TL_INLINE tl_q4 tl_column_8(const int8_t* s, int without_sign, int group, tl_i8x
 }
 #define TL_TRANSPOSE_4(D, WIDTH, A, B, C, E)                                                      \
     do {                                                                                          \
-        const tl_q4 ab_ = __builtin_shufflevector(A, B, 0, 4, 1, 5), AB_ = __builtin_shufflevector(A, B, 2, 6, 3, 7); \
-        const tl_q4 ce_ = __builtin_shufflevector(C, E, 0, 4, 1, 5), CE_ = __builtin_shufflevector(C, E, 2, 6, 3, 7); \
-        TL_PUT(D, __builtin_shufflevector(ab_, ce_, 0, 1, 4, 5));                                 \
-        TL_PUT((D) + (WIDTH), __builtin_shufflevector(ab_, ce_, 2, 3, 6, 7));                     \
-        TL_PUT((D) + 2 * (WIDTH), __builtin_shufflevector(AB_, CE_, 0, 1, 4, 5));                 \
-        TL_PUT((D) + 3 * (WIDTH), __builtin_shufflevector(AB_, CE_, 2, 3, 6, 7));                 \
+        const tl_q4 tl_ab_ = __builtin_shufflevector(A, B, 0, 4, 1, 5), tl_AB_ = __builtin_shufflevector(A, B, 2, 6, 3, 7); \
+        const tl_q4 tl_ce_ = __builtin_shufflevector(C, E, 0, 4, 1, 5), tl_CE_ = __builtin_shufflevector(C, E, 2, 6, 3, 7); \
+        TL_PUT(D, __builtin_shufflevector(tl_ab_, tl_ce_, 0, 1, 4, 5));                                 \
+        TL_PUT((D) + (WIDTH), __builtin_shufflevector(tl_ab_, tl_ce_, 2, 3, 6, 7));                     \
+        TL_PUT((D) + 2 * (WIDTH), __builtin_shufflevector(tl_AB_, tl_CE_, 0, 1, 4, 5));                 \
+        TL_PUT((D) + 3 * (WIDTH), __builtin_shufflevector(tl_AB_, tl_CE_, 2, 3, 6, 7));                 \
     } while (0)
 // Panels of B from s[k][n] (row stride ld), or s[n][k]. Where rows are along n, those panels that share lines of the
 // source are made together, and the lines of the next ones are fetched: the distance of rows hides them from the machine.

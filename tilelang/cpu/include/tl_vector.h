@@ -43,8 +43,8 @@ typedef tl_h_i16 tl_h_mask;
 typedef tl_b_i8 tl_b_mask;
 
 // -- memory, and values that are the same in all lanes ---------------------------------------------------------
-#define TL_LOAD(T, P) ({ T v_; memcpy(&v_, (P), sizeof v_); v_; })
-#define TL_STORE(T, P, X) do { const T v_ = (X); memcpy((P), &v_, sizeof v_); } while (0)
+#define TL_LOAD(T, P) ({ T tl_v_; memcpy(&tl_v_, (P), sizeof tl_v_); tl_v_; })
+#define TL_STORE(T, P, X) do { const T tl_v_ = (X); memcpy((P), &tl_v_, sizeof tl_v_); } while (0)
 // A store past the caches where `tl_ordinary` is 0 and the place is aligned. Others do not wait for it without a fence.
 #if defined(__clang__)
 #define TL_PAST(T, P, X) __builtin_nontemporal_store(X, (T*)(P))
@@ -73,10 +73,10 @@ TL_INLINE void tl_past(void* p, const void* x, size_t size) {
 #endif
 #define TL_STREAM(T, P, X)                                                                        \
     do {                                                                                          \
-        const T v_ = (X);                                                                         \
-        void* const to_ = (P);                                                                    \
-        if (((uintptr_t)to_ | tl_ordinary) % sizeof v_) memcpy(to_, &v_, sizeof v_);              \
-        else TL_PAST(T, to_, v_);                                                                 \
+        const T tl_v_ = (X);                                                                         \
+        void* const tl_to_ = (P);                                                                    \
+        if (((uintptr_t)tl_to_ | tl_ordinary) % sizeof tl_v_) memcpy(tl_to_, &tl_v_, sizeof tl_v_);              \
+        else TL_PAST(T, tl_to_, tl_v_);                                                                 \
     } while (0)
 #define TL_SPLAT(T, X) ((__typeof__(((T){0})[0]))(X) - (T){0})  // x - 0 is x, also for a zero with a sign
 // GCC 12 takes a vector that it has just loaded apart where it widens it; it has to be in a register first, of which
@@ -91,10 +91,10 @@ TL_INLINE void tl_past(void* p, const void* x, size_t size) {
 #endif
 #define TL_CONVERT(X, T)                                                                          \
     ({                                                                                            \
-        __auto_type c_ = (X);                                                                     \
-        const int whole_ = sizeof c_ >= 8 && sizeof c_ <= TL_REGISTER;                            \
-        if (whole_ && sizeof c_ < sizeof(T)) __asm__("" : "+x"(c_));                              \
-        __builtin_convertvector(c_, T);                                                           \
+        __auto_type tl_c_ = (X);                                                                     \
+        const int tl_whole_ = sizeof tl_c_ >= 8 && sizeof tl_c_ <= TL_REGISTER;                            \
+        if (tl_whole_ && sizeof tl_c_ < sizeof(T)) __asm__("" : "+x"(tl_c_));                              \
+        __builtin_convertvector(tl_c_, T);                                                           \
     })
 #else
 #define TL_CONVERT(X, T) __builtin_convertvector(X, T)
@@ -127,66 +127,66 @@ TL_FROM_16(u16, i32, z) TL_FROM_16(u16, u32, z) TL_FROM_16(i16, i32, s) TL_FROM_
 #ifdef __clang__
 #define TL_CHOSEN(F, T, I, A, B, AT)                                                              \
     ({                                                                                            \
-        T chosen_;                                                                                \
+        T tl_chosen_;                                                                                \
         _Pragma("clang loop unroll(full)")                                                        \
-        for (int k_ = 0; k_ < TL_LANES_##F; ++k_)                                                 \
-            chosen_[k_] = (AT) < TL_LANES_##F ? A[(AT) % TL_LANES_##F] : B[(AT) % TL_LANES_##F];  \
-        chosen_;                                                                                  \
+        for (int tl_k_ = 0; tl_k_ < TL_LANES_##F; ++tl_k_)                                                 \
+            tl_chosen_[tl_k_] = (AT) < TL_LANES_##F ? A[(AT) % TL_LANES_##F] : B[(AT) % TL_LANES_##F];  \
+        tl_chosen_;                                                                                  \
     })
 #else
 #define TL_CHOSEN(F, T, I, A, B, AT)                                                              \
     ({                                                                                            \
-        I at_;                                                                                    \
-        _Pragma("GCC unroll 64") for (int k_ = 0; k_ < TL_LANES_##F; ++k_) at_[k_] = AT;          \
-        __builtin_shuffle(A, B, at_);                                                             \
+        I tl_at_;                                                                                    \
+        _Pragma("GCC unroll 64") for (int tl_k_ = 0; tl_k_ < TL_LANES_##F; ++tl_k_) tl_at_[tl_k_] = AT;          \
+        __builtin_shuffle(A, B, tl_at_);                                                             \
     })
 #endif
 // The first or the second of each pair from P on, of pairs that are there as a whole.
 #define TL_OF_PAIRS(F, T, I, P, WHICH)                                                            \
     ({                                                                                            \
-        const __typeof__(((T){0})[0])* const p_ = (const void*)(P);                               \
-        const T a_ = TL_LOAD(T, p_), b_ = TL_LOAD(T, p_ + TL_LANES_##F);                          \
-        TL_CHOSEN(F, T, I, a_, b_, 2 * k_ + WHICH);                                               \
+        const __typeof__(((T){0})[0])* const tl_p_ = (const void*)(P);                               \
+        const T tl_a_ = TL_LOAD(T, tl_p_), tl_b_ = TL_LOAD(T, tl_p_ + TL_LANES_##F);                          \
+        TL_CHOSEN(F, T, I, tl_a_, tl_b_, 2 * tl_k_ + WHICH);                                               \
     })
 #define TL_LOAD_FIRST(F, T, I, P) TL_OF_PAIRS(F, T, I, P, 0)
 #define TL_LOAD_SECOND(F, T, I, P) TL_OF_PAIRS(F, T, I, (P) - 1, 1)
-#define TL_EVEN(F, T, I, A, B) TL_CHOSEN(F, T, I, A, B, 2 * k_ + (2 * k_ >= TL_LANES_##F))  // B begins one too early
+#define TL_EVEN(F, T, I, A, B) TL_CHOSEN(F, T, I, A, B, 2 * tl_k_ + (2 * tl_k_ >= TL_LANES_##F))  // B begins one too early
 #define TL_LOAD_2(F, T, I, P)                                                                     \
     ({                                                                                            \
-        const __typeof__(((T){0})[0])* const p2_ = (const void*)(P);                              \
-        const T a2_ = TL_LOAD(T, p2_), b2_ = TL_LOAD(T, p2_ + TL_LANES_##F - 1);                  \
-        TL_EVEN(F, T, I, a2_, b2_);                                                               \
+        const __typeof__(((T){0})[0])* const tl_p2_ = (const void*)(P);                              \
+        const T tl_a2_ = TL_LOAD(T, tl_p2_), tl_b2_ = TL_LOAD(T, tl_p2_ + TL_LANES_##F - 1);                  \
+        TL_EVEN(F, T, I, tl_a2_, tl_b2_);                                                               \
     })
 #define TL_LOAD_3(F, T, I, P)                                                                     \
     ({                                                                                            \
-        enum { N_ = TL_LANES_##F };                                                               \
-        const __typeof__(((T){0})[0])* const p_ = (const void*)(P);                               \
-        const T a_ = TL_LOAD(T, p_), b_ = TL_LOAD(T, p_ + N_), c_ = TL_LOAD(T, p_ + 2 * N_ - 2);  \
-        const T ab_ = TL_CHOSEN(F, T, I, a_, b_, 3 * k_ % (2 * N_));                              \
-        TL_CHOSEN(F, T, I, ab_, c_, 3 * k_ < 2 * N_ ? k_ : 3 * k_ - N_ + 2);                      \
+        enum { tl_N_ = TL_LANES_##F };                                                               \
+        const __typeof__(((T){0})[0])* const tl_p_ = (const void*)(P);                               \
+        const T tl_a_ = TL_LOAD(T, tl_p_), tl_b_ = TL_LOAD(T, tl_p_ + tl_N_), tl_c_ = TL_LOAD(T, tl_p_ + 2 * tl_N_ - 2);  \
+        const T tl_ab_ = TL_CHOSEN(F, T, I, tl_a_, tl_b_, 3 * tl_k_ % (2 * tl_N_));                              \
+        TL_CHOSEN(F, T, I, tl_ab_, tl_c_, 3 * tl_k_ < 2 * tl_N_ ? tl_k_ : 3 * tl_k_ - tl_N_ + 2);                      \
     })
 #define TL_LOAD_4(F, T, I, P)                                                                     \
     ({                                                                                            \
-        const __typeof__(((T){0})[0])* const p_ = (const void*)(P);                               \
-        const T a_ = TL_LOAD_2(F, T, I, p_), b_ = TL_LOAD_2(F, T, I, p_ + 2 * TL_LANES_##F - 2);  \
-        TL_EVEN(F, T, I, a_, b_);                                                                 \
+        const __typeof__(((T){0})[0])* const tl_p_ = (const void*)(P);                               \
+        const T tl_a_ = TL_LOAD_2(F, T, I, tl_p_), tl_b_ = TL_LOAD_2(F, T, I, tl_p_ + 2 * TL_LANES_##F - 2);  \
+        TL_EVEN(F, T, I, tl_a_, tl_b_);                                                                 \
     })
 #define TL_LOAD_BACK(F, T, I, P)                                                                  \
     ({                                                                                            \
-        const T a_ = TL_LOAD(T, (P) - (TL_LANES_##F - 1));                                        \
-        TL_CHOSEN(F, T, I, a_, a_, TL_LANES_##F - 1 - k_);                                        \
+        const T tl_a_ = TL_LOAD(T, (P) - (TL_LANES_##F - 1));                                        \
+        TL_CHOSEN(F, T, I, tl_a_, tl_a_, TL_LANES_##F - 1 - tl_k_);                                        \
     })
 // A value that vectors have no way to: an expression of I, lane by lane.
 #define TL_EACH(T, I, X)                                                                          \
     ({                                                                                            \
-        T each_;                                                                                  \
-        const int64_t first_ = I;                                                                 \
-        for (int lane_ = 0; lane_ < (int)(sizeof(T) / sizeof(each_[0])); ++lane_) {               \
-            const int64_t I = first_ + lane_;                                                     \
+        T tl_each_;                                                                                  \
+        const int64_t tl_first_ = I;                                                                 \
+        for (int tl_lane_ = 0; tl_lane_ < (int)(sizeof(T) / sizeof(tl_each_[0])); ++tl_lane_) {               \
+            const int64_t I = tl_first_ + tl_lane_;                                                     \
             (void)I;                                                                              \
-            each_[lane_] = X;                                                                     \
+            tl_each_[tl_lane_] = X;                                                                     \
         }                                                                                         \
-        each_;                                                                                    \
+        tl_each_;                                                                                    \
     })
 // The integers X, X + C, X + 2 C ... of T in the family F.
 static const int8_t tl_lanes[64] = {
@@ -200,9 +200,9 @@ static const int8_t tl_lanes[64] = {
 // -- choices: M is a mask, I the integers as wide as the elements of T ------------------------------------------------
 #define TL_SELECT(T, I, M, A, B)                                                                  \
     ({                                                                                            \
-        const I m_ = TL_CONVERT(M, I);                                                            \
-        const T a_ = (A), b_ = (B);                                                               \
-        (T)((m_ & (I)a_) | (~m_ & (I)b_));                                                        \
+        const I tl_m_ = TL_CONVERT(M, I);                                                            \
+        const T tl_a_ = (A), tl_b_ = (B);                                                               \
+        (T)((tl_m_ & (I)tl_a_) | (~tl_m_ & (I)tl_b_));                                                        \
     })
 #define TL_TERNARY(M, A, B) TL_SELECT(__typeof__(A), __typeof__(M), M, A, B)  // for short operands: A stands twice
 
@@ -230,58 +230,58 @@ TL_ALL(w)
 // Elements of the lanes of a mask; the others are not touched, and zero where they are read.
 #define TL_SOME(F, G, P, ON)                                                                      \
     if (tl_##F##_all(ON)) memcpy(&G, P, sizeof G);                                                \
-    else for (int lane_ = 0; lane_ < TL_LANES_##F; ++lane_) if (ON[lane_]) G[lane_] = (P)[lane_];
+    else for (int tl_lane_ = 0; tl_lane_ < TL_LANES_##F; ++tl_lane_) if (ON[tl_lane_]) G[tl_lane_] = (P)[tl_lane_];
 #define TL_SOME_d(G, P, ON) TL_SOME(d, G, P, ON)
 #define TL_SOME_h(G, P, ON) TL_SOME(h, G, P, ON)
 #define TL_SOME_b(G, P, ON) TL_SOME(b, G, P, ON)
 #if TL_AVX512  // the load has a mask, and asks for no page of lanes that are off
 #define TL_MASKED(NAME, G, P, K)                                                                  \
     ({                                                                                            \
-        typedef __typeof__(G) there_ __attribute__((aligned(1), may_alias));                      \
-        __asm__(NAME " %1, %0%{%2%}%{z%}" : "=v"(G) : "m"(*(const there_*)(P)), "Yk"(K));         \
+        typedef __typeof__(G) tl_there_ __attribute__((aligned(1), may_alias));                      \
+        __asm__(NAME " %1, %0%{%2%}%{z%}" : "=v"(G) : "m"(*(const tl_there_*)(P)), "Yk"(K));         \
     })
 #define TL_SOME_w(G, P, ON)                                                                       \
-    const uint16_t k_ = (uint16_t)__builtin_ia32_cvtd2mask512(ON);                                \
-    if (sizeof G == 64) TL_MASKED("vmovdqu32", G, P, k_);                                         \
-    else if (sizeof G == 32) TL_MASKED("vmovdqu16", G, P, k_);                                    \
-    else TL_MASKED("vmovdqu8", G, P, k_);
+    const uint16_t tl_k_ = (uint16_t)__builtin_ia32_cvtd2mask512(ON);                                \
+    if (sizeof G == 64) TL_MASKED("vmovdqu32", G, P, tl_k_);                                         \
+    else if (sizeof G == 32) TL_MASKED("vmovdqu16", G, P, tl_k_);                                    \
+    else TL_MASKED("vmovdqu8", G, P, tl_k_);
 #else
 #define TL_SOME_w(G, P, ON) TL_SOME(w, G, P, ON)
 #endif
 #define TL_LOAD_IF(F, T, P, M)                                                                    \
     ({                                                                                            \
-        const tl_##F##_mask on_ = (M);                                                            \
-        const __typeof__(((T){0})[0])* const from_ = (const void*)(P);                            \
-        T got_ = {0};                                                                             \
-        TL_SOME_##F(got_, from_, on_)                                                             \
-        got_;                                                                                     \
+        const tl_##F##_mask tl_on_ = (M);                                                            \
+        const __typeof__(((T){0})[0])* const tl_from_ = (const void*)(P);                            \
+        T tl_got_ = {0};                                                                             \
+        TL_SOME_##F(tl_got_, tl_from_, tl_on_)                                                             \
+        tl_got_;                                                                                     \
     })
 #define TL_STORE_IF(F, T, P, X, M)                                                                \
     do {                                                                                          \
-        const tl_##F##_mask on_ = (M);                                                            \
-        const T given_ = (X);                                                                     \
-        __typeof__(((T){0})[0])* const to_ = (void*)(P);                                          \
-        if (tl_##F##_all(on_)) memcpy(to_, &given_, sizeof given_);                               \
-        else for (int lane_ = 0; lane_ < TL_LANES_##F; ++lane_) if (on_[lane_]) to_[lane_] = given_[lane_]; \
+        const tl_##F##_mask tl_on_ = (M);                                                            \
+        const T tl_given_ = (X);                                                                     \
+        __typeof__(((T){0})[0])* const tl_to_ = (void*)(P);                                          \
+        if (tl_##F##_all(tl_on_)) memcpy(tl_to_, &tl_given_, sizeof tl_given_);                               \
+        else for (int tl_lane_ = 0; tl_lane_ < TL_LANES_##F; ++tl_lane_) if (tl_on_[tl_lane_]) tl_to_[tl_lane_] = tl_given_[tl_lane_]; \
     } while (0)
 
 // -- lanes brought together, as a tree --------------------------------------------------------------------------
-// Compilers make a shuffle of the loop. BOTH brings folded_ and other_ together.
+// Compilers make a shuffle of the loop. BOTH brings tl_folded_ and tl_other_ together.
 #define TL_COUNT(T) ((int)(sizeof(T) / sizeof(((T){0})[0])))
 #define TL_HALVE(T, N, BOTH)                                                                      \
     if (TL_COUNT(T) > (N)) {                                                                      \
-        T other_ = folded_;                                                                       \
+        T tl_other_ = tl_folded_;                                                                       \
         _Pragma("GCC unroll 64")                                                                  \
-        for (int lane_ = 0; lane_ < TL_COUNT(T); ++lane_)                                         \
-            other_[lane_] = folded_[(lane_ + (N)) % TL_COUNT(T)];                                 \
-        folded_ = (BOTH);                                                                         \
+        for (int tl_lane_ = 0; tl_lane_ < TL_COUNT(T); ++tl_lane_)                                         \
+            tl_other_[tl_lane_] = tl_folded_[(tl_lane_ + (N)) % TL_COUNT(T)];                                 \
+        tl_folded_ = (BOTH);                                                                         \
     }
 #define TL_FOLD(T, X, BOTH)                                                                       \
     ({                                                                                            \
-        T folded_ = (X);                                                                          \
+        T tl_folded_ = (X);                                                                          \
         TL_HALVE(T, 32, BOTH) TL_HALVE(T, 16, BOTH) TL_HALVE(T, 8, BOTH)                          \
         TL_HALVE(T, 4, BOTH) TL_HALVE(T, 2, BOTH) TL_HALVE(T, 1, BOTH)                            \
-        folded_[0];                                                                               \
+        tl_folded_[0];                                                                               \
     })
 // The sums of the lanes of four vectors: the vectors are added as parts of 16 bytes, which have four sums then.
 typedef float tl_f4 __attribute__((vector_size(16)));
@@ -289,9 +289,9 @@ typedef float tl_f4 __attribute__((vector_size(16)));
 #define TL_PARTS(A, B, C, D) A, B, C, D, A + 4, B + 4, C + 4, D + 4, A + 8, B + 8, C + 8, D + 8, A + 12, B + 12, C + 12, D + 12
 #define TL_SUM_PARTS(X)                                                                           \
     ({                                                                                            \
-        const __auto_type h_ = __builtin_shufflevector(X, X, 0, 1, 2, 3, 4, 5, 6, 7) +            \
+        const __auto_type tl_h_ = __builtin_shufflevector(X, X, 0, 1, 2, 3, 4, 5, 6, 7) +            \
                                __builtin_shufflevector(X, X, 8, 9, 10, 11, 12, 13, 14, 15);       \
-        __builtin_shufflevector(h_, h_, 0, 1, 2, 3) + __builtin_shufflevector(h_, h_, 4, 5, 6, 7); \
+        __builtin_shufflevector(tl_h_, tl_h_, 0, 1, 2, 3) + __builtin_shufflevector(tl_h_, tl_h_, 4, 5, 6, 7); \
     })
 #elif TL_VECTOR_BYTES == 32
 #define TL_PARTS(A, B, C, D) A, B, C, D, A + 4, B + 4, C + 4, D + 4
@@ -308,17 +308,17 @@ TL_INLINE tl_f4 tl_w_sums(tl_w_f32 a, tl_w_f32 b, tl_w_f32 c, tl_w_f32 d) {
     const tl_w_f32 all = __builtin_shufflevector(ab, cd, TL_PARTS(0, 1, N, N + 1)) + __builtin_shufflevector(ab, cd, TL_PARTS(2, 3, N + 2, N + 3));
     return TL_SUM_PARTS(all);
 #else
-    return (tl_f4){TL_FOLD(tl_w_f32, a, folded_ + other_), TL_FOLD(tl_w_f32, b, folded_ + other_),
-                   TL_FOLD(tl_w_f32, c, folded_ + other_), TL_FOLD(tl_w_f32, d, folded_ + other_)};
+    return (tl_f4){TL_FOLD(tl_w_f32, a, tl_folded_ + tl_other_), TL_FOLD(tl_w_f32, b, tl_folded_ + tl_other_),
+                   TL_FOLD(tl_w_f32, c, tl_folded_ + tl_other_), TL_FOLD(tl_w_f32, d, tl_folded_ + tl_other_)};
 #endif
 }
-// Running totals of the lanes: BOTH brings moved_, which is running_ moved up by some lanes, and running_ together.
+// Running totals of the lanes: BOTH brings tl_moved_, which is tl_running_ moved up by some lanes, and tl_running_ together.
 #ifdef __clang__
 #define TL_MOVED(F, T, I, N, X, START)                                                            \
     ({                                                                                            \
-        T up_ = START;                                                                            \
-        for (int lane_ = N; lane_ < TL_LANES_##F; ++lane_) up_[lane_] = X[lane_ - (N)];           \
-        up_;                                                                                      \
+        T tl_up_ = START;                                                                            \
+        for (int tl_lane_ = N; tl_lane_ < TL_LANES_##F; ++tl_lane_) tl_up_[tl_lane_] = X[tl_lane_ - (N)];           \
+        tl_up_;                                                                                      \
     })
 #else
 #define TL_MOVED(F, T, I, N, X, START)                                                            \
@@ -326,16 +326,16 @@ TL_INLINE tl_f4 tl_w_sums(tl_w_f32 a, tl_w_f32 b, tl_w_f32 c, tl_w_f32 d) {
 #endif
 #define TL_MOVE(F, T, I, N, BOTH)                                                                 \
     if (TL_LANES_##F > (N)) {                                                                     \
-        const T moved_ = TL_MOVED(F, T, I, N, running_, start_);                                  \
-        running_ = (BOTH);                                                                        \
+        const T tl_moved_ = TL_MOVED(F, T, I, N, tl_running_, tl_start_);                                  \
+        tl_running_ = (BOTH);                                                                        \
     }
 #define TL_RUNNING(F, T, I, X, START, BOTH)                                                       \
     ({                                                                                            \
-        T running_ = (X);                                                                         \
-        const T start_ = TL_SPLAT(T, START);                                                      \
+        T tl_running_ = (X);                                                                         \
+        const T tl_start_ = TL_SPLAT(T, START);                                                      \
         TL_MOVE(F, T, I, 1, BOTH) TL_MOVE(F, T, I, 2, BOTH) TL_MOVE(F, T, I, 4, BOTH)             \
         TL_MOVE(F, T, I, 8, BOTH) TL_MOVE(F, T, I, 16, BOTH) TL_MOVE(F, T, I, 32, BOTH)           \
-        running_;                                                                                 \
+        tl_running_;                                                                                 \
     })
 #define TL_ADD(A, B) ((A) + (B))
 #define TL_MUL(A, B) ((A) * (B))
@@ -424,9 +424,9 @@ TL_INLINE tl_w_u16 tl_w_f32_to_bf16(tl_w_f32 x) { return tl_w_pack(tl_w_near_bf1
 TL_INLINE tl_w_f32 tl_w_round_bf16(tl_w_f32 x) { return (tl_w_f32)(tl_w_near_bf16(x) & 0xffff0000u); }
 
 // -- minimum, maximum, magnitudes --------------------------------------------------------------------------------
-#define TL_CHOOSE(T, I, A, B, HOW) ({ const T l_ = (A), r_ = (B); TL_SELECT(T, I, HOW, l_, r_); })
-#define TL_VMIN(T, I, A, B) TL_CHOOSE(T, I, A, B, l_ < r_)
-#define TL_VMAX(T, I, A, B) TL_CHOOSE(T, I, A, B, l_ > r_)
+#define TL_CHOOSE(T, I, A, B, HOW) ({ const T tl_l_ = (A), tl_r_ = (B); TL_SELECT(T, I, HOW, tl_l_, tl_r_); })
+#define TL_VMIN(T, I, A, B) TL_CHOOSE(T, I, A, B, tl_l_ < tl_r_)
+#define TL_VMAX(T, I, A, B) TL_CHOOSE(T, I, A, B, tl_l_ > tl_r_)
 // Of floats in three ways: as CUDA's fmin and fmax, which ignore a NaN; "nan", which gives it on; "sure", where B is
 // none, as the partial results of reductions are. LESS(a, b) is a < b ? a : b and so b where one is NaN: what x86 has.
 #if TL_AVX512 && !defined(__clang__)
@@ -453,18 +453,18 @@ TL_INLINE tl_w_f32 tl_w_round_bf16(tl_w_f32 x) { return (tl_w_f32)(tl_w_near_bf1
 #define TL_EXTREMES(T, I, FIRST) TL_EXTREME(T, I, min, <, FIRST) TL_EXTREME(T, I, max, >, FIRST)
 TL_EXTREMES(tl_w_f32, tl_w_i32, TL_FIRST_f32) TL_EXTREMES(tl_d_f64, tl_d_i64, TL_FIRST_f64)
 TL_EXTREMES(tl_d_f32, tl_d_i32, TL_FIRST_half)
-#define TL_VABS(T, I, A) ({ const T x_ = (A); TL_SELECT(T, I, x_ < 0, -x_, x_); })
+#define TL_VABS(T, I, A) ({ const T tl_x_ = (A); TL_SELECT(T, I, tl_x_ < 0, -tl_x_, tl_x_); })
 // ~ of the sign: the top bit of I.
 #define TL_VFABS(T, I, A) ((T)((I)(A) & ~((I){0} + ((__typeof__(((I){0})[0]))1 << (8 * sizeof(((I){0})[0]) - 1)))))
 
 // -- integer division by a positive constant, rounding down ---------------------------------------------------------
 #define TL_VFLOORDIV(T, A, C)                                                                     \
     ({                                                                                            \
-        const T n_ = (A), q_ = n_ / (__typeof__(n_[0]))(C);                                       \
-        q_ + (T)(n_ - q_ * (__typeof__(n_[0]))(C) < 0);                                           \
+        const T tl_n_ = (A), tl_q_ = tl_n_ / (__typeof__(tl_n_[0]))(C);                                       \
+        tl_q_ + (T)(tl_n_ - tl_q_ * (__typeof__(tl_n_[0]))(C) < 0);                                           \
     })
-#define TL_VTRUNCMOD(T, A, C) ({ const T n_ = (A); n_ - n_ / (__typeof__(n_[0]))(C) * (__typeof__(n_[0]))(C); })
-#define TL_VFLOORMOD(T, A, C) ({ const T d_ = TL_VTRUNCMOD(T, A, C); d_ + ((T)(d_ < 0) & (__typeof__(d_[0]))(C)); })
+#define TL_VTRUNCMOD(T, A, C) ({ const T tl_n_ = (A); tl_n_ - tl_n_ / (__typeof__(tl_n_[0]))(C) * (__typeof__(tl_n_[0]))(C); })
+#define TL_VFLOORMOD(T, A, C) ({ const T tl_d_ = TL_VTRUNCMOD(T, A, C); tl_d_ + ((T)(tl_d_ < 0) & (__typeof__(tl_d_[0]))(C)); })
 
 // -- float to integer: truncate, saturate, NaN gives 0 ------------------------------------------------------------
 TL_INLINE tl_w_i32 tl_w_f32_to_i32(tl_w_f32 x) {

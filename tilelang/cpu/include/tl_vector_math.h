@@ -271,13 +271,13 @@ TL_INLINE void tl_d_circle(tl_vd x, tl_vd* sine, tl_vd* cosine) {
     *cosine = (tl_vd)((tl_vl)b ^ (tl_vl)((tl_d_u64)(q + 1) >> 1 << 63));
 }
 #define TL_IN_DOUBLE(NAME, X, VALUE)                                                              \
-    TL_INLINE tl_vf NAME(tl_vf x_) {                                                              \
-        tl_w_halves u_ = {x_};                                                                    \
-        for (int i_ = 0; i_ < 2; ++i_) {                                                          \
-            const tl_vd X = TL_CONVERT(u_.half[i_], tl_vd);                                       \
-            u_.half[i_] = TL_CONVERT(VALUE, tl_d_f32);                                            \
+    TL_INLINE tl_vf NAME(tl_vf tl_x_) {                                                              \
+        tl_w_halves tl_u_ = {tl_x_};                                                                    \
+        for (int tl_i_ = 0; tl_i_ < 2; ++tl_i_) {                                                          \
+            const tl_vd X = TL_CONVERT(tl_u_.half[tl_i_], tl_vd);                                       \
+            tl_u_.half[tl_i_] = TL_CONVERT(VALUE, tl_d_f32);                                            \
         }                                                                                         \
-        return u_.all;                                                                            \
+        return tl_u_.all;                                                                            \
     }
 TL_INLINE tl_vd tl_d_sin(tl_vd x) {
     tl_vd s, c;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from tilelang.codegen.c import storage_type, value_type
@@ -34,6 +35,7 @@ RESERVED = frozenset(
     "attributes arguments error grid stream_attribute init_persisting_l2_cache_size std dim3 ss "
     "snprintf memcpy memset malloc free".split()
 )
+_OWN = re.compile(r"(cuda|hip|cu)[A-Z]\w*|CU\w+|cuu?int\d\w*")  # names of the two runtimes
 _STRUCT = """struct tl_scratch {{  // memory of one call, given back in stream order
     void* data = nullptr;
     {0}Stream_t stream;
@@ -87,7 +89,7 @@ class CHost(StepsWriter):
     """Prints ``call``."""
 
     def __init__(self, module: HostModule, runtime: Runtime = CUDA) -> None:
-        super().__init__(module, RESERVED)
+        super().__init__(module, RESERVED, _OWN)
         self.runtime = runtime
         self.printer = CPrinter({a.slot: self._value(a) for a in module.arguments})
         if not runtime.extended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import re
 from collections.abc import Mapping
 
 from tilelang.codegen.gpu.module import (
@@ -28,9 +29,10 @@ from tilelang.ir.postfix import Program
 RESERVED = frozenset(
     (
         *keyword.kwlist, *dir(builtins), "kernels", "stream", "config", "res", "arg_values",
-        "arg_types", "attribute", "attributes", "cuda", "ctypes", "grid", "call",
+        "arg_types", "attribute", "attributes", "cuda", "ctypes", "grid", "call", "memory",
     )
 )  # fmt: skip
+_OWN = re.compile(r"_\w*")  # helpers and variables of the module
 DRIVER = "cuda.bindings.driver"
 # Setting attributes takes as long as a launch, so it is done once for a kernel handle and device.
 _PREPARED = "_prepared = {}  # kernel and device: the handle whose attributes are set"
@@ -44,7 +46,7 @@ class PythonHost(StepsWriter):
     """
 
     def __init__(self, module: HostModule) -> None:
-        super().__init__(module, RESERVED)
+        super().__init__(module, RESERVED, _OWN)
         self.printer = PythonPrinter({a.slot: self._value(a) for a in module.arguments})
         self.workspaces = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from tilelang.codegen.gpu.module import (
 )
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import Lines
+from tilelang.cuda.host import templates
 from tilelang.cuda.host.host_module import (
     TENSOR_MAP,
     HostModule,
@@ -75,10 +77,10 @@ class StepsWriter(Lines, ABC):
     tab = "\t"
     printer: Printer
 
-    def __init__(self, module: HostModule, reserved: frozenset[str]) -> None:
+    def __init__(self, module: HostModule, reserved: frozenset[str], own: re.Pattern[str]) -> None:
         super().__init__()
         self.module = module
-        self.names = Names({*reserved, *module.kernels})
+        self.names = Names({*reserved, *module.kernels}, own)
         self.keys = launch_keys(module.steps)
         self.windows = module.windows
         self.descriptors: Mapping[str, TmaDescriptor] = dict(module.descriptors)
@@ -169,7 +171,7 @@ class StepsWriter(Lines, ABC):
         """The host variable of a tensor map; equal maps share one."""
         descriptor = self.descriptor(name)
         if descriptor not in self.variables:
-            self.variables[descriptor] = self.names.fresh(name)
+            self.variables[descriptor] = self.names.fresh(name, templates.MAP_FIELDS)
         return self.variables[descriptor]
 
     def tensor(self, descriptor: TmaDescriptor) -> str:

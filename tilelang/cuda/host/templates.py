@@ -95,6 +95,13 @@ L2_PERSISTENT_MAP_RESET_HANDLE = """
 \tcudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, init_persisting_l2_cache_size);
 """
 
+# Ends of the names that the text of a tensor map declares.
+MAP_FIELDS = tuple(
+    " _type _tensorRank _globalAddress _globalDim _globalStride _boxDim _elementStrides "
+    "_lowerCorner _upperCorner _channelsPerPixel _pixelsPerColumn _interleave _swizzle "
+    "_l2Promotion _oobFill _result".split(" ")
+)
+
 # -- tensor maps -----------------------------------------------------------------------------------
 # {0} name, {1} data type, {2} rank, {3} address, {4} dims, {5} strides in bytes with that of the
 # innermost dim first, {6} box, {7} element strides, {8} interleave, {9} swizzle, {10} L2 promotion,

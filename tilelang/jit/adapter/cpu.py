@@ -11,6 +11,7 @@ from typing import Any
 
 from tilelang.backends import BACKENDS
 from tilelang.codegen.c import storage_type, value_type
+from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
 from tilelang.errors import TileValueError
 from tilelang.ir.buffer import Buffer
@@ -112,9 +113,9 @@ class TLCPUSourceWrapper:
         func = self.prim_func
         declarations: list[str] = []
         slots: list[str] = []
-        taken: set[str] = set()
+        names = Names(("slots", "result", "error_buf", "snprintf"))
         for param in (*func.params, *symbols_of(func)):
-            name = _fresh(param.name, taken)
+            name = names.fresh(param.name)
             if isinstance(param, Buffer):
                 declarations.append(f"{storage_type(param.dtype)}* {name}")
                 slots.append(f"(int64_t)(intptr_t){name}")
@@ -142,13 +143,3 @@ class TLCPUSourceWrapper:
         call = self.create_call_func(code, {"function_name": self.function_names})
         self.lib_code = BACKENDS["cpu"].standalone(code) + self.get_cpu_init_func() + call
         return self.lib_code
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    base = re.sub(r"\W", "_", name)
-    result, count = base, 0
-    while result in taken:
-        count += 1
-        result = f"{base}_{count}"
-    taken.add(result)
-    return result
