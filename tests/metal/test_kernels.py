@@ -82,3 +82,17 @@ def test_functions_of_one_number_agree_with_the_interpreter() -> None:
     tilelang.compile(many, execution_backend="interpret")(a, c)
     for name, mine, wanted in zip(UNARY, b, c):
         np.testing.assert_allclose(mine, wanted, rtol=2e-6, err_msg=name)
+
+
+def test_logarithms_at_the_ends_agree_with_numpy() -> None:
+    @T.prim_func
+    def ends(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=8):
+            for i in T.Parallel(8):
+                B[i] = T.log1p(A[i])
+
+    a = np.array([-np.inf, -2, -1, -0.0, 0, 1e-8, np.inf, np.nan], np.float32)
+    b = np.zeros(8, np.float32)
+    tilelang.compile(ends, target="metal", execution_backend="emulator")(a, b)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(b, np.log1p(a), rtol=2e-6)

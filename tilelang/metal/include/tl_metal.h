@@ -118,7 +118,7 @@ TL_INLINE float tl_sigmoid_f32(float x) { return 1.0f / (1.0f + precise::exp(-x)
 // What the library lacks. The errors that log and exp make near 1 and 0 cancel in the quotients (W. Kahan).
 TL_INLINE float tl_log1p_f32(float x) {
     const float u = 1.0f + x;
-    return u == 1.0f || tl_isinf_f32(u) ? x : precise::log(u) * (x / (u - 1.0f));
+    return u == 1.0f || (x > 0.0f && tl_isinf_f32(u)) ? x : precise::log(u) * (x / (u - 1.0f));
 }
 TL_INLINE float tl_expm1_f32(float x) {
     if (fabs(x) > 1.0f) return precise::exp(x) - 1.0f;
