@@ -352,6 +352,22 @@ static int accepts(const int64_t* list, int count, int64_t type) {
     return 0;
 }
 
+// Whether two elements may share memory: not where each stride steps over all that smaller ones reach.
+static int may_overlap(const View* v) {
+    for (int d = 0; d < v->ndim; ++d) {
+        if (v->shape[d] < 2) continue;
+        const int64_t step = v->strides[d] < 0 ? -v->strides[d] : v->strides[d];
+        int64_t reached = 0;
+        for (int e = 0; e < v->ndim; ++e) {
+            const int64_t other = v->strides[e] < 0 ? -v->strides[e] : v->strides[e];
+            if (e != d && (other < step || (other == step && e < d)))
+                reached += (v->shape[e] - 1) * other;
+        }
+        if (step <= reached) return 1;
+    }
+    return 0;
+}
+
 // Check one tensor; -1 sends the whole call to Python.
 static int check_tensor(const Launcher* l, const Param* p, const View* v, Symbols* s, Later* later,
                         int* nlater) {
@@ -387,6 +403,7 @@ static int check_tensor(const Launcher* l, const Param* p, const View* v, Symbol
             }
             if (try_match(l, dim, actual, 1, s, later, nlater) < 0) return -1;
         }
+        if (p->written && size && may_overlap(v)) return -1;
     }
     if (size && (!v->data || ((uintptr_t)v->data & (uintptr_t)(p->align - 1)))) return -1;
     return 0;

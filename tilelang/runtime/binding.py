@@ -24,6 +24,7 @@ from tilelang.ir.dtypes import is_compatible_storage, max_value, min_value
 from tilelang.ir.postfix import evaluate
 from tilelang.records import dataclass
 from tilelang.runtime.dims import DimExpr, dim_text, solvable_in, solve, symbols_in
+from tilelang.runtime.overlap import shared_element
 from tilelang.runtime.signature import LaunchSpec, Param
 from tilelang.runtime.tensors import TensorInfo, describe, is_jax, storage_shape
 
@@ -206,6 +207,8 @@ class _Binder:
         else:
             for number, dim in enumerate(param.strides):
                 self.stride(param, info, number, dim)
+            if param.written:
+                self.separate(param, info)
         self.memory(param, info)
 
     def form(self, param: Param, info: TensorInfo) -> None:
@@ -260,6 +263,19 @@ class _Binder:
             return
         where = f"stride[{number}]"
         self.match(param, where, dim, actual, f"{actual} (strides {info.strides})")
+
+    def separate(self, param: Param, info: TensorInfo) -> None:
+        """Elements that are written are apart from each other."""
+        pair = shared_element(info.shape, info.strides)
+        if pair is not None:
+            self.fail(
+                KernelArgumentError, param, "has elements that share memory, and the kernel writes "
+                f"it: those at {pair[0]} and {pair[1]} are one",
+                "a place of its own for each element",
+                f"shape {info.shape}, strides {info.strides}",
+                f"pass {param.name}.clone() or {param.name}.contiguous() of torch, "
+                f"np.array({param.name}) for numpy",
+            )  # fmt: skip
 
     def memory(self, param: Param, info: TensorInfo) -> None:
         """Device, write access and alignment."""

@@ -1,0 +1,79 @@
+"""Tensors that a kernel writes have a place for each element."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import KernelArgumentError
+from tilelang.runtime.overlap import shared_element
+
+
+@pytest.mark.parametrize("strides", [*itertools.product((-3, 0, 1, 2, 4), repeat=3)])
+def test_two_elements_at_one_place_are_found(strides: tuple[int, ...]) -> None:
+    shape = (2, 1, 3)
+    places: dict[int, tuple[int, ...]] = {}
+    same = False
+    for index in np.ndindex(shape):
+        at = sum(i * stride for i, stride in zip(index, strides))
+        same |= at in places
+        places[at] = index
+    found = shared_element(shape, strides)
+    assert (found is not None) == same
+    if found is not None:
+        first, second = (sum(i * s for i, s in zip(index, strides)) for index in found)
+        assert found[0] != found[1]
+        assert first == second
+
+
+def rows() -> Any:
+    step, other = T.dynamic("step"), T.dynamic("other")
+
+    @T.prim_func
+    def main(A: T.StridedTensor((4,), (1,), "float32"),
+             B: T.StridedTensor((3, 4), (step, other), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(3, 4):
+                B[i, j] = A[j] + i
+
+    return main
+
+
+@pytest.mark.parametrize("backend", ["c", "python", "interpret"])
+def test_results_that_share_memory_are_refused(backend: str) -> None:
+    kernel = tilelang.compile(rows(), target="cpu", execution_backend=backend)
+    a, memory = np.arange(4, dtype=np.float32), np.zeros(64, np.float32)
+    for strides in ((4, 1), (1, 3), (2, 9), (8, 2)):
+        b = np.lib.stride_tricks.as_strided(memory, (3, 4), tuple(4 * s for s in strides))
+        kernel(a, b)
+        np.testing.assert_array_equal(b, a + np.arange(3, dtype=np.float32)[:, None])
+    b = np.lib.stride_tricks.as_strided(memory, (3, 4), (4, 4))
+    with pytest.raises(KernelArgumentError) as caught:
+        kernel(a, b)
+    assert str(caught.value) == (
+        "kernel main input B has elements that share memory, and the kernel writes it: "
+        "those at (0, 1) and (1, 0) are one\n"
+        "  expected: a place of its own for each element\n"
+        "  got: shape (3, 4), strides (1, 1)\n"
+        "  hint: pass B.clone() or B.contiguous() of torch, np.array(B) for numpy"
+    )
+    kernel(np.broadcast_to(np.float32(1), (4,)).copy(), np.zeros((3, 4), np.float32))
+
+
+def test_an_input_may_be_expanded() -> None:
+    step = T.dynamic("step")
+
+    @T.prim_func
+    def main(A: T.StridedTensor((4, 4), (step, 1), "float32"), B: T.Tensor((4, 4), "float32")):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(4, 4):
+                B[i, j] = A[i, j]
+
+    a, b = np.broadcast_to(np.arange(4, dtype=np.float32), (4, 4)), np.zeros((4, 4), np.float32)
+    tilelang.compile(main, target="cpu")(a, b)
+    np.testing.assert_array_equal(a, b)
