@@ -40,7 +40,7 @@ from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.memory.join_versions import join_versions
 from tilelang.passes.memory.sink_allocations import sink_allocations
-from tilelang.passes.normalize.alignment import limit_alignments
+from tilelang.passes.normalize.alignment import limit_alignments, limit_views
 from tilelang.passes.normalize.any_all import expand_any_all
 from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.elementwise import expand_elementwise
@@ -266,6 +266,8 @@ def _normal_form() -> tuple[Step, ...]:
              "functions that are known by name are ordinary operations to every pass below"),
         Step("widen_indices", widen_indices, always,
              "an index is an exact integer; every pass below takes its dtype at its word"),
+        Step("limit_views", limit_views, _on_gpu,
+             "addresses are still elements of tensors; every pass below asks how they are aligned"),
         Step("follow_register_hints", follow_register_hints, _on_gpu,
              "hints speak of the instructions of the program; nothing has copied any yet"),
         Step("simplify", simplify_func, always,

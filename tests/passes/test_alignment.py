@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, MapStep
 from tilelang.compiler import compile, lower
 from tilelang.cuda import dialect
 from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.options import Options
@@ -125,6 +128,26 @@ def test_views_of_a_tensor_are_limited_too() -> None:
 
     assert needs(flat)["A"] == 16
     assert needs(limit_alignments(flat, {"A": 4}))["A"] == 4
+
+
+@pytest.mark.parametrize(("first", "widest"), [(0, 16), (3, 4), (2, 8), (4, 16), (6, 8)])
+def test_a_tensor_at_an_element_of_another_one_is_as_aligned_as_that(
+    first: int, widest: int
+) -> None:
+    @T.prim_func
+    def moved(A: T.Tensor((256,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((128,), "int32")
+            whole = T.make_tensor(T.address_of(A[first]), (128,), "int32")
+            T.copy(whole, tile)
+            T.copy(tile, B)
+
+    assert needs(moved) == ({"A": widest, "B": 16} if widest > 4 else {"B": 16})
+    if find_cxx() is not None:
+        a, b = np.arange(256, dtype=np.int32), np.zeros(128, np.int32)
+        report = tilelang.sanitize(moved, a, b, target="cuda -arch=sm_80")
+        assert report.ok, str(report)
+        np.testing.assert_array_equal(report.arguments[1], a[first : first + 128])
 
 
 def test_a_program_without_such_parameters_stays() -> None:

@@ -8,15 +8,21 @@ relies on; ``limit_alignments`` makes the same program for tensors that offer le
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter
 from tilelang.passes.analysis.vectors import BASE
+from tilelang.target import Context
+
+_WIDEST = 16  # bytes of the widest access
 
 
 def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
@@ -28,6 +34,9 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
         names[buffer.data] = name
         size = buffer.dtype.width // 8
         found[name] = max(found.get(name, 0), size)
+    for view in S.find(func.body, S.View):
+        if isinstance(view.source, E.AddressOf) and view.source.buffer.data in names:
+            names[view.buffer.data] = names[view.source.buffer.data]
     for access in effects.accesses(func.body, nested=True):
         if isinstance(access.by, E.Call) and access.data in names:
             name = names[access.data]
@@ -64,6 +73,30 @@ def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
     limited = _Limit(known)
     params = tuple(limited.buffer(p) if isinstance(p, Buffer) else p for p in func.params)
     return replace(func, params=params, body=limited.rewrite(func.body))
+
+
+def limit_views(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with the alignment of tensors that are made at an element of another one said on
+    them, where vectors take more: ``T.make_tensor(T.address_of(A[3]), ...)``."""
+    known: dict[E.Var, int] = {}
+    for stmt in S.find(func.body, S.View):
+        if isinstance(stmt.source, E.AddressOf):
+            limit = _address_of(stmt.source, known)
+            if limit < _WIDEST:
+                known[stmt.buffer.data] = limit
+    return func.with_body(_Limit(known).rewrite(func.body)) if known else func
+
+
+def _address_of(place: E.AddressOf, known: Mapping[E.Var, int]) -> int:
+    """The largest power of two, up to what vectors take, that divides an address."""
+    buffer = place.buffer
+    offset = E.as_expr(buffer.elem_offset)
+    for index, stride in zip(place.indices, buffer.stride_list()):
+        offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
+    modulus, remainder = interval(simplify(offset)).congruence()
+    elements = math.gcd(modulus, remainder, _WIDEST * 8)
+    base = known.get(buffer.data, int(buffer.attr(BASE, _WIDEST)))
+    return math.gcd(max(elements * buffer.dtype.width // 8, 1), base)
 
 
 class _Limit(ExprRewriter):
