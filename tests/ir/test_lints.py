@@ -175,6 +175,8 @@ def test_a_tile_along_heads_instead_of_rows_is_said_with_what_to_write() -> None
         "64 elements along dimension 1 write the ranges, e.g. A[b, 0:64, h, 0:16] [wrong-dimension]"
     )
     assert found.loc is not None and found.loc.line == 5
+    (found,) = heads((2, 256, 8, 16), "b, h * 64, 0, 0")
+    assert "starts at `0` there" in str(found) and "A[b, h * 64:h * 64 + 64, 0, 0:16]" in str(found)
     (found,) = heads((2, 64, 8, 16), "b, 0, 3, 0")
     assert "starts at `3` there" in str(found) and "A[b, 0:64, 3, 0:16]" in str(found)
 
@@ -289,6 +291,43 @@ def test_block_indices_taken_for_each_other_are_said() -> None:
 )
 def test_blocks_that_may_be_meant_so_are_not_said(place: str, guard: str, sizes: str) -> None:
     assert blocks("(bx, by)", place, guard, sizes) == []
+
+
+def test_a_result_of_a_length_that_the_call_tells_is_said_too() -> None:
+    m = T.dynamic("m")
+
+    @T.prim_func
+    def forgets(A: T.Tensor((m,), "float32"), B: T.Tensor((0, m), "float32")):
+        with T.Kernel(1, threads=32):
+            T.evaluate(0)
+
+    (said,) = remarks(forgets, forgets.params)
+    assert "nothing writes the result `A`" in str(said)
+
+
+def test_a_fraction_that_an_integer_loses_is_said() -> None:
+    """Not where the sum may be whole, or the conversion is written."""
+    text = (
+        "@T.prim_func\ndef f(A: T.Tensor((8,), 'float32'), B: T.Tensor((8,), 'int32')):\n"
+        "    with T.Kernel(1, threads=1):\n"
+        "        s = T.alloc_var('int32', 0)\n        for i in T.serial(8):\n"
+        "            s += {}\n        B[0] = s\n"
+    )
+    said = {}
+    for value in ("A[i] * 0.5", "A[i]", "T.floor(A[i] * 0.5)", "T.cast(A[i] * 0.5, 'int32')"):
+        source = text.format(value)
+        linecache.cache["<sum>"] = (len(source), None, source.splitlines(True), "<sum>")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            exec(compile(source, "<sum>", "exec"), {"T": T})  # noqa: S102
+        said[value] = [(str(item.message), item.lineno) for item in caught]
+    (found,) = said.pop("A[i] * 0.5")
+    assert found == (
+        '`s[0]` is int32, and the fraction of `T.Cast("float32", s[0]) + A[i] * T.float32(0.5)` is '
+        "lost at every store; use a variable of dtype float32, or write T.cast(x, 'int32') "
+        "[lost-fraction]", 6,
+    )  # fmt: skip
+    assert not any(said.values())
 
 
 def test_a_result_that_nothing_writes_is_said() -> None:

@@ -88,7 +88,7 @@ def test_alloc_var_is_stored_to_by_assignment_and_read_at_each_use() -> None:
             v = 5
             v += 2
             O[0], O[1], O[2] = v, w, v + w
-            v = 3.7
+            v = 3.0
             O[3] = v
 
     assert result(f)[:4] == [7, 1, 8, 3]

@@ -53,7 +53,7 @@ BITROWS = frag("BITROWS", (8,), "int32")
         (lambda: T.fill(X, 1), "T.fill(X, T.float32(1.0))"),
         (lambda: T.fill(X[0:2, :], T.dynamic("n")), 'T.fill(X[0:2, 0:16], T.Cast("float32", n))'),
         (lambda: T.fill(X[1, 2], 3), "X[1, 2] = T.float32(3.0)"),
-        (lambda: T.fill(buf("v", (1,), "int32", "local.var"), 3.5), "v[0] = 3"),
+        (lambda: T.fill(buf("v", (1,), "int32", "local.var"), 3.0), "v[0] = 3"),
         (lambda: T.clear(BITS), "T.fill(BITS, 0)"),
     ],
 )

@@ -149,6 +149,18 @@ def test_a_comparison_of_values_that_wrap_is_no_proof() -> None:
     assert list(b) == [0, 7]
 
 
+def test_a_negative_unsigned_number_is_a_large_one() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((2,), "uint32"), B: T.Tensor((2,), "uint32")):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(2):
+                B[i] = T.uint32(255) >> (-A[i])
+
+    a, b = np.array([29, 0], np.uint32), np.ones(2, np.uint32)
+    tilelang.compile(main, target="cpu")(a, b)
+    assert list(b) == [0, 255]
+
+
 @pytest.mark.parametrize("backend", ["interpret", None])
 def test_extents_shift_alike(backend: str | None) -> None:
     m = T.dynamic("m")

@@ -15,8 +15,9 @@ import numpy as np
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import floats
 from tilelang.ir.atoms import Atom, Effect
+from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, promote
+from tilelang.ir.dtypes import max_value, min_value, promote
 from tilelang.ir.expr import (
     Binary,
     Broadcast,
@@ -108,6 +109,7 @@ _INT_OPS: dict[str, Callable[[int, int], int]] = {
     "shr": operator.rshift,
 }
 _OF_INTEGERS = ("number", "int", "bits")  # operands that any integer may be
+_MODULAR = ("add", "sub", "mul", "bitand", "bitor", "bitxor", "shl", "shr")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _FLOAT_OPS: dict[str, Callable[[float, float], float]] = {
     "add": operator.add,
@@ -204,6 +206,9 @@ def _operands(op: str, a: object, b: object) -> tuple[Expr, Expr]:
         x, y = as_expr(a), as_expr(b)
     lanes = max(x.dtype.lanes, y.dtype.lanes)
     scalar = promote(x.dtype.element_of, y.dtype.element_of)
+    if op not in _MODULAR:
+        for given, other in ((a, y), (b, x)):
+            _check_literal(op, given, scalar, other.dtype.element_of)
     if x.dtype.lanes != y.dtype.lanes and 1 not in (x.dtype.lanes, y.dtype.lanes):
         raise TileTypeError(
             f"operands of `{BINARY[op].symbol or op}` have different lanes",
@@ -211,6 +216,62 @@ def _operands(op: str, a: object, b: object) -> tuple[Expr, Expr]:
             got=f"{x.dtype} and {y.dtype}",
         )
     return _to(x, scalar, lanes), _to(y, scalar, lanes)
+
+
+def _check_literal(op: str, value: object, scalar: DType, other: DType) -> None:
+    """An error for a literal that is another number in the dtype of the operation, where that
+    counts."""
+    if not isinstance(value, int) or isinstance(value, Expr) or not scalar.is_integer:
+        return
+    low, high = min_value(scalar), max_value(scalar)
+    if low <= value <= high and (other.is_uint or not scalar.is_uint):
+        return
+    raise TileValueError(
+        f"the constant {value} does not fit {other}, the dtype of the other operand of "
+        f"`{BINARY[op].symbol or f'T.{op}'}`",
+        expected=f"{min_value(other)} to {max_value(other)}",
+        got=str(value),
+        hint="convert the other operand to a dtype that has both, as T.cast(x, 'int64')",
+    )
+
+
+# -- comparisons ----------------------------------------------------------------------------------
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def _compared(op: str, a: object, b: object) -> Expr | None:
+    """A comparison of integers that no dtype of promotion holds both, as Python compares them: a
+    negative number with an unsigned one, and what leaves 64 bits. None for any other."""
+    if _is_literal(a):
+        return None if _is_literal(b) else _compared(_MIRRORED[op], b, a)
+    a = as_expr(a)
+    if isinstance(b, int) and not isinstance(b, bool):
+        kind = a.dtype.element_of
+        low, high = (0, 2**64) if kind.is_uint else (-(2**63), 2**63)
+        if not kind.is_integer or low <= b < high:
+            return None
+        value = const(_COMPARE[op](0, 1 if b > 0 else -1), BOOL)  # on one side of all of them
+        return value if a.dtype.lanes == 1 else Broadcast(value, a.dtype.lanes)
+    if _is_literal(b):
+        return None
+    b = as_expr(b)
+    left, right = a.dtype.element_of, b.dtype.element_of
+    if left.is_int and right.is_uint:
+        return _compared(_MIRRORED[op], b, a)
+    if not (left.is_uint and right.is_int) or left.bits < right.bits:
+        return None
+    if isinstance(a, Const) and a.value <= max_value(right):
+        return build_binary(op, build_cast(a, right), b)
+    if interval(b).low >= 0:
+        return None  # unsigned arithmetic holds both
+    if left.bits < 64:
+        wide = DType("int32" if left.bits < 32 else "int64")
+        return build_binary(op, *(build_cast(x, wide.with_lanes(x.dtype.lanes)) for x in (a, b)))
+    negative = build_binary("lt", b, 0)
+    exact = build_binary(op, a, build_cast(b, left.with_lanes(b.dtype.lanes)))
+    if op in ("gt", "ge", "ne"):
+        return build_binary("lor", negative, exact)
+    return build_binary("land", build_unary("lnot", negative), exact)
 
 
 def _to(value: Expr, scalar: DType, lanes: int) -> Expr:
@@ -265,6 +326,8 @@ def build_binary(op: str, a: object, b: object) -> Expr:
         x, y = a, b  # as they are
     elif info.operands == "bool":
         x, y = _truth(info.symbol, a), _truth(info.symbol, b)
+    elif info.compares and (exact := _compared(op, a, b)) is not None:
+        return exact
     else:
         x, y = _operands(op, a, b)
         if (
@@ -387,7 +450,7 @@ def build_select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:
     test = as_expr(cond)
     if not test.dtype.is_bool:
         test = build_binary("ne", test, 0)
-    x, y = _operands("max", t, f)
+    x, y = _operands("add", t, f)
     if isinstance(test, Const):
         return x if test.value else y
     return x if x is y else Select(test, x, y, lazy)

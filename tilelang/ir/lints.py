@@ -53,7 +53,7 @@ def _unwritten(func: S.PrimFunc, outputs: Iterable[Buffer]) -> Iterator[Remark]:
     written = set(effects.written(func.body))
     written |= {var for var, _ in effects.pointers(func.body, nested=True)}
     for buffer in outputs:
-        if buffer.data not in written and 0 not in buffer.shape:
+        if buffer.data not in written and all(_number(n) != 0 for n in buffer.shape):
             yield Remark(
                 "unwritten-output",
                 f"nothing writes the result `{buffer.name}`, whose elements are undefined; write "
@@ -268,7 +268,8 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
 
 def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
     """Copies whose tile lies along a dimension that is shorter, from an anchor that steps by less
-    than the tile: `A[b, 0, head, 0]` with rows in dimension 1 starts 64 heads at each head."""
+    than the tile, or beside one that steps by the tile along a longer dimension: `A[b, 0, head, 0]`
+    with rows in dimension 1 starts 64 heads at each head."""
     for stmt in S.find(func.body, S.Copy):
         for region in (stmt.src, stmt.dst):
             buffer = region.buffer
@@ -283,8 +284,9 @@ def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
                 ]  # fmt: skip
                 if size is None or extent is None or extent <= size or not meant:
                     continue
-                anchor = region.mins[dim]
-                if (anchor.variables or _number(anchor)) and not _steps_by(anchor, extent):
+                anchor, (there, *_) = region.mins[dim], [region.mins[other] for other in meant]
+                moved = bool(anchor.variables or _number(anchor)) and not _steps_by(anchor, extent)
+                if moved or (there.variables and _steps_by(there, extent)):
                     yield Remark(
                         "wrong-dimension",
                         f"the tile has {extent} elements along dimension {dim} of `{buffer.name}`, "

@@ -32,6 +32,7 @@ from tilelang.language.regions import (
     element_of,
     region_of,
     scalar,
+    stored,
 )
 from tilelang.language.v2.builder import locate
 from tilelang.tracebacks import borders
@@ -119,6 +120,7 @@ def _atomic(
         src, dst = tiles
         active.emit(AtomicTile(src=src, dst=dst, op=op, memory_order=order, use_tma=use_tma))
         return None
+    convert = stored if op in ("max", "min") else cast_to  # sums and bits count modulo the width
     if not target.anchored and not target.buffer.is_var:
         if return_prev:
             raise TileUnsupportedError(
@@ -126,20 +128,20 @@ def _atomic(
                 expected="an element such as A[i, j] with return_prev=True",
                 got=describe(dst),
             )
-        amount = _amount(value, target, what)
+        amount = convert(_plain(value, what), target.dtype)
         if target.scope() in PRIVATE:
             _own_tile(op, target, amount)
             return None
         active.when_closed(_same_value(what, amount, target, locate()))
         _spread(op, target, amount, order)
         return None
-    added = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+    added = convert(_plain(value, what), target.dtype)
     if target.scope() in PRIVATE:
-        return _own_element(op, target, cast_to(added, target.dtype), return_prev)
+        return _own_element(op, target, added, return_prev)
     found = call(
         f"atomic_{op}",
         AddressOf(target.buffer, target.mins),
-        cast_to(added, target.dtype),
+        added,
         dtype=target.dtype,
         memory_order=order,
         return_prev=constant_bool(return_prev, what, "return_prev"),
@@ -211,10 +213,9 @@ def _same_tile(what: str, src: Region, dst: Region, loc: Loc | None) -> Callable
     return check
 
 
-def _amount(value: object, target: Region, what: str) -> Expr:
-    """The value that every element of a tile is updated with."""
-    plain = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
-    return cast_to(plain, target.dtype)
+def _plain(value: object, what: str) -> object:
+    """A number, or the expression of a scalar."""
+    return value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
 
 
 def _spread(op: str, target: Region, value: Expr, order: str) -> None:
@@ -376,11 +377,10 @@ def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> Non
     what = "T.atomic_store"
     order = _order(memory_order, STORE_ORDERS, what, "seq_cst")
     buffer, indices = element_of(dst, what, "destination")
-    value = src if isinstance(src, (bool, int, float)) else scalar(src, what, "value")
     found = call(
         "atomic_store",
         AddressOf(buffer, indices, "w"),
-        cast_to(value, buffer.dtype),
+        stored(_plain(src, what), buffer.dtype),
         dtype=buffer.dtype,
         memory_order=order,
     )

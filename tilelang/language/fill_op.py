@@ -6,7 +6,14 @@ from typing import Any
 
 from tilelang.ir.active import emitter
 from tilelang.ir.stmt import Fill
-from tilelang.language.regions import cast_to, check_options, check_plain, region_of, scalar
+from tilelang.language.regions import (
+    check_number,
+    check_options,
+    check_plain,
+    region_of,
+    scalar,
+    stored,
+)
 from tilelang.tracebacks import borders
 
 __all__ = ["clear", "fill"]
@@ -16,11 +23,13 @@ def _fill(what: str, buffer: object, value: object) -> None:
     active = emitter(what)
     dst = region_of(buffer, what, "destination")
     check_plain(dst, what, "destination")
+    if dst.dtype.is_integer:
+        check_number(value, dst.dtype.element_of)
     filler = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
     if dst.anchored:  # an element or an alloc_var
         active.store(dst.buffer, dst.mins, filler)
         return
-    active.emit(Fill(dst=dst, value=cast_to(filler, dst.dtype)))
+    active.emit(Fill(dst=dst, value=stored(filler, dst.dtype)))
 
 
 def fill(buffer: object, value: object, annotations: dict[str, Any] | None = None) -> None:

@@ -21,6 +21,7 @@ from tilelang.language.regions import (
     describe,
     equal_shapes,
     scalar,
+    stored,
     text_of,
     tile_of,
 )
@@ -44,7 +45,7 @@ def reducer_init(reducer: Buffer, init: object = None) -> None:
     """Start a reducer with its identity, or with ``init``, which counts once."""
     what = "T.reducer_init"
     buffer, _ = _declared(reducer, what)
-    value = None if init is None else cast_to(scalar(init, what, "initial value"), buffer.dtype)
+    value = None if init is None else stored(scalar(init, what, "initial value"), buffer.dtype)
     emitter(what).emit(ReducerInit(reducer=buffer.region(), init=value))
 
 

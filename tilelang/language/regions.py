@@ -7,16 +7,36 @@ into ``Region`` nodes whose extents agree, and say clearly why two operands cann
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError, shown
 from tilelang.ir.active import emitter
+from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer, Region, Shape, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, Ramp, as_expr, call, cast, const
+from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.expr import (
+    AddressOf,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    as_expr,
+    call,
+    cast,
+    const,
+    find,
+)
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval
 from tilelang.target.rows import ROWS
@@ -408,3 +428,68 @@ def cast_to(value: object, kind: DType) -> Expr:
     if isinstance(value, (bool, int, float)):
         return const(value, kind)
     return cast(as_expr(value), kind)
+
+
+def stored(value: object, kind: DType) -> Expr:
+    """``value`` as an expression of dtype ``kind``, converted as a store does.
+
+    Raises:
+        TileValueError: no integer that ``value`` can be is one of ``kind``.
+    """
+    if kind.is_integer:
+        check_number(value, kind.element_of)
+    return cast_to(value, kind)
+
+
+def check_number(value: object, kind: DType) -> None:
+    """Raise TileValueError for a number that is none of ``kind``, and for a smallest or largest
+    value that never is. What has a dtype and is computed modulo its width wraps in a store, too."""
+    low, high = int(min_value(kind)), int(max_value(kind))
+    if isinstance(value, Expr):
+        ordered = isinstance(value, Binary) and value.op in ("min", "max")
+        found = interval(value) if ordered and value.dtype.is_integer else None
+        if found is None or (found.high >= low and found.low <= high):
+            return
+        what, got = f"no value of `{value!r}` fits", f"{found.low} to {found.high}"
+    else:
+        number = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(number, (int, float)) or not math.isfinite(number):
+            return
+        if low <= int(number) <= high:
+            return
+        what, got = f"the constant {number} does not fit", str(number)
+    raise TileValueError(
+        f"{what} {kind}",
+        expected=f"{low} to {high}",
+        got=got,
+        hint=f"to keep the low bits, write the conversion: T.cast(x, '{kind}')",
+    )
+
+
+def lost_fraction(place: Load, value: object) -> str | None:
+    """What is said where an integer element loses a fraction, surely or again and again: that of a
+    constant, or of a sum that goes on from the element."""
+    if isinstance(value, Expr) and value.dtype.is_float:
+        lossy = _has_fraction(value) and any(load is place for load in find(value, Load))
+    else:
+        lossy = isinstance(value, float) and value % 1 > 0
+    if not lossy:
+        return None
+    return (
+        f"`{place!r}` is {place.dtype}, and the fraction of `{value!r}` is lost at every store; "
+        f"use a variable of dtype float32, or write T.cast(x, '{place.dtype}')"
+    )
+
+
+def _has_fraction(value: Expr) -> bool:
+    """Whether arithmetic in ``value`` makes a fraction: a quotient, a function, a constant. What is
+    loaded may be whole."""
+    if isinstance(value, Const):
+        return float(value) % 1 > 0
+    if isinstance(value, Call):
+        return value.op not in ("floor", "ceil", "round", "trunc", "nearbyint", "abs")
+    if isinstance(value, Binary):
+        return value.op == "div" or _has_fraction(value.a) or _has_fraction(value.b)
+    if isinstance(value, Select):
+        return _has_fraction(value.t) or _has_fraction(value.f)
+    return isinstance(value, Unary) and _has_fraction(value.a)

@@ -54,7 +54,7 @@ from tilelang.ir.stmt import (
 )
 from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.ir.uniform import Varying
-from tilelang.language.regions import as_run
+from tilelang.language.regions import as_run, check_number, lost_fraction
 from tilelang.language.v2.place import check_place
 from tilelang.language.v2.split import split
 from tilelang.tracebacks import is_ours
@@ -299,6 +299,10 @@ class Builder:
             )
         lanes = Load(buffer, indices).dtype.lanes
         kind = buffer.dtype if lanes == buffer.dtype.lanes else buffer.dtype.with_lanes(lanes)
+        if kind.is_integer:
+            check_number(value, kind.element_of)
+            if remark := lost_fraction(Load(buffer, indices), value):
+                warn(remark, locate())
         made = self._broadcast(as_expr(value, None if lanes > 1 else kind), kind)
         update = self._reducer_update(buffer, indices, made)
         self.emit(update or Store(buffer=buffer, indices=indices, value=made))

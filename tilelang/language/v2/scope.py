@@ -24,6 +24,7 @@ from tilelang.errors import (
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, Load, as_expr, binary, const, select, unary
 from tilelang.ir.stmt import Assert, Break, Continue, Fill, ThreadReturn
+from tilelang.language.regions import stored
 from tilelang.language.v2.builder import (
     BRANCHES,
     LOOPS,
@@ -153,7 +154,7 @@ class Scope:
 
     def _store_name(self, target: Buffer | Load | Region, value: object) -> None:
         if isinstance(target, Region):
-            filled = as_expr(value, target.dtype)
+            filled = stored(value, target.dtype)
             self.builder.emit(Fill(dst=target, value=filled))
         elif isinstance(target, Load):
             self.builder.store_at(target.buffer, target.indices, value)

@@ -21,6 +21,7 @@ from tilelang.passes.normalize.wrap import SignWalk
 from tilelang.target import Context
 
 _SHIFTS = ("shl", "shr")
+_DEPTH = 2  # facts that are put together for one answer
 
 
 def bound_shifts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -64,9 +65,11 @@ class _Wrapping(Signs):
         """Whether ``count`` is always in ``range(width)``."""
         count = self.resolved(count)
         found = interval(count, self.bounds)
-        if found.low < 0 and not self._by_facts(form_of(count), 2):
-            return False
-        return found.high < width or self._by_facts(Form((), width - 1).less(form_of(count), 1), 2)
+        if found.low >= 0 and found.high < width:
+            return True
+        form = form_of(count)  # of the exact value, which is the wrapped one if it is in the range
+        rest = Form((), width - 1).less(form, 1)
+        return self._by_facts(form, _DEPTH) and self._by_facts(rest, _DEPTH)
 
 
 class _Bound(SignWalk):
