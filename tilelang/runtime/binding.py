@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -141,6 +142,7 @@ class _Binder:
         self.later: list[tuple[Param, str, DimExpr, int]] = []
         self.nulls: list[Param] = []
         self.weak: dict[int, tuple[Param, str, int]] = {}  # values when nothing tells better
+        self.pointed: list[tuple[Param, TensorInfo]] = []  # tensors in the place of pointers
         self.place: tuple[str, int, str] | None = None  # device, index, parameter
 
     def run(self, args: Sequence[Any]) -> Bound:
@@ -151,12 +153,16 @@ class _Binder:
                 number = convert_scalar(spec, param, arg)
                 if param.kind == "pointer":
                     self.aligned(param, int(number))
+                    if param.views and not isinstance(arg, (int, NoneType)):
+                        self.pointed.append((param, describe(arg)))
                 if param.symbol is not None:
                     self.set(param, "", param.symbol, int(number), f"argument {param.name}")
         for param, arg in pairs:
             if param.kind == "tensor":
                 self.tensor(param, arg)
         self.finish()
+        for param, info in self.pointed:
+            self.memory_of(param, info)
         values = tuple(value or 0 for value in self.values)
         for check in spec.checks:
             if not evaluate(check.program, values):
@@ -412,6 +418,29 @@ class _Binder:
             expected=f"at least one non-null buffer among {names}",
             got=", ".join(f"{param.name}=None" for param in nulls) or "no dimension that tells it",
         )
+
+    # -- tensors in the place of pointers ---------------------------------------------------
+    def memory_of(self, param: Param, info: TensorInfo) -> None:
+        """Dtype and size of a tensor that is passed as a pointer; bytes may hold any dtype."""
+        kinds = [DType(name) for name, _ in param.views]
+        if info.dtype is None or not (
+            info.dtype in ("int8", "uint8")
+            or any(is_compatible_storage(kind, info.dtype, raw=info.raw) for kind in kinds)
+        ):
+            self.fail(
+                ArgumentTypeError, param, "has the wrong dtype", str(kinds[0]), info.dtype_name,
+                f"the kernel takes {kinds[0]} to be there; pass a view of bytes, or the address as "
+                "an int, if that is meant",
+            )  # fmt: skip
+        reached = [*zip(info.shape, info.strides), (1, 0)]
+        held = 0 if not info.size else 1 + sum((n - 1) * abs(step) for n, step in reached)
+        bits = 8 if info.dtype is None else info.dtype.packing * info.dtype.width
+        for kind, (_, dim) in zip(kinds, param.views):
+            size = evaluate(dim, self.values) or 0
+            if size * kind.width > held * bits:
+                got = f"{held * bits // kind.width} of {kind} (shape {info.shape})"
+                wanted = self.wanted_text(dim, size)
+                self.fail(KernelArgumentError, param, "has too few elements", wanted, got)
 
     # -- texts ----------------------------------------------------------------------------
     def name(self, param: Param) -> str:

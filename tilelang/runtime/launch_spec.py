@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tilelang.codegen.symbols import size_variables, symbols_of
 from tilelang.errors import Site, TileUnsupportedError
@@ -11,6 +11,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
+from tilelang.ir.simplify import simplify
 from tilelang.runtime.dims import DimExpr
 from tilelang.runtime.signature import LaunchSpec, Param, Symbol, pointer, scalar, tensor
 
@@ -51,7 +52,9 @@ def launch_spec(
     needed = _needed(func, used, results)
     table = [Symbol(var.name, str(var.dtype), used=var in needed) for var in free]
     numbers = {var: number for number, var in enumerate(free)}
-    sizes = size_variables(func)
+    sizes = size_variables(func).keys() | {
+        var for stmt in _views(func.body) for part in _form(stmt.buffer) for var in part.variables
+    }
     for position, param in enumerate(func.params):
         if isinstance(param, E.Var) and param in sizes:
             numbers[param] = len(table)
@@ -85,7 +88,7 @@ def _param(
     param = func.params[position]
     if isinstance(param, E.Var):
         if param.dtype.is_handle:
-            return pointer(param.name)
+            return pointer(param.name, tuple(_pointed(func, param, numbers)))
         return scalar(param.name, param.dtype, numbers.get(param))
     strides = None
     if param.strides is not None:
@@ -99,6 +102,47 @@ def _param(
         is_output=is_output,
         written=param.data in written,
     )
+
+
+def _views(body: S.Stmt) -> Iterator[S.View]:
+    """The tensors that are made at a pointer parameter under no condition."""
+    for stmt in _unconditional(body):
+        if isinstance(stmt, S.View) and isinstance(stmt.source, E.Var):
+            yield stmt
+
+
+def _form(buffer: Buffer) -> Iterator[E.Expr]:
+    yield from map(E.as_expr, (*buffer.shape, *buffer.stride_list(), buffer.elem_offset))
+
+
+def _pointed(
+    func: S.PrimFunc, param: E.Var, numbers: dict[E.Var, int]
+) -> Iterator[tuple[str, DimExpr]]:
+    """Dtypes and sizes of the tensors at a pointer, where the host knows them."""
+    for stmt in _views(func.body):
+        buffer = stmt.buffer
+        if stmt.source is not param or any(
+            E.holds(part, E.Load) or not part.variables <= numbers.keys() for part in _form(buffer)
+        ):
+            continue
+        if buffer.strides is None and buffer.elem_offset == 0:
+            size = E.const(1)
+            for extent in buffer.shape:
+                size = E.binary("mul", size, E.as_expr(extent))
+            yield str(buffer.dtype), program(simplify(size), numbers, func)
+            continue
+        size, filled = E.as_expr(buffer.elem_offset) + 1, E.const(True)
+        for extent, stride in zip(buffer.shape, buffer.stride_list()):
+            size = E.as_expr(size + (E.as_expr(extent) - 1) * stride)
+            filled = E.conjunction((filled, E.as_expr(E.as_expr(extent) > 0)))
+        yield str(buffer.dtype), program(simplify(E.select(filled, size, 0)), numbers, func)
+
+
+def _unconditional(stmt: S.Stmt) -> Iterator[S.Stmt]:
+    yield stmt
+    if not isinstance(stmt, S.If):
+        for block in stmt.blocks():
+            yield from _unconditional(block)
 
 
 def program(extent: int | E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -> DimExpr:

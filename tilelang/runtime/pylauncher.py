@@ -161,7 +161,7 @@ class PyLauncher:
                 elif code == _FLOAT and kind is float:
                     value = arg
                 else:
-                    value = convert_scalar(self.spec, item.param, arg)
+                    value = self._number(item.param, arg, key)
                 slots.append(value)
                 if item.mask and int(value) & item.mask:
                     sound = False
@@ -195,6 +195,12 @@ class PyLauncher:
                 self._plans.clear()
             self._plans[key] = plan
         return plan
+
+    def _number(self, param: Param, arg: Any, key: list[Any]) -> int | float:
+        """What a scalar or a pointer gets; the form of a tensor for a pointer goes into the key."""
+        if param.views and type(arg) is not int:
+            self._foreign(arg, key)
+        return convert_scalar(self.spec, param, arg)
 
     def _foreign(self, arg: Any, key: list[Any]) -> int:
         """Address of a tensor of another framework; what identifies its form goes into the key."""

@@ -47,6 +47,7 @@ class Param:
         align: bytes that the address of a tensor or a pointer must be a multiple of; 0 means the
             storage unit of a tensor, and any address.
         symbol: number of the symbol that a scalar provides.
+        views: dtype and number of elements of the tensors that the program makes at a pointer.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Param:
     written: bool = False
     align: int = 0
     symbol: int | None = None
+    views: tuple[tuple[str, DimExpr], ...] = ()
 
     @property
     def ndim(self) -> int:
@@ -105,9 +107,9 @@ def scalar(name: str, dtype: object, symbol: int | None = None) -> Param:
     return Param("scalar", name, str(DType(dtype)), symbol=symbol)
 
 
-def pointer(name: str) -> Param:
-    """An address."""
-    return Param("pointer", name, "handle")
+def pointer(name: str, views: tuple[tuple[str, DimExpr], ...] = ()) -> Param:
+    """An address, and what the program takes to be there."""
+    return Param("pointer", name, "handle", views=views)
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,7 @@ def _param(item: dict[str, Any]) -> Param:
     values = dict(item)
     values["shape"] = _dims(item["shape"])
     values["strides"] = None if item["strides"] is None else _dims(item["strides"])
+    values["views"] = tuple((kind, *_dims([size])) for kind, size in item["views"])
     return Param(**values)
 
 
