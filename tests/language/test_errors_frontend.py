@@ -1636,35 +1636,21 @@ TileTypeError: the device expression `A[0, 2] < A[0, 1]` has no value while the 
 """,
     ),
     (
-        "builtin abs on expressions",
+        "round to digits",
         """\
 @T.prim_func
 def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
     with T.Kernel(1, threads=32) as bx:
-        A[0, 0] = abs(A[0, 1])
+        A[0, 0] = round(A[0, 1], 2)
 """,
         """\
-TileTypeError: abs() is not defined on device expressions
-  hint: use T.abs(x)
+TileTypeError: round() of a value of the kernel to digits
+  expected: round(x)
+  got: round(A[0, 1], 2)
+  hint: scale it: round(x * 100) / 100
  --> wrong.py:5:19
-    5 |         A[0, 0] = abs(A[0, 1])
-      |                   ^^^^^^^^^^^^
-""",
-    ),
-    (
-        "builtin round on expressions",
-        """\
-@T.prim_func
-def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
-    with T.Kernel(1, threads=32) as bx:
-        A[0, 0] = round(A[0, 1])
-""",
-        """\
-TileTypeError: round() is not defined on device expressions
-  hint: use T.round(x)
- --> wrong.py:5:19
-    5 |         A[0, 0] = round(A[0, 1])
-      |                   ^^^^^^^^^^^^^^
+    5 |         A[0, 0] = round(A[0, 1], 2)
+      |                   ^^^^^^^^^^^^^^^^^
 """,
     ),
     (
@@ -1843,14 +1829,16 @@ TileTypeError: T.shfl_xor with the mask first
 @T.prim_func
 def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
     with T.Kernel(1, threads=32) as bx:
-        A[0, 0] = A[0, 1] ** 2
+        A[0, 0] = n ** bx
 """,
         """\
-TileTypeError: `**` is not defined on device expressions
-  hint: use T.pow(x, y)
+TileTypeError: `**` of integers with an exponent that only the run tells
+  expected: a constant exponent, or a float
+  got: `n ** bx`
+  hint: as floats it is T.pow(T.float32(x), y); exact in integers is a loop of multiplications; a power of two is `1 << y`
  --> wrong.py:5:19
-    5 |         A[0, 0] = A[0, 1] ** 2
-      |                   ^^^^^^^^^^^^
+    5 |         A[0, 0] = n ** bx
+      |                   ^^^^^^^
 """,
     ),
     (

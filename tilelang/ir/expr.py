@@ -215,10 +215,10 @@ class Expr(NoArray):
         return binary("floordiv", other, self)
 
     def __mod__(self, other: ExprLike) -> Expr:
-        return binary("floormod", self, other)
+        return _remainder(self, other)
 
     def __rmod__(self, other: ExprLike) -> Expr:
-        return binary("floormod", other, self)
+        return _remainder(other, self)
 
     def __lshift__(self, other: ExprLike) -> Expr:
         return binary("shl", self, other)
@@ -278,9 +278,20 @@ class Expr(NoArray):
         return binary("ge", self, other)
 
     def __pow__(self, other: ExprLike) -> Expr:
-        raise TileTypeError("`**` is not defined on device expressions", hint="use T.pow(x, y)")
+        return _power(self, other)
 
-    __rpow__ = __pow__
+    def __rpow__(self, other: ExprLike) -> Expr:
+        return _power(other, self)
+
+    def __abs__(self) -> Expr:
+        from tilelang.ir.operators import absolute
+
+        return absolute(self)
+
+    def __round__(self, digits: int | None = None) -> Expr:
+        from tilelang.ir.operators import rounded
+
+        return rounded(self, digits)
 
     def __divmod__(self, other: ExprLike) -> tuple[Expr, Expr]:
         return self // other, self % other
@@ -339,6 +350,24 @@ class Expr(NoArray):
         return binary("eq", self, other)
 
 
+def _remainder(x: object, y: object) -> Expr:
+    from tilelang.ir.operators import float_remainder, is_float
+
+    x, y = _operand_of(x), _operand_of(y)
+    return float_remainder(x, y) if is_float(x, y) else binary("floormod", x, y)
+
+
+def _power(x: object, y: object) -> Expr:
+    from tilelang.ir.operators import power
+
+    return power(_operand_of(x), _operand_of(y))
+
+
+def _operand_of(value: object) -> object:
+    """A number stays one, and takes the dtype of the other operand."""
+    return value if isinstance(value, (bool, int, float)) else as_expr(value)
+
+
 def _no_function(name: str) -> Callable[..., Expr]:
     def method(self: Expr, *_: object) -> Expr:
         raise TileTypeError(
@@ -348,7 +377,7 @@ def _no_function(name: str) -> Callable[..., Expr]:
     return method
 
 
-for _name in ("abs", "round", "floor", "ceil", "trunc"):
+for _name in ("floor", "ceil", "trunc"):
     setattr(Expr, f"__{_name}__", _no_function(_name))
 
 

@@ -243,25 +243,16 @@ def ldexp(x1: object, x2: object, *, span: object = None) -> Expr:
 
 def pow(x: object, y: object, *, span: object = None) -> Expr:
     """``x`` to the power ``y``; a constant integer exponent becomes multiplications."""
+    from tilelang.ir.operators import repeated
+
     power = y.value if isinstance(y, Const) and not y.dtype.is_float else y
     if isinstance(power, int) and not isinstance(power, bool):
         base = scalar(x, "T.pow")
         if 0 <= power <= _EXPANDED_POWERS:
-            return _repeated(base, power)
+            return repeated(base, power)
         if -_EXPANDED_POWERS <= power < 0 and base.dtype.is_float:
-            return 1 / _repeated(base, -power)
+            return 1 / repeated(base, -power)
     return call("pow", *_pair("pow", x, y))
-
-
-def _repeated(base: Expr, power: int) -> Expr:
-    """``base`` to a small power by squaring."""
-    found: Expr | None = None
-    while power:
-        if power & 1:
-            found = base if found is None else found * base
-        power >>= 1
-        base = base * base if power else base
-    return as_expr(1, base.dtype) if found is None else found
 
 
 # -- comparisons and choices ---------------------------------------------------------------------
