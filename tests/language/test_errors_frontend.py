@@ -1089,6 +1089,7 @@ def f():
         """\
 TileTypeError: T.Kernel has no option `thread`
   expected: threads=, prelude=, is_cpu=, cluster_dims=
+  hint: did you mean `threads`?
  --> wrong.py:4:10
     4 |     with T.Kernel(4, thread=32):
       |          ^^^^^^^^^^^^^^^^^^^^^^

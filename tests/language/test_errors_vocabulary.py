@@ -62,7 +62,7 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "the buffers of T.copy have different shapes\n"
         "  expected: `S2` of shape (128, 64), as `A`\n"
         "  got: shape (64, 128)\n"
-        "  hint: say where the tile starts, e.g. S2[0, 0], or use slices",
+        "  hint: say where the tile starts, e.g. A[0, 0], or use slices",
     ),
     (
         "copy-with-too-many-dimensions",
@@ -692,7 +692,7 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "the buffers of T.atomic_add have different shapes\n"
         "  expected: `W` of shape (128, 64), as `F`\n"
         "  got: shape (128, 32)\n"
-        "  hint: say where the tile starts, e.g. W[0, 0], or use slices",
+        "  hint: say where the tile starts, e.g. F[0, 0], or use slices",
     ),
     (
         "atomic-pair-of-int32",

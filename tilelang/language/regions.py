@@ -213,11 +213,26 @@ def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
                 f"the buffers of {what} have different shapes",
                 expected=f"`{dst.name}` of shape {text_of(src.shape)}, as `{src.name}`",
                 got=f"shape {text_of(dst.shape)}",
-                hint="say where the tile starts, e.g. "
-                f"{dst.name}[{', '.join('0' * dst.ndim)}], or use slices",
+                hint=_where_it_starts(src, dst),
             )
         return a, b
     return _match(a, b, what)
+
+
+def _where_it_starts(src: Buffer, dst: Buffer) -> str:
+    """How to copy between two shapes: the anchor stands in the buffer that holds the other one, or
+    in a tensor, of which a tile may lie partly outside."""
+    whole = next((one for one in (src, dst) if one.storage == "global"), None)
+    for one, other in ((src, dst), (dst, src)):
+        pairs = [*zip(reversed(one.shape), reversed(other.shape))]
+        sizes = all(isinstance(n, int) for pair in pairs for n in pair)
+        if sizes and one.ndim >= other.ndim and all(a >= b for a, b in pairs):
+            whole = one
+            break
+    if whole is None:
+        return "use slices of one shape"
+    zeros = ", ".join("0" * whole.ndim)
+    return f"say where the tile starts, e.g. {whole.name}[{zeros}], or use slices"
 
 
 def _take_extents(anchor: Region, other: Region, what: str) -> Region:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tilelang.errors import TileTypeError, TileValueError, shown
+from tilelang.errors import TileTypeError, TileValueError, near, shown
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var, as_expr, binary, const
 from tilelang.ir.stmt import If
@@ -184,6 +184,7 @@ def Kernel(
         raise TileTypeError(
             f"T.Kernel has no option `{name}`",
             expected="threads=, prelude=, is_cpu=, cluster_dims=",
+            hint=near(name, ["threads", "prelude", "is_cpu", "cluster_dims"]),
         )
     return KernelLaunchFrame(
         _grid(blocks),
