@@ -31,6 +31,7 @@ from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.passes.notes import NOTES, Note
 from tilelang.passes.schedule.persist_tiles import NOTE as TILE_NOTE
 from tilelang.passes.schedule.pipeline import NOTE
+from tilelang.passes.sync.own_waits import WAITS
 from tilelang.records import dataclass
 from tilelang.target import Context, Limits, Target
 
@@ -87,7 +88,7 @@ class _Kernel:
         registers = final.annotation(REGISTER_NOTE)
         if registers is not None:
             yield f"  registers: {registers}"
-        for why, loc in final.annotation(DIRECT, ()):
+        for why, loc in (*final.annotation(DIRECT, ()), *final.annotation(WAITS, ())):
             yield f"  {why}{_at(loc)}"
         tiles = final.annotation(TILE_NOTE)
         if tiles is not None:

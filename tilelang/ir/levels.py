@@ -73,7 +73,7 @@ _TILE_KEYS = _keys(
 )
 _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
-    Launch="notes exchanges barrier_ids tile_note direct_notes",
+    Launch="notes exchanges barrier_ids tile_note direct_notes wait_notes",
     For="pipeline_note threads async tiles",
     Parallel="commit async signals tma_note part",
     Copy="commit signals exchange operand complete announce tma_note part",
@@ -86,7 +86,7 @@ _THREAD_KEYS = _keys(
     Launch=(
         "cluster_dims prelude import_source cuda_source entry_name is_cpu safe_value l2_hit_ratio "
         "restrict_buffers min_blocks_per_sm swizzle register_note tile_note fusion_note "
-        "direct_notes shared_bytes barrier_ids"
+        "direct_notes wait_notes shared_bytes barrier_ids"
     ),
     For="parallel threads reduction scan explicit unroll_factor async through counted vector "
     "idempotent",

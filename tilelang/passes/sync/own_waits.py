@@ -1,23 +1,21 @@
-"""Products of warpgroups that the program leaves under way until it waits for them itself.
+"""Products of warpgroups that the program leaves in flight until it waits for them itself.
 
-``T.wgmma_gemm`` and ``T.gemm(wg_wait=-1)`` leave the group of their instructions open; the program
-waits with ``T.wait_wgmma(n)`` for all groups but the ``n`` last. Its waits say here which sums they
-complete: the compiler of the device does not know that registers are written later. What touches a
-sum, or overwrites an operand, of a product that is under way on every way there is an error; where
-it is on some ways only, a wait is added. Who else may overwrite operands in shared memory is the
-program's own order, as with any other copy of its own.
+``T.wgmma_gemm`` and ``T.gemm(wg_wait=-1)`` leave their group of instructions open; the program
+waits with ``T.wait_wgmma(n)`` for all groups but the ``n`` last. Its waits say here which
+accumulators they complete: the device's compiler does not know that registers are written later.
+Where an accumulator is used, or an operand overwritten, before such a wait, one is added, and a
+remark in ``explain()`` names the line. The order in which other threads overwrite operands in
+shared memory is the program's own, as with any other copy of its own.
 
-Products that the unit cannot leave open, and all of a kernel whose loops may end early, are
+Products that the tensor core cannot leave open, and all of a kernel whose loops may end early, are
 complete where they stand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import Loc
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
@@ -27,19 +25,15 @@ from tilelang.ir.visitor import map_stmts, rewrite_blocks, rewrite_launches
 from tilelang.passes.analysis import pending as P
 from tilelang.target import Context
 
+WAITS = "wait_notes"  # annotation of a launch: the waits that were added, each (text, line)
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
-# Product -> how many groups are certainly newer, and whether it is under way on every way to here.
-_State: TypeAlias = "Mapping[S.Gemm, tuple[int, bool]]"
 
 
 def keep_own_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with asynchronous products that may stay under way, and with ``WaitProducts`` for
-    the waits of the program.
+    """``func`` with asynchronous products that may stay in flight, and with ``WaitProducts`` for
+    the waits of the program and for those that it lacks.
 
     Relied on: products have their plans.
-
-    Raises:
-        TileUnsupportedError: something that a product owns is used before the program waits.
     """
 
     def kept(launch: S.Launch) -> S.Stmt:
@@ -48,17 +42,23 @@ def keep_own_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             return launch
         if any(isinstance(node, _LEAVES) for node in nodes):
             return map_stmts(launch, S.Gemm, lambda gemm: replace(gemm, asynchronous=False))
-        found = _Own()
-        body, after = found.visit(launch.body, {})
-        return replace(launch, body=S.seq(body, *found.wait(0, after, body)[0]))
+        own = _OwnWaits()
+        body, after = own.visit(launch.body, P.NOTHING)
+        launch = replace(launch, body=S.seq(body, *own.wait(0, after, body)[0]))
+        if not own.added:
+            return launch
+        return replace(launch, annotations=(*launch.annotations, (WAITS, tuple(own.added))))
 
     return rewrite_launches(func, kept) if context.has("wgmma") else func
 
 
-class _Own:
-    """One launch. ``visit`` gives what stands for a statement, and what may be under way then."""
+class _OwnWaits:
+    """One launch. ``visit`` gives what stands for a statement, and what may be in flight then."""
 
-    def visit(self, stmt: S.Stmt, before: _State) -> tuple[S.Stmt, _State]:
+    def __init__(self) -> None:
+        self.added: dict[tuple[str, Loc | None], None] = {}
+
+    def visit(self, stmt: S.Stmt, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
         """``stmt`` with its waits."""
         if isinstance(stmt, S.Seq):
             made = []
@@ -74,12 +74,12 @@ class _Own:
         inside, after = self.inside(stmt, before)
         return S.seq(*added, inside), after
 
-    def inside(self, stmt: S.Stmt, before: _State) -> tuple[S.Stmt, _State]:
+    def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
         """A statement behind the waits that it needs itself."""
         if isinstance(stmt, S.Gemm) and P.may_stay(stmt):
             if stmt.asynchronous:
-                return stmt, {**{k: (n + 1, c) for k, (n, c) in before.items()}, stmt: (0, True)}
-            wait, after = self.wait(0, {**before, stmt: (0, True)}, stmt)
+                return stmt, P.issued(before, stmt)
+            wait, after = self.wait(0, P.issued(before, stmt), stmt)
             return S.seq(replace(stmt, asynchronous=True), *wait), after
         if isinstance(stmt, S.Gemm):
             return replace(stmt, asynchronous=False), before
@@ -88,11 +88,11 @@ class _Own:
             orelse, other = None, before
             if stmt.orelse is not None:
                 orelse, other = self.visit(stmt.orelse, before)
-            return replace(stmt, then=then, orelse=orelse), _joined(after, other)
+            return replace(stmt, then=then, orelse=orelse), P.joined(after, other)
         if isinstance(stmt, (S.For, S.While)):
             while True:
                 body, after = self.visit(stmt.body, before)
-                both = _joined(before, after)
+                both = P.joined(before, after)
                 if both == before:
                     return replace(stmt, body=body), both
                 before = both
@@ -101,43 +101,27 @@ class _Own:
             return rewrite_blocks(stmt, lambda _: body), after
         return stmt, before
 
-    def wait(self, newer: int, before: _State, at: S.Stmt) -> tuple[list[S.Stmt], _State]:
+    def wait(self, newer: int, before: P.Pending, at: S.Stmt) -> tuple[list[S.Stmt], P.Pending]:
         """The wait for all groups but the ``newer`` last; none where none is known."""
-        after = {one: state for one, state in before.items() if state[0] < newer}
+        after = P.waited(before, newer)
         if not before:
             return [], after
         sums = {one.c.buffer.data: one.c.buffer.region() for one in before if one not in after}
-        found: tuple[Region, ...] = tuple(sums.values())
-        return [H.WaitProducts(newer=newer, sums=found, loc=at.loc)], after
+        regions: tuple[Region, ...] = tuple(sums.values())
+        return [H.WaitProducts(newer=newer, sums=regions, loc=at.loc)], after
 
-    def settled(self, stmt: S.Stmt, before: _State) -> tuple[list[S.Stmt], _State]:
-        """What ``stmt`` needs of products that are under way on some ways only.
-
-        Raises:
-            TileUnsupportedError: one is under way on all of them.
-        """
+    def settled(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """The wait for products in flight that ``stmt`` needs to be complete."""
         nested = isinstance(stmt, (S.Parallel, S.ReducerUpdate)) or not stmt.blocks()
-        found: list[S.Gemm] = []
+        needed: list[S.Gemm] = []
         for access in effects.accesses(stmt, nested=nested) if before else ():
-            for product, (_, certain) in before.items():
-                what = _owned(product, access, stmt)
-                if what and certain:
-                    raise _unfinished(product, what, access, stmt)
-                if what:
-                    found.append(product)
-        return (
-            self.wait(min(before[one][0] for one in found), before, stmt) if found else ([], before)
-        )
-
-
-def _joined(one: _State, other: _State) -> _State:
-    """What may be under way where two ways meet."""
-    found = {}
-    for product in (*one, *(product for product in other if product not in one)):
-        states = [state[product] for state in (one, other) if product in state]
-        certain = len(states) == 2 and all(state[1] for state in states)
-        found[product] = (min(state[0] for state in states), certain)
-    return found
+            for product in before:
+                role = _role(product, access, stmt)
+                if role:
+                    needed.append(product)
+                    self.added[_remark(product, role, access), stmt.loc] = None
+        newer = P.depth(before, needed)
+        return ([], before) if newer is None else self.wait(newer, before, stmt)
 
 
 def _waits(stmt: S.Stmt) -> int | None:
@@ -151,13 +135,13 @@ def _waits(stmt: S.Stmt) -> int | None:
     return int(count) if isinstance(count, E.Const) else None
 
 
-def _owned(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> str:
-    """What ``access`` disturbs of ``product`` while that is under way: "sum", "operand" or
-    nothing. Of operands in shared memory only what is certainly the same place."""
+def _role(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> str:
+    """What the accessed element is to ``product`` in flight: its "accumulator", its "operand" or
+    nothing. Of operands in shared memory only what is certainly the same element."""
     if access.mode == effects.NAME:
         return ""
     if access.data is product.c.buffer.data:
-        return "" if P.continues(stmt, product) else "sum"
+        return "" if P.continues(stmt, product) else "accumulator"
     for operand in (product.a, product.b):
         if access.data is not operand.buffer.data or not access.writes:
             continue
@@ -169,15 +153,9 @@ def _owned(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> str:
     return ""
 
 
-def _unfinished(
-    product: S.Gemm, what: str, access: effects.Access, stmt: S.Stmt
-) -> TileUnsupportedError:
-    name = access.buffer.name
+def _remark(product: S.Gemm, role: str, access: effects.Access) -> str:
     line = f" of line {product.loc.line}" if product.loc is not None else ""
-    return TileUnsupportedError(
-        f"`{name}` is used while the product{line} may be under way, whose {what} it is",
-        expected="T.wait_wgmma(n) between them, which leaves at most the n last products under way",
-        got="no wait on any way between them",
-        hint="T.gemm waits for itself",
-        loc=stmt.loc,
+    return (
+        f"waits for the product{line}, whose {role} `{access.buffer.name}` is: "
+        f"no T.wait_wgmma stands between them on every way"
     )
