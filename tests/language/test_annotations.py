@@ -6,11 +6,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
+from executors import holds
 from vocabulary import buf, emitted, frag, launch, one, shared, texts
 
 import tilelang.language as T
 from tilelang.absent import WORDS
+from tilelang.errors import TileWarning
 from tilelang.ir.stmt import HardwareOp, PrintTile
 from tilelang.language.support import SUPPORT
 from tilelang.language.v2.builder import Builder
@@ -45,6 +48,32 @@ def test_layouts_are_collected_per_buffer() -> None:
     found = dict(annotation(body, "layout_map"))
     assert found[S] is layout and found[F] is rows
     assert isinstance(found[G], Layout) and found[G].size == 4096
+
+
+def _summed() -> Any:
+    @T.prim_func
+    def summed(A: T.Tensor((4,), "float32"), B: T.Tensor((64,), "float32")):  # type: ignore[no-untyped-def]
+        with T.Kernel(1, threads=64):
+            total = T.alloc_local([1], "float32")
+            T.annotate_layout({total: Fragment((1,), forward_thread_fn=lambda i: i)})
+            total[0] = 0
+            for k in T.serial(4):
+                total[0] += A[k]
+            for i in T.Parallel(64):
+                B[i] = total[0]
+
+    return summed
+
+
+def test_a_fragment_layout_of_a_local_array_is_ignored_with_a_warning() -> None:
+    """Each thread has the whole array, so nothing can be distributed."""
+    message = (
+        r"^the layout of `total` in T\.annotate_layout is ignored: each thread has an array of its "
+        r"own; T\.alloc_fragment makes a tile whose elements are distributed over threads$"
+    )
+    a = np.arange(4, dtype=np.float32)
+    with pytest.warns(TileWarning, match=message):
+        holds(_summed(), (a, np.zeros(64, np.float32)), np.full(64, 6, np.float32))
 
 
 def test_safe_values_have_the_dtype_of_the_tensor() -> None:

@@ -69,6 +69,9 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
         layout_map: buffer -> ``T.Layout``, ``T.Fragment`` (needed for fragments) or a function of
             the indices. A layout with fewer dimensions than its buffer is that of the last ones.
 
+    A ``T.Fragment`` for a local array has no effect, and a warning says so: every thread has the
+    whole array.
+
     Raises:
         TileTypeError: a key is no buffer, or the kind of layout does not suit the memory.
         TileValueError: a value is no layout, has another shape, or puts two elements in one place.
@@ -97,8 +100,21 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
                 got="a T.Fragment",
             )
         check_layout(buffer, layout)
-        found[buffer] = layout
+        if isinstance(layout, Fragment) and buffer.storage != "local.fragment":
+            _warn_of_local_layout(buffer, what)
+        else:
+            found[buffer] = layout
     emitter(what).annotate("layout_map", found)
+
+
+def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
+    from tilelang.language.v2.builder import locate, warn
+
+    warn(
+        f"the layout of `{buffer.name}` in {what} is ignored: each thread has an array of its own; "
+        "T.alloc_fragment makes a tile whose elements are distributed over threads",
+        locate(),
+    )
 
 
 def layout_given(buffer: Buffer) -> Layout | None:
