@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import linecache
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
 import tilelang.language as T
-from tilelang.errors import TileValueError
+from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import expr as E
 
 HEAD = (
@@ -65,6 +67,17 @@ def test_a_number_that_the_dtype_does_not_have_is_refused(
         traced(line)
     message = f"{what}\n  expected: {expected}\n  got: {got}\n  hint: {hint}\n --> <number>:4:"
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [(Fraction(1, 2), "convert it in front: float(x)"), (Decimal(1), "convert it in front: float(x)"),
+     (1j, None)],
+)  # fmt: skip
+def test_numbers_of_other_kinds_are_converted_first(value: object, hint: str | None) -> None:
+    with pytest.raises(TileTypeError) as caught:
+        E.as_expr(value)
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, field, fields
 from functools import cached_property
+from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 from tilelang.errors import TileSyntaxError, TileTypeError, shown
@@ -719,15 +720,19 @@ def as_expr(value: object, dtype: object = None) -> Expr:
             numpy_item = getattr(value, "item", None)
             if numpy_item is not None and getattr(value, "ndim", 1) == 0:
                 return as_expr(numpy_item(), dtype)
-            other = value is None or isinstance(value, str)
+            hint: str | None = (
+                "index a buffer with one index per dimension to read an element, in a loop "
+                "`for i in T.Parallel(n)` for all of them"
+            )
+            if isinstance(value, Number):  # a fraction, a decimal, a complex number
+                hint = None if isinstance(value, complex) else "convert it in front: float(x)"
+            elif value is None or isinstance(value, str):
+                hint = None
             raise TileTypeError(
                 f"a {type(value).__name__} is used where a scalar value is needed",
                 expected="a number or a device expression",
                 got=shown(value),
-                hint=None
-                if other
-                else "index a buffer with one index per dimension to read an element, in a loop "
-                "`for i in T.Parallel(n)` for all of them",
+                hint=hint,
             )
         value = element
     return value if dtype is None else cast(value, DType(dtype))
