@@ -31,6 +31,14 @@ def steps(p: T.ptr, B: T.Tensor((4,), "float32")):
             B[i] = A[i]
 
 
+@T.prim_func
+def moved(p: T.ptr, B: T.Tensor((4,), "float32"), first: T.int32):
+    with T.Kernel(1, threads=32):
+        A = T.make_tensor(p, (4,), "float32", elem_offset=first)
+        for i in T.Parallel(4):
+            B[i] = A[i]
+
+
 HEAD = "kernel rows input p has "
 BYTES = (
     "  hint: the kernel takes float32 to be there; pass a view of bytes, or the address as an int, "
@@ -68,9 +76,14 @@ def test_steps_and_offsets_count() -> None:
     np.testing.assert_array_equal(b, a[2::3])
     with pytest.raises(KernelArgumentError, match="too few elements"):
         kernel(a[:11].copy(), b)
+    kernel = tilelang.compile(moved, target="cpu")
+    kernel(a, b, 8)
+    np.testing.assert_array_equal(b, a[8:])
+    with pytest.raises(KernelArgumentError, match="too few elements"):
+        kernel(a, b, 9)
 
 
-@pytest.mark.parametrize("func", [rows, steps])
+@pytest.mark.parametrize("func", [rows, steps, moved])
 def test_a_spec_keeps_them(func: Any) -> None:
     spec = launch_spec(func)
     assert spec.params[0].views

@@ -125,13 +125,17 @@ def _pointed(
             E.holds(part, E.Load) or not part.variables <= numbers.keys() for part in _form(buffer)
         ):
             continue
-        if buffer.strides is None and buffer.elem_offset == 0:
-            size = E.const(1)
+        if (
+            buffer.strides is None
+            and isinstance(buffer.elem_offset, int)
+            and not buffer.elem_offset
+        ):
+            size: E.Expr = E.const(1)
             for extent in buffer.shape:
                 size = E.binary("mul", size, E.as_expr(extent))
             yield str(buffer.dtype), program(simplify(size), numbers, func)
             continue
-        size, filled = E.as_expr(buffer.elem_offset) + 1, E.const(True)
+        size, filled = E.as_expr(buffer.elem_offset) + 1, E.conjunction(())
         for extent, stride in zip(buffer.shape, buffer.stride_list()):
             size = E.as_expr(size + (E.as_expr(extent) - 1) * stride)
             filled = E.conjunction((filled, E.as_expr(E.as_expr(extent) > 0)))
