@@ -109,7 +109,7 @@ class Facts:
         """Whether a loop does nothing but wait for memory that others write."""
         return any(True for _ in accesses(stmt.cond)) and all(
             isinstance(part, Seq)
-            or (isinstance(part, Eval) and isinstance(part.value, Call) and not part.value.args)
+            or (isinstance(part, Eval) and not (isinstance(part.value, Call) and part.value.args))
             for part in walk(stmt.body)
         )
 

@@ -96,13 +96,12 @@ SignalStack::SignalStack() {
     mine.ss_sp = memory_;
     mine.ss_size = signal_stack_bytes;
     if (memory_ == nullptr || sigaltstack(&mine, before) != 0) return;
-    worker->recovery = (char*)memory_ + signal_stack_bytes;
+    recovery_ = (char*)memory_ + signal_stack_bytes;
 }
 
 SignalStack::~SignalStack() {
     auto* before = static_cast<stack_t*>(before_);
-    if (worker->recovery != nullptr) sigaltstack(before, nullptr);
-    worker->recovery = nullptr;
+    if (recovery_ != nullptr) sigaltstack(before, nullptr);
     delete before;
     free(memory_);
 }

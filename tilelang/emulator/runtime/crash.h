@@ -20,7 +20,10 @@ public:
     SignalStack(const SignalStack&) = delete;
     SignalStack& operator=(const SignalStack&) = delete;
 
+    char* recovery() const { return recovery_; }  // what workers are told
+
 private:
+    char* recovery_ = nullptr;
     void* memory_ = nullptr;
     void* before_ = nullptr;
 };

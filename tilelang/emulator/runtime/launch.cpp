@@ -32,29 +32,6 @@ namespace {
 
 constexpr uint32_t default_stack = 64 * 1024, default_shared = 232448;
 
-// Workers that are not in use; their stacks and arenas are expensive to make.
-struct Pool {
-    std::mutex mutex;
-    std::vector<std::unique_ptr<Worker>> idle;
-
-    std::unique_ptr<Worker> take() {
-        std::lock_guard<std::mutex> guard(mutex);
-        if (idle.empty()) return std::make_unique<Worker>();
-        std::unique_ptr<Worker> found = std::move(idle.back());
-        idle.pop_back();
-        return found;
-    }
-    void give_back(std::unique_ptr<Worker> worker) {
-        std::lock_guard<std::mutex> guard(mutex);
-        idle.push_back(std::move(worker));
-    }
-};
-
-Pool& pool() {
-    static Pool all;
-    return all;
-}
-
 void refuse(Launch& launch, const char* text) {
     TlEmuFinding found{};
     found.kind = TL_EMU_LAUNCH;
@@ -113,6 +90,8 @@ int find_library(dl_phdr_info* info, size_t, void* data) {
     return 1;
 }
 
+}  // namespace
+
 bool prepare(Worker& own, const Launch& launch) {
     const TlEmuLaunch& request = launch.request;
     const uint32_t stack = request.stack_bytes != 0 ? request.stack_bytes : default_stack;
@@ -129,24 +108,7 @@ bool prepare(Worker& own, const Launch& launch) {
     return true;
 }
 
-void work(Launch& launch, Worker& own) {
-    Worker* outer = worker;  // a launch out of a launch's callback
-    worker = &own;
-    std::optional<SignalStack> signals(std::in_place);
-    for (;;) {
-        const uint64_t number = __atomic_fetch_add(&launch.next_gang, 1, __ATOMIC_RELAXED);
-        if (number >= launch.gang_count || interrupted()) break;
-        run_gang(own, launch, number);
-    }
-    __atomic_fetch_sub(&launch.running, 1u, __ATOMIC_RELAXED);
-    uint64_t& bytes = launch.report->shared_bytes;
-    const uint64_t used = own.static_high > 0 ? launch.static_at + own.static_high : launch.request.dynamic_shared;
-    uint64_t seen = __atomic_load_n(&bytes, __ATOMIC_RELAXED);
-    while (seen < used && !__atomic_compare_exchange_n(&bytes, &seen, used, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
-    __atomic_fetch_add(&launch.report->accesses, own.accesses, __ATOMIC_RELAXED);
-    signals.reset();
-    worker = outer;
-}
+namespace {
 
 uint32_t worker_count(const Launch& launch) {
     if (launch.request.flags & TL_EMU_GLOBAL_RACES) return 1;  // its record of memory belongs to one
@@ -155,21 +117,20 @@ uint32_t worker_count(const Launch& launch) {
 }
 
 void run_all(Launch& launch) {
-    const uint32_t count = worker_count(launch);
-    launch.running = count;
+    launch.workers = launch.running = worker_count(launch);
     std::vector<std::unique_ptr<Worker>> workers;
-    for (uint32_t k = 0; k < count; ++k) {
-        workers.push_back(pool().take());
+    for (uint32_t k = 0; k < launch.workers; ++k) {
+        workers.push_back(idle_worker());
         if (!prepare(*workers.back(), launch)) {
             refuse(launch, "there is no memory for the stacks of the threads");
             return;
         }
     }
     std::vector<std::thread> helpers;
-    for (uint32_t k = 1; k < count; ++k) helpers.emplace_back([&launch, own = workers[k].get()] { work(launch, *own); });
-    work(launch, *workers[0]);
+    for (uint32_t k = 1; k < launch.workers; ++k)
+        helpers.emplace_back([&launch, own = std::move(workers[k])]() mutable { run_gangs(launch, std::move(own)); });
+    run_gangs(launch, std::move(workers[0]));
     for (std::thread& helper : helpers) helper.join();
-    for (std::unique_ptr<Worker>& each : workers) pool().give_back(std::move(each));
 }
 
 }  // namespace

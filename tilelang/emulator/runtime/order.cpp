@@ -19,6 +19,64 @@ void Joined::clear() {
     std::fill(fenced.begin(), fenced.end(), 0u);
     last = 0;
     any = any_fenced = false;
+    foreign.reset();
+}
+
+// -- other gangs -----------------------------------------------------------------------------------------------
+namespace {
+using Clocks = std::shared_ptr<const std::vector<uint32_t>>;
+
+bool covers(const std::vector<uint32_t>& a, const uint32_t* b) {
+    bool all = true;
+    for (size_t k = 0; k < a.size(); ++k) all &= a[k] >= b[k];
+    return all;
+}
+
+// The larger of each; one of both where that is enough.
+Clocks joined(const Clocks& a, const Clocks& b) {
+    if (a == b || covers(*a, b->data())) return a;
+    if (covers(*b, a->data())) return b;
+    auto both = std::make_shared<std::vector<uint32_t>>(*a);
+    join(both->data(), b->data(), (uint32_t)both->size());
+    return both;
+}
+}  // namespace
+
+Foreign joined(const Foreign& a, const Foreign& b) {
+    if (b == nullptr || a == b) return a;
+    if (a == nullptr) return b;
+    auto both = std::make_shared<std::vector<KnownGang>>();
+    both->reserve(a->size() + b->size());
+    bool as_a = true, as_b = true;  // nothing is new to it
+    for (auto x = a->begin(), y = b->begin(); x != a->end() || y != b->end();) {
+        if (y == b->end() || (x != a->end() && x->gang < y->gang)) {
+            both->push_back(*x++);
+            as_b = false;
+        } else if (x == a->end() || y->gang < x->gang) {
+            both->push_back(*y++);
+            as_a = false;
+        } else {
+            both->push_back({x->gang, joined(x->clocks, y->clocks)});
+            as_a = as_a && both->back().clocks == x++->clocks;
+            as_b = as_b && both->back().clocks == y++->clocks;
+        }
+    }
+    if (as_a) return a;
+    return as_b ? b : both;
+}
+
+Foreign joined(const Foreign& a, uint32_t gang, const uint32_t* clocks, uint32_t count) {
+    const std::vector<uint32_t>* before = clocks_of(a, gang);
+    if (before != nullptr && covers(*before, clocks)) return a;
+    auto own = std::make_shared<std::vector<uint32_t>>(clocks, clocks + count);
+    return joined(a, std::make_shared<std::vector<KnownGang>>(1, KnownGang{gang, std::move(own)}));
+}
+
+const std::vector<uint32_t>* clocks_of(const Foreign& foreign, uint32_t gang) {
+    if (foreign == nullptr) return nullptr;
+    const auto at = std::lower_bound(foreign->begin(), foreign->end(), gang,
+                                     [](const KnownGang& each, uint32_t number) { return each.gang < number; });
+    return at != foreign->end() && at->gang == gang ? at->clocks.get() : nullptr;
 }
 
 Order::Order(uint32_t blocks, uint32_t block_threads, uint32_t block_agents)
@@ -47,7 +105,9 @@ View* Order::create() {
 }
 
 void Order::drop(View* view) {
-    if (view != nullptr && --view->references == 0) free_.push_back(view);
+    if (view == nullptr || --view->references > 0) return;
+    view->foreign.reset();
+    free_.push_back(view);
 }
 
 void Order::set_view(Fiber& fiber, View* view) {
@@ -73,6 +133,7 @@ void Order::release(Joined& joined, Fiber& fiber) {
             join(joined.fenced.data(), fiber.view->fenced, size_);
             joined.any_fenced = true;
         }
+        joined.foreign = tl_emu::joined(joined.foreign, fiber.view->foreign);
         joined.last = fiber.view->serial;
     }
     joined.known[fiber.id] = std::max(joined.known[fiber.id], fiber.clock);
@@ -93,6 +154,7 @@ View* Order::view_of(const Joined& joined) {
         memcpy(view->fenced, joined.fenced.data(), size_ * sizeof(uint32_t));
         view->any_fenced = true;
     }
+    view->foreign = joined.foreign;
     return view;
 }
 
@@ -105,6 +167,7 @@ void Order::acquire(Fiber& fiber, View* view) {
         join(result->known, view->known, size_);
         if (view->any_fenced) join(result->fenced, view->fenced, size_);
         result->any_fenced = own->any_fenced || view->any_fenced;
+        result->foreign = joined(own->foreign, view->foreign);
         drop(last_result_);
         last_result_ = result;
         last_a_ = own->serial;
@@ -125,7 +188,31 @@ void Order::learn(Fiber& fiber, uint32_t agent, uint32_t clock) {
     View* view = create();
     memcpy(view->known, fiber.view->known, 2 * (size_t)size_ * sizeof(uint32_t));
     view->any_fenced = fiber.view->any_fenced;
+    view->foreign = fiber.view->foreign;
     view->known[agent] = clock;
+    set_view(fiber, view);
+    drop(view);
+}
+
+void Order::release(Foreign& flag, Fiber& fiber, uint32_t gang) {
+    flag = joined(flag, fiber.view->foreign);
+    std::vector<uint32_t> own(fiber.view->known, fiber.view->known + size_);
+    own[fiber.id] = std::max(own[fiber.id], fiber.clock);
+    flag = joined(flag, gang, own.data(), size_);
+    ++fiber.clock;
+}
+
+void Order::acquire(Fiber& fiber, const Foreign& flag, uint32_t gang) {
+    const Foreign both = joined(fiber.view->foreign, flag);
+    const std::vector<uint32_t>* own = clocks_of(flag, gang);  // what came back to the gang
+    const bool more = own != nullptr && !std::equal(own->begin(), own->end(), fiber.view->known,
+                                                    [](uint32_t told, uint32_t known) { return told <= known; });
+    if (both == fiber.view->foreign && !more) return;
+    View* view = create();
+    memcpy(view->known, fiber.view->known, 2 * (size_t)size_ * sizeof(uint32_t));
+    if (more) join(view->known, own->data(), size_);
+    view->any_fenced = fiber.view->any_fenced;
+    view->foreign = both;
     set_view(fiber, view);
     drop(view);
 }
@@ -136,6 +223,7 @@ void Order::fence_proxy(Fiber& fiber) {
     join(view->fenced, view->known, threads_);
     view->fenced[fiber.id] = fiber.clock;
     view->any_fenced = true;
+    view->foreign = fiber.view->foreign;
     set_view(fiber, view);
     drop(view);
     ++fiber.clock;  // what it stores from now on is not fenced

@@ -15,12 +15,25 @@ namespace tl_emu {
 
 struct Fiber;
 
+// What is known of threads of other gangs: for each of these, sorted by number, clocks of all its threads. Shared and
+// never changed, so that blocks that wait for each other in a row hold their common part once.
+struct KnownGang {
+    uint32_t gang;
+    std::shared_ptr<const std::vector<uint32_t>> clocks;
+};
+using Foreign = std::shared_ptr<const std::vector<KnownGang>>;
+Foreign joined(const Foreign& a, const Foreign& b);
+// `a` with one gang more, or more of it.
+Foreign joined(const Foreign& a, uint32_t gang, const uint32_t* clocks, uint32_t count);
+const std::vector<uint32_t>* clocks_of(const Foreign& foreign, uint32_t gang);  // null: nothing is known of it
+
 struct View {
     uint64_t serial;  // no two views of a gang have the same
     uint32_t references;
     bool any_fenced;
     uint32_t* known;
     uint32_t* fenced;
+    Foreign foreign;
 };
 
 // Knowledge that gathers at a barrier until it completes.
@@ -28,6 +41,7 @@ struct Joined {
     std::vector<uint32_t> known, fenced;
     uint64_t last = 0;  // serial of the view that was joined last
     bool any = false, any_fenced = false;
+    Foreign foreign;
     void clear();
 };
 
@@ -65,6 +79,9 @@ public:
     void acquire(Fiber& fiber, View* view);                   // what it knew and what `view` knows
     void acquire(Fiber& fiber, const Joined& joined);
     void learn(Fiber& fiber, uint32_t agent, uint32_t clock);
+    // Through a flag in global memory: what `fiber`, of the gang of that number, knows joins; it knows that too.
+    void release(Foreign& flag, Fiber& fiber, uint32_t gang);
+    void acquire(Fiber& fiber, const Foreign& flag, uint32_t gang);
     void fence_proxy(Fiber& fiber);
 
     // -- readers

@@ -4,10 +4,8 @@
 // run one after the other, so that an operation of the warp touches its stacks and not those of the whole block.
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "async.h"
 #include "checks.h"
@@ -151,35 +149,68 @@ void wait_here(const char* what, const void* pc, const void* object) {
     me->waiting = "";
 }
 
+// -- threads that poll -------------------------------------------------------------------------------------------
 namespace {
-bool others_run(const Gang& gang) { return __atomic_load_n(&gang.launch->running, __ATOMIC_RELAXED) > 1; }
-}  // namespace
 
-void yield(const void* pc) {
+// A thread's registers and stack, from where it called the runtime to what called the kernel.
+__attribute__((noinline)) uint64_t state_of(const Fiber& me, const char* low) {
+    const char* top = me.gang->worker->stacks.top(me.id);
+    uint64_t h = (uint64_t)(top - low);
+    for (uint64_t word; low + sizeof word <= top; low += sizeof word) {
+        memcpy(&word, low, sizeof word);
+        h = (h ^ word) * 0x9E3779B97F4A7C15ull;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+// How often all threads of a gang give way before it counts as one that only polls.
+uint64_t patience(const Gang& gang) { return 1024 + 64 * (uint64_t)gang.live; }
+
+void give_way(const void* pc) {
     Fiber* me = current();
     Gang& gang = *me->gang;
     // Whoever polls waits for others or for asynchronous work: let all of them go first.
     if (gang.schedule != TL_EMU_LATE || gang.idle_yields > 4 * (uint64_t)gang.live) do_some_work(gang);
-    const uint64_t patience = 1024 + 64 * (uint64_t)gang.live;
     ++gang.idle_yields;
-    if (gang.idle_yields > patience && others_run(gang)) {
-        // Blocks on other threads of the system may still bring what this one polls for.
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-    if (gang.idle_yields > patience + (others_run(gang) ? 200000u : 0u)) {
-        gang.stopped = true;
-        me->waiting = "a loop that polls";
-        me->wait_pc = pc;
-        report_deadlock(gang);
-        stop();
-    }
+    ++gang.slice_yields;
     me->waiting = "a loop that polls";
     me->wait_pc = pc;
     me->warp->polling |= LaneMask{1} << me->lane;
     make_ready(me->warp, 0);
-    Fiber* next = next_ready(gang);
-    if (next != me) run(me, next);
+    if (only_polls(gang) || gang.slice_yields > 64 * patience(gang)) {
+        settle_stores(*me);
+        gang.polling = next_ready(gang);
+        switch_context(me->context, gang.main);  // other gangs have their turn
+    } else {
+        Fiber* next = next_ready(gang);
+        if (next != me) run(me, next);
+    }
     me->waiting = "";
+}
+
+}  // namespace
+
+bool only_polls(const Gang& gang) { return gang.still_yields > patience(gang); }
+
+// A thread that comes back with the same registers and stack has learned nothing since; another one has, if only that it
+// has tried once more. Where all threads of a gang come back so, nothing can change but by others.
+__attribute__((noinline)) void yield(const void* pc) {
+    __builtin_unwind_init();  // the registers of the caller are on the stack now
+    const char* low;
+#if defined(__x86_64__)
+    asm volatile("mov %%rsp, %0" : "=r"(low));
+#elif defined(__aarch64__)
+    asm volatile("mov %0, sp" : "=r"(low));
+#else
+    low = (const char*)&low;
+#endif
+    Fiber* me = current();
+    Gang& gang = *me->gang;
+    const uint64_t before = me->polled_in;
+    if (gang.idle_yields > patience(gang)) me->polled_in = state_of(*me, low);
+    gang.still_yields = gang.idle_yields > patience(gang) && me->polled_in == before ? gang.still_yields + 1 : 0;
+    give_way(pc);
 }
 
 void note_progress() { current()->gang->idle_yields = 0; }
@@ -265,7 +296,7 @@ void place_threads(Gang& gang, const TlEmuLaunch& request, Block& block) {
         warp.fibers = block.fibers + w * gang.warp_size;
         warp.number = w;
         const uint32_t lanes = std::min(gang.threads - w * gang.warp_size, gang.warp_size);
-        warp.live = warp.ready = ~LaneMask{0} >> (most_lanes - lanes);
+        warp.all = warp.live = warp.ready = ~LaneMask{0} >> (most_lanes - lanes);
     }
 }
 
@@ -280,6 +311,8 @@ void queue_all(Gang& gang) {
         enqueue(&gang.blocks[at / gang.warps_per_block].warps[at % gang.warps_per_block]);
     }
 }
+
+}  // namespace
 
 void end_gang(Gang& gang, Launch& launch) {
     if (!gang.stopped && gang.live > 0) {
@@ -296,12 +329,13 @@ void end_gang(Gang& gang, Launch& launch) {
     __atomic_fetch_add(&report.warp_operations, gang.warp_operations, __ATOMIC_RELAXED);
     __atomic_fetch_add(&report.async_operations, gang.async_operations, __ATOMIC_RELAXED);
     if (gang.stopped) __atomic_store_n(&report.reserved, 1u, __ATOMIC_RELAXED);
+    own.current = nullptr;
+    own.gang = nullptr;
 }
 
-}  // namespace
-
-void run_gang(Worker& own, Launch& launch, uint64_t number) {
-    Gang gang;
+std::unique_ptr<Gang> make_gang(Worker& own, Launch& launch, uint64_t number) {
+    auto made = std::make_unique<Gang>();
+    Gang& gang = *made;
     const TlEmuLaunch& request = launch.request;
     gang.worker = &own;
     gang.launch = &launch;
@@ -332,9 +366,15 @@ void run_gang(Worker& own, Launch& launch, uint64_t number) {
     }
     queue_all(gang);
     if (own.flags != 0) begin_checks(gang);
-    if (Fiber* first = next_ready(gang)) run(nullptr, first);
-    end_gang(gang, launch);
-    own.current = nullptr;
-    own.gang = nullptr;
+    gang.polling = next_ready(gang);
+    return made;
+}
+
+bool go_on(Gang& gang) {
+    gang.slice_yields = gang.still_yields = 0;
+    Fiber* next = gang.polling;
+    gang.polling = nullptr;
+    if (next != nullptr) run(nullptr, next);
+    return gang.polling != nullptr;
 }
 }  // namespace tl_emu

@@ -3,6 +3,7 @@
 #define TL_EMU_SHADOW_H
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "state.h"
@@ -19,10 +20,6 @@ constexpr uint64_t cell_pending = 1ull << 56;  // cp.async that has not been wai
 constexpr uint64_t cell_async = 1ull << 57;    // through the async proxy
 constexpr uint64_t cell_split = 1ull << 58;    // the bytes differ: see `readers`
 constexpr uint64_t cell_unset = 1ull << 59;    // shared memory only: what was moved here, nothing had written
-// Global memory only. What the present gang did besides writing, and what earlier ones did.
-constexpr uint64_t cell_plain_read = 1ull << 59, cell_atomic_used = 1ull << 60;
-constexpr uint64_t cell_foreign = 1ull << 61;  // the writer is of another gang
-constexpr uint64_t cell_others_read = 1ull << 62, cell_others_atomic = 1ull << 63;
 inline bool cell_written(uint64_t write) { return (write & 0x00ffffffffffffffull) != 0; }
 inline uint32_t cell_clock(uint64_t write) { return (uint32_t)write; }
 inline uint32_t cell_owner(uint64_t write) { return (uint32_t)(write >> 32) & 0xffffffu; }
@@ -76,15 +73,52 @@ private:
     std::vector<size_t> high_;  // cells below are in use
 };
 
-// The same for global memory, where gangs, which run one after the other, are not ordered.
+// The same for global memory, where gangs are ordered by flags alone.
 struct GlobalCell {
     uint64_t write;
     int32_t write_site;
-    uint32_t readers;
-    uint32_t gang;         // of the above, + 1
+    uint32_t readers;      // of one gang, by its own Order
+    uint32_t gang;         // that one, + 1
     uint32_t write_gang;   // of the writer
-    int32_t others_site;   // where somebody of another gang read it or used it atomically, and
-    uint32_t others;       // who: its id and, in units of Order::size(), its gang
+    uint32_t witnesses;    // readers of all gangs, by Witnesses
+};
+
+// Who, of any gang, has read a place of global memory since its last write, or used it atomically: of each gang and in
+// all no more than some. Sets are interned as those of Order are.
+struct Witness {
+    uint32_t gang, id, clock;
+    int32_t site;
+    bool atomic;
+    bool operator==(const Witness&) const = default;
+};
+class Witnesses {
+public:
+    struct Set {
+        std::vector<Witness> all;
+        bool any_atomic = false;
+    };
+    // The set `from` (0: nobody) with one more, without those of its kind that come before it.
+    uint32_t with(uint32_t from, const Witness& who, const Fiber& fiber);
+    const Set& at(uint32_t set) const { return set < base_ ? none_ : sets_[set - base_]; }
+
+private:
+    struct Step {
+        uint32_t from = 0, to = 0;
+        Witness who{};
+    };
+    struct Hash {
+        size_t operator()(const Step& step) const;
+    };
+    struct Same {
+        bool operator()(const Step& a, const Step& b) const { return a.from == b.from && a.who == b.who; }
+    };
+    uint32_t added(uint32_t from, const Witness& who, const Fiber& fiber);
+    Set none_;
+    uint32_t base_ = 1;
+    size_t size_ = 0;  // of all sets
+    std::vector<Set> sets_;
+    std::unordered_set<Step, Hash, Same> steps_;
+    Step last_[8];
 };
 
 class GlobalShadow {
@@ -92,7 +126,10 @@ public:
     explicit GlobalShadow(const TlEmuLaunch& request);
     ~GlobalShadow();
     GlobalCell* cells(const TlEmuBuffer& buffer);
-    std::unordered_map<const void*, uint32_t> released;  // flags, with the first gang that released through them
+    std::unordered_map<const void*, Foreign> flags;  // what was released through atomic variables
+    Witnesses witnesses;
+    // The last set that a thread knew to be over: its view, the set, the access.
+    uint64_t ordered[3] = {};
     std::vector<GlobalCell> singles;
 
 private:

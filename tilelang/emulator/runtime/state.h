@@ -97,6 +97,7 @@ struct Fiber : Thread {
     std::vector<OwnedRegisters> registers;  // that asynchronous work still owns
     std::vector<MatrixRegisters> matrix_registers;
     bool fenced_registers = false;
+    uint64_t polled_in = 0;  // its state when it polled last: see poll()
     bool watches_registers = false;  // some of them belong, or have belonged, to asynchronous work
     std::vector<RegisterArray> arrays;
     std::vector<HeldStore> held_stores;
@@ -115,8 +116,8 @@ struct Warp {
     Block* block = nullptr;
     Fiber* fibers = nullptr;
     uint32_t number = 0;
-    // Bits of lanes: that can run, that gave way in a loop and run after the others, that have not exited.
-    LaneMask ready = 0, polling = 0, live = 0;
+    // Bits of lanes: that can run, that gave way in a loop and run after the others, that have not exited, that there are.
+    LaneMask ready = 0, polling = 0, live = 0, all = 0;
     bool queued = false;
     uint32_t meeting_count = 0;       // meetings that some lane has reached
     void* lanes[most_lanes] = {};     // what each lane brought to its meeting
@@ -204,7 +205,10 @@ struct Gang {
     size_t queue_mask = 0, head = 0, queued = 0;
     uint32_t schedule = 0;
     uint64_t random = 0;
-    uint64_t switches = 0, step_bound = 0, idle_yields = 0;
+    uint64_t switches = 0, step_bound = 0;
+    // How often threads gave way: since something happened; since it goes on; each as when it polled last; see yield().
+    uint64_t idle_yields = 0, slice_yields = 0, still_yields = 0;
+    Fiber* polling = nullptr;  // where it goes on when other gangs had their turn
     bool held_up = false;  // a thread is, by pause_at_random
     bool stopped = false;
     Context main;
@@ -213,7 +217,6 @@ struct Gang {
     std::vector<uint8_t> cluster_arrived;  // per fiber: arrived without having waited yet
     std::unique_ptr<Order> order;  // only when races are checked
     std::unordered_map<const void*, Joined> flag_order;  // what was released through atomic variables
-    bool acquired = false;  // from another gang: see release_at
     std::unique_ptr<AsyncUnit> async;
     uint64_t barriers = 0, warp_operations = 0, async_operations = 0;
 };
@@ -225,7 +228,15 @@ struct Launch {
     uint32_t cluster_blocks = 1, gang_blocks = 1;
     uint64_t gang_count = 0;
     uint64_t next_gang = 0;  // shared by the workers
-    uint32_t running = 0;    // workers that still have gangs
+    // Threads of the system that still have gangs; of them, those for which nothing has changed since `changes` changed.
+    std::mutex mutex;
+    uint32_t workers = 1, running = 1, quiet = 0;
+    uint64_t changes = 0;
+    bool in_vain = false;  // all of them are quiet
+    void note_change() {
+        ++changes;
+        quiet = 0;
+    }
     uint32_t threads = 0, warp_size = 32;
     uint32_t static_at = 0;      // where static shared memory begins
     const char* anchor = nullptr;  // code addresses are kept as distances from here
@@ -302,7 +313,15 @@ void make_ready(Fiber* fiber);
 void make_ready(Warp* warp, LaneMask lanes);
 void wake(Waiters& waiters, Fiber* but = nullptr);
 void wait_here(const char* what, const void* pc, const void* object = nullptr);
-void run_gang(Worker& worker, Launch& launch, uint64_t number);
+std::unique_ptr<Gang> make_gang(Worker& worker, Launch& launch, uint64_t number);
+bool go_on(Gang& gang);  // for some time; false: it has ended
+// All its threads have polled in vain: nothing that they do can change anything.
+bool only_polls(const Gang& gang);
+void end_gang(Gang& gang, Launch& launch);
+// -- residents.cpp
+std::unique_ptr<Worker> idle_worker();
+bool prepare(Worker& own, const Launch& launch);  // false: there is no memory
+void run_gangs(Launch& launch, std::unique_ptr<Worker> first);  // those that nobody else runs
 Uint3 block_index(const Launch& launch, uint64_t gang, uint32_t block);  // of a block of a gang, by their numbers
 uint32_t random_below(Gang& gang, uint32_t count);
 
