@@ -290,7 +290,10 @@ def test_a_store_out_of_bounds_is_not_made() -> None:
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        ("if (t < 16) __syncthreads(); else if (t < 32) __syncwarp(0xffff0000u);", ""),
+        ("if (t < 16) __syncthreads(); else if (t < 32) __syncwarp(0xffff0000u);", "divergence"),
+        ("if (t < 16) __syncthreads(); else __syncthreads();", ""),
+        ("if (t % 4 == 0) out[t] = __shfl_sync(~0u, t, 0);", "warp-divergence"),
+        ("if (t % 4 == 0) out[t] = __shfl_sync(0x11111111u, t, 0);", ""),
         ("if (t < 16)\n __syncthreads();\n else\n __syncthreads();", "divergence"),
         ("tl_bar_sync(1, t < 32 ? 64 : 96);", "barrier-count"),
         ("tl_bar_sync(16, 64);", "barrier-count"),

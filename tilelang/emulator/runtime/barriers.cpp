@@ -21,10 +21,22 @@ void pass_on(Order& order, Joined& joined, Waiters& waiters, Fiber* me) {
 }
 
 // -- __syncthreads -----------------------------------------------------------------------------------------------
+// The barrier opens, since those that have ended count as being there: CUDA wants all threads to come, or none.
+void report_absent(Block& block, const void* pc) {
+    const Fiber *first = block.fibers, *end = first + block.gang->threads;
+    const Fiber* gone = std::find_if(first, end, [](const Fiber& each) { return each.done; });
+    Fiber* here = const_cast<Fiber*>(std::find_if(first, end, [](const Fiber& each) { return !each.done; }));
+    char text[160];
+    snprintf(text, sizeof text, "%u of %u threads are there; thread %u and %u others have ended without it", block.live,
+             block.gang->threads, gone->linear, block.gang->threads - block.live - 1);
+    finding_by(here, TL_EMU_BARRIER_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+}
+
 // The last thread is here, or another one has left: all go on.
 void open_block(Block& block, Fiber* me) {
     Gang& gang = *block.gang;
     ++gang.barriers;
+    if (block.live < gang.threads && gang.order) report_absent(block, block.sync_pc);
     block.arrived = 0;
     block.sync_pc = nullptr;
     block.result = block.votes;
@@ -91,9 +103,20 @@ Meeting& meeting_of(Warp& warp, LaneMask mask, LaneMask bit) {
     return *free;
 }
 
+// The operation goes on without lanes that its mask names and that have ended.
+void report_absent(const Warp& warp, const Meeting& meeting, LaneMask gone) {
+    char text[160];
+    snprintf(text, sizeof text, "%s of lanes 0x%0*llx, of which 0x%0*llx have ended without it", meeting.what,
+             (int)warp.block->gang->warp_size / 4, (unsigned long long)meeting.mask, (int)warp.block->gang->warp_size / 4,
+             (unsigned long long)gone);
+    Fiber* here = warp.lane((uint32_t)__builtin_ctzll(meeting.arrived));
+    finding_by(here, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, meeting.pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+}
+
 // Runs the operation for the lanes that came; those of others are null.
 void hold(Warp& warp, Meeting& meeting, Fiber* me) {
-    const LaneMask came = meeting.arrived;
+    const LaneMask came = meeting.arrived, gone = meeting.mask & warp.all & ~came;
+    if (gone != 0 && meeting.masked && warp.block->gang->order) report_absent(warp, meeting, gone);
     ++warp.block->gang->warp_operations;
     meeting.arrived = 0;
     --warp.meeting_count;
