@@ -102,6 +102,12 @@ def rolled(step: int) -> Callable[[list[Any]], Array]:
 
 
 IO = "const int* a, int* out"
+FLAG: dict[str, Any] = {  # one block tells another that data are there
+    "params": "const int* a, int* data, int* flag, int* out",
+    "args": lambda: [numbers(128), *(np.zeros(n, np.int32) for n in (128, 2, 1))],
+    "wanted": lambda args: args[0][:1],
+}
+PAIR: dict[str, Any] = {**FLAG, "wanted": lambda args: args[0][:2].sum(keepdims=True)}
 EXCHANGE = """    __shared__ int box[128];
     const int t = threadIdx.x;
     box[t] = a[t];
@@ -370,6 +376,54 @@ CASES = (
          "    tl_atomic_add_i32(out, a[threadIdx.x]);\n", "tl_atomic_add_i32(out, a[threadIdx.x]);",
          "out[0] += a[threadIdx.x];", "race", grid=8, args=one(128, 1),
          wanted=lambda args: 8 * args[0].sum(keepdims=True)),
+    case("released", "data that a block writes after the flag that announces it",
+         """    if (blockIdx.x == 0) {
+        data[0] = a[0]; tl_atomic_store_i32(flag, 1, TL_RELEASE);
+    } else {
+        while (tl_atomic_load_i32(flag, TL_ACQUIRE) == 0) {}
+        out[0] = data[0];
+    }
+""", "data[0] = a[0]; tl_atomic_store_i32(flag, 1, TL_RELEASE);",
+         "tl_atomic_store_i32(flag, 1, TL_RELEASE); data[0] = a[0];", "race",
+         grid=2, block=1, **FLAG),
+    case("third", "data of a block that is not waited for, where another one is",
+         """    if (blockIdx.x < 2) {
+        data[blockIdx.x] = a[blockIdx.x];
+        tl_atomic_store_i32(flag + blockIdx.x, 1, TL_RELEASE);
+    } else {
+        while (tl_atomic_load_i32(flag, TL_ACQUIRE) == 0) {}
+        while (tl_atomic_load_i32(flag + 1, TL_ACQUIRE) == 0) {} // both
+        out[0] = data[0] + data[1];
+    }
+""", "        while (tl_atomic_load_i32(flag + 1, TL_ACQUIRE) == 0) {} // both\n", "", "race",
+         grid=3, block=1, **PAIR),
+    case("gathered", "a flag that one thread sets without a barrier after the others wrote",
+         """    const int t = threadIdx.x;
+    if (blockIdx.x == 0) {
+        data[t] = a[t];
+        __syncthreads(); // all
+        if (t == 0) tl_atomic_store_i32(flag, 1, TL_RELEASE);
+    } else if (t == 0) {
+        while (tl_atomic_load_i32(flag, TL_ACQUIRE) == 0) {}
+        out[0] = data[0] + data[1];
+    }
+""", "        __syncthreads(); // all\n", "", "race", grid=2, block=64, **PAIR),
+    case("sync_last", "a last __syncthreads for which only some threads come",
+         """    out[threadIdx.x] = a[threadIdx.x];
+    __syncthreads();
+""", "    __syncthreads();", "    if (threadIdx.x % 4 == 0) __syncthreads();", "barrier-divergence",
+         args=one(), wanted=lambda args: args[0]),
+    case("shuffle_last", "a shuffle of all lanes whose others have ended",
+         """    const int x = a[threadIdx.x];
+    out[threadIdx.x] = __shfl_sync(~0u, x, threadIdx.x % 32 / 4 * 4);
+""", "    out[", "    if (threadIdx.x % 4 == 0) out[", "warp-divergence",
+         args=one(), wanted=lambda args: np.repeat(args[0][::4], 4)),
+    case("local", "an index behind an array of the thread's own",
+         """    int own[4] = {};
+    own[a[0] & 3] = 1;
+    out[0] = own[3];
+""", "own[a[0] & 3]", "own[a[0] + 1]", "out-of-bounds", block=1, args=one(1, 1),
+         wanted=lambda args: np.ones(1, np.int32)),
 )  # fmt: skip
 
 __all__ = ["ARCH", "CASES", "HEAD", "VARIANTS", "Blank", "Case", "Map"]

@@ -115,12 +115,14 @@ def test_an_array_of_a_loop_begins_anew_each_time() -> None:
 
 def test_the_runtime_is_told_of_arrays() -> None:
     source = (
-        "    __align__(16) float acc[32];\n    float s = 0;\n        __align__(16) uint16_t v[8];\n"
+        "struct pair {\n    int x[2];\n};\nvoid k() {\n    __align__(16) float acc[32];\n"
+        "    float s = 0;\n    __shared__ int box[8];\n        int v[8][N];\n}\n"
     )
     assert rewrite_arrays(source) == (
+        "struct pair {\n    int x[2];\n};\nvoid k() {\n"
         "    __align__(16) float acc[32]; tl_emu_registers(acc, sizeof(acc), sizeof(acc[0]), 0);\n"
-        "    float s = 0;\n"
-        "        __align__(16) uint16_t v[8]; tl_emu_registers(v, sizeof(v), sizeof(v[0]), 1);\n",
+        "    float s = 0;\n    __shared__ int box[8];\n"
+        "        int v[8][N]; tl_emu_registers(v, sizeof(v), sizeof(v[0][0]), 1);\n}\n",
         ("acc", "v"),
     )
 
@@ -226,3 +228,48 @@ def test_moves_between_layouts_are_told_apart() -> None:
         "    a_shared[tx] = a[s] + a[s + 1];\n"
     )
     assert rewrite_conversions(source, (replace(tile, converted=""),)) == source
+
+
+@pytest.mark.parametrize("index", [5, -5, 100_000])
+def test_an_index_behind_a_local_array_is_found(index: int) -> None:
+    @T.prim_func
+    def behind(I: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            own = T.alloc_local((4,), "int32")
+            t = T.get_thread_binding()
+            for k in T.serial(4):
+                own[k] = k
+            O[t] = own[I[t]]
+
+    indices, out = np.full(64, 3, np.int32), np.zeros(64, np.int32)
+    assert tilelang.sanitize(behind, indices, out, target="cuda -arch=sm_80").ok
+    report = tilelang.sanitize(behind, indices * 0 + index, out, target="cuda -arch=sm_80")
+    (found,) = report.findings
+    thread = "thread 63 (warp 1) of block (0, 0, 0)"
+    assert found.what == f"{thread} uses an element outside of an array of its own"
+    assert found.details == f"index {index + 4 * (index < 0)} of an array 'int [4]'"
+    assert found.place.user_text == "O[t] = own[I[t]]"
+
+
+def test_arrays_of_a_program_s_own_text_are_looked_at() -> None:
+    text = """extern "C" __global__ void own_kernel(int* I, int* O) {
+    struct { int pair[2];
+      int rest[3]; } unused;
+    int own[4];
+    for (int k = 0; k < 3; ++k) own[k] = k;
+    O[threadIdx.x] = own[I[threadIdx.x]];
+}
+"""
+
+    @T.prim_func
+    def own(I: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+        T.CUDASourceCodeKernel(1, threads=64, source_code_or_path=text, entry_name="own_kernel")
+
+    def kinds(index: int) -> list[str]:
+        args = np.full(64, index, np.int32), np.zeros(64, np.int32)
+        report = tilelang.sanitize(own, *args, target="cuda -arch=sm_80")
+        return [item.kind for item in report.findings]
+
+    assert kinds(2) == []
+    assert kinds(3) == ["uninitialised-read"]
+    assert kinds(4) == ["out-of-bounds"]

@@ -25,7 +25,8 @@ _log = logging.getLogger("tilelang")
 #: A kernel's library takes everything from the runtime, which is loaded before it.
 KERNEL_LINK = ("-nostdlib",)
 _STANDARD = ("-std=c++20", "-fPIC")
-# Hooks for loads and stores; entries of functions are of no interest. A call that ends a function
+# Hooks for loads and stores, and for indices of arrays that are not in them; entries of functions
+# are of no interest. A call that ends a function
 # must be a call, or it has no address of its own. Accesses are to stay what the text says: those
 # that are merged into vectors look misaligned, and some are not reported at all.
 _HOOKS = {
@@ -34,10 +35,12 @@ _HOOKS = {
         "--param", "tsan-instrument-func-entry-exit=0",
         # No loads ahead of a loop or a condition, which the text does not make: clang knows.
         "-fno-tree-loop-im", "-fno-tree-cselim",
+        "-fsanitize=bounds",
     ),
     "clang": (
         "-fsanitize=thread", "-fno-optimize-sibling-calls", "-fno-vectorize",
         "-fno-slp-vectorize", "-mllvm", "-tsan-instrument-func-entry-exit=0",
+        "-fsanitize=array-bounds", "-fno-sanitize-trap=array-bounds",
     ),
 }  # fmt: skip
 _PROBE = """#include <atomic>

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,8 +37,15 @@ _TILE = re.compile(
     r"\(tl_smem(?: \+ (?P<offset>\d+))?\);$",
     re.MULTILINE,
 )
-# __align__(16) float name[32];
-_ARRAY = re.compile(r"^ +(?:__align__|alignas)\(\d+\) [\w:]+(?: \w+)* (\w+)\[\d+\];$", re.MULTILINE)
+# __align__(16) float name[32]; in a program's own text, float name[4][8];
+_ARRAY = re.compile(
+    r"^[ \t]+(?:(?:__align__|alignas)\(\d+\) )?"
+    r"(?!(?:return|static|extern|typedef|using|__shared__|threadgroup)\b)"
+    r"[\w:]+(?: \w+)* (\w+)((?:\[[^\[\];]+\])+);(?=[ \t]*(?://.*)?$)",
+    re.MULTILINE,
+)
+_SCOPE = re.compile(r"[{}]")
+_TYPE_HEAD = re.compile(r"\b(?:struct|class|union|enum|namespace)\b[^;{}()]*$|\bextern\s*\"C\"\s*$")
 # tl_copy_16(&name[i], &name_shared[j]); name_shared[i] = name[j];
 _PLACE = r"(\w+)(\[[^\[\]]*\])?"
 _COPY = re.compile(rf"^( *)tl_copy_(\d+)\((&?{_PLACE}), (&?{_PLACE})\);$", re.MULTILINE)
@@ -118,14 +125,37 @@ def rewrite_arrays(source: str) -> tuple[str, tuple[str, ...]]:
         The text, and the names of the arrays, by the numbers that the runtime gets.
     """
     names: list[str] = []
+    inside = _function_bodies(source)
 
     def told(found: re.Match[str]) -> str:
         name = found[1]
+        if not inside(found.start(1)):
+            return found[0]
         names.append(name)
-        size = f"sizeof({name}), sizeof({name}[0])"
+        size = f"sizeof({name}), sizeof({name}{'[0]' * found[2].count('[')})"
         return f"{found[0]} tl_emu_registers({name}, {size}, {len(names) - 1});"
 
     return _ARRAY.sub(told, source), tuple(names)
+
+
+def _function_bodies(source: str) -> Callable[[int], bool]:
+    """Whether a place of a text, asked for in order, is in a function and not in a type."""
+    open_braces: list[bool] = []
+    marks = _SCOPE.finditer(source)
+    mark = next(marks, None)
+
+    def inside(at: int) -> bool:
+        nonlocal mark
+        while mark is not None and mark.start() < at:
+            if mark[0] == "{":
+                head = source[max(0, mark.start() - 200) : mark.start()]
+                open_braces.append(_TYPE_HEAD.search(head) is None)
+            elif open_braces:
+                open_braces.pop()
+            mark = next(marks, None)
+        return bool(open_braces) and open_braces[-1]
+
+    return inside
 
 
 def rewrite_conversions(source: str, tiles: Sequence[SharedBuffer]) -> str:

@@ -313,7 +313,9 @@ def _with_sentence(item: Finding, kind: int, landed: str, said: str) -> Finding:
     )  # fmt: skip
     if item.kind == "uninitialised-read" and item.space == "registers":
         what = what.replace(" reads ", " reads its register ")
-    if item.kind == "out-of-bounds" and not item.buffer:
+    if item.kind == "out-of-bounds" and item.space == "registers":
+        what = f"{item.actor} uses an element outside of an array of its own"
+    elif item.kind == "out-of-bounds" and not item.buffer:
         what = f"{item.actor} {does} {item.bytes} bytes outside of everything it may touch"
     return replace(item, what=what)
 

@@ -1,4 +1,6 @@
 // Loads and stores of compiled kernels: the functions that the compiler's thread sanitizer calls before each.
+#include <algorithm>
+
 #include "state.h"
 
 using namespace tl_emu;
@@ -51,7 +53,27 @@ inline __attribute__((always_inline)) void hook(const void* p, size_t bytes, TlE
         hook(p, BYTES, TL_EMU_WRITE, __builtin_return_address(0), BYTES); \
     }
 
+// What the compiler's check of indices tells.
+struct TypeOf {
+    uint16_t kind, info;  // of integers: 1 if signed, 2 * log2 of the bits
+    char name[];          // in quotes
+};
+struct IndexSite {
+    const char* file;
+    uint32_t line, column;
+    const TypeOf *array, *index;
+};
+
 extern "C" {
+
+void __ubsan_handle_out_of_bounds(const IndexSite* site, uintptr_t index) {
+    if (worker == nullptr || !checks(TL_EMU_SHARED_BOUNDS)) return;
+    const unsigned unused = 64 - std::min(64u, 1u << (site->index->info >> 1));
+    const auto value = (long long)((site->index->info & 1) != 0 ? (int64_t)index << unused >> unused : (int64_t)index);
+    finding(TL_EMU_OUT_OF_BOUNDS, TL_EMU_REGISTERS, __builtin_return_address(0), nullptr, 0, "index %lld of an array %s", value,
+            site->array->name);
+    stop();
+}
 
 TL_EMU_HOOKS(1)
 TL_EMU_HOOKS(2)
