@@ -232,25 +232,6 @@ TileTypeError: a kernel cannot loop over a value of type list
 """,
     ),
     (
-        "loop over enumerate",
-        """\
-@T.prim_func
-def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
-    with T.Kernel(1, threads=32) as bx:
-        for i, x in enumerate([1, 2]):
-            A[i, 0] = x
-""",
-        """\
-TileTypeError: a kernel cannot loop over a value of type enumerate
-  expected: range(...), T.serial, T.Parallel, T.Pipelined, T.unroll, T.vectorized, T.grid or T.Persistent
-  got: an object of type enumerate
-  hint: for a loop at trace time use a list comprehension, or a macro that calls itself; for a device loop index the sequence with T.serial(n)
- --> wrong.py:5:21
-    5 |         for i, x in enumerate([1, 2]):
-      |                     ^^^^^^^^^^^^^^^^^
-""",
-    ),
-    (
         "unpacking a buffer",
         """\
 @T.prim_func

@@ -198,6 +198,7 @@ class _Statements:
         self.flow = Flow(info.node)
         self.again: list[str] = []  # names that the loops around read in their next iteration
         self.path: Path = ()
+        self.level: str | None = None  # where the innermost loop is one of Python, how deep it is
         self.count = 0
         self.outer: set[str] = set()  # names declared nonlocal
         self.branch: str | None = None  # the `if` whose statements are visited
@@ -236,10 +237,13 @@ class _Statements:
         """A block of the compound statement ``item``, an ``if`` where ``branch`` traces it."""
         outside, self.path = self.path, (*self.path, (id(item), which))
         around, self.branch = self.branch, branch
+        level = self.level
+        if isinstance(item, ast.While) or (isinstance(item, ast.For) and not _is_rounds(item)):
+            self.level = None
         again = self.flow.of(item).again
         self.again += again
         out = self.block(body)
-        self.path, self.branch = outside, around
+        self.path, self.branch, self.level = outside, around, level
         del self.again[len(self.again) - len(again) :]
         return out or [same_place(ast.Pass(), item)]
 
@@ -424,6 +428,8 @@ class _Statements:
     def do_For(self, item: ast.For) -> list[ast.stmt]:
         if item.orelse:
             self.refuse(item.orelse[0], "`else` of a `for`", "write the statements after the loop")
+        if _is_rounds(item):
+            return self.rounds(item)
         kept = self.fresh()
         single = isinstance(item.target, ast.Name)
         found = list(leaves(item.target))
@@ -444,6 +450,29 @@ class _Statements:
         out += self.nested(item, 0, item.body)
         out.append(statement(method_call(kept, "end", item.iter)))
         return out + self.reread(kept, self.flow.of(item).after, item.iter)
+
+    def rounds(self, item: ast.For) -> list[ast.stmt]:
+        """``for i, x in enumerate(sequence)``: a loop of Python, whose body is traced each time."""
+        assert isinstance(item.iter, ast.Call)
+        kept, each, around = self.fresh(), self.fresh(), self.level
+        pairs = [ast.keyword(arg=k.arg, value=self.expr(k.value)) for k in item.iter.keywords]
+        args = [self.expr(item.iter.func), *map(self.expr, item.iter.args)]
+        made = scope_call("rounds", args, item.iter)
+        made.keywords = pairs
+        self.level = self.fresh()
+        out = [set_name(kept, same_place(made, item.iter))]
+        out.append(set_name(self.level, scope_call("level", [], item.iter)))
+        value = same_place(load(each), item.target)
+        at = same_place(ast.Pass(), item.target)
+        if isinstance(item.target, (ast.Tuple, ast.List)):
+            body = self.unpack(item.target, value, at)
+        else:
+            body = self.assign(item.target, value, at)
+        body += self.nested(item, 0, item.body)
+        self.level = around
+        target = ast.Name(id=each, ctx=ast.Store())
+        loop = ast.For(target=target, iter=load(kept), body=body, orelse=[])
+        return [*out, same_place(loop, item.iter)]
 
     def loop_source(self, node: ast.expr) -> ast.expr:
         """The iterable; ``range(...)`` takes device expressions, so it is called through us."""
@@ -500,9 +529,18 @@ class _Statements:
         return [opened, made, *self.reread(frame, self.flow.of(item).after, first.context_expr)]
 
     def do_Break(self, item: ast.Break) -> list[ast.stmt]:
+        if self.level is not None:
+            return self.leave_round(item)
         return [statement(scope_call("break_", [], item))]
 
+    def leave_round(self, item: ast.Break | ast.Continue) -> list[ast.stmt]:
+        """``break`` or ``continue`` of a loop of Python."""
+        args = [constant(type(item).__name__.lower()), load(str(self.level))]
+        return [statement(scope_call("leave_round", args, item)), item]
+
     def do_Continue(self, item: ast.Continue) -> list[ast.stmt]:
+        if self.level is not None:
+            return self.leave_round(item)
         return [statement(scope_call("continue_", [], item))]
 
     def do_Return(self, item: ast.Return) -> list[ast.stmt]:
@@ -537,6 +575,14 @@ class _Statements:
 
 def _has_star(node: ast.AST) -> bool:
     return any(isinstance(child, ast.Starred) for child in ast.iter_child_nodes(node))
+
+
+def _is_rounds(item: ast.For) -> bool:
+    """Whether a loop goes over ``enumerate(...)`` or ``zip(...)``."""
+    call = item.iter
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return False
+    return call.func.id in ("enumerate", "zip") and not _has_star(call)
 
 
 def _returns_inside(node: ast.FunctionDef) -> bool:

@@ -439,6 +439,40 @@ class Scope:
 
         return loop_over_range(*args)
 
+    def rounds(self, function: Any, *sources: Any, **options: Any) -> list[object]:
+        """The items of ``enumerate(...)`` or ``zip(...)``, for which the body is traced each."""
+        if function not in (enumerate, zip):
+            raise TileTypeError(
+                "a kernel loops over another function under the name of Python's enumerate or zip",
+                expected="Python's own enumerate or zip, or a loop of the language",
+                hint="give the function another name",
+            )
+        items = (
+            [] if any(isinstance(s, Loop) for s in sources) else [*function(*sources, **options)]
+        )
+        for source in (*sources, *_parts(items)):
+            if isinstance(source, Loop) or self.builder.ended(source) is not None:
+                raise TileTypeError(
+                    f"{function.__name__}() over a loop of the device",
+                    expected="sequences of Python: lists, tuples, ranges of constants",
+                    got=describe(source),
+                    hint="a loop of the device has its index: `for i in T.serial(n)`, then `x[i]`",
+                )
+        return items
+
+    def level(self) -> int:
+        """How many branches and loops of the device are open."""
+        return len(self.builder.control())
+
+    def leave_round(self, word: str, level: int) -> None:
+        """``break`` or ``continue`` of a loop over a sequence of Python."""
+        if len(self.builder.control()) > level:
+            raise TileSyntaxError(
+                f"`{word}` of a loop over a sequence of Python, in a branch of the device",
+                expected="a condition that is known while the kernel is traced",
+                hint="the rounds are traced one after the other; guard what follows by `if`",
+            )
+
     def for_(
         self,
         source: object,
@@ -568,6 +602,15 @@ class Scope:
         if self.builder.macro_depth == 0:
             self.builder.return_loc = locate()
         return value
+
+
+def _parts(value: object) -> Iterator[object]:
+    """The values in nested tuples and lists."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _parts(item)
+    else:
+        yield value
 
 
 def _is_bound(value: object, target: object) -> bool:

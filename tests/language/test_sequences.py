@@ -1,0 +1,98 @@
+"""``enumerate`` and ``zip`` over sequences of Python: the body is traced for every item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileSyntaxError, TileTypeError
+
+TAPS = (3, 5, 7)
+X = np.arange(32, dtype=np.int32)
+
+
+@T.prim_func
+def taps(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32"), C: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        tx = T.get_thread_binding()
+        total = 0
+        for k, tap in enumerate(TAPS):
+            if k == 2:
+                break
+            total = total + A[tx] * tap
+        B[tx] = total
+        for place, (one, other) in enumerate(zip((A, B), TAPS, strict=False)):
+            if place == 0:
+                continue
+            for j in T.serial(4):
+                if j == 2:
+                    break
+                C[tx] += one[tx] + other + j
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpret"),
+        pytest.param({"target": "cpu"}, id="cpu"),
+        pytest.param({"target": "cuda -arch=sm_80", "execution_backend": "emulator"}, id="sm_80"),
+    ],
+)
+def test_loops_over_sequences_are_unrolled_while_tracing(how: dict[str, Any]) -> None:
+    b, c = np.zeros_like(X), np.zeros_like(X)
+    tilelang.compile(taps, **how)(X, b, c)
+    assert np.array_equal(b, X * 8)
+    assert np.array_equal(c, (b + 5) * 2 + 1)
+
+
+def test_a_break_that_the_device_decides_is_refused() -> None:
+    with pytest.raises(TileSyntaxError) as caught:
+
+        @T.prim_func
+        def f(A: T.Tensor((32,), "int32")):
+            with T.Kernel(1, threads=1):
+                for k, tap in enumerate(TAPS):
+                    if A[k] > tap:
+                        break
+                    A[k] = 1
+
+    assert str(caught.value).startswith(
+        "`break` of a loop over a sequence of Python, in a branch of the device\n"
+        "  expected: a condition that is known while the kernel is traced\n"
+        "  hint: the rounds are traced one after the other; guard what follows by `if`\n"
+    )
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_loops_of_the_device_are_not_counted(nested: bool) -> None:
+    with pytest.raises(TileTypeError) as caught:
+
+        @T.prim_func
+        def f(A: T.Tensor((32,), "int32")):
+            with T.Kernel(1, threads=1):
+                if nested:
+                    for k, (i, tap) in enumerate(zip(T.serial(4), TAPS, strict=False)):
+                        A[i] = k + tap
+                else:
+                    for k, i in enumerate(T.serial(4)):
+                        A[i] = k
+
+    assert str(caught.value).splitlines()[0] == "enumerate() over a loop of the device"
+    assert "  hint: a loop of the device has its index: `for i in T.serial(n)`, then `x[i]`" in (
+        str(caught.value)
+    )
+
+
+def test_another_function_of_that_name_is_refused() -> None:
+    with pytest.raises(TileTypeError, match="another function under the name"):
+        zip = T.serial
+
+        @T.prim_func
+        def f(A: T.Tensor((32,), "int32")):
+            with T.Kernel(1, threads=1):
+                for i in zip(4):
+                    A[i] = 1
