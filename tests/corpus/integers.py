@@ -205,7 +205,11 @@ def signed_meets_unsigned():
         return f, [
             a,
             b,
-            Out(np.stack([au < b, a < b.astype(I), a.astype(np.int64) < b]).astype(I)),
+            Out(
+                np.stack([a < b.astype(np.int64), a < b.astype(I), a.astype(np.int64) < b]).astype(
+                    I
+                )
+            ),
             Out((au + b).astype(np.int64)),
         ]
 
