@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tilelang.__main__ import main, report
+from tilelang.__main__ import arguments_of, main, report
 from tilelang.emulator.compilers import find_cxx
+from tilelang.errors import TileValueError
 from tilelang.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -286,3 +287,12 @@ def test_a_script_runs_checked(file: str, capsys: pytest.CaptureFixture[str]) ->
 def test_info_is_what_is_printed_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"{'tilelang':14} {__version__}"
+
+
+def test_an_argument_without_a_name_says_how_to_give_one() -> None:
+    with pytest.raises(TileValueError) as caught:
+        arguments_of(["1000"])
+    assert str(caught.value) == (
+        "the argument 1000 has no name\n  expected: name=value\n  got: 1000\n"
+        "  hint: name the parameter of the factory, as in n=1000"
+    )

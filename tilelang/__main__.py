@@ -151,7 +151,14 @@ def arguments_of(values: Sequence[str]) -> dict[str, Any]:
     """
     found = {}
     for word in values:
-        key, _, text = word.partition("=")
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise TileValueError(
+                f"the argument {word} has no name",
+                expected="name=value",
+                got=word,
+                hint=f"name the parameter of the factory, as in n={word}",
+            )
         try:
             found[key] = eval(text, {"T": T})
         except (NameError, SyntaxError, TypeError, ValueError) as error:
