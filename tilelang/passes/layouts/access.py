@@ -23,9 +23,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import parted
+from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, evaluate
-from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, split_modes
+from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, long_modes, split_modes
 from tilelang.passes.analysis.loops import values_of
 from tilelang.passes.analysis.scopes import MOST_ELEMENTS
 from tilelang.records import dataclass
@@ -248,15 +249,21 @@ def spread_from(
     of them write in mixed radix (``i * 8 + j`` for j below 8).
 
     A slice counts, ``i + 16`` for i below 16, where it is one value of the modes above it and
-    these are registers: all threads find it at the same distance from the first.
+    these are registers: all threads find it at the same distance from the first. Variables of
+    loops inside the parallel one count, too, where all their values are in one thread.
 
     Loop variables that the access does not use are shared out over the threads that hold copies,
     unless the access writes: then every holder runs them all.
     """
+    nest = _nest(access, loop, extents)
+    if nest is None:
+        return None
+    indices, names, extents = nest
+    loops = len(loop.vars)
     rows: list[tuple[Mode, ...]] = [()] * len(extents)
     used: set[int] = set()
-    for dim, index in enumerate(access.indices):
-        digits, start = _digits(index, loop, extents)
+    for dim, index in enumerate(indices):
+        digits, start = _digits(index, names, extents)
         sliced = _slice(held.modes[dim], start, _product(digits, extents), held.shape[dim])
         if sliced is None:
             return None
@@ -275,10 +282,12 @@ def spread_from(
             rows[digits[0]] = row
         elif not isinstance(index, E.Const):
             return None
+    if any(mode.place == "thread" for row in rows[loops:] for mode in long_modes(*row)):
+        return None
     copies = sorted(held.replicas, key=lambda item: item[1])
     shared = not sets_all_copies(access)
     register = held.register_count
-    for position in reversed(range(len(extents))):
+    for position in reversed(range(loops)):
         if position in used:
             continue
         left = extents[position]
@@ -291,8 +300,25 @@ def spread_from(
             free.insert(0, Mode(left, "register", register))
             register *= left
         rows[position] = tuple(free)
-    found = RegisterLayout(extents, tuple(rows), tuple(copies), held.threads)
+    found = RegisterLayout(extents[:loops], tuple(rows[:loops]), tuple(copies), held.threads)
     return found.compact() if found.gaps("register") and not held.gaps("register") else found
+
+
+def _nest(
+    access: Access, loop: S.Parallel, extents: tuple[int, ...]
+) -> tuple[tuple[E.Expr, ...], tuple[E.Var, ...], tuple[int, ...]] | None:
+    """The indices of ``access`` counted by the variables of ``loop`` and then of the loops inside
+    it that they name, all from 0, with the variables and their extents; None where one of these
+    loops is not counted by constants."""
+    inner = [item for item in access.inner if _uses(access.indices, item[0])]
+    if any(extent == 0 for _, _, extent in inner):
+        return None
+    moved = {var: var + start for var, start, _ in inner if start}
+    indices = (
+        tuple(simplify(substitute(i, moved)) for i in access.indices) if moved else access.indices
+    )
+    names = (*loop.vars, *(var for var, _, _ in inner))
+    return indices, names, (*extents, *(extent for _, _, extent in inner))
 
 
 def _slice(modes: tuple[Mode, ...], start: int, count: int, extent: int) -> tuple[Mode, ...] | None:
@@ -308,73 +334,135 @@ def _slice(modes: tuple[Mode, ...], start: int, count: int, extent: int) -> tupl
 
 
 def held_from(
-    access: Access, loop: S.Parallel, spread: RegisterLayout, shape: tuple[int, ...]
+    access: Access,
+    loop: S.Parallel,
+    spread: RegisterLayout,
+    shape: tuple[int, ...],
+    slices: bool = False,
 ) -> RegisterLayout | None:
     """The register layout of a fragment that ``spread`` of the loop asks for; None where the
     indices are not loop variables, numbers that several of them write in mixed radix, or quotients
-    of them for what is read, over the whole fragment."""
-    rows: list[tuple[Mode, ...]] = []
-    used: set[int] = set()
-    copies = list(spread.replicas)
-    packed = False
-    for index, extent in zip(access.indices, shape):
-        position, share = _quotient(index, loop)
-        digits, start = ((), 0) if position is not None else _digits(index, loop, spread.shape)
-        if digits:
-            inner = (m for p in digits[1:] for m in spread.modes[p])
-            if (
-                start
-                or not used.isdisjoint(digits)
-                or _product(digits, spread.shape) != extent
-                or prod(mode.extent for mode in inner) != _product(digits[1:], spread.shape)
-            ):
-                return None
-            used.update(digits)
-            rows.append(tuple(mode for p in digits for mode in spread.modes[p]))
-        elif position is not None:
-            if position in used or spread.shape[position] != extent * share:
-                return None
-            used.add(position)
-            split = split_modes(spread.modes[position], share)
-            if split is None:
-                return None
-            rows.append(split[0])
-            # Iterations that share an element may be of different threads.
-            copies += [(d.extent, d.stride) for d in split[1] if d.place == "thread"]
-            packed |= share > 1
-        elif extent == 1 and isinstance(index, E.Const):
-            rows.append(())
-        else:
-            return None
-    if packed and access.kind != "read":
+    of them for what is read, over the whole fragment.
+
+    Variables of loops inside the parallel one count, too: all their values are in one thread.
+
+    Args:
+        slices: take an access of one slice, too; the others are in further registers.
+    """
+    nest = _nest(access, loop, spread.shape)
+    if nest is None:
         return None
+    indices, names, extents = nest
+    spread = _with_inner(spread, extents)
+    found = _HeldDims(spread, extents, slices)
+    for index, extent in zip(indices, shape):
+        if not found.add(index, extent, names):
+            return None
+    if found.packed and access.kind != "read":
+        return None
+    copies = [*spread.replicas, *found.copies]
     for position, modes in enumerate(spread.modes):
-        if position not in used:
+        if position not in found.used:
             more = [(d.extent, d.stride) for d in modes if d.place == "thread" and d.extent > 1]
             if more and sets_all_copies(access):
                 return None  # one element would be updated by several threads
             copies += more
-    found = RegisterLayout(shape, tuple(rows), tuple(copies), spread.threads).compact()
-    return found.row_major() if packed else found
+    held = RegisterLayout(shape, tuple(found.rows), tuple(copies), spread.threads).compact()
+    return held.row_major() if found.packed else held
 
 
-def _quotient(index: E.Expr, loop: S.Parallel) -> tuple[int | None, int]:
-    """The number of the loop variable in ``index``, and the constant that divides it."""
+class _HeldDims:
+    """The modes of the dimensions of a fragment that ``spread`` of a loop asks for, one by one."""
+
+    def __init__(self, spread: RegisterLayout, extents: tuple[int, ...], slices: bool) -> None:
+        self.spread, self.extents, self.slices = spread, extents, slices
+        self.rows: list[tuple[Mode, ...]] = []
+        self.copies: list[tuple[int, int]] = []
+        self.used: set[int] = set()
+        self.packed = False
+        self.register = spread.register_count  # the next one that is free
+
+    def add(self, index: E.Expr, extent: int, names: tuple[E.Var, ...]) -> bool:
+        """Whether there are modes for the dimension that ``index`` names; they are added."""
+        position, share = _quotient(index, names)
+        if position is not None:
+            return self.quotient(position, share, extent)
+        digits, start = _digits(index, names, self.extents)
+        constant = isinstance(index, E.Const)
+        if digits or (self.slices and constant and extent > 1):
+            return self.digits(digits, start, extent)
+        if extent == 1 and constant:
+            self.rows.append(())
+            return True
+        return False
+
+    def digits(self, digits: tuple[int, ...], start: int, extent: int) -> bool:
+        """A dimension of ``extent`` of which loop variables count the elements from ``start``."""
+        modes, count = self.spread.modes, _product(digits, self.extents)
+        inner = prod(mode.extent for p in digits[1:] for mode in modes[p])
+        if not self.used.isdisjoint(digits) or inner != _product(digits[1:], self.extents):
+            return False
+        row = tuple(mode for p in digits for mode in modes[p])
+        if start or count != extent:
+            exact = prod(mode.extent for mode in row) == count
+            if not self.slices or extent % count or start % count or not exact:
+                return False
+            row = (Mode(extent // count, "register", self.register), *row)
+            self.register *= extent // count
+        self.used.update(digits)
+        self.rows.append(row)
+        return True
+
+    def quotient(self, position: int, share: int, extent: int) -> bool:
+        """A dimension of which ``share`` iterations in a row name the same element."""
+        if position in self.used or self.extents[position] != extent * share:
+            return False
+        self.used.add(position)
+        split = split_modes(self.spread.modes[position], share)
+        if split is None:
+            return False
+        self.rows.append(split[0])
+        # Iterations that share an element may be of different threads.
+        self.copies += [(d.extent, d.stride) for d in split[1] if d.place == "thread"]
+        self.packed |= share > 1
+        return True
+
+
+def _with_inner(spread: RegisterLayout, extents: tuple[int, ...]) -> RegisterLayout:
+    """``spread`` of a loop with the loops inside it, whose iterations are next to each other."""
+    inner = extents[len(spread.shape) :]
+    if not inner:
+        return spread
+    rows: list[tuple[Mode, ...]] = []
+    below = 1
+    for extent in reversed(inner):
+        rows.insert(0, long_modes(Mode(extent, "register", below)))
+        below *= extent
+    outer = (
+        tuple(replace(m, stride=m.stride * below) if m.place == "register" else m for m in row)
+        for row in spread.modes
+    )
+    return replace(spread, shape=extents, modes=(*outer, *rows))
+
+
+def _quotient(index: E.Expr, names: tuple[E.Var, ...]) -> tuple[int | None, int]:
+    """The number of the loop variable that ``index`` is a quotient of, and the constant that
+    divides it."""
     if isinstance(index, E.Binary) and index.op == "floordiv" and isinstance(index.b, E.Const):
-        return _position(index.a, loop), int(index.b.value)
-    return _position(index, loop), 1
+        return _position(index.a, names), int(index.b.value)
+    return None, 1
 
 
 def _digits(
-    index: E.Expr, loop: S.Parallel, extents: tuple[int, ...]
+    index: E.Expr, names: tuple[E.Var, ...], extents: tuple[int, ...]
 ) -> tuple[tuple[int, ...], int]:
     """The numbers of the loop variables that write ``index`` in mixed radix, slowest first, and
     the constant that is added; no numbers where they do not, or where it is constant."""
-    parts = parted(index, frozenset(loop.vars))
+    parts = parted(index, frozenset(names))
     if parts is None or not isinstance(parts[1], E.Const):
         return (), 0
     form, rest = parts[0], parts[1]
-    numbers: dict[E.Expr, int] = {var: number for number, var in enumerate(loop.vars)}
+    numbers: dict[E.Expr, int] = {var: number for number, var in enumerate(names)}
     found = sorted(form.terms, key=lambda item: -item[1])
     weight = 1
     for var, factor in reversed(found):
@@ -388,9 +476,9 @@ def _product(positions: tuple[int, ...], extents: tuple[int, ...]) -> int:
     return prod(extents[position] for position in positions)
 
 
-def _position(index: E.Expr, loop: S.Parallel) -> int | None:
+def _position(index: E.Expr, names: tuple[E.Var, ...]) -> int | None:
     """The number of the loop variable that ``index`` is."""
-    return next((number for number, var in enumerate(loop.vars) if var is index), None)
+    return next((number for number, var in enumerate(names) if var is index), None)
 
 
 def is_reducer(buffer: Buffer) -> bool:

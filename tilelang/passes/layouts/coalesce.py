@@ -11,7 +11,7 @@ import numpy as np
 from tilelang.ir import stmt as S
 from tilelang.layout.evaluate import Array, distinct
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.passes.layouts.access import accesses
+from tilelang.passes.layouts.access import Access, accesses
 from tilelang.passes.layouts.banks import warp_points
 
 SECTOR, VECTOR = 256, 128  # bits
@@ -31,17 +31,30 @@ def sectors(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float | None
     for access in accesses(loop):
         if access.buffer.storage != "global" or access.inner:
             continue
-        points = warp_points((loop, access, spread), SLOTS, warp)
-        if points is None:
+        found = asked(loop, access, spread, warp)
+        if found is None:
             return None
-        if points:
-            seen = min(SLOTS, spread.register_count)
-            total += _count(points, access.buffer.dtype.bits) * spread.register_count / seen
+        total += found[0]
     return total
 
 
-def _count(points: list[Array], bits: int) -> int:
-    """Sectors over the vectors of a warp; rows of the array lie far apart."""
+def asked(
+    loop: S.Parallel, access: Access, spread: RegisterLayout, warp: int
+) -> tuple[float, float] | None:
+    """How many sectors of memory a warp asks for by an access, and in how many vectors a thread;
+    None where indices cannot be evaluated."""
+    points = warp_points((loop, access, spread), SLOTS, warp)
+    if points is None:
+        return None
+    if not points:
+        return 0.0, 1.0
+    count, steps = _count(points, access.buffer.dtype.bits)
+    share = spread.register_count / min(SLOTS, spread.register_count)
+    return count * share, steps * share
+
+
+def _count(points: list[Array], bits: int) -> tuple[int, int]:
+    """Sectors over the vectors of a warp, and vectors; rows of the array lie far apart."""
     *lead, last = points
     row = np.zeros(last.shape, np.int64)
     for index in lead:
@@ -51,7 +64,8 @@ def _count(points: list[Array], bits: int) -> int:
         run //= 2
     number = row * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
     grouped = number[:, ::run]
-    return sum(distinct(grouped[:, step]).size for step in range(grouped.shape[1]))
+    steps = grouped.shape[1]
+    return sum(distinct(grouped[:, step]).size for step in range(steps)), steps
 
 
 def _vectors(row: Array, last: Array, run: int) -> bool:

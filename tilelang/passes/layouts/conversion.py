@@ -22,8 +22,15 @@ from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.layouts.access import writes
 from tilelang.passes.layouts.gemm_plan import GemmPlan
 from tilelang.passes.layouts.shuffles import warp_shuffles
+from tilelang.passes.layouts.surroundings import Surroundings
 
 EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
+
+# Copies of fragments stay for later uses, or through a loop, where they take no more than that.
+MOST_BYTES, MOST_IN_LOOP, MOST_REGISTERS = 8192, 32768, 16
+
+# Of a copy: the storage, the fragment, the layout that was wanted, the threads.
+Key = tuple[E.Var, Buffer, "RegisterLayout | None", tuple[int, int]]
 
 Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, RegisterLayout | None]]"]
 
@@ -39,7 +46,13 @@ class Conversion(Rewriter):
         held_of: Callable[[Buffer], RegisterLayout | None],
         varies: Callable[[E.Expr], bool],
         plans: Mapping[S.Stmt, GemmPlan],
+        surroundings: Surroundings,
+        room: int,
     ) -> None:
+        self.room = room  # bytes of shared memory that copies may take for longer
+        self.surroundings = surroundings
+        self.ready: dict[Key, Buffer] = {}  # copies of fragments as they are
+        self.ahead: dict[S.Stmt, tuple[list[S.Stmt], dict[Key, Buffer]]] = {}  # made before a loop
         self.plans = plans
         self.varies = varies
         self.groups = groups
@@ -47,11 +60,34 @@ class Conversion(Rewriter):
         self.spread_of = spread_of
         self.conflicts = conflicts
 
+    def rewrite(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with copies; those made in a block are not known behind it."""
+        outside = dict(self.ready)
+        made = super().rewrite(stmt)
+        self.ready = outside
+        return made
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, (S.For, S.While)):
+            self.forget(stmt)
+        made = super()._visit(stmt)
+        if not isinstance(stmt, S.Seq):
+            self.forget(stmt)
+        ahead, copied = self.ahead.pop(stmt, ([], {}))
+        self.ready.update(copied)
+        return [*ahead, *(made if isinstance(made, list) else [made])] if ahead else made
+
+    def forget(self, stmt: S.Stmt) -> None:
+        """Copies of what ``stmt`` changes are old."""
+        if self.ready:
+            changed = {a.data for a in effects.accesses(stmt, nested=True) if a.writes}
+            self.ready = {key: tile for key, tile in self.ready.items() if key[0] not in changed}
+
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         """An operation with its layout, or with copies around it."""
         if not isinstance(stmt, (S.Copy, S.Fill, S.Parallel, S.Gemm)):
             return stmt
-        found = self.conflicts(stmt)
+        old, found = stmt, self.conflicts(stmt)
         if isinstance(stmt, S.Gemm):
             stmt = self.like(replace(stmt, plan=self.plans[stmt]), stmt)
         if not found:
@@ -64,31 +100,10 @@ class Conversion(Rewriter):
             if len(names) > 1:
                 if buffer not in mapping:
                     self.together(names, stmt, before, after, mapping)
-                continue
-            direct = wanted is not None and self.exchanges(buffer, wanted, stmt)
-            if direct and wanted is not None:
-                held = _moved(buffer, wanted)
-                fill = self.exchange(buffer, held, stmt)
-                before += [S.Alloc(buffer=held, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
-                if writes(stmt, buffer):
-                    after.append(self.exchange(held, buffer, stmt))
-                mapping[buffer] = held
-                continue
-            tile = _shared(buffer)
-            fills = [self.copy(buffer, tile, stmt)]
-            before.append(S.Alloc(buffer=tile, loc=stmt.loc))
-            written = writes(stmt, buffer)
-            if written:
-                after.append(self.copy(tile, buffer, stmt))
-            mapping[buffer] = tile
-            if wanted is not None:
-                held = _moved(buffer, wanted)
-                before.append(S.Alloc(buffer=held, loc=stmt.loc))
-                fills.append(self.moved(tile, held, stmt))
-                if written:
-                    after.insert(0, self.moved(held, tile, stmt))
-                mapping[buffer] = held
-            before += self.needed(stmt, buffer, *fills)
+            elif writes(stmt, buffer):
+                mapping[buffer] = self.converted(buffer, wanted, stmt, before, after)
+            else:
+                mapping[buffer] = self.kept(buffer, wanted, stmt, old, before)
         inner = replace_buffers(stmt, mapping)
         if isinstance(inner, S.Gemm):
             inner = replace(inner, plan=inner.plan.placed(inner))
@@ -98,6 +113,72 @@ class Conversion(Rewriter):
             # fragments which are left.
             inner = replace(inner, loop_layout=self.spread_of(stmt))
         return [*before, inner, *after]
+
+    def kept(
+        self,
+        buffer: Buffer,
+        wanted: RegisterLayout | None,
+        stmt: S.Stmt,
+        old: S.Stmt,
+        before: list[S.Stmt],
+    ) -> Buffer:
+        """The copy of what ``stmt`` reads: one that is there already, else a new one, made before
+        the loops that do not change the fragment and added to what is there.
+
+        Args:
+            old: ``stmt`` in the launch that is rewritten.
+        """
+        key = buffer.data, buffer, wanted, self.groups.of(old)
+        loop = self.surroundings.steady(old, buffer.data)
+        loop = loop if self.may_stay(buffer, wanted, MOST_IN_LOOP) else None
+        ahead, copied = self.ahead.setdefault(loop, ([], {})) if loop else (before, self.ready)
+        for known in (self.ready, copied):
+            if key in known:
+                return known[key]
+        made = self.converted(buffer, wanted, stmt, ahead, [])
+        if loop or self.may_stay(buffer, wanted, MOST_BYTES):
+            copied[key] = made
+        return made
+
+    def may_stay(self, buffer: Buffer, wanted: RegisterLayout | None, most: int) -> bool:
+        """Whether a copy of ``buffer`` may take its room for longer than one operation."""
+        if wanted is not None and wanted.register_count * buffer.dtype.bits > MOST_REGISTERS * 32:
+            return False
+        return buffer.constant_bytes <= min(most, self.room)
+
+    def converted(
+        self,
+        buffer: Buffer,
+        wanted: RegisterLayout | None,
+        stmt: S.Stmt,
+        before: list[S.Stmt],
+        after: list[S.Stmt],
+    ) -> Buffer:
+        """The copy of ``buffer`` on which ``stmt`` works; what fills it is added to ``before``,
+        what brings the results back to ``after``."""
+        written = writes(stmt, buffer)
+        if wanted is not None and self.exchanges(buffer, wanted, stmt):
+            held = _moved(buffer, wanted)
+            fill = self.exchange(buffer, held, stmt)
+            before += [S.Alloc(buffer=held, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
+            if written:
+                after.append(self.exchange(held, buffer, stmt))
+            return held
+        tile = _shared(buffer)
+        fills = [self.copy(buffer, tile, stmt)]
+        before.append(S.Alloc(buffer=tile, loc=stmt.loc))
+        if written:
+            after.append(self.copy(tile, buffer, stmt))
+        if wanted is None:
+            before += self.needed(stmt, buffer, *fills)
+            return tile
+        held = _moved(buffer, wanted)
+        before.append(S.Alloc(buffer=held, loc=stmt.loc))
+        fills.append(self.moved(tile, held, stmt))
+        if written:
+            after.insert(0, self.moved(held, tile, stmt))
+        before += self.needed(stmt, buffer, *fills)
+        return held
 
     def needed(self, stmt: S.Stmt, buffer: Buffer, *fills: S.Stmt) -> list[S.Stmt]:
         """``fills``, which bring the old elements of ``buffer``, where ``stmt`` reads them.

@@ -21,16 +21,30 @@ from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context
 
 MOST = 8  # iterations that are written out
+# The same for tiles that no product holds in registers of its own, and the statements of all.
+MOST_FREE, MOST_STATEMENTS = 64, 256
 
 
 def unroll_slices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without short loops whose variable says where a slice of a fragment begins."""
-    return rewrite_bodies(func, lambda launch: map_stmts(launch.body, S.For, _unrolled))
+
+    def unrolled(launch: S.Launch) -> S.Stmt:
+        products = S.find(launch.body, S.Gemm)
+        fixed = {region.buffer.data for stmt in products for region in (stmt.a, stmt.b, stmt.c)}
+        return map_stmts(launch.body, S.For, lambda loop: _unrolled(loop, fixed))
+
+    return rewrite_bodies(func, unrolled)
 
 
-def _unrolled(loop: S.For) -> S.Stmt:
-    values = _values(loop) if loop.kind in ("serial", "unroll") else None
-    if values is None or not _slices(loop) or not _can_repeat(loop.body):
+def _unrolled(loop: S.For, fixed: set[E.Var]) -> S.Stmt:
+    """``loop``, written out where it is short and takes slices; of those in ``fixed``, which are
+    spread as products have them, a few at most."""
+    values = values_of(loop) if loop.kind in ("serial", "unroll") else None
+    sliced = _sliced(loop) if values and len(values) <= MOST_FREE else set()
+    if not sliced or not values or not _can_repeat(loop.body):
+        return loop
+    statements = len(values) * sum(1 for _ in S.walk(loop.body))
+    if len(values) > MOST and (sliced & fixed or statements > MOST_STATEMENTS):
         return loop
     return S.seq(*(_iteration(loop, value) for value in values))
 
@@ -64,21 +78,16 @@ class _Substitute(Rewriter):
         return replace(stmt, **bound) if bound else stmt
 
 
-def _values(loop: S.For) -> range | None:
-    """What the variable of a short loop counts; None where that is not known or too much."""
-    found = values_of(loop)
-    return found if found and len(found) <= MOST else None
-
-
-def _slices(loop: S.For) -> bool:
-    """Whether a loop or a tile operation that threads share takes a slice of a fragment which
+def _sliced(loop: S.For) -> set[E.Var]:
+    """The fragments of which a loop or a tile operation that threads share takes a slice that
     begins where the variable of ``loop`` says."""
-    for stmt in S.find(loop.body, S.Parallel, S.TileOp):
-        for access in effects.accesses(stmt, nested=True):
-            if access.buffer.storage == FRAGMENT and access.mode != effects.NAME:
-                if any(loop.var in index.variables for index in access.indices):
-                    return True
-    return False
+    return {
+        access.data
+        for stmt in S.find(loop.body, S.Parallel, S.TileOp)
+        for access in effects.accesses(stmt, nested=True)
+        if access.buffer.storage == FRAGMENT and access.mode != effects.NAME
+        if any(loop.var in index.variables for index in access.indices)
+    }
 
 
 def _can_repeat(body: S.Stmt) -> bool:
