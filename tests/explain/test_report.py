@@ -171,10 +171,69 @@ def test_conversions_are_told_with_their_cost() -> None:
 
     (line,) = re.findall("conversion: .*", report(turned))
     found = re.fullmatch(
-        r"conversion: `a` is held in another layout than this needs; (\d+) bytes through shared "
-        r"memory, (\d+) barriers?", line,
+        r"conversion: `a` is held in another layout than this needs \(chosen for the memory "
+        r"accesses of T.copy, line \d+\); (\d+) bytes through shared memory, (\d+) barriers?", line,
     )  # fmt: skip
     assert found and int(found[1]) >= 2 * 64 * 64 * 4 and int(found[2]) >= 1
+
+
+def test_conversions_are_told_with_how_often_a_block_does_them() -> None:
+    def changed(steps: Any) -> S.PrimFunc:
+        @T.prim_func
+        def main(n: T.int32, A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32")):
+            with T.Kernel(1, threads=128):
+                a = T.alloc_fragment((64, 64), "float32")
+                b = T.alloc_fragment((64, 64), "float32")
+                rows = T.alloc_fragment((64,), "float32")
+                T.copy(A, a)
+                T.copy(B, rows)
+                for _ in T.serial(steps if steps else n):
+                    for i, j in T.Parallel(64, 64):
+                        b[i, j] = a[i, j] + a[j, i]
+                    for i, j in T.Parallel(64, 64):
+                        a[i, j] = b[i, j]
+                T.copy(a, A)
+
+        return main
+
+    (line,) = re.findall("conversion: .*", report(changed(5)))
+    assert line.endswith("barriers, 5 times")
+    (line,) = re.findall("conversion: .*", report(changed(None)))
+    assert line.endswith("barriers, in every iteration")
+
+
+def test_a_conversion_that_a_loop_does_not_change_is_done_once() -> None:
+    @T.prim_func
+    def turned(A: T.Tensor((64, 64), "float32"), B: T.Tensor((5, 64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            b = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            for k in T.serial(5):
+                for i, j in T.Parallel(64, 64):
+                    b[i, j] = a[i, j] + a[j, i]
+                T.copy(b, B[k, 0, 0])
+
+    (line,) = re.findall("conversion: .*", report(turned))
+    assert line.endswith("through shared memory, 1 barrier")
+
+
+def test_results_of_a_reduction_that_go_to_other_threads_are_a_conversion() -> None:
+    @T.prim_func
+    def sums(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            total = T.alloc_fragment((64,), "float32")
+            T.annotate_layout({total: T.Fragment((64,), lambda i: (i, 0))})
+            T.copy(A, a)
+            T.reduce_sum(a, total, dim=1)
+            T.copy(total, B[0, 0:64])
+
+    (line,) = re.findall("conversion: .*", report(sums))
+    assert re.fullmatch(
+        r"conversion: `total` is held in another layout than this needs \(T.annotate_layout, "
+        r"line \d+\); 512 bytes through shared memory, 2 barriers", line,
+    )  # fmt: skip
 
 
 def test_reasons_of_layouts() -> None:

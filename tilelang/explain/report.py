@@ -75,7 +75,7 @@ class _Kernel:
             note.data: note for note in stages.laid.annotation(NOTES, ())
         }
         self.moves = lines_of(stages.final, limits)
-        self.conversions = conversions(stages.staged, stages.laid, stages.ordered)
+        self.conversions = conversions(stages.staged, stages.laid, stages.ordered, limits.warp)
 
     def text(self) -> Iterator[str]:
         """The lines of the report."""
@@ -163,7 +163,7 @@ class _Kernel:
             size = sum(tile.constant_bytes for tile in tiles if tile.data in set(node.tiles))
             say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} an item")
         for item in self.conversions:
-            say(item.loc, _conversion(item))
+            say(item.loc, _conversion(item, self.notes.get(item.data)))
         return found
 
 
@@ -231,12 +231,15 @@ def _rate(gemm: S.Gemm) -> str:
     return f"{text}, {-(-size // cycles)} a cycle"
 
 
-def _conversion(item: Conversion) -> str:
-    text = f"conversion: `{item.name}` is held in another layout than this needs; "
-    if not item.bytes:
-        return text + "moved within the warps"
+def _conversion(item: Conversion, note: Note | None) -> str:
+    held = "" if note is None else f" ({note.why}{_at(note.loc)})"
+    text = f"conversion: `{item.name}` is held in another layout than this needs{held}; "
     several = "s" if item.barriers != 1 else ""
-    return f"{text}{item.bytes} bytes through shared memory, {item.barriers} barrier{several}"
+    cost = f"{item.bytes} bytes through shared memory, {item.barriers} barrier{several}"
+    text += cost if item.bytes else "moved within the warps"
+    if item.times is None:
+        return f"{text}, in every iteration"
+    return text if item.times == 1 else f"{text}, {item.times} times"
 
 
 def _memory(line: Line) -> Iterator[str]:
