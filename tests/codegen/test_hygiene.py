@@ -43,7 +43,7 @@ TARGETS: dict[str, tuple[str, Iterable[str], tuple[str, ...]]] = {
     "hip": ("hip -mcpu=gfx942", HIP.reserved, ("codegen", "hip", "emulator", "emulator/amd")),
     "metal": ("metal", METAL.reserved, ("codegen", "metal", "emulator", "emulator/metal")),
 }
-WORD = re.compile(r"(?<![\w.%#])[A-Za-z_]\w*")
+WORD = re.compile(r"(?<![\w.%#])(?<!->)[A-Za-z_]\w*")
 DEFINE = re.compile(r"#\s*define\s+(\w+)(\([^)]*\))?((?:[^\n]*\\\n)*[^\n]*)")
 
 
@@ -81,6 +81,13 @@ def printed(*folders: str) -> set[str]:
 PASTED = frozenset(
     "b d h w ps pd f16 bf16 tf32 f32 f64 s8 s32 u8 e4m3 e5m2".split()
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_name_is_that_of_a_macro(target: str) -> None:
+    _, reserved, folders = TARGETS[target]
+    macros = (name for text in headers(*folders) for name, _, _ in DEFINE.findall(text))
+    assert given(macros, reserved) == []
 
 
 @pytest.mark.parametrize("target", ["cpu", "metal"])

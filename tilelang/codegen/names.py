@@ -19,6 +19,7 @@ RESERVED = frozenset(
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t intptr_t uintptr_t "
     "y0 y1 yn j0 j1 jn exp log pow sin cos tan div abs floor ceil round trunc gamma index printf "
     "memcpy memset free malloc fma fmaf sqrt sqrtf min max "
+    "fmin fminf fmax fmaxf exp10 exp10f atomicCAS "
     "args arena slots error first last block".split()
 )
 # Macros without underscores or in small letters that compilers and headers define.

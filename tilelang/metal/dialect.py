@@ -25,7 +25,7 @@ _RESERVED = frozenset(
     "thread_position_in_threadgroup thread_index_in_simdgroup simdgroup_barrier "
     "threadgroup_barrier mem_flags mem_device mem_threadgroup simdgroup_float8x8 "
     "simdgroup_half8x8 simdgroup_bfloat8x8 simdgroup_load simdgroup_store "
-    "simdgroup_multiply_accumulate simd_shuffle".split()
+    "simdgroup_multiply_accumulate simd_shuffle threadIdx blockIdx blockDim gridDim".split()
 )
 # What there is no other way to do, and what programs do instead.
 _LACKS = {
