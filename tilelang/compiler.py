@@ -380,6 +380,8 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
             return backend.emit(lowered, context)
 
 
-def for_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
-    """``func`` for tensors whose addresses are multiples of few bytes: parameter name -> bytes."""
-    return limit_alignments(func, limits)
+def for_tensors(func: S.PrimFunc, limits: Mapping[str, int], shared: bool) -> S.PrimFunc:
+    """``func`` for tensors whose addresses are multiples of few bytes, parameter name -> bytes, or
+    which may share memory."""
+    func = limit_alignments(func, limits) if limits else func
+    return func.with_attr("tir.noalias", False) if shared else func

@@ -10,7 +10,7 @@ import tilelang
 import tilelang.language as T
 from tilelang import interpret
 from tilelang.compiler import compile as text_of
-from tilelang.compiler import for_alignments, lower
+from tilelang.compiler import for_tensors, lower
 from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import CompileError
 from tilelang.explain.report import explain
@@ -213,6 +213,6 @@ def test_tensors_at_odd_addresses_are_copied_by_threads() -> None:
     func = chained(3)
     assert "tl_load_lds_4(left" in source(func, "gfx942").replace("&", "")
     for narrow, loads in ((2, 0), (4, 1)):
-        made = text_of(for_alignments(func, {"A": narrow}), parse_target("hip -mcpu=gfx942"))
+        made = text_of(for_tensors(func, {"A": narrow}, False), parse_target("hip -mcpu=gfx942"))
         assert ("tl_load_lds_4(&left" in made.source) == bool(loads)
         assert dict(made.alignments or ()).get("A", 1) <= narrow

@@ -137,7 +137,7 @@ def test_an_address_inside_an_element_is_refused(stub: Stub, sources: Any) -> No
     launcher = kernel("python").adapter.call
     assert isinstance(launcher, GpuLauncher)
     odd = np.zeros(2050, np.int8)[1:].ctypes.data | 1
-    assert launcher.replacement([odd]) is None
+    assert launcher.replacement([odd], False) is None
     assert sources == [()]
 
 

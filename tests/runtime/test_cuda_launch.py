@@ -80,7 +80,7 @@ class Maker:
         self.driver = Driver(stub.path)
 
     def __call__(
-        self, signature: LaunchSpec, made: CudaModule, sizes: tuple[int, ...] = ()
+        self, signature: LaunchSpec, made: CudaModule, sizes: tuple[int, ...] = (), **more: Any
     ) -> Callable[..., Any]:
         self.stub.declare("k", *sizes)
         self.stub.fail("", 0)
@@ -88,7 +88,7 @@ class Maker:
         code = LoadedModule(b"CUBIN", kernel_table(made), "f", lambda: self.driver)
         native = self.compiler if self.kind == "c" else None
         launcher = make_gpu_launcher(
-            signature, host_program(made), code, compiler=native, cache=self.cache
+            signature, host_program(made), code, compiler=native, cache=self.cache, **more
         )
         assert isinstance(launcher, GpuLauncher) is (self.kind == "python")
         return launcher
@@ -116,6 +116,45 @@ def make(
 
 def floats(*shape: int, index: int = 0) -> Any:
     return on_gpu(torch.zeros(shape), index)
+
+
+MEETINGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], bool]] = {
+    "the same": (lambda x: x, lambda x: x, True),
+    "by one element": (lambda x: x[:5], lambda x: x[4:], True),
+    "inside": (lambda x: x, lambda x: x[3:4], True),
+    "between": (lambda x: x[::2], lambda x: x[1:3], True),
+    "beside": (lambda x: x[:4], lambda x: x[4:], False),
+    "apart": (lambda x: x, lambda x: x.clone(), False),
+    "empty": (lambda x: x[2:2], lambda x: x, False),
+}
+
+
+@pytest.mark.parametrize("written", [(True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("how", MEETINGS)
+def test_a_written_tensor_that_shares_memory_goes_to_a_kernel_that_does_not_take_it_apart(
+    how: str, written: tuple[bool, bool], make: Maker, stub: Stub
+) -> None:
+    first, second, meet = MEETINGS[how]
+    params = [
+        tensor(name, "float32", ((f"${at}",),), ((f"${at + 2}",),), written=own)
+        for at, (name, own) in enumerate(zip("AB", written))
+    ]
+    symbols = tuple(Symbol(name) for name in ("m", "n", "s", "t"))
+    asked: list[tuple[Any, bool]] = []
+
+    def narrow(limits: Any, shared: bool) -> Callable[..., Any]:
+        asked.append((limits, shared))
+        return lambda *args: "another kernel"
+
+    signature = spec(*params, symbols=symbols, apart=True)
+    call = make(signature, module(plan(A, B)), (8, 8), narrow=narrow)
+    whole = torch.zeros(10)
+    got = call(on_gpu(first(whole), 0), on_gpu(second(whole), 0))
+    shared = meet and any(written)
+    assert asked == ([((), True)] if shared else [])
+    assert got == ("another kernel" if shared else None)
+    assert make.slow == (make.kind == "python" or shared)
+    assert len(stub.launches()) == (not shared)
 
 
 def test_parameters_arrive_as_their_types(make: Maker, stub: Stub) -> None:

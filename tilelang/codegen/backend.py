@@ -31,7 +31,8 @@ class Program:
         target: with an architecture.
         options: of the compilation.
         way: how it is run, as ``execution_backend`` says.
-        narrow: makes what is called for tensors that are aligned less; None when that is asked.
+        narrow: makes what is called for tensors that are aligned less, or that share memory; None
+            when that is asked.
         report: what the compiler chose, as text.
     """
 
@@ -40,7 +41,7 @@ class Program:
     target: Target
     options: Options
     way: str = "auto"
-    narrow: Callable[[Limits], Callable[..., Any]] | None = None
+    narrow: Callable[[Limits, bool], Callable[..., Any]] | None = None
     report: Callable[[], str] = str
 
 

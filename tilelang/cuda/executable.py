@@ -138,7 +138,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="cuda",
-            returns=results_form(func, program.out_idx),
+            returns=results_form(func, program.out_idx), apart=True,
         ),
         artifact.alignments,
     )  # fmt: skip

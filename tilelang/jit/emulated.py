@@ -13,7 +13,7 @@ from typing import Any
 
 from tilelang.backends import emulated
 from tilelang.codegen.gpu.module import CudaModule
-from tilelang.compiler import Artifact, compile, for_alignments
+from tilelang.compiler import Artifact, compile, for_tensors
 from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
 from tilelang.emulator.compilers import need_cxx
 from tilelang.emulator.explain import explain
@@ -70,7 +70,7 @@ class EmulatedExecutable(Executable):
     spec: LaunchSpec = field(default_factory=lambda: LaunchSpec("", ()))
     machinery: Machinery | None = None
     files: dict[str, str] = field(default_factory=dict)
-    narrowed: Callable[[Limits], EmulatedExecutable] | None = None
+    narrowed: Callable[[Limits, bool], EmulatedExecutable] | None = None
 
     def explain(self) -> str:
         """How the program is run, in words."""
@@ -159,19 +159,19 @@ def from_artifact(
     spec = aligned(
         launch_spec(
             func, out_idx, messages=module.messages, sites=artifact.sites, device="cpu",
-            returns=results_form(func, out_idx),
+            returns=results_form(func, out_idx), apart=True,
         ),
         artifact.alignments,
     )  # fmt: skip
 
     @cache
-    def narrowed(limits: Limits) -> EmulatedExecutable:
-        less = for_alignments(func, dict(limits))
+    def narrowed(limits: Limits, shared: bool) -> EmulatedExecutable:
+        less = for_tensors(func, dict(limits), shared)
         other = compile(less, target, options)
         return from_artifact(less, out_idx, other, target, options, settings)
 
-    def narrow(limits: Limits) -> Callable[..., Any]:
-        return narrowed(limits).call
+    def narrow(limits: Limits, shared: bool) -> Callable[..., Any]:
+        return narrowed(limits, shared).call
 
     def finished(record: Record) -> None:
         report = explain(record, module, func.name, files) if record.found else None

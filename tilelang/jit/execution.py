@@ -85,23 +85,26 @@ def _compiled(
     options: Options,
     backend: str,
     limits: Limits = (),
+    shared: bool = False,
 ) -> Executable:
     """Generated code for ``func``, compiled or from the cache, behind a launcher.
 
     Args:
-        limits: (parameter, bytes) of tensors that are aligned less than vectors like it. Without
-            any, the launcher compiles such kernels when it meets such tensors.
+        limits: (parameter, bytes) of tensors that are aligned less than vectors like it.
+        shared: whether tensors share memory. Without limits and this, the launcher compiles such
+            kernels when it meets such tensors.
     """
     row, target = backend_of(target), target.concrete()
     # A program whose text the cache knows loads no pass: the compiler is imported where it works.
-    if limits:
-        from tilelang.compiler import for_alignments
+    special = bool(limits) or shared
+    if special:
+        from tilelang.compiler import for_tensors
 
-        func = for_alignments(func, dict(limits))
+        func = for_tensors(func, dict(limits), shared)
 
     @cache  # calls change launchers while the program runs, and both may ask
-    def narrow(found: Limits) -> Callable[..., Any]:
-        return _compiled(func, out_idx, target, options, backend, found).call
+    def narrow(found: Limits, shared: bool) -> Callable[..., Any]:
+        return _compiled(func, out_idx, target, options, backend, found, shared).call
 
     def report() -> str:
         from tilelang.explain.report import explain
@@ -109,7 +112,7 @@ def _compiled(
         return explain(func, target, options)
 
     program = Program(
-        func, out_idx, target, options, backend, None if limits else narrow, report
+        func, out_idx, target, options, backend, None if special else narrow, report
     )  # fmt: skip
     if row.keeps_text:
         from tilelang.jit.artifacts import artifact_of

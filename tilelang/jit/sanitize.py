@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +28,7 @@ from tilelang.jit.emulated import EmulatedExecutable, from_artifact
 from tilelang.jit.kernel import JITKernel, normalize_out_idx
 from tilelang.options import Options
 from tilelang.runtime.gpu import Limits
-from tilelang.runtime.tensors import is_torch
+from tilelang.runtime.tensors import describe, is_torch, meet, span
 from tilelang.target import Target, parse_target
 from tilelang.tracebacks import border
 
@@ -98,13 +99,13 @@ def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any])
         narrow = None if ran.narrowed is None else narrower
         return EmulatedLauncher(ran.spec, ran.machinery, settings, records.append, narrow)
 
-    def narrower(limits: Limits) -> EmulatedLauncher:
+    def narrower(limits: Limits, shared: bool) -> EmulatedLauncher:
         assert program.narrowed is not None
-        return launcher_of(program.narrowed(limits))
+        return launcher_of(program.narrowed(limits, shared))
 
     launcher = launcher_of(program)
     outputs: Any = None
-    copies = tuple(map(_copy, values))
+    copies = _copies(values)
     try:
         outputs = launcher(*copies)
     except TileRuntimeError:
@@ -117,6 +118,44 @@ def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any])
         report = explain(records[0], used.machinery.module, program.func.name, used.files)
     report.outputs, report.arguments = outputs, copies
     return report
+
+
+def _copies(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Copies of the arguments, in which the same memory is shared as in the arguments."""
+    spans = [span(value) for value in values]
+    made = list(map(_copy, values))
+    left = set(range(len(values)))
+    while left:
+        group = {min(left)}
+        while more := {i for i in left - group if any(meet(spans[i], spans[j]) for j in group)}:
+            group |= more
+        left -= group
+        if len(group) > 1:
+            _share(group, values, spans, made)
+    return tuple(made)
+
+
+def _share(
+    group: set[int], values: Sequence[Any], spans: Sequence[tuple[int, int]], made: list[Any]
+) -> None:
+    """One copy of all memory of a group of arguments, and each of them as a view of it."""
+    start = min(spans[i][0] for i in group)
+    size = max(spans[i][1] for i in group) - start
+    whole = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))
+    memory = copy_of(whole)
+    for i in group:
+        info = describe(values[i])
+        at = info.pointer - start
+        if is_torch(values[i]):
+            import torch
+
+            unit = values[i].element_size()
+            raw = memory[at % unit :]
+            cells = torch.from_numpy(raw[: raw.size // unit * unit]).view(values[i].dtype)
+            made[i] = cells.as_strided(values[i].shape, values[i].stride(), at // unit)
+        else:
+            array = np.asarray(values[i])
+            made[i] = np.ndarray(array.shape, array.dtype, memory, at, array.strides)
 
 
 def _copy(value: Any) -> Any:

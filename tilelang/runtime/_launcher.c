@@ -58,7 +58,7 @@ typedef struct {
 } Dim;
 
 typedef struct {
-    int kind, output, nullable, written, ndim, packing, strided, symbol, ntypes, nraw;
+    int kind, output, nullable, written, ndim, packing, strided, symbol, bytes, ntypes, nraw;
     int64_t align, low, high;
     const int64_t* types;  // accepted element types
     const int64_t* raw;    // the same for the buffer protocol
@@ -72,7 +72,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
     Entry entry;
-    int nparams, ninputs, nsymbols, nfree, noutputs, nchecks, returns;
+    int nparams, ninputs, nsymbols, nfree, noutputs, nchecks, returns, apart;
     int gradients;   // whether to look for tensors that require one
     uint64_t calls;  // on tensors of torch
     uint64_t devices;
@@ -409,6 +409,30 @@ static int check_tensor(const Launcher* l, const Param* p, const View* v, Symbol
     return 0;
 }
 
+// The bytes from the first to the last element of a tensor.
+typedef struct { uintptr_t start, end; int written; } Span;
+
+static Span span_of(const Param* p, const View* v) {
+    int64_t low = 0, high = 1, size = 1;
+    for (int d = p->ndim - 1; d >= 0; --d) {
+        const int64_t reach = (v->shape[d] - 1) * (v->strides ? v->strides[d] : size);
+        if (reach < 0) low += reach;
+        else high += reach;
+        size *= v->shape[d];
+    }
+    const uintptr_t data = (uintptr_t)v->data;
+    if (!size) return (Span){data, data, 0};
+    return (Span){data + (uintptr_t)(low * p->bytes), data + (uintptr_t)(high * p->bytes), p->written};
+}
+
+// Whether the last of the spans is written and meets another one, or meets one that is written.
+static int meets(const Span* spans, int count) {
+    const Span* x = &spans[count - 1];
+    for (int i = 0; i < count - 1; ++i)
+        if (x->start < spans[i].end && spans[i].start < x->end && (x->written | spans[i].written)) return 1;
+    return 0;
+}
+
 // ---- scalars ------------------------------------------------------------------------------------
 static int scalar_slot(const Param* p, PyObject* arg, int64_t* slot) {
     if (p->kind == FLOAT) {
@@ -521,7 +545,8 @@ static void count_written(const Tensors* t) {
 static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symbols* s, Held* held,
                         int* nheld, PyObject** like, Place* place, Tensors* torch) {
     Later later[MAX_LATER];
-    int nlater = 0;
+    Span spans[MAX_PARAMS];
+    int nlater = 0, nspans = 0;
     for (int i = 0; i < l->ninputs; ++i) {
         const Param* p = &l->params[l->inputs[i]];
         if (p->kind == TENSOR) continue;
@@ -546,6 +571,10 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
             *like = args[i];
         }
         if (check_tensor(l, p, &view, s, later, &nlater) < 0) return -1;
+        if (l->apart) {
+            spans[nspans++] = span_of(p, &view);
+            if (meets(spans, nspans)) return -1;
+        }
         if (may_be_negated(p, &view) && negated(args[i])) return -1;
         torch->count += view.torch;
         if (view.torch && p->written) torch->written[torch->nwritten++] = args[i];
@@ -664,12 +693,13 @@ static const int64_t* read_param(const int64_t* p, Param* x) {
     x->packing = (int)p[5];
     x->strided = (int)p[6];
     x->symbol = (int)p[7];
-    x->align = p[8];
-    x->low = p[9];
-    x->high = p[10];
-    x->ntypes = (int)p[11];
-    x->nraw = (int)p[12];
-    p += 13;
+    x->bytes = (int)p[8];
+    x->align = p[9];
+    x->low = p[10];
+    x->high = p[11];
+    x->ntypes = (int)p[12];
+    x->nraw = (int)p[13];
+    p += 14;
     x->types = p;
     p += x->ntypes;
     x->raw = p;
@@ -688,6 +718,7 @@ static int read_contract(Launcher* l) {
     l->nchecks = (int)*p++;
     l->returns = (int)*p++;
     l->devices = (uint64_t)*p++;
+    l->apart = (int)*p++;
     if (l->nparams > MAX_PARAMS || l->nsymbols > MAX_SYMBOLS || l->nchecks > MAX_PARAMS) {
         PyErr_SetString(PyExc_ValueError, "the contract is too large");
         return -1;

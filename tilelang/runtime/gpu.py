@@ -41,7 +41,7 @@ class Gpu(Launches, Protocol):
 
 
 Limits = tuple[tuple[str, int], ...]
-Narrow = Callable[[Limits], Callable[..., Any]]
+Narrow = Callable[[Limits, bool], Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class GpuLauncher(PyLauncher):
         program: its host part.
         gpu: its kernels.
         narrow: makes the same kernel for tensors whose addresses are multiples of fewer bytes
-            than the signature asks for: gets pairs of parameter name and bytes, keeps what it made.
+            than the signature asks for, and for tensors that share memory: gets pairs of parameter
+            name and bytes, and whether memory is shared; keeps what it made.
     """
 
     def __init__(
@@ -77,12 +78,15 @@ class GpuLauncher(PyLauncher):
         self._narrow = narrow
         self._gpu = gpu
         self._machine = Machine(program.words, program.slots, gpu)
+        self._apart = spec.apart
         self._unpack = struct.Struct(f"={len(spec.params) + len(spec.free_symbols)}q").unpack
 
-    def replacement(self, slots: Sequence[Any]) -> Callable[..., Any] | None:
-        """The kernel with narrower vectors for these addresses, if they need it."""
-        limits = self._limits(slots) if self._narrow is not None else ()
-        return self._narrow(limits) if limits and self._narrow is not None else None
+    def replacement(self, slots: Sequence[Any], shared: bool) -> Callable[..., Any] | None:
+        """The kernel for these addresses, if they need narrower vectors or share memory."""
+        if self._narrow is None:
+            return None
+        limits = self._limits(slots)
+        return self._narrow(limits, shared) if limits or shared else None
 
     def _limits(self, slots: Sequence[Any]) -> Limits:
         """The parameters whose addresses are not aligned as the signature says, all with the

@@ -24,6 +24,7 @@ def launch_spec(
     sites: Sequence[Site] = (),
     returns: str | None = None,
     device: str = "cpu",
+    apart: bool = False,
 ) -> LaunchSpec:
     """What a call of ``func`` must look like.
 
@@ -35,6 +36,7 @@ def launch_spec(
         sites: places of the checks that give them.
         returns: see :class:`LaunchSpec`; default by the number of results.
         device: kind of the target.
+        apart: whether the text relies on tensors that share no memory, as it does by default.
 
     Raises:
         TileUnsupportedError: a dimension computed from something else than integers.
@@ -74,6 +76,7 @@ def launch_spec(
         messages=tuple(messages),
         sites=tuple(sites),
         device=device,
+        apart=apart and bool(func.attr("tir.noalias", True)),
     )
 
 

@@ -191,6 +191,7 @@ def encode(spec: LaunchSpec) -> bytes | None:
     free = spec.free_symbols
     words = [len(spec.params), len(spec.symbols), len(free), len(spec.outputs), len(spec.checks)]
     words += [RETURNS.index(spec.returns), sum(1 << number for number in _DEVICES[spec.device])]
+    words += [spec.apart]
     words += [min(symbol.limit, _INT64 - 1) for symbol in spec.symbols]
     words += [*free, *spec.outputs]
     for check in spec.checks:
@@ -220,6 +221,7 @@ def _param(param: Param) -> list[int]:
     words = [code, param.is_output, param.nullable, param.written, param.ndim]
     words += [param.packing if param.kind == "tensor" else 1, param.strides is not None]
     words += [-1 if param.symbol is None else param.symbol]
+    words += [param.itemsize if param.kind == "tensor" else 0]
     words += [param.alignment, low, high, len(types), len(raw)]
     words += types + raw
     for dim in (*param.shape, *(param.strides or ())):

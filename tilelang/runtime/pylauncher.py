@@ -31,7 +31,9 @@ from tilelang.runtime.tensors import (
     empty_like_framework,
     framework_of,
     fresh_tensor,
+    meet,
     numpy_result_dtype,
+    span,
     to_framework,
 )
 
@@ -72,6 +74,18 @@ class _Input:
             self.low, self.high = int(min_value(kind)), int(max_value(kind))
 
 
+def shares_memory(inputs: Sequence[_Input], args: Sequence[Any]) -> bool:
+    """Whether a tensor that the kernel writes may share memory with another argument."""
+    seen: list[tuple[tuple[int, int], bool]] = []
+    for item, arg in zip(inputs, args):
+        if item.code == _TENSOR:
+            own, written = span(arg), item.param.written
+            if any(meet(own, other) and (written or w) for other, w in seen):
+                return True
+            seen.append((own, written))
+    return False
+
+
 class PyLauncher:
     """Checks, allocates, calls and returns.
 
@@ -87,6 +101,7 @@ class PyLauncher:
 
         self.spec = spec
         self.keep = keep
+        self._apart = False
         self._view_at: Callable[[Any], Any] = ctypes.c_char.from_buffer
         self._addressof = ctypes.addressof
         self._entry = entry
@@ -167,8 +182,9 @@ class PyLauncher:
                     sound = False
                 if item.is_symbol:
                     key.append(value)
-        if not sound:
-            other = self.replacement(slots)
+        shared = self._apart and shares_memory(self._inputs, args)
+        if shared or not sound:
+            other = self.replacement(slots, shared)
             if other is not None:
                 return other(*args)
         plan = self._plans.get(tuple(key)) if sound else None
@@ -183,9 +199,10 @@ class PyLauncher:
             autograd.increment([args[number] for number in self._written])
         return result
 
-    def replacement(self, slots: Sequence[Any]) -> Callable[..., Any] | None:
-        """What takes a call whose tensors are not aligned as this kernel needs it; None to refuse
-        the call. ``slots`` are the values of the inputs."""
+    def replacement(self, slots: Sequence[Any], shared: bool) -> Callable[..., Any] | None:
+        """What takes a call whose tensors are not aligned as this kernel needs it, or share memory
+        although it takes them apart; None to go on, or to refuse the call. ``slots`` are the values
+        of the inputs."""
         return None
 
     def _new_plan(self, key: tuple[Any, ...], args: Sequence[Any], keep: bool) -> _Plan:

@@ -158,6 +158,7 @@ class LaunchSpec:
         messages: texts of the positive error codes.
         sites: places of these checks in the program, as far as they are known.
         device: kind of the target ("cpu", "cuda", ...) whose memory tensors must be in.
+        apart: the text takes it that no tensor which it writes shares memory with another one.
 
     Raises:
         TileValueError: a symbol that no input can provide.
@@ -173,6 +174,7 @@ class LaunchSpec:
     messages: tuple[str, ...] = ()
     sites: tuple[Site, ...] = ()
     device: str = "cpu"
+    apart: bool = False
     inputs: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -115,6 +115,26 @@ def describe(obj: object) -> TensorInfo:
     return _describe_numpy(array, array)
 
 
+def span(obj: object) -> tuple[int, int]:
+    """The addresses of the first byte of a tensor and of that behind its last; equal ones where it
+    has no elements, or is no tensor."""
+    try:
+        info = describe(obj)
+    except ArgumentTypeError:
+        return 0, 0
+    if info.dtype is None or 0 in info.shape:
+        return 0, 0
+    size = int(info.dtype.as_numpy().itemsize) * info.dtype.lanes
+    steps = [(extent - 1) * step * size for extent, step in zip(info.shape, info.strides)]
+    low, high = (sum(step for step in steps if (step < 0) == back) for back in (True, False))
+    return info.pointer + low, info.pointer + high + size
+
+
+def meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two spans have a byte in common."""
+    return max(one[0], other[0]) < min(one[1], other[1])
+
+
 # What reading an interface raises that does not keep to its rules.
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
