@@ -17,6 +17,8 @@ from tilelang.records import dataclass
 
 Make = Callable[..., E.Expr]
 
+_U32 = DType("uint32")
+_SHUFFLES = {"": "shfl_sync", "_up": "shfl_up", "_down": "shfl_down", "_xor": "shfl_xor"}
 _F32, _F64, _F16, _BF16 = (DType(name) for name in ("float32", "float64", "float16", "bfloat16"))
 
 # Names in CUDA's conversions.
@@ -316,7 +318,61 @@ def _high(kind: str) -> Function:
     return Function(2, make)
 
 
+def _funnel(left: bool, most: int) -> Function:
+    """32 bits of the word (high, low) after a shift by at most ``most``: 31 wraps, 32 clamps."""
+    word = DType("uint64")
+
+    def make(low: E.Expr, high: E.Expr, count: E.Expr) -> E.Expr:
+        low, high = (E.cast(E.cast(x, _U32), word) for x in (low, high))
+        count = E.cast(count, _U32)
+        steps = count & 31 if most == 31 else E.binary("min", count, E.const(32, _U32))
+        both = high << E.const(32, word) | low
+        if left:
+            return E.cast((both << E.cast(steps, word)) >> E.const(32, word), _U32)
+        return E.cast(both >> E.cast(steps, word), _U32)
+
+    return Function(3, make)
+
+
+def _reversed_bits(x: E.Expr) -> E.Expr:
+    for step, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
+        by, kept = E.const(step, _U32), E.const(mask, _U32)
+        x = (x >> by & kept) | ((x & kept) << by)
+    return E.as_expr(x >> E.const(16, _U32) | x << E.const(16, _U32))
+
+
+def _warp(op: str, *kinds: str) -> Function:
+    """An exchange between lanes; CUDA's functions have the mask in front."""
+
+    def make(mask: E.Expr, *args: E.Expr) -> E.Expr:
+        own = [E.cast(x, DType(kind)) if kind else x for x, kind in zip(args, kinds)]
+        return E.call(op, *own, E.cast(mask, _U32))
+
+    return Function(1 + len(kinds), make)
+
+
+def _shuffle(op: str) -> Make:
+    def make(mask: E.Expr, value: E.Expr, lane: E.Expr) -> E.Expr:
+        width = E.const(32, DType("int32"))
+        return E.call(op, value, E.cast(lane, DType("int32")), width, E.cast(mask, _U32))
+
+    return make
+
+
 _PLAIN: dict[str, Function] = {
+    "__brev": _on(_U32, Function(1, _reversed_bits)),
+    **{
+        f"__funnelshift_{way}{end}": _funnel(way == "l", most)
+        for way in "lr"
+        for end, most in (("", 31), ("c", 32))
+    },
+    "__activemask": Function(0, lambda: E.call("activemask")),
+    "__any_sync": _warp("any_sync", ""), "__all_sync": _warp("all_sync", ""),
+    "__ballot_sync": _warp("ballot_sync", ""), "__match_any_sync": _warp("match_any_sync", ""),
+    **{
+        f"__shfl{way}_sync": Function(3, _shuffle(op))
+        for way, op in _SHUFFLES.items()
+    },
     "__popc": _counted("popcount", 32), "__popcll": _counted("popcount", 64),
     "__clz": _counted("clz", 32), "__clzll": _counted("clz", 64),
     "__ffs": _counted("ffs", 32), "__ffsll": _counted("ffs", 64),
