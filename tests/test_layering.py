@@ -88,7 +88,8 @@ PARTS = {
         "artifacts": "",
         "adapter": "",
         "calls": "",
-        "captured": "",
+        "fingerprint": "",
+        "captured": "fingerprint",
         "emulated": "",
         "execution": "artifacts emulated",
         # One row: a kernel can be made by its class and exports itself, compile() gives a kernel.

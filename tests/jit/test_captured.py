@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import enum
+import os
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,6 +17,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.jit.captured import Captured
+from tilelang.jit.fingerprint import Fingerprint
 
 BLOCK = 16
 ADDED: Any = 1.0
@@ -107,24 +115,126 @@ def test_a_variable_of_the_enclosing_function() -> None:
 
 
 def test_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reads() -> Any:
-        return BLOCK, ADDED, SIZES, TABLE, OTHER, np.float32, T.int32, tilelang
+    def reads() -> Any:  # T's names are a library's
+        return BLOCK, SIZES, np.float32, T.int32, tilelang.compile  # type: ignore[attr-defined]
 
-    captured = Captured(reads)
+    captured = Captured(cast(FunctionType, reads))
     assert captured.values == (
         (int, 16),
-        (float, 1.0),
-        (dict, ((str, "block"), (int, 16)), ((str, "shape"), (list, (int, 4), (int, 4)))),
+        (dict, (((str, "block"), (int, 16)), ((str, "shape"), (list, ((int, 4), (int, 4)))))),
     )
     assert not captured.changed()
-    unhashable = [bytearray()]
-    for value, stands in (
-        (True, (bool, True)),
-        ([[]], (list, (list,))),
-        (unhashable, (list, id(unhashable))),
-    ):
+    others: tuple[Any, ...] = (True, [[]], [bytearray()], 16.0)
+    for value in others:
         monkeypatch.setitem(globals(), "BLOCK", value)
         assert captured.changed()
         captured.read()
-        assert not captured.changed() and captured.values[0] == stands
-    assert Captured(lambda: None).values == ()
+        assert not captured.changed()
+    assert Captured(cast(FunctionType, lambda: None)).values == ()
+
+
+@dataclass
+class Config:
+    block: int = 16
+    inner: Any = None
+
+
+class Kind(enum.Enum):
+    A = 1
+    B = 2
+
+
+def _values(rng: random.Random, depth: int = 0) -> Any:
+    """A value that a name outside may hold, and another one that is not equal to it."""
+    number = rng.randrange(1, 9)
+    kinds: list[Any] = [
+        lambda: (number, number + 1),
+        lambda: (float(number), float(number) + 0.5),
+        lambda: (np.float32(number), np.float32(number + 1)),
+        lambda: (np.int64(number), np.int64(number + 1)),
+        lambda: (Kind.A, Kind.B),
+        lambda: (np.arange(number), np.arange(number) + 1),
+        lambda: (Fraction(number, 3), Fraction(number + 1, 3)),
+        lambda: (tuple(range(100)), (*range(99), number + 200)),
+        lambda: (partial(max, number), partial(max, number + 1)),
+    ]
+    if depth < 3:
+        old, new = _values(rng, depth + 1) if rng.random() < 0.9 else (1, 2)
+        kinds += [
+            lambda: ([0, old], [0, new]),
+            lambda: ({"a": old}, {"a": new}),
+            lambda: (Config(4, old), Config(4, new)),
+            lambda: (SimpleNamespace(x=old, y=1), SimpleNamespace(x=new, y=1)),
+            lambda: ((lambda: old), (lambda: new)),
+        ]
+    found: tuple[Any, Any] = rng.choice(kinds)()
+    return found
+
+
+SHAPES = {
+    "a global": "def read(): return OUTSIDE",
+    "an attribute": "def read(): return HOLDER.inner",
+    "an attribute of a module": "def read(): return MODULE.OUTSIDE",
+    "a called function": "def helper(): return OUTSIDE\ndef read(): return helper()",
+    "a variable of the enclosing function": "def around():\n  x = OUTSIDE\n"
+    "  def inner(): return x\n  return inner\nread = around()",
+    "a default": "def helper(x=OUTSIDE): return x\ndef read(): return helper()",
+    "a class attribute": "class C: x = OUTSIDE\ndef read(): return C.x",
+    "an object": "def read(): c = HOLDER; return c.inner",
+    "a method": "class C:\n  def f(self): return OUTSIDE\nc = C()\ndef read(): return c.f()",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_change_of_anything_that_is_read_is_seen(shape: str) -> None:
+    """Random values, read in each way: equal ones keep the kernel, others do not."""
+    for seed in range(int(os.environ.get("TILELANG_FUZZ_CAPTURED", "25"))):
+        old, new = _values(random.Random(f"{shape} {seed}"))
+        again, _ = _values(random.Random(f"{shape} {seed}"))
+        keys = []
+        for value in (old, new):
+            space: dict[str, Any] = {
+                "__name__": "program", "OUTSIDE": value, "HOLDER": Config(1, value),
+                "MODULE": ModuleType("program_values"),
+            }  # fmt: skip
+            space["MODULE"].OUTSIDE = value
+            exec(SHAPES[shape], space)
+            captured = Captured(space["read"])
+            keys.append(captured.values)
+            assert not captured.changed()
+        assert keys[0] != keys[1], f"{old!r} and {new!r} are one kernel"
+        if not callable(again):
+            assert Fingerprint(old, lambda _: ()).key == Fingerprint(again, lambda _: ()).key
+
+
+def test_a_value_that_is_changed_in_place_is_seen() -> None:
+    config = Config(4, [1, 2])
+    array = np.zeros(3)
+
+    def read() -> Any:
+        return config.block, config.inner, array
+
+    captured = Captured(cast(FunctionType, read))
+    for change in (
+        lambda: setattr(config, "block", 8),
+        lambda: config.inner.append(3),
+        lambda: array.__setitem__(1, 5.0),
+    ):
+        assert not captured.changed()
+        change()
+        assert captured.changed()
+        captured.read()
+
+
+def test_an_object_of_many_parts_is_compared_by_identity() -> None:
+    """Its parts would cost every call more than the kernel; what is read by name is still seen."""
+    large = SimpleNamespace(block=4, parts=[[number] for number in range(100_000)])
+
+    def read() -> Any:
+        return large.block, large
+
+    captured = Captured(cast(FunctionType, read))
+    large.parts[7].append(1)
+    assert not captured.changed()
+    large.block = 8
+    assert captured.changed()

@@ -2,24 +2,29 @@
 
 A kernel keeps the values that the names had when it was traced. So they are part of what a kernel
 is found by: after ``BLOCK = 64`` the next call compiles again, instead of running what was made
-with the old value. Looked at are numbers, texts, dtypes, containers of these, and the functions and
-macros that are called, with the names that these read in turn; objects and modules are not.
+with the old value. The names are those in the code of the function and of all functions and macros
+of the user that it may call: globals, variables of enclosing functions, defaults, and attributes of
+modules and objects, each by the path that the code writes (``config.block``). What stands at the
+end of a path is compared by its fingerprint (:mod:`tilelang.jit.fingerprint`).
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import dis
 from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType
-from typing import Any
+from functools import lru_cache
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any, TypeAlias
 
-from tilelang.errors import TileTypeError
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.language.macro import Macro
-from tilelang.language.v2.annot import freeze
+from tilelang.errors import TileError
+from tilelang.jit.fingerprint import MISSING, Fingerprint, content, is_library
+from tilelang.language.v2.ast import analyse
 
-_PLAIN = (bool, int, float, str, DType)
-_CONSTANT = (*_PLAIN, FunctionType, Macro)
-_SHORT = 64  # items of a container; longer ones would cost every call
+_Path: TypeAlias = "tuple[str, tuple[str, ...]]"  # name of a global or a cell, attributes
+_LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"))
+_ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 
 
 class Captured:
@@ -30,94 +35,180 @@ class Captured:
 
     Attributes:
         values: hashable stand-ins for the values at the last :meth:`read`; empty for a function
-            that reads no name that is looked at.
+            that reads no name that can change what it does.
     """
 
     def __init__(self, fn: FunctionType) -> None:
-        names = _Names()
-        names.read(fn)
-        self._globals, self._cells = names.of_dicts, names.of_cells
+        self._fn = fn
         self.read()
 
     def read(self) -> None:
         """Take the values of now."""
-        self._seen = [(space, name, space.get(name)) for space, name in self._globals]
-        self.values = self._values()
-        # Whether no object can change by itself: then looking at each name is enough.
-        held = [value for _, _, value in self._seen]
-        self._constant = not self._cells and all(
-            x is None or isinstance(x, _CONSTANT) for x in held
-        )
+        names = _Names()
+        names.read(self._fn)
+        self._reads = names.reads
+        self._seen, self.values, self._open = self._look()
 
     def changed(self) -> bool:
         """Whether a value is another one than at the last :meth:`read`."""
-        for space, name, value in self._seen:
-            if space.get(name) is not value:
-                return True
-        return not self._constant and self._values() != self.values
+        if not self._open:
+            for read, value in self._seen:
+                if read.value() is not value:
+                    break
+            else:
+                return False
+        seen, values, _ = self._look()
+        if values == self.values:
+            self._seen = seen  # other objects of the same values
+            return False
+        return True
 
-    def _values(self) -> tuple[Any, ...]:
-        found = [space.get(name) for space, name in self._globals]
-        return tuple(map(_frozen, found + [_content(cell) for cell in self._cells]))
+    def _look(self) -> tuple[list[tuple[_Read, Any]], tuple[Any, ...], bool]:
+        """The values, their fingerprints, and whether some may change in place."""
+        seen = [(read, read.value()) for read in self._reads]
+        found = [Fingerprint(value, _values_read) for _, value in seen]
+        constant = all(one.constant for one in found)
+        return seen, tuple(one.key for one in found), not constant
+
+
+class _Read:
+    """A global (``space`` is a dict) or an enclosing variable (a cell), and attributes of it."""
+
+    __slots__ = ("attributes", "name", "space")
+
+    def __init__(self, space: Any, name: str | None, attributes: tuple[str, ...]) -> None:
+        self.space, self.name, self.attributes = space, name, attributes
+
+    def value(self) -> Any:
+        """What stands there now."""
+        name = self.name
+        found = content(self.space) if name is None else self.space.get(name, MISSING)
+        for attribute in self.attributes:
+            found = getattr(found, attribute, MISSING)
+        return found
 
 
 class _Names:
-    """Where the names of functions are: (globals, name), and cells."""
+    """What functions read, each path once."""
 
     def __init__(self) -> None:
-        self.of_dicts: list[tuple[dict[str, Any], str]] = []
-        self.of_cells: list[CellType] = []
-        self.seen: set[object] = set()
+        self.reads: list[_Read] = []
+        self._known: set[tuple[int, str | None, tuple[str, ...]]] = set()
+        self._functions: set[FunctionType] = set()
 
     def read(self, fn: FunctionType) -> None:
-        """Note the names of ``fn``."""
-        self.seen.add(fn)
-        for name in dict.fromkeys(_loaded(fn.__code__)):
-            if name in fn.__globals__ and self.counts(fn.__globals__[name]):
-                self.of_dicts.append((fn.__globals__, name))
-        for cell in fn.__closure__ or ():
-            if self.counts(_content(cell)):
-                self.of_cells.append(cell)
-
-    def counts(self, value: object) -> bool:
-        """Whether a name with this value is looked at; reads on in functions."""
-        inner = value.orig_func if isinstance(value, Macro) else value
-        if not isinstance(inner, FunctionType):
-            return _is_plain(value)
-        if (inner.__module__ or "").partition(".")[0] == "tilelang":
-            return False
-        if inner not in self.seen:
-            self.read(inner)
-        return True
+        """Note what ``fn`` reads, and what the functions read that it may call."""
+        if fn in self._functions:
+            return
+        self._functions.add(fn)
+        for read in reads_of(fn):
+            key = (id(read.space), read.name, read.attributes)
+            value = read.value()
+            if key in self._known or _is_fixed(read, value):
+                continue
+            self._known.add(key)
+            self.reads.append(read)
+            for inner in _functions(value):
+                self.read(inner)
 
 
-def _loaded(code: CodeType) -> Iterator[str]:
-    """The global names that code may load, with those of the functions in it."""
-    yield from code.co_names
+def _values_read(fn: FunctionType) -> Iterator[object]:
+    """The values that a function in a container or an attribute reads."""
+    for read in reads_of(fn):
+        value = read.value()
+        if not _is_fixed(read, value):
+            yield value
+
+
+def reads_of(fn: FunctionType) -> Iterator[_Read]:
+    """The paths in the code of ``fn``, and its defaults."""
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+    for name, attributes in dict.fromkeys((*_paths(fn.__code__), *_annotated(fn))):
+        if name in cells:
+            yield from _prefixes(cells[name], None, attributes)
+        elif name in fn.__globals__ or hasattr(builtins, name):
+            yield from _prefixes(fn.__globals__, name, attributes)
+    if fn.__defaults__ or fn.__kwdefaults__:
+        holder = {"fn": fn}
+        yield _Read(holder, "fn", ("__defaults__",))
+        yield _Read(holder, "fn", ("__kwdefaults__",))
+
+
+def _prefixes(space: Any, name: str | None, attributes: tuple[str, ...]) -> Iterator[_Read]:
+    """The path as far as it leads through modules and attributes that are there; what the last
+    object makes of the rest is its own."""
+    length = 0
+    value = _Read(space, name, ()).value()
+    for attribute in attributes:
+        following = getattr(value, attribute, MISSING)
+        if following is MISSING or (callable(following) and not isinstance(value, ModuleType)):
+            break
+        value, length = following, length + 1
+    yield _Read(space, name, attributes[:length])
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """The user's functions that a call of ``value`` runs at once."""
+    inner = getattr(value, "orig_func", value)  # of a macro
+    if isinstance(inner, FunctionType) and not is_library(inner):
+        yield inner
+
+
+def _is_fixed(read: _Read, value: Any) -> bool:
+    """Whether the read is of a library: its functions, classes and modules stay what they are. A
+    builtin that no global hides counts as read of the globals, which may hide it later."""
+    if value is MISSING:
+        return False
+    if callable(value) and read.attributes:
+        root = _Read(read.space, read.name, ()).value()
+        if isinstance(root, ModuleType) and is_library(root):
+            return True
+    fixed = (ModuleType, type, FunctionType, BuiltinFunctionType)
+    return isinstance(value, fixed) and is_library(value)
+
+
+def _annotated(fn: FunctionType) -> Iterator[_Path]:
+    """The paths in annotations of local names, which Python leaves out of the code: a tensor's
+    shape and dtype stand there (``A: T.Tensor((BLOCK,), dtype)``)."""
+    try:
+        body = analyse(fn).node
+    except TileError:  # without source: it cannot be traced
+        return
+    for node in ast.walk(body):
+        if isinstance(node, ast.AnnAssign):
+            yield from _chains(node.annotation)
+
+
+def _chains(node: ast.AST) -> Iterator[_Path]:
+    attributes: tuple[str, ...] = ()
+    inner: ast.AST = node
+    while isinstance(inner, ast.Attribute):
+        attributes = (inner.attr, *attributes)
+        inner = inner.value
+    if isinstance(inner, ast.Name):
+        yield inner.id, attributes
+        return
+    for child in ast.iter_child_nodes(inner):
+        yield from _chains(child)
+
+
+@lru_cache(maxsize=4096)
+def _paths(code: CodeType) -> tuple[_Path, ...]:
+    """The paths that code may load, with those of the functions in it."""
+    found: dict[_Path, None] = {}
+    name: str | None = None
+    attributes: tuple[str, ...] = ()
+    for step in dis.get_instructions(code):
+        if step.opname in _ATTRIBUTES and name is not None:
+            attributes = (*attributes, str(step.argval))
+            continue
+        if step.opname in ("PUSH_NULL", "CACHE", "PRECALL", "EXTENDED_ARG"):
+            continue
+        if name is not None:
+            found[name, attributes] = None
+        name, attributes = (str(step.argval), ()) if step.opname in _LOADS else (None, ())
     for item in code.co_consts:
         if isinstance(item, CodeType):
-            yield from _loaded(item)
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # the enclosing function has not bound it yet
-        return None
-
-
-def _is_plain(value: object) -> bool:
-    """Whether it is a number, a text, a dtype, or a short container of nothing else."""
-    if isinstance(value, dict):
-        return len(value) <= _SHORT and all(_is_plain(x) for pair in value.items() for x in pair)
-    if isinstance(value, (list, tuple, set)):
-        return len(value) <= _SHORT and all(_is_plain(item) for item in value)
-    return value is None or isinstance(value, _PLAIN)
-
-
-def _frozen(value: Any) -> Any:
-    """The value with its type: 1, 1.0 and True are equal, and make other kernels."""
-    try:
-        return freeze(value)
-    except TileTypeError:  # a name that held something plain holds something else by now
-        return type(value), id(value)
+            own = set(item.co_freevars) & set(code.co_cellvars)
+            found.update((path, None) for path in _paths(item) if path[0] not in own)
+    return tuple(found)

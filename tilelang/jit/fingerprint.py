@@ -1,0 +1,178 @@
+"""What a Python value is, as something hashable: two values with equal fingerprints trace alike.
+
+Nothing is known of particular types. Numbers and strings stand for themselves, containers for their
+items, functions for their code and for what they read, and every other object for what it would be
+pickled as: its class and its state. An object without such a description, a library's function or
+class, and an object that is too large to be compared at every call stand for themselves: another
+object is another value.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import sysconfig
+from collections.abc import Callable, Hashable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+from tilelang.ir.dtypes import dtype as DType
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda _: "missing"})()
+_ATOMS = (int, str, bytes, bool, type(None), DType, type(Ellipsis), type(NotImplemented))
+_LIBRARY = (type, FunctionType, BuiltinFunctionType, ModuleType)
+_MOST = 4096  # parts of one object that are looked at; a larger one stands for itself
+# What describing an object may raise: locks, generators, and classes that refuse to be pickled.
+_REFUSED = (TypeError, AttributeError, ValueError, RuntimeError, pickle.PicklingError)
+
+
+class Same:
+    """An object that is only equal to itself; it is kept, so that no other gets its identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return f"Same({self.value!r})"
+
+
+class TooLargeError(Exception):
+    """An object has more parts than are compared at every call; caught here."""
+
+
+class Fingerprint:
+    """One value.
+
+    Args:
+        value: any object.
+        reads: what a function of the user reads, as values; its fingerprint has them.
+
+    Attributes:
+        key: the hashable description.
+        constant: whether it cannot change as long as the object is the same.
+    """
+
+    def __init__(self, value: object, reads: Callable[[FunctionType], Iterable[object]]) -> None:
+        self._reads = reads
+        self._inside: dict[int, int] = {}  # objects around the part in hand -> their depth
+        self._left = _MOST
+        self.constant = True
+        try:
+            self.key = self._of(value)
+        except TooLargeError:
+            self.key, self.constant = Same(value), True
+
+    def _of(self, value: Any) -> Hashable:
+        kind = type(value)
+        if kind in _ATOMS:
+            return (kind, value)
+        if kind is float:
+            return (kind, value.hex())  # NaN is equal to itself, and -0.0 is not 0.0
+        self._left -= 1
+        if self._left < 0:
+            raise TooLargeError
+        if id(value) in self._inside:
+            return ("around", self._inside[id(value)])
+        self._inside[id(value)] = len(self._inside)
+        found = self._compound(value, kind)
+        del self._inside[id(value)]
+        return found
+
+    def _compound(self, value: Any, kind: type) -> Hashable:
+        if kind in (tuple, frozenset):
+            parts = [self._of(item) for item in value]
+            return (kind, tuple(parts) if kind is tuple else frozenset(parts))
+        if kind in (list, dict, set):
+            self.constant = False
+            if kind is dict:
+                return (kind, tuple((self._of(k), self._of(v)) for k, v in value.items()))
+            parts = [self._of(item) for item in value]
+            return (kind, tuple(parts) if kind is list else frozenset(parts))
+        if isinstance(value, MethodType):
+            return (kind, self._of(value.__self__), self._of(value.__func__))
+        if isinstance(value, CellType):
+            return (kind, self._of(content(value)))
+        if isinstance(value, (*_LIBRARY, property, staticmethod, classmethod)):
+            return self._code(value)
+        return self._object(value, kind)
+
+    def _code(self, value: Any) -> Hashable:
+        if isinstance(value, FunctionType) and not is_library(value):
+            parts = tuple(self._of(item) for item in self._reads(value))
+            return (FunctionType, Same(value.__code__), parts)
+        if isinstance(value, (property, staticmethod, classmethod)):
+            inner = value.fget if isinstance(value, property) else value.__func__
+            return (type(value), self._of(inner))
+        if isinstance(value, type) and not is_library(value):
+            self.constant = False  # attributes of a class may be set
+            items = [(k, v) for k, v in vars(value).items() if k not in _OF_CLASSES]
+            described = tuple((name, self._of(item)) for name, item in items)
+            return (type, Same(value), described, tuple(self._of(base) for base in value.__bases__))
+        return Same(value)
+
+    def _object(self, value: Any, kind: type) -> Hashable:
+        if is_library(kind) and (kind.__module__ or "").partition(".")[0] == "tilelang":
+            inner = getattr(value, "orig_func", None)  # of a macro; other objects are frozen
+            return Same(value) if inner is None else (Same(kind), self._of(inner))
+        try:
+            made = value.__reduce_ex__(4)
+        except _REFUSED:
+            return Same(value)
+        if isinstance(made, str):
+            return Same(value)  # its name says all of it: one object of a module
+        self.constant = False
+        maker, args, state, items, pairs = (*made, None, None, None)[:5]
+        return (
+            self._of(kind), self._of(maker), self._of(tuple(args)), self._of(state),
+            self._of(list(items or ())), self._of(list(pairs or ())),
+        )  # fmt: skip
+
+
+_OF_CLASSES = frozenset(
+    ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__",
+     "__firstlineno__", "__static_attributes__", "__abstractmethods__", "_abc_impl")
+)  # fmt: skip
+
+
+def content(cell: CellType) -> Any:
+    """The value of a closure cell; None while the enclosing function has not bound it."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def is_library(value: Any) -> bool:
+    """Whether a function, class or module belongs to an installed package or to Python."""
+    if isinstance(value, ModuleType):
+        return _in_library(value.__name__)
+    name = getattr(value, "__module__", None)
+    return not isinstance(name, str) or _in_library(name)
+
+
+@lru_cache(maxsize=4096)
+def _in_library(module: str) -> bool:
+    root = module.partition(".")[0]
+    if root in sys.builtin_module_names or root in sys.stdlib_module_names or root == "tilelang":
+        return root != "__main__"
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return False
+    places = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+    return any(place in Path(file).parents for place in places)
