@@ -138,7 +138,7 @@ class _Inserter:
         self.warp = warp
         self.launch = launch
         self.own = own
-        self.varying = Varying(launch, votes=True)
+        self.varying = Varying(launch, votes=True, roles=True)
         self.compare = Comparer(launch, warp)
         self.scope = Scope(
             thread_indices(launch),
