@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, overload
 from tilelang.env import env
 from tilelang.errors import TileError, TileTypeError, TileValueError, near, shown
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.captured import Captured
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.compile import run_on, run_parallel, several
 from tilelang.jit.kernel import JITKernel
@@ -152,6 +151,8 @@ class JITImpl:
 
     def _follow(self) -> None:
         """Take the kernels that were made for the values that names outside have now."""
+        from tilelang.jit.captured import Captured  # with the first call only
+
         with self._lock:
             if not self._looked:
                 found = Captured(self.pyfunc) if isinstance(self.pyfunc, FunctionType) else None
@@ -366,6 +367,8 @@ def _decorate(func: Any, lazy: bool, settings: Mapping[str, Any]) -> Any:
 
 
 if TYPE_CHECKING:
+    from tilelang.jit.captured import Captured
+
     P = ParamSpec("P")
 
     class JITFactory(JITImpl, Generic[P]):
