@@ -50,6 +50,7 @@ from tilelang.passes.normalize.fuse_exponents import fuse_exponents
 from tilelang.passes.normalize.hints import drop_hints
 from tilelang.passes.normalize.host_statements import wrap_host_statements
 from tilelang.passes.normalize.launch_limits import check_launch_limits
+from tilelang.passes.normalize.named_barriers import number_barriers
 from tilelang.passes.normalize.narrow_parallel import narrow_parallel
 from tilelang.passes.normalize.order_blocks import order_blocks
 from tilelang.passes.normalize.overlaps import separate_overlaps
@@ -275,6 +276,8 @@ def _normal_form() -> tuple[Step, ...]:
         Step("check_tile_bounds", check_tile_bounds, always,
              "constant extents show which accesses certainly leave a tile; nothing is lowered yet, "
              "so the error speaks of the program"),
+        Step("number_barriers", number_barriers, always,
+             "constants are folded; whoever takes barriers of its own later sees which are free"),
         Step("bound_shifts", bound_shifts, always,
              "constant counts and extents are plain numbers, conditions still stand around what "
              "they speak of; an index may hold a shift"),

@@ -39,7 +39,7 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call
     """Wait for all threads of the block, or for ``arrive_count`` at the named barrier.
 
     Args:
-        barrier_id: 0 is the block's barrier, 1 to 15 are free.
+        barrier_id: 0 is the block's barrier; 15 others may be in a kernel, of any numbers.
         arrive_count: threads that take part, a multiple of 32.
     """
     what = "T.sync_threads"
@@ -63,9 +63,9 @@ def check_named(barrier_id: object, count: object, what: str) -> None:
                 expected="an integer",
                 got=describe(value),
             )
-    if isinstance(barrier_id, int) and not 0 <= barrier_id <= 15:
+    if isinstance(barrier_id, int) and barrier_id < 0:
         raise TileValueError(
-            f"the barrier of {what} does not exist", expected="0 to 15", got=str(barrier_id)
+            f"the barrier of {what} does not exist", expected="0 or more", got=str(barrier_id)
         )
     if isinstance(count, int) and (count < 1 or count % 32):
         raise TileValueError(
