@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -153,7 +154,7 @@ def test_a_function_that_nobody_declares_is_an_error_at_the_line(arch: str) -> N
     *_, got, hint, place, line, _ = str(error.value).splitlines() + [""]
     assert got.startswith("  got: line 7: ") and "my_function" in got
     assert hint.startswith("  hint: inline assembly and headers of CUDA need a GPU")
-    assert place == f" --> {__file__}:149"
+    assert place == f" --> {__file__}:150"
     assert line.endswith('A[0] = T.call_extern("float32", "my_function", A[0])')
 
 
@@ -212,3 +213,29 @@ def test_architectures_become_macros() -> None:
     assert arch_flags("sm_80") == ("-DTL_EMU_ARCH=800",)
     assert arch_flags("sm_90a") == ("-DTL_EMU_ARCH=900", "-D__CUDA_ARCH_FEAT_SM90_ALL")
     assert arch_flags("sm_120") == ("-DTL_EMU_ARCH=1200",)
+
+
+@has_compiler
+def test_the_runtime_is_built_by_what_kernels_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(build, "_load_part", lambda part, *_: loaded.append(part))
+    cache, compiler = default_cache(), need_cxx()
+    build.load_parts(b"\0tl_emu_cp_async\0tl_emu_tma_loader\0", compiler, cache)
+    assert loaded == []
+    build.load_parts(b"\0tl_emu_wgmma\0tl_emu_ballot\0", compiler, cache)
+    assert loaded == ["hopper", "waves"]
+
+
+def test_what_takes_long_to_compile_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with build._said_if_long("nothing"):
+        pass
+    assert not caplog.records
+    with build._said_if_long("a kernel for the emulator"):
+        deadline = time.monotonic() + 10
+        while not caplog.records and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert caplog.messages == [
+        "tilelang compiles a kernel for the emulator; TILELANG_LOG_LEVEL=ERROR hides this line"
+    ]

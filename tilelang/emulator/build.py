@@ -7,11 +7,14 @@ behind it lets the runtime call each kernel with the bytes that a driver would g
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from tilelang.codegen.gpu.module import SharedBuffer
@@ -30,6 +33,7 @@ from tilelang.runtime.cache import DiskCache, Entry, content_key
 from tilelang.runtime.library import Library, load_library, opened
 
 ROOT = Path(__file__).resolve().parent
+_log = logging.getLogger("tilelang")
 
 
 def folder_flags(family: Family) -> tuple[str, ...]:
@@ -40,10 +44,18 @@ def folder_flags(family: Family) -> tuple[str, ...]:
 _INCLUDE = folder_flags(CUDA)
 TEXT = "kernel.cu"  # the name of a generated text in debug information
 
-_RUNTIME_FLAGS = ("-O2", "-pthread", "-fno-strict-aliasing", "-fvisibility=default")
-# Most of the work on a source is on the headers of the standard library, so that few compilations
-# of several sources each take less than half the time of one for each source.
-_UNITS = 4
+_RUNTIME_FLAGS = ("-O1", "-pthread", "-fno-strict-aliasing", "-fvisibility=default")
+# Half of the work on a source is on the headers of the standard library, so that a compilation of
+# many takes a third of the time of one for each.
+_UNITS = 1
+# What few kernels need is in libraries of its own, with those that it needs besides the rest.
+_PARTS = {
+    "hopper": (("tma.cpp", "tma_copy.cpp", "warpgroup.cpp", "wgmma.cpp"), ()),
+    "blackwell": (("tcgen05.cpp", "tensor_memory.cpp"), ("hopper",)),
+    "waves": (("mfma.cpp", "simdgroup.cpp", "waves.cpp"), ()),
+}
+# A function with its body: void tl_emu_name(...) {
+_FUNCTION = re.compile(r'^(?:extern "C" )?[\w ]+[ *](tl_emu_\w+)\([^;{]*\{', re.MULTILINE)
 _RUNTIME_LINK = ("-pthread", "-lm", "-ldl")
 # Generated text means what CUDA makes of it: signed numbers wrap, char is signed, no type keeps
 # out another, and a product and a sum are not one operation unless the text says so.
@@ -106,10 +118,10 @@ def _digest(folders: tuple[str, ...]) -> str:
     return content_key(*parts)
 
 
-def runtime_key(compiler: CxxCompiler) -> str:
-    """Decides what the runtime's library is."""
+def runtime_key(compiler: CxxCompiler, part: str = "") -> str:
+    """Decides what the runtime's library, or that of a part, is."""
     return content_key(
-        "emulator",
+        f"emulator {part}",
         _digest(("emulator/runtime", "emulator/include")),
         (ROOT.parent / "cpu/include/tl_interrupt.h").read_text(encoding="utf-8"),
         repr(_RUNTIME_FLAGS),
@@ -124,19 +136,70 @@ def load_runtime(compiler: CxxCompiler, cache: DiskCache) -> Any:
     Raises:
         CompileError: it cannot be built.
     """
-    sources = [name for name in runtime_files() if name.endswith(".cpp")]
+    apart = {name for names, _ in _PARTS.values() for name in names}
+    sources = [path for path in _sources() if Path(path).name not in apart]
+    return _load_sources("", sources, _UNITS, compiler, cache)
+
+
+def load_parts(library: bytes, compiler: CxxCompiler, cache: DiskCache) -> None:
+    """Load what a kernel's library takes its names from besides the runtime, which is loaded.
+
+    Raises:
+        CompileError: it cannot be built.
+    """
+    for part, (names, _) in _PARTS.items():
+        if any(b"\0%s\0" % name.encode() in library for name in _functions(names)):
+            _load_part(part, compiler, cache)
+
+
+@lru_cache(maxsize=16)
+def _load_part(part: str, compiler: CxxCompiler, cache: DiskCache) -> Any:
+    names, others = _PARTS[part]
+    for other in others:
+        _load_part(other, compiler, cache)
+    sources = [path for path in _sources() if Path(path).name in names]
+    return _load_sources(part, sources, 1, compiler, cache)
+
+
+def _sources() -> list[str]:
+    return [path for path in runtime_files() if path.endswith(".cpp")]
+
+
+@lru_cache(maxsize=8)
+def _functions(names: tuple[str, ...]) -> tuple[str, ...]:
+    """What kernels may call of some sources."""
+    texts = (text for path, text in runtime_files().items() if Path(path).name in names)
+    return tuple(name for text in texts for name in _FUNCTION.findall(text))
+
+
+def _load_sources(
+    part: str, sources: list[str], count: int, compiler: CxxCompiler, cache: DiskCache
+) -> Any:
     units = {
-        f"runtime{part}.cpp": "".join(f'#include "{name}"\n' for name in sources[part::_UNITS])
-        for part in range(_UNITS)
+        f"runtime{number}.cpp": "".join(f'#include "{name}"\n' for name in sources[number::count])
+        for number in range(count)
     }
 
     def make() -> Entry:
-        flags = (*_INCLUDE, *_RUNTIME_FLAGS, *_native())
-        data = compiler.shared(units, list(units), flags, _RUNTIME_LINK)
+        flags = (*_INCLUDE, *_RUNTIME_FLAGS, *compiler.roomy, *_native())
+        with _said_if_long("the emulator's runtime, once for this version and machine"):
+            data = compiler.shared(units, list(units), flags, _RUNTIME_LINK)
         return Entry(data, {"kind": "emulator"})
 
-    entry = cache.fetch(runtime_key(compiler), make)
-    return _load_global(entry)
+    return _load_global(cache.fetch(runtime_key(compiler, part), make))
+
+
+@contextmanager
+def _said_if_long(what: str) -> Iterator[None]:
+    """Says what is compiled, if that takes longer than a second."""
+    text = "tilelang compiles %s; TILELANG_LOG_LEVEL=ERROR hides this line"
+    timer = Timer(1.0, _log.warning, (text, what))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _native() -> tuple[str, ...]:
@@ -220,12 +283,16 @@ def load_kernels(
     def make() -> Entry:
         files = {TEXT: text, **rewritten(family)}
         try:
-            data = compiler.shared(files, [TEXT], (*folder_flags(family), *everything), KERNEL_LINK)
+            with _said_if_long(f"{', '.join(kernels)} for the emulator"):
+                data = compiler.shared(
+                    files, [TEXT], (*folder_flags(family), *everything), KERNEL_LINK
+                )
         except CompileError as error:
             raise _refused(error, family) from None
         return Entry(data, {"kind": "emulated kernel"})
 
     entry = cache.fetch(key, make)
+    load_parts(entry.data, compiler, cache)
     return KernelLibrary(load_library(entry.data, entry.path), source, tuple(kernels), arrays)
 
 

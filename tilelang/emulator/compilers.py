@@ -86,6 +86,12 @@ class CxxCompiler(HostCompiler):
         return _HOOKS[self.family]
 
     @property
+    def roomy(self) -> tuple[str, ...]:
+        """Flags that give the compiler memory, which it has to look for less often."""
+        more = ("--param", "ggc-min-expand=1000", "--param", "ggc-min-heapsize=1000000")
+        return more if self.family == "gcc" else ()
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """Flags for the least debug information that tells lines and inlined calls."""
         # Of DWARF 5 as clang writes it, addr2line finds no inlined call that has several ranges.

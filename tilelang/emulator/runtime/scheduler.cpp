@@ -14,7 +14,8 @@
 
 namespace tl_emu {
 
-thread_local constinit Worker* worker = nullptr;
+// Said again, since compilers take the model of the last declaration.
+thread_local constinit Worker* worker __attribute__((tls_model("initial-exec"))) = nullptr;
 
 uint32_t random_below(Gang& gang, uint32_t count) {
     // SplitMix64: any seed is good.
