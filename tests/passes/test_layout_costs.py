@@ -351,6 +351,30 @@ def norm_of_rows(rows: int, columns: int) -> Any:
     return main
 
 
+def parts_of_a_tile() -> Any:
+    """Maxima of the rows of parts of a tile, which another loop reads turned."""
+
+    @T.prim_func
+    def main(X: T.Tensor((32, 32), "float32"), Y: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((32, 32), "float32")
+            y = T.alloc_fragment((32, 32), "float32")
+            low = T.alloc_fragment((16,), "float32")
+            high = T.alloc_fragment((32,), "float32")
+            T.copy(X, x)
+            T.reduce_max(x[0:16, 0:32], low, dim=1)
+            T.reduce_max(x[16:32, 0:32], high[16:32], dim=1)
+            for i, j in T.Parallel(32, 32):
+                y[i, j] = x[j, i]
+            for i, j in T.Parallel(16, 32):
+                y[i, j] = y[i, j] + low[i]
+            for i, j in T.Parallel(16, 32):
+                y[i + 16, j] = y[i + 16, j] + high[i + 16]
+            T.copy(y, Y)
+
+    return main
+
+
 def normed(X: np.ndarray, W: np.ndarray) -> np.ndarray:
     x = X.astype(np.float32)
     return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * W
@@ -409,6 +433,9 @@ CASES = {
     "halves turned in a loop": Case(
         lambda: turned_in_a_loop(2, "float16"), {"X": random(20, 32, 32).astype(np.float16)},
         lambda X: np.stack([X.T * (k + 1) + X for k in range(2)]), 1, added=2048),
+    "reductions of parts of a tile": Case(
+        parts_of_a_tile, {"X": random(23, 32, 32)},
+        lambda X: X.T + X.max(axis=1, keepdims=True), 3, added=4096),
     "a norm with its rows in a serial loop": Case(
         lambda: norm_of_rows(8, 256), {"X": random(21, 8, 256).astype(np.float16),
                                        "W": random(22, 256)}, normed, 3),

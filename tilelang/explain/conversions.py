@@ -85,7 +85,8 @@ def _delivery(stmt: S.Reduce, warp: int, times: int | None) -> Conversion | None
     """The way of the results of a reduction to threads that have not computed them."""
     target = stmt.dst.buffer
     held, source = (buffer.attr("register_layout") for buffer in (target, stmt.src.buffer))
-    if held is None or source is None or not stmt.dst.is_whole:
+    whole = stmt.src.is_whole and stmt.dst.is_whole
+    if held is None or source is None or not whole:
         return None
     result = source.drop(stmt.dim).with_shape(held.shape)
     if result.contains(held):

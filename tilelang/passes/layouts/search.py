@@ -7,7 +7,7 @@ operations would have it in, with all that follows; what makes the launch cheape
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 from typing import TypeVar
 
@@ -53,10 +53,8 @@ class Priced(Layouts):
         """Cycles of one operation, its tiles being held as it needs them."""
         warp = self.context.limits.warp
         if isinstance(op.stmt, S.Reduce):
-            source = self.layout_of(op.stmt.src.buffer)
-            if source is None:
-                return 0.0
-            return cost.of_reduction(op.stmt, source, self.layout_of(op.stmt.dst.buffer), warp)
+            source, target = self.ends_of(op.stmt)
+            return 0.0 if source is None else cost.of_reduction(op.stmt, source, target, warp)
         spread = self.spread_of(op.stmt)
         if op.loop is None or spread is None or effects.in_bulk(op.stmt):
             return 0.0
@@ -84,13 +82,18 @@ class Priced(Layouts):
         """Registers of a thread that fragments may take without a thought."""
         return min(128, 32768 // self.block_threads)
 
-    def offers(self) -> Iterator[tuple[Buffer, RegisterLayout]]:
-        """Other layouts for the fragments of operations that need conversions."""
-        for op in self.ops:
-            if not self.conflicts(op.stmt) and not self.delivers(op):
-                continue
-            for buffer in dict.fromkeys(fragments_of(op)):
-                for held in self.layouts_for(buffer):
+    def offers(self, fixed: Collection[Buffer]) -> Iterator[tuple[Buffer, RegisterLayout]]:
+        """Other layouts for the fragments of operations that need conversions, without those whose
+        layouts are ``fixed``."""
+        concerned = (
+            buffer
+            for op in self.ops
+            if self.conflicts(op.stmt) or self.delivers(op)
+            for buffer in fragments_of(op)
+        )
+        for buffer in dict.fromkeys(concerned):
+            if buffer not in fixed and not is_reducer(buffer):
+                for held in dict.fromkeys(self.layouts_for(buffer)):
                     if held != self.layout_of(buffer):
                         yield buffer, held
 
@@ -98,17 +101,23 @@ class Priced(Layouts):
         """Whether the results of a reduction go to other threads than those that have them."""
         if not isinstance(op.stmt, S.Reduce):
             return False
-        src, dst = (self.layout_of(r.buffer) for r in (op.stmt.src, op.stmt.dst))
+        src, dst = self.ends_of(op.stmt)
         if src is None or dst is None:
             return False
         return not src.drop(op.stmt.dim).with_shape(dst.shape).contains(dst)
+
+    def ends_of(self, stmt: S.Reduce) -> tuple[RegisterLayout | None, RegisterLayout | None]:
+        """The layouts of the tiles of a reduction; None for memory and where parts are reduced."""
+        if not (stmt.src.is_whole and stmt.dst.is_whole):
+            return None, None
+        return self.layout_of(stmt.src.buffer), self.layout_of(stmt.dst.buffer)
 
     def layouts_for(self, buffer: Buffer) -> Iterator[RegisterLayout]:
         """What the operations on ``buffer`` would have it held in, each for itself."""
         shape = constant_shape(buffer)
         for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
             if isinstance(op.stmt, S.Reduce):
-                source = self.layout_of(op.stmt.src.buffer)
+                source, _ = self.ends_of(op.stmt)
                 if op.stmt.dst.buffer is buffer and source is not None:
                     yield source.drop(op.stmt.dim).with_shape(shape)
             elif op.loop is not None and op.extents is not None:
@@ -136,7 +145,7 @@ def cheapest(seeded: Found) -> Found:
     fragment makes the whole launch cheaper: the others follow it, or stay as they are."""
     best = seeded.settled({})
     assert best is not None
-    if not any(True for _ in best.offers()):
+    if not any(True for _ in best.offers(seeded.held)):
         return best
     reasons = {
         (name, best.held[name]): note for name, note in best.notes.items() if name in best.held
@@ -146,9 +155,7 @@ def cheapest(seeded: Found) -> Found:
     lowest, room = best.cost(), max(best.registers(), seeded.register_room)
     while True:
         found, least = None, WORTH * lowest
-        for buffer, held in best.offers():
-            if buffer in seeded.held or is_reducer(buffer):
-                continue
+        for buffer, held in best.offers(seeded.held):
             stay = {name: known for name, known in best.held.items() if name not in seeded.held}
             for others in (wanted, stay):
                 key = buffer, held, others is stay
