@@ -190,10 +190,10 @@ def _load_sources(
 
 
 @contextmanager
-def _said_if_long(what: str) -> Iterator[None]:
-    """Says what is compiled, if that takes longer than a second."""
+def _said_if_long(what: str, seconds: float = 1.0) -> Iterator[None]:
+    """Says what is compiled, if that takes longer."""
     text = "tilelang compiles %s; TILELANG_LOG_LEVEL=ERROR hides this line"
-    timer = Timer(1.0, _log.warning, (text, what))
+    timer = Timer(seconds, _log.warning, (text, what))
     timer.daemon = True
     timer.start()
     try:
@@ -283,7 +283,7 @@ def load_kernels(
     def make() -> Entry:
         files = {TEXT: text, **rewritten(family)}
         try:
-            with _said_if_long(f"{', '.join(kernels)} for the emulator"):
+            with _said_if_long(f"{', '.join(kernels)} for the emulator", seconds=5.0):
                 data = compiler.shared(
                     files, [TEXT], (*folder_flags(family), *everything), KERNEL_LINK
                 )
