@@ -168,14 +168,21 @@ def test_what_a_word_cannot_take_is_refused(body: Callable[[Any], Any], text: st
 
 def test_a_call_of_a_block_that_has_ended_cannot_be_moved() -> None:
     kept: list[Any] = []
+
+    def keep(call: Any) -> None:  # what it changes is not a name of the kernel
+        kept.append(call)
+
+    def first() -> Any:
+        return kept[0]
+
     with pytest.raises(TileError) as error:
 
         @T.prim_func
         def ended(B: T.Tensor((128,), "int32")):
             with T.Kernel(1, threads=128):
                 for i in T.serial(4):
-                    kept.append(T.pdl_sync())
-                T.evaluate(kept[0])
+                    keep(T.pdl_sync())
+                T.evaluate(first())
 
     assert str(error.value).startswith(
         "the call `T.pdl_sync()` is used after the block in which it stands\n"

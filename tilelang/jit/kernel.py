@@ -417,7 +417,8 @@ class JITKernel:
         _write(path, self._gpu_text("export_sass", "sass"))
 
     def __repr__(self) -> str:
-        return f"<JITKernel {self.prim_func.name} for {self.target}>"
+        """As the notebook of the specification shows it."""
+        return f"<{type(self).__module__}.{type(self).__qualname__} at {id(self):#x}>"
 
     def _repr_html_(self) -> str:
         """The kernel for notebooks: what it is, with the program and the generated text to open."""
@@ -430,6 +431,9 @@ class JITKernel:
         )
         name, inputs = escape(self.prim_func.name), escape(str(self.__signature__))
         return f"<b>{name}</b>{inputs} for {escape(str(self.target))}{opened}"
+
+    def __str__(self) -> str:
+        return f"<JITKernel {self.prim_func.name} for {self.target}>"
 
 
 def _again(

@@ -57,6 +57,7 @@ from tilelang.ir.uniform import Varying
 from tilelang.language.regions import as_run, check_number, lost_fraction
 from tilelang.language.v2.place import check_place
 from tilelang.language.v2.split import split
+from tilelang.language.v2.state import PythonState
 from tilelang.tracebacks import is_ours
 
 __all__ = ["Block", "Builder", "builder"]
@@ -76,7 +77,7 @@ _REDUCER_OPS = {
 class Block:
     """An open list of statements."""
 
-    __slots__ = ("alive", "done", "kind", "loc", "note", "stmts")
+    __slots__ = ("alive", "done", "kind", "loc", "note", "state", "stmts")
 
     def __init__(self, kind: str, loc: Loc | None) -> None:
         self.kind = kind
@@ -85,6 +86,7 @@ class Block:
         self.alive = True
         self.done = ""  # what made the rest unreachable: "break", "continue"
         self.note: object = None  # the node of T.attr
+        self.state: PythonState | None = None  # of Python objects where a loop or branch begins
 
 
 class LaunchState:
@@ -205,6 +207,8 @@ class Builder:
         """Open a block."""
         block = Block(kind, loc)
         self.blocks.append(block)
+        if kind in LOOPS | BRANCHES:
+            block.state = PythonState("a loop" if kind in LOOPS else "a branch", loc or locate())
         return block
 
     def pop(self, block: Block) -> Stmt:
@@ -216,6 +220,8 @@ class Builder:
             )
         self.blocks.pop()
         block.alive = False
+        if block.state is not None and sys.exc_info()[0] is None:
+            block.state.check()
         return seq(*block.stmts) if block.stmts else Seq(stmts=())
 
     def live_in(self, value: object) -> None:

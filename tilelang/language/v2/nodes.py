@@ -219,6 +219,14 @@ class Expressions:
         method = "and_" if isinstance(node.op, ast.And) else "or_"
         return scope_call(method, [first, *(thunk(value) for value in rest)], node)
 
+    def _call(self, node: ast.Call) -> Any:
+        made = self.parts(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _KEYED:
+            keyed = scope_call("keyed", [made.func, *made.args], node)
+            keyed.keywords = made.keywords
+            return keyed
+        return made
+
     def _unary(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
             return scope_call("not_", [self.visit(node.operand)], node)
@@ -234,6 +242,8 @@ class Expressions:
         return scope_call("compare", args, node)
 
 
+# Methods of dicts and sets whose first argument is a key.
+_KEYED = frozenset(("get", "setdefault", "pop", "add", "discard", "remove"))
 _METHODS: dict[type[ast.AST], Callable[[Expressions, Any], Any]] = {
     ast.Lambda: Expressions.plain,
     ast.ListComp: Expressions.plain,
@@ -242,6 +252,7 @@ _METHODS: dict[type[ast.AST], Callable[[Expressions, Any], Any]] = {
     ast.GeneratorExp: Expressions.plain,
     ast.IfExp: Expressions._choice,
     ast.BoolOp: Expressions._logic,
+    ast.Call: Expressions._call,
     ast.UnaryOp: Expressions._unary,
     ast.Compare: Expressions._compare,
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import (
@@ -90,12 +90,31 @@ def _contained(value: Any, items: Any) -> Any:
         return value in items
     if isinstance(items, range) and items.step == 1:
         return binary("land", value >= items.start, value < items.stop)
-    if not isinstance(items, (tuple, list, range)) or any(item is value for item in items):
+    if isinstance(items, str):
+        raise TileTypeError(
+            f"`{value!r}` is looked for in a string",
+            expected="a sequence, set or dict of numbers",
+            got=f"the string {items!r}",
+        )
+    known = isinstance(items, (tuple, list, range, Mapping, Set))
+    if not known or any(item is value for item in items):
         return value in items
     found: Any = False
     for item in items:
         found = (value == item) if found is False else binary("lor", found, value == item)
     return found
+
+
+def _refuse_device_key(key: object, kind: str, method: str) -> None:
+    if isinstance(key, Buffer) and key.is_var:
+        key = as_expr(key)
+    if isinstance(key, Expr) and not isinstance(key, Const):
+        raise TileTypeError(
+            f"a value of the device is looked up in a {kind} by `{method}`",
+            expected="a key that is known while the kernel is traced",
+            got=f"`{key!r}`",
+            hint="write `x in (...)`, T.if_then_else, or put the table into a tensor",
+        )
 
 
 def _negated(value: Any) -> Any:
@@ -402,6 +421,16 @@ class Scope:
                 else f"write `with {value.what}(...):`",
             )
         self.builder.eval(value)
+        for block in self.builder.control()[-1:]:
+            if block.state is not None:
+                block.state.check(locate())
+
+    def keyed(self, method: Any, *args: Any, **options: Any) -> Any:
+        """``owner.get(key, ...)`` and its like, which look a key up by its hash."""
+        owner = getattr(method, "__self__", None)
+        if args and isinstance(owner, (Mapping, Set)):
+            _refuse_device_key(args[0], type(owner).__name__, method.__name__)
+        return method(*args, **options)
 
     # -- control flow -------------------------------------------------------------------------
     def if_(self, cond: object, followed: Wanted = _FOLLOWED) -> IfStatement:
