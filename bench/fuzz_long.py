@@ -7,7 +7,7 @@ program of each kind, and a summary. ``--only SEED`` repeats one program and sho
 cores, ``--target sm_90a``, ``gfx942`` or ``gfx1100`` with the code for one chip in the same way,
 ``--target metal`` with Metal code; what that refuses, for a dtype that it has not, is counted.
 ``--hopper`` makes programs for Hopper's units (products in pipelines) instead, for ``cuda`` on such
-a GPU or ``emulator``.
+a GPU or ``emulator``; ``--accumulators`` loops whose iterations update the same elements.
 
 The C text is the same for all processors, so other builds of it are tested, too:
 ``--compiler clang-19`` names another C compiler, ``--arch x86-64-v2`` another processor that this
@@ -37,6 +37,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from fuzz.accumulators import make_accumulators
 from fuzz.cross import Cross  # found through the path above
 from fuzz.draws import SeededDraw
 from fuzz.hopper import make_hopper
@@ -57,13 +58,14 @@ def main():
         pass
 """
 TARGET = os.environ.get("FUZZ_TARGET", "cpu")  # inherited by the workers
-HOPPER = "FUZZ_HOPPER" in os.environ
+MAKERS = {"": make_program, "hopper": make_hopper, "accumulators": make_accumulators}
+KIND = os.environ.get("FUZZ_KIND", "")
 ARCH, RUNNER = os.environ.get("FUZZ_ARCH", ""), os.environ.get("FUZZ_RUNNER", "")
 
 
 def made(seed: int) -> Program:
     """The program of one number."""
-    return (make_hopper if HOPPER else make_program)(SeededDraw(seed))
+    return MAKERS[KIND](SeededDraw(seed))
 
 
 def cross() -> Cross | None:
@@ -174,14 +176,16 @@ def main() -> int:
         choices=("cpu", "cuda", "emulator", "sm_90a", "gfx942", "gfx1100", "metal"),
         default=TARGET,
     )
-    parser.add_argument("--hopper", action="store_true", default=HOPPER, help="see above")
+    for kind in filter(None, MAKERS):
+        parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind)
+    parser.set_defaults(kind=KIND)
     parser.add_argument("--arch", default=ARCH, help="the processor to build for, of --target cpu")
     parser.add_argument("--compiler", default=os.environ.get("CC", ""), help="the C compiler")
     parser.add_argument("--runner", default=RUNNER, help="what runs the executables, or none")
     arguments = parser.parse_args()
     wanted = {"FUZZ_TARGET": arguments.target, "FUZZ_ARCH": arguments.arch,
               "CC": arguments.compiler, "FUZZ_RUNNER": arguments.runner,
-              "FUZZ_HOPPER": "1" if arguments.hopper else ""}  # fmt: skip
+              "FUZZ_KIND": arguments.kind}  # fmt: skip
     wanted = {name: value for name, value in wanted.items() if value}
     if any(os.environ.get(name, "") != value for name, value in wanted.items()) and (
         wanted != {"FUZZ_TARGET": TARGET}

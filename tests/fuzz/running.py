@@ -69,7 +69,7 @@ class Fenced:
         return [
             name
             for name, base in self._bases.items()
-            if (base[: self.FENCE] != 99).any() or (base[-self.FENCE :] != 99).any()
+            if (base[[*range(self.FENCE), *range(-self.FENCE, 0)]] != base.dtype.type(99)).any()
         ]
 
 

@@ -91,6 +91,19 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
                 "lost; use T.atomic_add(B[...], x), or a reduction [lost-update]"
             ],
         ),
+        (
+            ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] = r[i] * 2 + A[i, j]\n"
+            "T.copy(r, B)",
+            [
+                "parallel iterations update the same element of `r`, and they have no order, on "
+                "which the result depends; update it in one way (+=, *=, max, min, &, |, ^), or "
+                "loop with T.serial [lost-update]"
+            ],
+        ),
+        (
+            ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] += A[i, j]\nT.copy(r, B)",
+            [],
+        ),
         ("for i, j in T.Parallel(8, 1):\n    B[i] += A[i, j]", []),
         ("for i in T.Parallel(8):\n    if i == 0:\n        B[0] += A[i, 0]", []),
         ("for i in T.Parallel(1):\n    B[0] += A[i, 0]", []),

@@ -174,16 +174,22 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
     """
     if isinstance(stmt, S.If):
         return
-    if isinstance(stmt, S.Store) and parallel and stmt.buffer.storage == "global":
+    if isinstance(stmt, S.Store) and parallel and stmt.buffer.storage in ("global", *_TILES):
         used = {var for index in stmt.indices for var in index.variables}
         own = used.issuperset(parallel)
         again = any(_same(load, stmt) for load in E.find(stmt.value, E.Load))
-        if again and not own:
-            name = stmt.buffer.name
+        name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
+        if again and not own and not (tile and _in_any_order(stmt)):
+            what = (
+                "they have no order, on which the result depends; update it in one way (+=, *=, "
+                "max, min, &, |, ^), or loop with T.serial"
+                if tile
+                else f"all but one update may be lost; use T.atomic_add({name}[...], x), or a "
+                "reduction"
+            )
             yield Remark(
                 "lost-update",
-                f"parallel iterations update the same element of `{name}`, and all but one update "
-                f"may be lost; use T.atomic_add({name}[...], x), or a reduction",
+                f"parallel iterations update the same element of `{name}`, and {what}",
                 stmt.loc,
             )
     if isinstance(stmt, S.Parallel):
@@ -191,6 +197,12 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
         parallel = (*parallel, *wide)
     for block in stmt.blocks():
         yield from _lost_updates(block, parallel)
+
+
+def _in_any_order(stmt: S.Store) -> bool:
+    from tilelang.ir.updates import is_idle, update_of  # few programs ask
+
+    return is_idle(stmt) or update_of(stmt) is not None
 
 
 def _neighbours(stmt: S.Stmt, extents: tuple[tuple[E.Var, int], ...]) -> Iterator[Remark]:

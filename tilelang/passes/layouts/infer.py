@@ -25,8 +25,15 @@ from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import replace_buffers, rewrite_launches
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.passes.layouts.access import (
-    accesses,
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.access import accesses
+from tilelang.passes.layouts.accumulators import (
+    Meeting,
+    as_reduction,
+    can_collect,
+    depends_on_order,
+    meeting,
+    updated_tiles,
 )
 from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.boxed import NotBoxedError, swizzles
@@ -54,8 +61,21 @@ def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
                 moved = (*moved, found.note)
             except NotBoxedError as found:
                 flat = found.rewrite(flat)
+            except _MetError as found:
+                flat = as_reduction(flat, found.loop, found.buffer, found.met)
 
     return rewrite_launches(func, inferred)
+
+
+class _MetError(Exception):
+    """A tile whose elements several threads of a loop would update at once; caught where inference
+    starts."""
+
+    def __init__(self, loop: S.Parallel, buffer: Buffer, met: Meeting) -> None:
+        super().__init__(buffer.name)
+        self.loop = loop
+        self.buffer = buffer
+        self.met = met
 
 
 class _Inference(Priced):
@@ -69,6 +89,7 @@ class _Inference(Priced):
 
     def finished(self) -> S.Launch:
         """The launch as the layouts say."""
+        self.check_updates()
         self.choose_shared()
         mapping = self.new_buffers()
         varies = Varying(self.launch).expr
@@ -81,6 +102,26 @@ class _Inference(Priced):
         body = replace_buffers(body, {**mapping, **self.converted_tiles(body)})
         notes = (NOTES, (*self.moved, *self.notes.values()))
         return replace(self.launch, body=body, annotations=(*self.launch.annotations, notes))
+
+    def check_updates(self) -> None:
+        """Tiles in memory that loops update are updated by one thread for each element.
+
+        Raises:
+            _MetError: threads have to collect for themselves.
+            TileUnsupportedError: they cannot, as the result depends on the order of iterations.
+        """
+        for op in self.ops:
+            if not isinstance(op.stmt, S.Parallel) or not (tiles := updated_tiles(op.stmt)):
+                continue
+            moved = {buffer for buffer, wanted in self.conflicts(op.stmt) if wanted is None}
+            for buffer in tiles:
+                if buffer.storage == FRAGMENT and buffer not in moved:
+                    continue
+                met = meeting(op.stmt, buffer, self.spread_of(op.stmt))
+                if met is not None and can_collect(op.stmt, buffer):
+                    raise _MetError(op.stmt, buffer, met)
+                if met is not None and met.iterations:
+                    raise depends_on_order(op.stmt, buffer, met)
 
     @property
     def shared_room(self) -> int:

@@ -1,0 +1,199 @@
+"""Tiles that several threads of a parallel loop would update at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.emulator.compilers import find_cxx
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import stmt as S
+
+CUDA = "cuda -arch=sm_80"
+emulated = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+
+
+def check(func, *arrays, want):
+    """All executors give ``want`` for the last arrays, and the emulator finds nothing."""
+    outputs = len(want)
+    mine = [array.copy() for array in arrays]
+    tilelang.compile(func, target="cpu", execution_backend="interpret")(*mine)
+    for target in (CUDA, "hip -mcpu=gfx942"):
+        report = tilelang.sanitize(func, *(array.copy() for array in arrays), target=target)
+        assert report.ok, str(report)
+        for got, expected in zip(report.arguments[-outputs:], want):
+            np.testing.assert_array_equal(got, expected)
+    for got, expected in zip(mine[-outputs:], want):
+        np.testing.assert_array_equal(got, expected)
+
+
+X = (np.arange(8 * 64).reshape(8, 64) * 7 % 11 - 5).astype(np.float32)
+
+
+@emulated
+def test_rows_columns_and_a_store_in_one_loop():
+    @T.prim_func
+    def main(
+        X: T.Tensor((8, 64), "float32"),
+        Y: T.Tensor((8, 64), "float32"),
+        Rows: T.Tensor((8,), "float32"),
+        Columns: T.Tensor((64,), "float32"),
+        Total: T.Tensor((1,), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((8, 64), "float32")
+            rows = T.alloc_fragment((8,), "float32")
+            columns = T.alloc_shared((64,), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            T.copy(X, x)
+            T.clear(rows)
+            T.fill(columns, -100)
+            T.clear(total)
+            for i, j in T.Parallel(8, 64):
+                x[i, j] = x[i, j] * 2
+                rows[i] += x[i, j]
+                columns[j] = T.max(columns[j], x[i, j])
+                if x[i, j] > 0:
+                    total[0] += 1
+            T.copy(x, Y)
+            T.copy(rows, Rows)
+            T.copy(columns, Columns)
+            T.copy(total, Total)
+
+    y = 2 * X
+    want = (y, y.sum(1), y.max(0), np.array([(y > 0).sum()], np.float32))
+    check(main, X, *map(np.zeros_like, want), want=want)
+
+
+@emulated
+def test_elements_that_data_and_quotients_choose():
+    @T.prim_func
+    def main(
+        K: T.Tensor((256,), "int32"),
+        Count: T.Tensor((16,), "int32"),
+        Many: T.Tensor((128,), "int32"),
+        Parts: T.Tensor((8,), "int32"),
+    ):
+        with T.Kernel(1, threads=64):
+            count = T.alloc_shared((16,), "int32")
+            many = T.alloc_shared((128,), "int32")  # too many for the registers of each thread
+            parts = T.alloc_fragment((8,), "int32")
+            T.fill(count, 3)
+            T.clear(many)
+            T.clear(parts)
+            for i in T.Parallel(256):
+                v = count[K[i] & 15] + 1
+                count[K[i] & 15] = v
+                many[K[i]] = T.max(i, many[K[i]])
+                parts[i // 32] ^= K[i]
+            T.copy(count, Count)
+            T.copy(many, Many)
+            T.copy(parts, Parts)
+
+    k = (np.arange(256) * 37 % 101).astype(np.int32)
+    many = np.zeros(128, np.int32)
+    np.maximum.at(many, k, np.arange(256, dtype=np.int32))
+    want = (
+        3 + np.bincount(k & 15, minlength=16).astype(np.int32),
+        many,
+        np.bitwise_xor.reduce(k.reshape(8, 32), axis=1),
+    )
+    check(main, k, *map(np.zeros_like, want), want=want)
+
+
+@emulated
+def test_an_element_that_nothing_updates_keeps_what_it_has():
+    @T.prim_func
+    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((8,), "float32")
+            T.copy(S, s)
+            for i, j in T.Parallel(8, 64):
+                if i > 3:
+                    s[i] = T.max(s[i], X[i, j])
+            T.copy(s, S)
+
+    start = np.full(8, np.nan, np.float32)
+    check(main, X, start, want=(np.where(np.arange(8) > 3, X.max(1), start),))
+
+
+def test_one_thread_for_each_element_needs_no_reduction():
+    """One iteration of a row updates it, or one thread runs all of them."""
+
+    @T.prim_func
+    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((8,), "float32")
+            t = T.alloc_fragment((8,), "float32")
+            T.clear(s)
+            T.clear(t)
+            for i, j in T.Parallel(8, 64):
+                if j == 3:
+                    s[i] += X[i, j]
+            for i, j in T.Parallel(8, 64):
+                t[i] = t[i] * 2 + X[i, j]
+            for i in T.Parallel(8):
+                S[i] = s[i] + t[i]
+
+    found = []
+    tilelang.compiler.lower(
+        main, tilelang.target.parse_target(CUDA), tilelang.options.Options(),
+        lambda name, func: found.extend(S.find(func.body, S.ReducerUpdate)),
+    )  # fmt: skip
+    assert not found
+
+
+ORDER = """\
+the value of `s[0]` would depend on the order in which threads run a T.Parallel
+  expected: `s` updated in one way that may come in any order (+=, *=, max, min, &, |, ^), and not \
+read in the loop otherwise
+  got: `{got}`, run for `s[0]` by thread 0 at (i, j) = (0, 0) and thread 1 at (i, j) = (0, 4)
+  hint: use T.serial for the loop variables that the index lacks, or read the result in a loop of \
+its own"""
+
+
+@T.macro
+def doubled(s, X, S, i, j):
+    s[i] = s[i] * 2 + X[i, j]
+
+
+@T.macro
+def read(s, X, S, i, j):
+    s[i] += X[i, j]
+    S[i] = s[i]
+
+
+@T.macro
+def two_ways(s, X, S, i, j):
+    s[i] += X[i, j]
+    s[i] = T.max(s[i], 0.0)
+
+
+@T.macro
+def named(s, X, S, i, j):
+    v = s[i] + X[i, j]
+    s[i] = v
+    S[i] = v
+
+
+@pytest.mark.parametrize("update, got", [
+    (doubled, "s[i] = s[i] * T.float32(2.0) + X[i, j]"),
+    (read, "s[i] = s[i] + X[i, j]"),
+    (two_ways, "s[i] = s[i] + X[i, j]"),
+    (named, "s[i] = v"),
+])  # fmt: skip
+def test_results_that_depend_on_the_order_are_refused(update, got):
+    @T.prim_func
+    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((8,), "float32")
+            T.clear(s)
+            for i, j in T.Parallel(8, 64):
+                update(s, X, S, i, j)
+            T.copy(s, S)
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        tilelang.lower(main, target=CUDA)
+    assert str(caught.value).startswith(ORDER.format(got=got))

@@ -1,0 +1,149 @@
+"""Updates of one element by an operation that may come in any order: ``s[i] += x`` and its like.
+
+``s[i] = s[i] + x``, ``max``, ``min``, ``*``, ``&``, ``|``, ``^``, their words for booleans; with
+casts to a wider dtype and back, under a choice that else keeps the element, and as a comparison
+that keeps the larger or smaller one. Several of them on an element give the same value in every
+order, apart from the rounding of floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import is_
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.records import dataclass
+
+_KINDS = {
+    "add": "sum", "mul": "mul", "max": "max", "min": "min",
+    "bitand": "bitand", "bitor": "bitor", "bitxor": "bitxor",
+}  # fmt: skip
+_OF_BOOLEANS = {"land": "bitand", "lor": "bitor", "ne": "bitxor"}
+_KEEPS = {"gt": "max", "ge": "max", "lt": "min", "le": "min"}  # x > s: the larger one is kept
+
+
+@dataclass(frozen=True)
+class Update:
+    """``place = kind(place, value)`` in the dtype of ``value``, where ``when`` holds."""
+
+    place: E.Load
+    kind: str  # of a reduction: "sum", "max", ...
+    value: E.Expr
+    when: tuple[E.Expr, ...] = ()
+
+
+def update_of(stmt: S.Stmt) -> Update | None:
+    """What a statement updates, if that is all it does."""
+    if isinstance(stmt, S.If) and stmt.orelse is None and isinstance(stmt.then, S.Store):
+        place = _place(stmt.then)
+        kept = _larger(stmt.cond, stmt.then.value, place)
+        return None if kept is None else Update(place, kept, stmt.then.value)
+    return _of_value(_place(stmt), stmt.value) if isinstance(stmt, S.Store) else None
+
+
+def is_idle(stmt: S.Store) -> bool:
+    """Whether the element that a statement stores is the one that it reads."""
+    return _place(stmt) is stmt.value
+
+
+def _place(stmt: S.Store) -> E.Load:
+    return E.Load(stmt.buffer, stmt.indices)
+
+
+def reads(exprs: Iterable[E.Expr], buffer: Buffer) -> bool:
+    """Whether an element of ``buffer`` is read, under any of its names."""
+    return any(load.buffer.data is buffer.data for e in exprs for load in E.find(e, E.Load))
+
+
+def same_place(a: E.Load, b: E.Load) -> bool:
+    """Whether both are one element by one name."""
+    return a.buffer is b.buffer and all(map(is_, a.indices, b.indices))
+
+
+def _of_value(place: E.Load, value: E.Expr) -> Update | None:
+    if isinstance(value, E.Select):
+        return _of_choice(place, value)
+    inner = value
+    if isinstance(value, E.Cast) and not value.rounding and _widens(place.dtype, value.value.dtype):
+        inner = value.value
+    found = _chain(place, inner)
+    if found is None or reads((found[1], *place.indices), place.buffer):
+        return None
+    kind, added = found
+    if added.dtype is not place.dtype and place.dtype.is_integer and kind in ("max", "min"):
+        # A value that the element cannot hold would change when it is stored.
+        if not (isinstance(added, E.Cast) and added.value.dtype is place.dtype):
+            return None
+    return Update(place, kind, added)
+
+
+def _of_choice(place: E.Load, value: E.Select) -> Update | None:
+    for side, other, holds in ((value.t, value.f, True), (value.f, value.t, False)):
+        if not _is(other, place):
+            continue
+        cond = value.cond if holds else E.unary("lnot", value.cond)
+        kept = _larger(value.cond, side, place)
+        if kept is not None:
+            # `x if x > s else s` keeps the larger one, `s if x > s else x` the smaller one.
+            return Update(place, kept if holds else {"max": "min", "min": "max"}[kept], side)
+        found = None if reads((cond,), place.buffer) else _of_value(place, side)
+        return (
+            None if found is None else Update(place, found.kind, found.value, (cond, *found.when))
+        )
+    return None
+
+
+def _larger(cond: E.Expr, value: E.Expr, place: E.Load) -> str | None:
+    """ "max" if ``cond`` says that ``value`` is larger than the element, "min" if smaller."""
+    if not isinstance(cond, E.Binary) or cond.op not in _KEEPS or value.dtype is not place.dtype:
+        return None
+    if reads((value, *place.indices), place.buffer):
+        return None
+    if cond.a is value and _is(cond.b, place):
+        return _KEEPS[cond.op]
+    if cond.b is value and _is(cond.a, place):
+        return {"max": "min", "min": "max"}[_KEEPS[cond.op]]
+    return None
+
+
+def _chain(place: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
+    """The kind of operation and what it takes beside ``place``, in the dtype of ``expr``."""
+    kind, rest = "", []
+    while not _is(expr, place):
+        if not isinstance(expr, E.Binary):
+            return None
+        own, other = expr.a, expr.b
+        if not reads((own,), place.buffer):
+            own, other = other, own
+        words = _OF_BOOLEANS if own.dtype.is_bool else {}
+        this = words.get(expr.op) or _KINDS.get(expr.op, "")
+        if expr.op == "sub" and own is expr.a:
+            this, other = "sum", E.unary("neg", other)
+        if not this or kind not in ("", this) or other.dtype is not own.dtype:
+            return None
+        kind, expr = this, own
+        rest.append(other)
+    if not rest:
+        return None
+    total = rest[0]
+    op = next(op for op, name in _KINDS.items() if name == kind)
+    for other in rest[1:]:
+        total = E.cast(E.binary(op, total, other), total.dtype)
+    return kind, total
+
+
+def _is(expr: E.Expr, place: E.Load) -> bool:
+    """Whether ``expr`` is the element, as it is or in a wider dtype."""
+    if isinstance(expr, E.Cast) and not expr.rounding and _widens(place.dtype, expr.dtype):
+        expr = expr.value
+    return isinstance(expr, E.Load) and same_place(expr, place)
+
+
+def _widens(narrow: DType, wide: DType) -> bool:
+    """Whether ``wide`` holds every value of ``narrow``, and results in it round to its own."""
+    if narrow.is_bool or wide.is_bool or wide.bits < narrow.bits:
+        return narrow is wide
+    return (narrow.is_float and wide.is_float) or (narrow.is_integer and wide.is_integer)
