@@ -626,3 +626,22 @@ def a_parallel_loop_over_the_threads_exchanges_values():
     a = _ints((3, 10, 4))
     sums = np.broadcast_to(a.sum(2, keepdims=True), a.shape)
     return f, [a, Out(np.where(a[..., :1] > 0, sums, a).astype(F))]
+
+
+@program()
+def sums_of_warps_of_which_the_last_has_fewer_lanes():
+    @T.prim_func
+    def f(
+        A: T.Tensor((52,), "float32"), B: T.Tensor((3, 52), "float32"), K: T.Tensor((52,), "int32")
+    ):
+        with T.Kernel(1, threads=52):
+            t = T.get_thread_binding()
+            B[0, t] = T.warp_reduce_sum(A[t])
+            B[1, t] = T.warp_reduce_max(A[t] - 9)
+            B[2, t] = T.warp_reduce_sum(T.cast(A[t], "float16"))
+            K[t] = T.warp_reduce_min(T.cast(A[t], "int32") + 9)
+
+    a = _ints(52, 3)
+    rows = lambda how, x: np.concatenate([np.full(32, how(x[:32])), np.full(20, how(x[32:]))])
+    want = np.stack([rows(np.sum, a), rows(np.max, a - 9), rows(np.sum, a)])
+    return f, [a, Out(want.astype("float32")), Out(rows(np.min, a + 9).astype(I))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tilelang.codegen.c import NARROW_FLOATS, bare, value_type
 from tilelang.codegen.gpu.calls import (
     SHARED,
@@ -24,6 +26,7 @@ from tilelang.cuda.forms import (
 from tilelang.cuda.ptx_intrinsics import PTX_WRITERS, moved, texts_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
+from tilelang.ir.lanes import WARP
 from tilelang.ir.tables import portable
 
 
@@ -121,16 +124,19 @@ def _rsqrt(p: GpuPrinter, call: E.Call) -> str:
 
 # -- warps -----------------------------------------------------------------------------------------
 def _warp_reduce(p: GpuPrinter, call: E.Call) -> str:
-    """A butterfly over the warp; sums of narrow types round at every step."""
+    """A butterfly over the warp; sums of narrow types round at every step. The number of threads
+    is given where the last warp of the block is not full."""
+    count = prod(p.threads)
+    part = f", {count}" if count % WARP else ""
     op, dtype = call.op.removeprefix("warp_reduce_"), call.dtype
     text = p.value(call.args[0])
     if op == "sum" and dtype in NARROW_FLOATS:
         step = f"[](float a, float b) {{ return {p.rounded(dtype, 'a + b')}; }}"
-        return f"tl_warp_reduce({text}, {step})"
+        return f"tl_warp_reduce({text}, {step}{part})"
     # Integers narrower than int are reduced as int: the low bits are the same.
     if dtype.bits < 32 and not dtype.is_float:
         text = f"(int32_t){text}"
-    return narrowed(p, dtype, f"tl_warp_reduce_{op}({bare(text)})")
+    return narrowed(p, dtype, f"tl_warp_reduce_{op}({bare(text)}{part})")
 
 
 def _allreduce(p: GpuPrinter, call: E.Call) -> str:
