@@ -38,9 +38,10 @@ from tilelang.passes.layouts.accumulators import (
 from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.boxed import NotBoxedError, swizzles
 from tilelang.passes.layouts.conversion import Conversion
+from tilelang.passes.layouts.group_fragments import in_their_groups
 from tilelang.passes.layouts.nests import serial_inside
 from tilelang.passes.layouts.search import Priced, cheapest
-from tilelang.passes.layouts.spreading import NotHeldError
+from tilelang.passes.layouts.spreading import GroupsDifferError, NotHeldError
 from tilelang.passes.layouts.storage import to_shared
 from tilelang.passes.notes import NOTES, Note
 from tilelang.target import Context
@@ -61,6 +62,10 @@ def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
                 moved = (*moved, found.note)
             except NotBoxedError as found:
                 flat = found.rewrite(flat)
+            except GroupsDifferError:
+                before, flat = flat, in_their_groups(flat, context.limits.warp)
+                if flat is before:
+                    raise
             except _MetError as found:
                 flat = as_reduction(flat, found.loop, found.buffer, found.met)
 

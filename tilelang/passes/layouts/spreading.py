@@ -73,6 +73,20 @@ class NotHeldError(Exception):
         self.note = note
 
 
+class GroupsDifferError(TileUnsupportedError):
+    """A fragment is used by groups of different sizes; caught where inference starts, as an
+    operation of the larger one may be one of the smaller, too."""
+
+    def __init__(self, buffer: Buffer, before: int, threads: int, stmt: S.Stmt) -> None:
+        super().__init__(
+            f"the fragment `{buffer.name}` is used by {before} threads and by {threads}",
+            expected="a fragment used by one group of threads",
+            got=f"groups of {before} and {threads} threads",
+            hint="use a fragment per branch, or pass the tile through shared memory",
+            loc=stmt.loc,
+        )
+
+
 @dataclass(frozen=True)
 class Op:
     """A collective statement with the threads that run it."""
@@ -181,14 +195,7 @@ class Layouts:
                 names = self.storage.of(buffer)
                 before = next(self.fragments[n] for n in names if n in self.fragments)
                 if before != threads:
-                    raise TileUnsupportedError(
-                        f"the fragment `{buffer.name}` is used by {before} threads and by "
-                        f"{threads}",
-                        expected="a fragment used by one group of threads",
-                        got=f"groups of {before} and {threads} threads",
-                        hint="use a fragment per branch, or pass the tile through shared memory",
-                        loc=stmt.loc,
-                    )
+                    raise GroupsDifferError(buffer, before, threads, stmt)
         return Op(stmt, threads, lo, loop, extents, touched)
 
     # -- fixed layouts ----------------------------------------------------------------------------
