@@ -48,6 +48,21 @@ _TRUTH = "True or False"
         ("T.fill(a, 0, 1)", _kind("annotations", "a dict", "1")),
         ("T.transpose(s, a, 1)", _kind("annotations", "a dict", "1")),
         ("T.copy(A, s, a)", _kind("coalesced_width", "an int", "the buffer `a` of shape (8, 8)")),
+        # Parts of the program that are made directly.
+        ("T.BufferLoad()", "Load is made of other fields\n  expected: Load(buffer, indices)\n  got: 0 of them"),
+        ("T.StringImm()", "StringImm is made of other fields\n  expected: StringImm(value)\n  got: 0 of them"),
+        ("T.PrimExpr()", "Expr is a kind of value, and no value itself"),
+        (
+            "T.Fragment((4,), replicate=s)",
+            "the replication of T.Fragment is not a number\n"
+            "  expected: in how many threads each element is held\n  got: s",
+        ),
+        ("T.meta_class(3)", "T.meta_class decorates a class\n  expected: a class\n  got: 3"),
+        (
+            "T.comm_reducer(n, 0)",
+            "the combination of T.comm_reducer is not a function\n"
+            "  expected: a function of two values, e.g. lambda x, y: x + y\n  got: `n`",
+        ),
         # Keywords that are none.
         (
             "T.wgmma_gemm(s, s, a, polcy=1)",

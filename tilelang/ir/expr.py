@@ -90,7 +90,11 @@ def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         if item.default is not MISSING:
             values.setdefault(item.name, item.default)
     if len(args) > len(names) or len(values) < given or set(values) != set(names):
-        raise TypeError(f"{cls.__name__} has the fields {', '.join(names)}")
+        raise TileTypeError(
+            f"{cls.__name__} is made of other fields",
+            expected=f"{cls.__name__}({', '.join(names)})",
+            got=f"{given} of them",
+        )
     return tuple(values[name] for name in names)
 
 
@@ -167,7 +171,7 @@ class Expr(NoArray):
 
     def _dtype(self) -> DType:
         """The dtype, from the fields."""
-        raise NotImplementedError
+        raise TileTypeError(f"{type(self).__name__} is a kind of value, and no value itself")
 
     def children(self) -> tuple[Expr, ...]:
         """Direct sub-expressions, in field order (index expressions of regions included)."""

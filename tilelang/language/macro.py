@@ -19,6 +19,7 @@ from tilelang.errors import (
     TileTypeError,
     TileUnsupportedError,
     TileValueError,
+    shown,
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -223,6 +224,8 @@ def meta_class(cls: type) -> type:
 
     An attribute that holds a ``T.alloc_var`` is stored to by assignment.
     """
+    if not isinstance(cls, type):
+        raise TileTypeError("T.meta_class decorates a class", expected="a class", got=shown(cls))
     for name, item in list(vars(cls).items()):
         if isinstance(item, FunctionType) and (not name.startswith("__") or name == "__init__"):
             setattr(cls, name, _Method(item))

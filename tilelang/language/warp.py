@@ -389,6 +389,12 @@ def comm_reducer(
     combiner: Callable[[Any, Any], Any], identity: Sequence[object], name: str = "reduce"
 ) -> CommReducer:
     """The reduction that ``combiner`` (a function of two values) describes."""
+    if not callable(combiner):
+        raise TileTypeError(
+            "the combination of T.comm_reducer is not a function",
+            expected="a function of two values, e.g. lambda x, y: x + y",
+            got=describe(combiner),
+        )
     values = tuple(identity) if isinstance(identity, (list, tuple)) else (identity,)
     first = values[0] if values else 0
     kind = first.dtype if isinstance(first, Expr) else as_expr(first).dtype

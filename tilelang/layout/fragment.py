@@ -43,7 +43,14 @@ class Fragment(Layout):
         forward_index_fn: Callable[..., Any] | None = None,
     ) -> None:
         self.shape = constant_extents(shape, self.what)
-        (self.replicate_size,) = constant_extents(replicate, "the replication of T.Fragment")
+        sizes = constant_extents(replicate, "the replication of T.Fragment")
+        if len(sizes) != 1:
+            raise TileTypeError(
+                "the replication of T.Fragment is not a number",
+                expected="in how many threads each element is held",
+                got=shown(replicate),
+            )
+        self.replicate_size = sizes[0]
         self.forward_vars = index_vars(len(self.shape))
         self.rep_var = Var("rep", INDEX)
         self._table: Array | None = None
