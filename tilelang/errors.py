@@ -241,12 +241,14 @@ def _expand(text: str) -> str:
 @dataclass(frozen=True)
 class Site:
     """Where a check of generated code stands: its condition as text, its place, whether a kernel
-    or the host code around it does the checking, and whether ``T.assume`` asked for it."""
+    or the host code around it does the checking, whether ``T.assume`` asked for it, and which
+    threads are waited for."""
 
     condition: str
     loc: Loc | None = None
     in_kernel: bool = True
     assumed: bool = False
+    threads: str = ""
 
     def error(self, message: str) -> TileRuntimeError | KernelArgumentError:
         """What is raised when the check fails with ``message``."""
@@ -254,6 +256,9 @@ class Site:
             return KernelArgumentError(message, loc=self.loc)
         if not self.in_kernel:
             return TileRuntimeError(message, loc=self.loc)
+        if self.threads:
+            hint = 'execution_backend="interpret" runs the program, or names the threads that wait'
+            return DeadlockError(message, expected=self.threads, hint=hint, loc=self.loc)
         expected = f"`{self.condition}` to hold"
         return DeviceAssertError(message, expected=expected, loc=self.loc)
 

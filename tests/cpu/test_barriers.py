@@ -8,7 +8,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import DeviceAssertError, TileUnsupportedError
+from tilelang.errors import DeadlockError, TileUnsupportedError
 
 from .modes import CORES, holds
 
@@ -114,13 +114,40 @@ def test_waiting_for_threads_whose_turn_comes_later_is_an_error(make: object) ->
     found = 0 * NUMBERS
     tilelang.compile(func, target="cpu", execution_backend="interpret")(NUMBERS, found)
     np.testing.assert_array_equal(found, wanted)
-    with pytest.raises(DeviceAssertError) as caught:
+    with pytest.raises(DeadlockError) as caught:
         tilelang.compile(func, target="cpu")(NUMBERS, found)
     assert (
         "threads wait here for threads whose turn comes later on the CPU, where one core runs the "
-        "threads of a block statement by statement; the interpreter runs such programs"
+        "threads of a block statement by statement\n"
     ) in str(caught.value)
     assert "T.barrier_wait" in str(caught.value) or "T.sync_threads" in str(caught.value)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+def test_a_barrier_that_some_threads_never_reach_is_an_error_everywhere() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((COUNT,), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            A[tx] = 1
+            if tx % 4 == 0:
+                T.sync_threads()
+
+    errors = []
+    for options in ({"target": "cpu", "execution_backend": "interpret"}, {"target": "cpu"}):
+        with pytest.raises(DeadlockError) as caught:
+            tilelang.compile(kernel, **options)(0 * NUMBERS)  # type: ignore[call-overload]  # options by name
+        errors.append(caught.value)
+    assert str(errors[1]).split("\n -->")[0] == (
+        "not all threads of the block reach this barrier\n"
+        "  expected: all threads of the block that have not returned, or none of them\n"
+        '  hint: execution_backend="interpret" runs the program, or names the threads that wait'
+    )
+    assert errors[0].loc is not None and errors[1].loc is not None
+    assert errors[0].loc.line == errors[1].loc.line
+    report = tilelang.sanitize(kernel, 0 * NUMBERS)
+    assert [found.kind for found in report.findings] == ["barrier-divergence"]
+    assert "T.sync_threads()" in str(report)
 
 
 def test_a_barrier_that_arrived_threads_pass_by_name() -> None:

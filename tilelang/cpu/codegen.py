@@ -376,16 +376,19 @@ class BlockWriter(Writer):
         if self.p.host:
             self.fail_unless(stmt.cond, stmt.host_text, stmt.assumed)
         elif not stmt.assumed:
-            self.fail_unless(stmt.cond, device_assert_text(stmt.message))
+            message = stmt.message if stmt.threads else device_assert_text(stmt.message)
+            self.fail_unless(stmt.cond, message, threads=stmt.threads)
 
     def mark(self, stmt: S.Stmt) -> None:
         """Remember where the program is."""
         super().mark(stmt)
         self.here = self.p.here = stmt.loc
 
-    def fail_unless(self, cond: E.Expr, message: str, assumed: bool = False) -> None:
+    def fail_unless(
+        self, cond: E.Expr, message: str, assumed: bool = False, threads: str = ""
+    ) -> None:
         """Stop with an error code that the runtime turns into ``message`` and the place."""
-        failure = message, Site(repr(cond), self.here, not self.p.host, assumed)
+        failure = message, Site(repr(cond), self.here, not self.p.host, assumed, threads)
         self.unit.failures.setdefault(failure)
         code = list(self.unit.failures).index(failure) + 1
         done = f"return {code};" if self.p.host else f"{{ tl_fail(error, {code}); return; }}"

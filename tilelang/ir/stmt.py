@@ -278,12 +278,14 @@ class Eval(Stmt):
 class Assert(Stmt):
     """Stop with ``message`` unless ``cond``; at function level it runs on the host.
 
-    ``assumed`` marks ``T.assume``: checked on the host, only a fact inside a kernel.
+    ``assumed`` marks ``T.assume``: checked on the host, only a fact inside a kernel. ``threads``
+    says which threads a barrier needs, where the compiler checks that they come.
     """
 
     cond: Expr = expr_()
     message: str = attr_("")
     assumed: bool = attr_(False)
+    threads: str = attr_("")
 
     @property
     def host_text(self) -> str:

@@ -21,8 +21,11 @@ PENDING, PHASE, COUNT = range(3)  # of a barrier in memory
 
 LATER = (
     "threads wait here for threads whose turn comes later on the CPU, where one core runs the "
-    "threads of a block statement by statement; the interpreter runs such programs"
+    "threads of a block statement by statement"
 )
+NEVER = "not all threads of the block reach this barrier"
+ALL_HERE = "all threads of the block that have not returned, or none of them"
+ENOUGH = "as many threads as the barrier counts, before the first of them waits"
 ZERO = (E.const(0),)
 
 
@@ -63,11 +66,19 @@ def _is_barrier(arg: E.Expr) -> bool:
     return isinstance(arg, (E.AddressOf, E.Load)) and arg.buffer.storage.endswith("barrier")
 
 
+def _meetings(launch: S.Launch) -> int:
+    """How many statements are barriers of threads."""
+    calls = (stmt.value for stmt in S.find(launch.body, S.Eval))
+    orders = (call.atom.orders for call in calls if isinstance(call, E.Call))
+    return sum(each is not None and each.kind == "rendezvous" for each in orders)
+
+
 class Barriers:
     """Writes the barrier operations of one launch."""
 
-    def __init__(self, loops: ThreadLoops) -> None:
+    def __init__(self, launch: S.Launch, loops: ThreadLoops) -> None:
         self.loops = loops
+        self.several = _meetings(launch) > 1  # the others may come at another barrier
         self.states: dict[E.Var, Buffer] = {}  # storage of barriers -> what is known of each
         self.named: Buffer | None = None  # arrivals at the hardware barriers
 
@@ -152,7 +163,9 @@ class Barriers:
         phase = E.binary("bitand", E.Load(state, (index, E.const(PHASE))), 1)
         parity = E.binary("bitand", E.cast(call.args[1], INT), 1)
         over = E.binary("ne", phase, parity)
-        return self.loops.over([S.Assert(cond=over, message=LATER, loc=stmt.loc)], mask)
+        return self.loops.over(
+            [S.Assert(cond=over, message=LATER, threads=ENOUGH, loc=stmt.loc)], mask
+        )
 
     # -- barriers of the hardware ----------------------------------------------------------------
     def _named(self) -> Buffer:
@@ -173,7 +186,9 @@ class Barriers:
         made, here = self._count(mask)
         all_made, everyone = self._count(None)
         right = E.binary("lor", E.binary("eq", here, everyone), E.binary("eq", here, 0))
-        return [*made, *all_made, S.Assert(cond=right, message=LATER, loc=stmt.loc)]
+        text = LATER if self.several else NEVER
+        failed = S.Assert(cond=right, message=text, threads=ALL_HERE, loc=stmt.loc)
+        return [*made, *all_made, failed]
 
     def _meet(
         self, stmt: S.Eval, ident: E.Expr, count: E.Expr | None, mask: E.Expr | None
@@ -190,4 +205,5 @@ class Barriers:
         enough = E.binary("lor", arrived >= need, E.binary("eq", here, 0))
         left = E.select(arrived >= need, arrived - need, arrived)
         done = S.Store(buffer=named, indices=at, value=left, loc=stmt.loc)
-        return [*made, add, S.Assert(cond=enough, message=LATER, loc=stmt.loc), done]
+        failed = S.Assert(cond=enough, message=LATER, threads=ENOUGH, loc=stmt.loc)
+        return [*made, add, failed, done]

@@ -83,7 +83,7 @@ class _Serializer:
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
         self.loops = ThreadLoops(launch)
-        self.barriers = Barriers(self.loops)
+        self.barriers = Barriers(launch, self.loops)
         self.varying = self.loops.varying
         self.count = self.loops.count
         self.ordered: set[E.Var] = set()  # varying lets that stay where they stand
