@@ -366,7 +366,8 @@ def pass_times(func: S.PrimFunc, target: Target, options: Options) -> str:
 def as_run(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     """``func`` with what it leaves to the target decided, still as the interpreter runs it."""
     context = Context(target)
-    return one_thread_by_default(func, context) if _on_cores(context) else func
+    func = one_thread_by_default(func, context) if _on_cores(context) else func
+    return write_out_functions(func, context)
 
 
 def compile(func: S.PrimFunc, target: Target, options: Options | None = None) -> Artifact:

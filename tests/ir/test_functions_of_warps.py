@@ -17,6 +17,18 @@ X = (LANES * 0x9E3779B1 % 2**32).astype(np.uint32)
 WIDE = X.astype(np.uint64) << np.uint64(32) | X[::-1]
 COUNTS = (LANES * 3 % 40).astype(np.uint32)
 BITS = [int(f"{int(x):032b}"[::-1], 2) for x in X]
+PAIRS = X.astype(np.uint64) | X[::-1].astype(np.uint64) << np.uint64(32)
+REDUCED = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def low(x: Any) -> int:
+    """The lower 24 bits, with a sign."""
+    return (int(x) + 2**23) % 2**24 - 2**23
+
+
 CASES: dict[str, tuple[tuple[Any, ...], Any]] = {
     "__match_any_sync": (("mask", "few"), [sum(1 << j for j in LANES if j % 4 == i % 4) for i in LANES]),
     "__ballot_sync": (("mask", "few"), [sum(1 << j for j in LANES if j % 4)] * 32),
@@ -26,6 +38,28 @@ CASES: dict[str, tuple[tuple[Any, ...], Any]] = {
     "__shfl_xor_sync": (("mask", "x", 3), X[LANES ^ 3]),
     "__shfl_up_sync": (("mask", "x", 2), np.where(LANES < 2, X, np.roll(X, 2))),
     "__shfl_down_sync": (("mask", "x", 2), np.where(LANES > 29, X, np.roll(X, -2))),
+    "__shfl_down_sync of 8": (("mask", "x", 2, 8), np.where(LANES % 8 > 5, X, np.roll(X, -2))),
+    **{
+        f"__reduce_{op}_sync": (("mask", "x"), [function.reduce(X)] * 32)
+        for op, function in REDUCED.items()
+    },
+    **{
+        f"__reduce_{op}_sync of a quarter": (
+            ("quarter", "x"), [function.reduce(X[LANES % 4 == i % 4]) for i in LANES],
+        )
+        for op, function in REDUCED.items()
+    },
+    "__byte_perm": (
+        ("x", "back", "count"),
+        [sum((int(PAIRS[i]) >> 8 * (int(COUNTS[i]) >> 4 * k & 7) & 255) << 8 * k for k in range(4)) for i in LANES],
+    ),
+    "__mul24": (
+        ("x", "back"), [low(X[i]) * low(X[31 - i]) % 2**32 for i in LANES],
+    ),
+    "__umul24": (
+        ("x", "back"), [int(X[i]) % 2**24 * (int(X[31 - i]) % 2**24) % 2**32 for i in LANES],
+    ),
+    "__umulhi": (("x", "back"), [int(X[i]) * int(X[31 - i]) >> 32 for i in LANES]),
     "__brev": (("x",), BITS),
     "__funnelshift_r": (("back", "x", "count"), WIDE >> (COUNTS & np.uint32(31)).astype(np.uint64)),
     "__funnelshift_rc": (("back", "x", "count"), WIDE >> np.minimum(COUNTS, 32).astype(np.uint64)),
@@ -47,8 +81,20 @@ def test_a_function_of_cuda_by_its_name(name: str) -> None:
     ):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
-            known = {"mask": FULL, "x": A[t], "few": t % 4, "back": A[31 - t], "count": N[t]}
-            B[t] = T.call_extern("uint32", name, *[known.get(one, one) for one in operands])
+            quarter = T.uint32(0x11111111) << T.cast(t % 4, "uint32")
+            T.call_extern("handle", "__syncwarp")
+            T.call_extern("void", "__syncwarp", FULL)
+            known = {
+                "mask": FULL,
+                "quarter": quarter,
+                "x": A[t],
+                "few": t % 4,
+                "back": A[31 - t],
+                "count": N[t],
+            }
+            B[t] = T.call_extern(
+                "uint32", name.split(" ")[0], *[known.get(one, one) for one in operands]
+            )
 
     for options in (
         {"target": "cpu", "execution_backend": "interpret"}, {"target": "cpu"},

@@ -63,6 +63,12 @@ ASKS: dict[str, Callable[[object], object]] = {
     "its warp": lambda A: T.get_warp_idx() + T.get_thread_binding(1),
     "other threads": lambda A: T.warp_reduce_sum(A[0]),  # type: ignore[index]  # a tensor
     "a vote": lambda A: T.syncthreads_count(A[0] > 0),  # type: ignore[index]  # a tensor
+    "other threads, by CUDA's name": lambda A: T.call_extern(
+        "int32",
+        "__reduce_add_sync",
+        0xFFFFFFFF,
+        A[0],  # type: ignore[index]  # a tensor
+    ),
     "who is chosen": lambda A: T.cast(T.shuffle_elect(0), "int32"),
 }
 

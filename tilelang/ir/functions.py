@@ -17,7 +17,8 @@ from tilelang.records import dataclass
 
 Make = Callable[..., E.Expr]
 
-_U32 = DType("uint32")
+_U32, _I32, _VOID = DType("uint32"), DType("int32"), DType("void")
+_WARP = E.const(32, _I32)
 _SHUFFLES = {"": "shfl_sync", "_up": "shfl_up", "_down": "shfl_down", "_xor": "shfl_xor"}
 _F32, _F64, _F16, _BF16 = (DType(name) for name in ("float32", "float64", "float16", "bfloat16"))
 
@@ -33,10 +34,11 @@ _TO_INTEGRAL = {"rn": "nearbyint", "rz": "trunc", "rd": "floor", "ru": "ceil"}
 
 @dataclass(frozen=True)
 class Function:
-    """How many operands a function takes and what it computes from them."""
+    """How many operands a function takes, how many may be left out, and what it computes."""
 
     count: int
     make: Make
+    optional: int = 0
 
 
 def find_function(name: str, operands: tuple[E.Expr, ...]) -> Function | None:
@@ -71,17 +73,19 @@ def as_expression(node: E.Call) -> E.Expr | None:
     found = find_function(name, args)
     if found is None or any(arg.dtype.is_handle for arg in args):
         return None
-    if len(args) != found.count:
+    least = found.count - found.optional
+    if not least <= len(args) <= found.count:
         raise TileTypeError(
             f"`{name}` with another number of operands",
-            expected=str(found.count),
+            expected=str(found.count) if not found.optional else f"{least} to {found.count}",
             got=f"{name}({', '.join(map(repr, args))})",
         )
     return _typed(found.make(*args), node.dtype)
 
 
 def _typed(value: E.Expr, dtype: DType) -> E.Expr:
-    return value if dtype.is_handle or value.dtype.lanes != dtype.lanes else E.cast(value, dtype)
+    as_it_is = dtype.is_handle or value.dtype == _VOID or value.dtype.lanes != dtype.lanes
+    return value if as_it_is else E.cast(value, dtype)
 
 
 def _on(kind: DType | None, function: Function) -> Function:
@@ -352,11 +356,56 @@ def _warp(op: str, *kinds: str) -> Function:
 
 
 def _shuffle(op: str) -> Make:
-    def make(mask: E.Expr, value: E.Expr, lane: E.Expr) -> E.Expr:
-        width = E.const(32, DType("int32"))
-        return E.call(op, value, E.cast(lane, DType("int32")), width, E.cast(mask, _U32))
+    def make(mask: E.Expr, value: E.Expr, lane: E.Expr, width: E.Expr = _WARP) -> E.Expr:
+        return E.call(op, value, E.cast(lane, _I32), width, E.cast(mask, _U32))
 
     return make
+
+
+def _reduced(op: str, whole: str = "") -> Function:
+    """A reduction over the lanes of a mask; ``whole`` does it for a whole warp."""
+
+    def make(mask: E.Expr, value: E.Expr) -> E.Expr:
+        mask = E.cast(mask, _U32)
+        known = int(mask.value) if isinstance(mask, E.Const) else None
+        if known == 0xFFFFFFFF and whole:
+            return E.call(whole, value)
+        first = E.call("ffs", mask) - 1
+        found = None
+        for lane in range(32):
+            if known is not None and not known >> lane & 1:
+                continue
+            # A lane that is not there counts as the first one, once more or not at all.
+            there = E.binary("ne", mask >> E.const(lane, _U32) & E.const(1, _U32), 0)
+            source = E.const(lane, _I32) if known is not None else E.select(there, lane, first)
+            item = E.call("shfl_sync", value, source, _WARP, mask)
+            if known is None and op in ("add", "bitxor"):
+                item = E.select(there, item, E.const(0, value.dtype))
+            found = item if found is None else E.binary(op, found, item)
+        return value if found is None else found
+
+    return Function(2, make)
+
+
+def _low_bits(kind: DType, word: DType) -> Function:
+    """The product of the lower 24 bits."""
+
+    def low(x: E.Expr) -> E.Expr:
+        by = E.const(8, kind)
+        return E.cast((E.cast(x, kind) << by) >> by, word)
+
+    return Function(2, lambda a, b: E.cast(low(a) * low(b), kind))
+
+
+def _picked_bytes(low: E.Expr, high: E.Expr, chosen: E.Expr) -> E.Expr:
+    """Four of eight bytes, each named by three bits of ``chosen``."""
+    word = DType("uint64")
+    low, high, chosen = (E.cast(E.cast(x, _U32), word) for x in (low, high, chosen))
+    both, found = high << E.const(32, word) | low, E.const(0, word)
+    for at in range(4):
+        by = (chosen >> E.const(4 * at, word) & E.const(7, word)) * E.const(8, word)
+        found |= (both >> by & E.const(255, word)) << E.const(8 * at, word)
+    return E.cast(found, _U32)
 
 
 _PLAIN: dict[str, Function] = {
@@ -370,9 +419,18 @@ _PLAIN: dict[str, Function] = {
     "__any_sync": _warp("any_sync", ""), "__all_sync": _warp("all_sync", ""),
     "__ballot_sync": _warp("ballot_sync", ""), "__match_any_sync": _warp("match_any_sync", ""),
     **{
-        f"__shfl{way}_sync": Function(3, _shuffle(op))
+        f"__shfl{way}_sync": Function(4, _shuffle(op), optional=1)
         for way, op in _SHUFFLES.items()
     },
+    "__syncwarp": Function(1, lambda *mask: E.call("sync_warp", *mask), optional=1),
+    "__reduce_add_sync": _reduced("add", "warp_reduce_sum"),
+    "__reduce_min_sync": _reduced("min", "warp_reduce_min"),
+    "__reduce_max_sync": _reduced("max", "warp_reduce_max"),
+    "__reduce_and_sync": _reduced("bitand", "warp_reduce_bitand"),
+    "__reduce_or_sync": _reduced("bitor", "warp_reduce_bitor"),
+    "__reduce_xor_sync": _reduced("bitxor"),
+    "__byte_perm": Function(3, _picked_bytes),
+    "__mul24": _low_bits(_I32, DType("int64")), "__umul24": _low_bits(_U32, DType("uint64")),
     "__popc": _counted("popcount", 32), "__popcll": _counted("popcount", 64),
     "__clz": _counted("clz", 32), "__clzll": _counted("clz", 64),
     "__ffs": _counted("ffs", 32), "__ffsll": _counted("ffs", 64),

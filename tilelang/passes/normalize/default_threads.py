@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilelang.errors import at
+from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.functions import as_expression
 from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.target import Context
 
@@ -41,12 +44,19 @@ def _asks_for_threads(launch: S.Launch) -> bool:
     for stmt in S.walk(launch.body):
         if any(not threads.isdisjoint(item.variables) for item in stmt.exprs()):
             return True
-        if any(
-            call.atom.exchanges or call.atom.signals or call.atom.per_thread
-            for call in stmt.calls()
-        ):
-            return True
+        with at(stmt.loc):
+            if any(map(_is_of_threads, stmt.calls())):
+                return True
     return False
+
+
+def _is_of_threads(call: E.Call) -> bool:
+    made = as_expression(call) if call.atom.by_name else call
+    return made is not None and any(
+        node.atom.exchanges or node.atom.signals or node.atom.per_thread
+        for node in E.walk(made)
+        if isinstance(node, E.Call)
+    )
 
 
 def _without_layout(stmt: S.Parallel | S.Copy) -> S.Stmt:
