@@ -78,6 +78,64 @@ def test_a_number_before_the_start_of_the_generator_is_an_error() -> None:
     assert "test_random.py" in str(caught.value)
 
 
+@needs_compiler
+def test_iterations_of_a_shared_loop_draw_from_the_generators_of_their_threads() -> None:
+    @T.prim_func
+    def kernel(B: T.Tensor((4, COUNT, 9), "uint32"), C: T.Tensor((3, COUNT), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            kept = T.alloc_fragment((COUNT, 9), "uint32")
+            total = T.alloc_local((1,), "uint32")
+            T.rng_init(11, off=1)
+            for i, j in T.Parallel(COUNT, 9):
+                kept[i, j] = T.rng_rand()
+            T.copy(kept, B[0, :, :])
+            for k in T.serial(2):
+                for i in T.Parallel(COUNT):
+                    if i % 3 != k:
+                        first = T.rng_rand()
+                        B[1 + k, i, 0] = first + T.rng_rand()
+            total[0] = 0
+            for i in T.Parallel(COUNT):
+                total[0] += T.rng_rand()
+            B[3, tx, 0] = total[0] + T.rng_rand()
+            for i in T.Parallel(COUNT):
+                C[0, i] = T.rng_rand_float()
+                C[1, i] = T.rng_rand_float(dist="normal")
+            for i in T.Parallel(COUNT):
+                T.rng_init(5, seq=i)
+                C[2, i] = T.rng_rand_float()
+
+    found = []
+    for mode in ("interpret", "cpu"):
+        words, numbers = np.zeros((4, COUNT, 9), np.uint32), np.zeros((3, COUNT), np.float32)
+        tilelang.compile(kernel, **MODES[mode])(words, numbers)  # type: ignore[call-overload]  # options by name
+        found.append((words, numbers))
+    np.testing.assert_array_equal(found[1][0], found[0][0])
+    np.testing.assert_array_equal(found[1][1][[0, 2]], found[0][1][[0, 2]])
+    np.testing.assert_allclose(found[1][1][1], found[0][1][1], rtol=2e-5, atol=2e-6)
+    assert len(np.unique(found[0][0][0])) == COUNT * 9
+
+
+@needs_compiler
+def test_a_shared_loop_of_some_threads_does_not_draw() -> None:
+    @T.prim_func
+    def kernel(B: T.Tensor((COUNT,), "uint32")):
+        with T.Kernel(1, threads=32):
+            T.rng_init(11)
+            if T.get_thread_binding() < 16:
+                for i in T.Parallel(COUNT):
+                    B[i] = T.rng_rand()
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        run(kernel, (COUNT,), "uint32", "cpu")
+    assert str(caught.value).split("\n -->")[0] == (
+        "T.rng_rand in the iterations of a loop that some threads share on the CPU\n"
+        "  expected: thread code, or a T.Parallel of all threads of the block\n"
+        "  got: `T.rng_rand()`"
+    )
+
+
 def test_other_generators_are_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
 

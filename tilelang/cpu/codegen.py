@@ -123,10 +123,12 @@ class CpuPrinter(CPrinter):
         generator = expr.attr("generator", PHILOX)
         if not self.thread or generator != PHILOX:
             raise TileUnsupportedError(
-                f"T.{expr.op} in the iterations of a shared loop on the CPU"
+                f"T.{expr.op} in the iterations of a loop that some threads share on the CPU"
                 if generator == PHILOX
                 else f"the random generator {generator} is not available on the CPU",
-                expected="thread code, outside T.Parallel" if generator == PHILOX else PHILOX,
+                expected="thread code, or a T.Parallel of all threads of the block"
+                if generator == PHILOX
+                else PHILOX,
                 got=f"`{expr!r}`",
             )
         self.draws = True

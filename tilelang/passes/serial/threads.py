@@ -32,7 +32,7 @@ from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.serial.barriers import Barriers, check_words
 from tilelang.passes.serial.deal import deal_exchanges
 from tilelang.passes.serial.exchange import Exchange, exchanges
-from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
+from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, thread_loop, vars_in
 from tilelang.records import dataclass
 from tilelang.target import Context
 
@@ -484,13 +484,23 @@ class _Serializer:
                 owner = E.as_expr(stmt.loop_layout.thread_of(stmt.vars))
             else:
                 owner = linear % self.count
+            body = self.loops.at_thread(body, t)
+            if mask is None and _draws(stmt.body):
+                # In order: each thread has its own generator, which the loop over it alone names.
+                body = replace(thread_loop(t, 1, body), start=owner, stop=owner + 1)
+                return S.nested(stmt.vars, stmt.extents, body, False, stmt.loc)
             # A sub-range of the threads deals the iterations among itself.
-            body = S.seq(S.Let(var=t, value=owner), self.loops.at_thread(body, t))
+            body = S.seq(S.Let(var=t, value=owner), body)
         return S.nested(stmt.vars, stmt.extents, body, True, stmt.loc)
 
     def _plain_body(self, body: S.Stmt) -> S.Stmt:
         """Nested ``T.Parallel`` loops of a body as plain loops."""
         return map_stmts(body, S.Parallel, lambda loop: self._parallel(loop, None))
+
+
+def _draws(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` uses the state of the thread that runs it."""
+    return any(call.atom.per_thread and call.atom.effect is Effect.OUTPUT for call in S.calls(stmt))
 
 
 def _cooperates(stmt: S.Stmt) -> bool:
