@@ -217,10 +217,14 @@ def _load_global(entry: Entry) -> Any:
 # A loop of the program, which may go on for ever.
 _WHILE = re.compile(r"^( *)while \((.*)\) \{$", re.MULTILINE)
 
+# A thread that leaves the kernel: later barriers are for those that have not.
+_RETURN = re.compile(r"^( *)return;$", re.MULTILINE)
+
 
 def kernel_text(source: str, kernels: Sequence[str], family: Family = CUDA) -> str:
     """``source`` as C++ with the table of its kernels behind it."""
     asking = _WHILE.sub(r"\1while (tl_emu_goes_on() && (\2)) {", family.rewrite(source))
+    asking = _RETURN.sub(r"\1{ tl_emu_leave(); return; }", asking)
     return asking + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
 
 

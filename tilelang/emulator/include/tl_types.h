@@ -133,6 +133,7 @@ TL_INLINE bool __isGlobal(const void* p) { return !tl_emu_is_shared(p); }
 extern "C" {
 // The line tells calls apart: compilers make several of one.
 void tl_emu_sync_block(int line);
+void tl_emu_leave(void);
 int tl_emu_sync_block_reduce(int what, int value, int line);  // 0: count, 1: and, 2: or
 void tl_emu_sync_warp(unsigned long long mask);
 void tl_emu_thread_fence(int scope);  // 0: block, 1: device, 2: system

@@ -21,10 +21,13 @@ void pass_on(Order& order, Joined& joined, Waiters& waiters, Fiber* me) {
 }
 
 // -- __syncthreads -----------------------------------------------------------------------------------------------
-// The barrier opens, since those that have ended count as being there: CUDA wants all threads to come, or none.
+// The barrier opens, since those that have ended count as being there. A thread that returned early is not meant
+// to come (CUDA C++ Programming Guide, "Synchronization Functions": all non-exited threads); one that ran to the end
+// of the kernel has missed the barrier.
 void report_absent(Block& block, const void* pc) {
     const Fiber *first = block.fibers, *end = first + block.gang->threads;
-    const Fiber* gone = std::find_if(first, end, [](const Fiber& each) { return each.done; });
+    const Fiber* gone = std::find_if(first, end, [](const Fiber& each) { return each.done && !each.left; });
+    if (gone == end) return;
     Fiber* here = const_cast<Fiber*>(std::find_if(first, end, [](const Fiber& each) { return !each.done; }));
     char text[160];
     snprintf(text, sizeof text, "%u of %u threads are there; thread %u and %u others have ended without it", block.live,
@@ -105,6 +108,9 @@ Meeting& meeting_of(Warp& warp, LaneMask mask, LaneMask bit) {
 
 // The operation goes on without lanes that its mask names and that have ended.
 void report_absent(const Warp& warp, const Meeting& meeting, LaneMask gone) {
+    for (uint32_t lane = 0; lane < warp.block->gang->warp_size; ++lane)
+        if ((gone >> lane & 1) != 0 && warp.lane(lane)->left) gone &= ~(LaneMask{1} << lane);
+    if (gone == 0) return;
     char text[160];
     snprintf(text, sizeof text, "%s of lanes 0x%0*llx, of which 0x%0*llx have ended without it", meeting.what,
              (int)warp.block->gang->warp_size / 4, (unsigned long long)meeting.mask, (int)warp.block->gang->warp_size / 4,
@@ -356,6 +362,8 @@ int tl_emu_sync_block_reduce(int what, int value, int line) {
     sync_block(line, TL_EMU_PC());
     return block.result;
 }
+
+void tl_emu_leave(void) { current()->left = true; }
 
 void tl_emu_sync_warp(unsigned long long mask) {
     collective("__syncwarp", mask, current(), order() == nullptr ? nullptr : order_lanes, TL_EMU_PC());

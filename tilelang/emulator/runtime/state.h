@@ -79,6 +79,7 @@ struct HeldStore {
 struct Fiber : Thread {
     Context context;
     bool done = false;
+    bool left = false;  // by a return: later barriers and warp operations do not count it
     const char* waiting = "";  // for what, when it does not run
     bool multiplies = false;   // it waits for the lanes with which it runs a matrix instruction
     const void* wait_pc = nullptr;
