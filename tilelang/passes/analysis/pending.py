@@ -125,7 +125,7 @@ class Needs:
             given = self.tiles[stmt.pipe] if isinstance(stmt, H.Release) else frozenset()
             return [one for one in before if not given.isdisjoint(_shared(one))]
         nodes = tuple(S.walk(stmt)) if nested else (stmt,)
-        meets = any(map(_meets, nodes))
+        meets = any(map(orders_threads, nodes))
         used, written = effects.used(stmt, nested), effects.written(stmt, nested)
         found = []
         for product in before:
@@ -190,8 +190,8 @@ def _placed(
         yield from _placed(block, inner)
 
 
-def _meets(stmt: S.Stmt) -> bool:
-    """Whether threads may meet, or tell others something, in ``stmt`` itself."""
+def orders_threads(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` itself is a barrier or a fence, or signals other threads."""
     if isinstance(stmt, (H.PipelineStep, H.Pipeline)):
         return True
     calls = stmt.calls()

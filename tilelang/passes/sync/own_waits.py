@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.errors import Loc
+from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
@@ -57,14 +57,21 @@ class _OwnWaits:
 
     def __init__(self) -> None:
         self.added: dict[tuple[str, Loc | None], None] = {}
+        self.overwritten: TileUnsupportedError | None = None  # why a wait needs a barrier behind it
 
     def visit(self, stmt: S.Stmt, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
         """``stmt`` with its waits."""
         if isinstance(stmt, S.Seq):
-            made = []
+            made: list[S.Stmt] = []
             for item in stmt.stmts:
                 part, before = self.visit(item, before)
-                made.append(part)
+                parts = S.flat(part)
+                if self.overwritten and parts and isinstance(parts[0], H.WaitProducts):
+                    self.complete_before_barrier(made, parts[0])
+                    made += parts[1:]
+                else:
+                    made.append(part)
+                self.overwritten = None
             return S.seq(*made), before
         newer = _waits(stmt)
         if newer is not None:
@@ -73,6 +80,20 @@ class _OwnWaits:
         added, before = self.settled(stmt, before)
         inside, after = self.inside(stmt, before)
         return S.seq(*added, inside), after
+
+    def complete_before_barrier(self, made: list[S.Stmt], wait: H.WaitProducts) -> None:
+        """Put ``wait`` before the barrier in front of it: behind that, one thread overwrites what
+        the products of all warps have read.
+
+        Raises:
+            TileUnsupportedError: there is no barrier.
+        """
+        at = len(made)
+        while at and any(map(P.orders_threads, S.walk(made[at - 1]))):
+            at -= 1
+        if at == len(made) and self.overwritten is not None:
+            raise self.overwritten
+        made.insert(at, wait)
 
     def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
         """A statement behind the waits that it needs itself."""
@@ -119,6 +140,8 @@ class _OwnWaits:
                 role = _role(product, access, stmt)
                 if role:
                     needed.append(product)
+                    if role == "operand" and access.buffer.storage != product.c.buffer.storage:
+                        self.overwritten = _unordered(product, access, stmt)
                     self.added[_remark(product, role, access), stmt.loc] = None
         newer = P.depth(before, needed)
         return ([], before) if newer is None else self.wait(newer, before, stmt)
@@ -151,6 +174,18 @@ def _role(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> str:
             if E.same_exprs(access.region.mins, operand.mins):
                 return "operand"
     return ""
+
+
+def _unordered(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> TileUnsupportedError:
+    name = access.buffer.name
+    line = f" of line {product.loc.line}" if product.loc is not None else ""
+    return TileUnsupportedError(
+        f"`{name}` is overwritten while the product{line} may still read it in other warps",
+        expected="T.wait_wgmma(n) and a barrier between them",
+        got="no barrier of the block between them",
+        hint="T.gemm waits for itself",
+        loc=stmt.loc,
+    )
 
 
 def _remark(product: S.Gemm, role: str, access: effects.Access) -> str:
