@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import random
+import threading
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -16,6 +17,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.errors import TileValueError
 from tilelang.jit.captured import Captured
 from tilelang.jit.fingerprint import Fingerprint
 
@@ -226,15 +228,48 @@ def test_a_value_that_is_changed_in_place_is_seen() -> None:
         captured.read()
 
 
-def test_an_object_of_many_parts_is_compared_by_identity() -> None:
-    """Its parts would cost every call more than the kernel; what is read by name is still seen."""
-    large = SimpleNamespace(block=4, parts=[[number] for number in range(100_000)])
+def test_a_change_deep_in_a_large_table_is_seen() -> None:
+    large = [[number] for number in range(20_000)]
 
     def read() -> Any:
-        return large.block, large
+        return large[7][0]
 
     captured = Captured(cast(FunctionType, read))
-    large.parts[7].append(1)
     assert not captured.changed()
+    large[7][0] = 99
+    assert captured.changed()
+
+
+def test_an_object_that_cannot_be_pickled_is_compared_by_its_attributes() -> None:
+    holder = SimpleNamespace(lock=threading.Lock(), block=4)
+
+    def read() -> Any:
+        return holder
+
+    captured = Captured(cast(FunctionType, read))
+    assert not captured.changed()
+    holder.block = 8
+    assert captured.changed()
+
+
+def test_a_value_too_large_to_be_compared_is_an_error() -> None:
+    large = SimpleNamespace(block=4, parts=[[number] for number in range(250_000)])
+
+    def read() -> Any:
+        return large
+
+    with pytest.raises(TileValueError) as caught:
+        Captured(cast(FunctionType, read))
+    assert str(caught.value) == (
+        "a value from outside of the kernel is too large to be compared at every call\n"
+        "  expected: at most 200000 parts\n"
+        "  got: more, the last of them a list\n"
+        "  hint: pass it as a tensor, or read the numbers that the kernel needs into names"
+    )
+
+    def by_name() -> Any:
+        return large.block
+
+    captured = Captured(cast(FunctionType, by_name))
     large.block = 8
     assert captured.changed()

@@ -2,9 +2,9 @@
 
 Nothing is known of particular types. Numbers and strings stand for themselves, containers for their
 items, functions for their code and for what they read, and every other object for what it would be
-pickled as: its class and its state. An object without such a description, a library's function or
-class, and an object that is too large to be compared at every call stand for themselves: another
-object is another value.
+pickled as: its class and its state. An object that refuses to be pickled is described by its
+attributes. What has none, and a library's function or class, stands for itself: another object is
+another value.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from types import (
 )
 from typing import Any
 
+from tilelang.errors import TileValueError
 from tilelang.ir.dtypes import dtype as DType
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "missing"})()
 _ATOMS = (int, str, bytes, bool, type(None), DType, type(Ellipsis), type(NotImplemented))
 _LIBRARY = (type, FunctionType, BuiltinFunctionType, ModuleType)
-_MOST = 4096  # parts of one object that are looked at; a larger one stands for itself
+_MOST = 200_000  # parts of one value, which every call compares
 # What describing an object may raise: locks, generators, and classes that refuse to be pickled.
 _REFUSED = (TypeError, AttributeError, ValueError, RuntimeError, pickle.PicklingError)
 
@@ -52,10 +53,6 @@ class Same:
         return f"Same({self.value!r})"
 
 
-class TooLargeError(Exception):
-    """An object has more parts than are compared at every call; caught here."""
-
-
 class Fingerprint:
     """One value.
 
@@ -66,6 +63,9 @@ class Fingerprint:
     Attributes:
         key: the hashable description.
         constant: whether it cannot change as long as the object is the same.
+
+    Raises:
+        TileValueError: the value has too many parts.
     """
 
     def __init__(self, value: object, reads: Callable[[FunctionType], Iterable[object]]) -> None:
@@ -73,10 +73,7 @@ class Fingerprint:
         self._inside: dict[int, int] = {}  # objects around the part in hand -> their depth
         self._left = _MOST
         self.constant = True
-        try:
-            self.key = self._of(value)
-        except TooLargeError:
-            self.key, self.constant = Same(value), True
+        self.key = self._of(value)
 
     def _of(self, value: Any) -> Hashable:
         kind = type(value)
@@ -86,7 +83,12 @@ class Fingerprint:
             return (kind, value.hex())  # NaN is equal to itself, and -0.0 is not 0.0
         self._left -= 1
         if self._left < 0:
-            raise TooLargeError
+            raise TileValueError(
+                "a value from outside of the kernel is too large to be compared at every call",
+                expected=f"at most {_MOST} parts",
+                got=f"more, the last of them a {kind.__name__}",
+                hint="pass it as a tensor, or read the numbers that the kernel needs into names",
+            )
         if id(value) in self._inside:
             return ("around", self._inside[id(value)])
         self._inside[id(value)] = len(self._inside)
@@ -133,7 +135,9 @@ class Fingerprint:
         try:
             made = value.__reduce_ex__(4)
         except _REFUSED:
-            return Same(value)
+            held = getattr(value, "__dict__", None)
+            self.constant = self.constant and held is None
+            return Same(value) if held is None else (self._of(kind), self._of(held))
         if isinstance(made, str):
             return Same(value)  # its name says all of it: one object of a module
         self.constant = False
