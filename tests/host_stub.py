@@ -272,6 +272,7 @@ class FakeDriver(types.ModuleType):
         ).split():
             setattr(self, name, _Names(name))
         self.CUlaunchConfig = self.CUlaunchAttribute = self.CUstreamAttrValue = Record
+        self.CUtensorMap = Record
         self.cuuint64_t = self.cuuint32_t = int
 
     def answer(self, name: str, *values: Any) -> tuple[Any, ...]:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from hip.programs import product
 
+import tilelang.language as T
 from tilelang.compiler import compile as text_of
 from tilelang.hip.headers import device_headers, plain
 from tilelang.hip.standalone import standalone
-from tilelang.hip.toolchain import Clang, tools
-from tilelang.jit.adapter.wrapper import host_source
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.adapter.wrapper import TLHIPSourceWrapper, host_source
 from tilelang.target import parse_target
 
 RUNTIME = r"""
@@ -56,24 +57,65 @@ extern "C" hipError_t hipFreeAsync(void*, hipStream_t);
 """
 
 
-def test_the_host_source_compiles_for_host_and_device(tmp_path: Path) -> None:
-    clangs = [tool for tool in tools() if isinstance(tool, Clang) and not tool.steps]
-    if not clangs:
-        pytest.skip("needs a clang with the AMDGPU target that compiles host code, too")
-    func = product("float16", "float16", "float32", 64, 64, 64)
-    target = parse_target("hip -mcpu=gfx942")
+def pipelined() -> PrimFunc:
+    @T.prim_func
+    def func(
+        A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    return func
+
+
+PASSES = {
+    "host": ("x86_64-unknown-linux-gnu", "-aux-triple", "amdgcn-amd-amdhsa"),
+    "device": ("amdgcn-amd-amdhsa", "-aux-triple", "x86_64-unknown-linux-gnu", "-fcuda-is-device"),
+}
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("func", [product("float16", "float16", "float32"), pipelined()],
+                         ids=["product", "pipelined"])  # fmt: skip
+def test_the_host_source_compiles_for_host_and_device(
+    func: PrimFunc, arch: str, tmp_path: Path
+) -> None:
+    ziglang = pytest.importorskip("ziglang", reason="needs the clang of the ziglang wheel")
+    target = parse_target(f"hip -mcpu={arch}")
     source = text_of(func, target).source
     text = host_source(func, source, target)
-    assert "tl_mma_m32n32k16_f16_f16_f32(&" in text and "cuda" not in text and "asm(" not in text
+    assert "tl_mma_m" in text and "cuda" not in text and "asm(" not in text
     (tmp_path / "hip").mkdir()
     (tmp_path / "hip" / "hip_runtime.h").write_text(RUNTIME)
     (tmp_path / "host.hip").write_text(text)
-    done = subprocess.run(
-        [*clangs[0].command, "-x", "hip", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc", "-w",
-         "-std=c++17", f"-I{tmp_path}", "-fsyntax-only", "host.hip"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    zig = Path(ziglang.__file__).parent
+    folders = (zig / "lib" / "include", "/usr/include/x86_64-linux-gnu", "/usr/include")
+    system = [word for folder in folders for word in ("-internal-isystem", str(folder))]
+    for name, form in PASSES.items():
+        chip = ["-target-cpu", arch] if name == "device" else []
+        done = subprocess.run(
+            [str(zig / "zig"), "clang", "-cc1", "-triple", *form, *chip, "-x", "hip", "-w",
+             "-std=c++17", *system, f"-I{tmp_path}", "-fsyntax-only", "host.hip"],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+
+
+@pytest.mark.parametrize(("arch", "most"), [("gfx942", 65536), ("gfx950", 163840)])
+def test_init_accepts_the_shared_memory_of_the_chip(arch: str, most: int) -> None:
+    func, target = product("float16", "float16", "float32"), parse_target(f"hip -mcpu={arch}")
+    wrapper = TLHIPSourceWrapper(func, text_of(func, target).source, target)
+    wrapper.dynamic_smem_buf = 70000
+    assert f"    if (70000 > {most}) {{\n" in wrapper.get_init_func()
 
 
 def test_a_source_without_our_headers_stays_as_it_is() -> None:

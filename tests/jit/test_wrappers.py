@@ -89,7 +89,8 @@ def module(*steps: Step, messages: tuple[str, ...] = ()) -> CudaModule:
 
 
 def cpp(given: object, folder: Path, wrapper: Any = TLCUDASourceWrapper) -> CppHost:
-    made = wrapper(program, SOURCE, "cuda", given)
+    target = "hip" if wrapper is TLHIPSourceWrapper else "cuda"
+    made = wrapper(program, SOURCE, target, given)
     return CppHost(made.lib_code, folder)
 
 
@@ -619,6 +620,19 @@ def test_tensor_maps_are_encoded_in_python(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @needs_compiler
+def test_a_tensor_without_elements_has_no_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = mapped(takes("A_desc", "B_desc", grid=(ONE, ONE, ONE)), A_desc=TILED, B_desc=IM2COL)
+    host = cpp(given, tmp_path)
+    assert host.call(*arguments(0), sizes=(4, 4, 8)) == 0
+    assert [note.split()[0] for note in host.notes()] == ["im2col", "launch"]
+    call, driver, _ = python(given, monkeypatch)
+    call(0)
+    assert [entry[0] for entry in driver.take()] == ["im2col", "attribute", "launch"]
+
+
+@needs_compiler
 def test_two_maps_of_one_tensor_stay_apart_and_equal_maps_are_made_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -741,7 +755,7 @@ def test_the_l2_window_is_set_and_reset_in_python(monkeypatch: pytest.MonkeyPatc
             pass
         return driver.take()
 
-    other_limit, other, limit, window, _, launch, none, reset, restored = call()
+    _, other_limit, other, limit, window, launch, none, reset, restored = call()
     assert other_limit[2] == 400 and other[3]["base_ptr"] == 0x2000
     assert other[3]["hitRatio"] == 0.25
     assert limit[2] == 400 and restored[2] == 77 and reset == ("reset",)
@@ -752,6 +766,16 @@ def test_the_l2_window_is_set_and_reset_in_python(monkeypatch: pytest.MonkeyPatc
     assert launch[0] == "launch" and none[3]["num_bytes"] == 0
     driver.results["launch"] = ("CUDA_ERROR_UNKNOWN",)
     assert call()[-1][2] == 77
+
+
+def test_no_l2_window_is_left_where_attributes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    func, given = hinted()
+    code = TLNVRTCSourceWrapper(func, given.source, "cuda", given).lib_code or ""
+    names, driver = python_host(code, monkeypatch)
+    driver.results["attribute"] = ("CUDA_ERROR_INVALID_VALUE",)
+    with pytest.raises(RuntimeError, match="Failed to set max dynamic shared memory size"):
+        names["call"]({"hinted_kernel": 1}, FakeTensor(0x1000), FakeTensor(0x2000), 100)
+    assert [entry[0] for entry in driver.take()] == ["attribute"]
 
 
 # -- HIP, and choosing -----------------------------------------------------------------------------

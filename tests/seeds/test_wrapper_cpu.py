@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 import ctypes
 import inspect
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,17 @@ def loaded(code: str, folder: Path) -> ctypes.CDLL:
 
 def pointer(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
+
+
+@pytest.mark.parametrize("standard", ["c99", "c11", "c17", "gnu17"])
+def test_the_host_source_is_c_of_every_standard(standard: str, tmp_path: Path) -> None:
+    gcc = shutil.which("gcc") or shutil.which("clang")
+    if gcc is None:
+        pytest.skip("needs gcc or clang")
+    (tmp_path / "host.c").write_text(made().lib_code or "")
+    command = [gcc, f"-std={standard}", "-Wall", "-Werror", "-fsyntax-only", "host.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @needs_compiler

@@ -33,6 +33,8 @@ VECTOR = "tl_vector.h"  # only where loops are over vectors
 VECTOR_MATH, VECTOR_SMALL = "tl_vector_math.h", "tl_vector_small.h"
 RUN, POOL, BLOCK = "tl_run.h", "tl_pool.h", "tl_block.h"
 INTERRUPT = "tl_interrupt.h"  # only where a loop may be endless
+# Strict modes of compilers (-std=c11) hide what the headers use of POSIX without it.
+FEATURES = "#ifndef _GNU_SOURCE\n#define _GNU_SOURCE\n#endif\n"
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 
 
@@ -59,7 +61,7 @@ def inline_headers(source: str) -> str:
         text = (INCLUDE_DIR / name).read_text(encoding="utf-8")
         own = "\n".join(line for line in text.splitlines() if not line.startswith('#include "'))
         source = source.replace(f'#include "{name}"', own, 1)
-    return source
+    return f"{FEATURES}{source}"
 
 
 # Names beside those of programs: of the entry, of launches, of the struct of a launch.

@@ -331,6 +331,12 @@ class CHost(StepsWriter):
             f"tl_l2_window({self.printer.text(window.bytes)})",
         )  # fmt: skip
 
+    def put_map_unless_empty(self, variable: str, text: str, extents: list[str]) -> None:
+        declared, _, rest = text.strip("\n").partition(";\n")
+        self.put_template(f"{declared} = {{}};")
+        with self.block(f"if ({' && '.join(f'({extent}) > 0' for extent in extents)}) {{"):
+            self.put_template(rest)
+
     def map_text(self, variable: str, descriptor: TmaDescriptor, tensor: str) -> str:
         def listed(items: tuple[int | Program, ...], kind: str = "") -> str:
             return ", ".join(f"{kind}({text})" if kind else text for text in self.extents(items))

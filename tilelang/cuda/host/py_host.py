@@ -162,18 +162,20 @@ class PythonHost(StepsWriter):
     def _start(self, plan: LaunchPlan, info: LaunchInfo, grid: list[str]) -> None:
         self.put_own_maps(plan)
         windows = self.windows_of(self.keys[id(plan)])
-        for window in windows:
-            self.put_template(self.window_text(window))
         pairs = [self._argument(arg) for arg in plan.args]
         text = templates.KERNEL_LAUNCH_FUNC_PY.format(
             info.function_name, *grid, *info.full_block, info.dynamic_smem_buf,
             _tuple([value for value, _ in pairs]), _tuple([kind for _, kind in pairs]), "_device",
         )  # fmt: skip
         text = self._with_attributes(text, plan, info)
-        if windows:
-            # The window ends here, whether the launch succeeded or not.
-            start, check, end = text.rpartition("\n\tif res != ")
-            text = start + templates.L2_PERSISTENT_MAP_RESET_HANDLE_PY.rstrip("\n") + check + end
+        if windows:  # around nothing but the launch, and taken back however it ends
+            head, _, tail = text.rpartition("\n\tres = ")
+            launch, check, end = tail.partition("\n\tif res != ")
+            lines = [self.window_text(window).strip("\n") for window in windows]
+            lines += ["\ttry:", f"\t\tres = {launch}", "\tfinally:"]
+            reset = templates.L2_PERSISTENT_MAP_RESET_HANDLE_PY.strip("\n").split("\n")
+            lines += [f"\t{line}" for line in reset]
+            text = "\n".join([head, *lines]) + check + end
         self.put_template(text)
 
     def _with_attributes(self, text: str, plan: LaunchPlan, info: LaunchInfo) -> str:
@@ -239,6 +241,11 @@ class PythonHost(StepsWriter):
             f"{self.argument_names[window.slot]}.data_ptr()", window.ratio,
             f"_l2_window({self.printer.text(window.bytes)}, _device)",
         )  # fmt: skip
+
+    def put_map_unless_empty(self, variable: str, text: str, extents: list[str]) -> None:
+        self.put(f"{variable} = {DRIVER}.CUtensorMap()")
+        with self.block(f"if {' and '.join(f'({extent}) > 0' for extent in extents)}:", None):
+            self.put_template(text)
 
     def map_text(self, variable: str, descriptor: TmaDescriptor, tensor: str) -> str:
         def listed(items: tuple[int | Program, ...], kind: str) -> str:

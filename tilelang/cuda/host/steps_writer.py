@@ -208,12 +208,23 @@ class StepsWriter(Lines, ABC):
         for descriptor in maps:
             name = next(key for key, value in self.descriptors.items() if value == descriptor)
             variable = self.variable(name)
-            self.put_template(self.map_text(variable, descriptor, self.tensor(descriptor)))
+            text = self.map_text(variable, descriptor, self.tensor(descriptor))
+            sizes = zip(descriptor.dims, self.extents(descriptor.dims))
+            unsure = [size for dim, size in sizes if not (isinstance(dim, int) and dim > 0)]
+            if unsure:
+                self.put_map_unless_empty(variable, text, unsure)
+            else:
+                self.put_template(text)
 
     def put_own_maps(self, plan: LaunchPlan) -> None:
         """Encode the tensor maps that only this launch uses."""
         shared = self.shared_maps()
         self.put_maps([item for item in self.maps_of(plan) if item not in shared])
+
+    @abstractmethod
+    def put_map_unless_empty(self, variable: str, text: str, extents: list[str]) -> None:
+        """Print the ``text`` of a map so that it runs only where the ``extents`` are positive:
+        the driver refuses maps of tensors without elements, of which nothing is read."""
 
     @abstractmethod
     def map_text(self, variable: str, descriptor: TmaDescriptor, tensor: str) -> str:

@@ -123,6 +123,10 @@ TL_LOAD_LDS(4, "dword")
 #if defined(__gfx950__)
 TL_LOAD_LDS(16, "dwordx4")
 #endif
+#if !defined(__HIP_DEVICE_COMPILE__) && !defined(TL_EMULATOR)  // for the host only the names are needed
+TL_INLINE void tl_load_lds_4(void*, const void*, int) {}
+TL_INLINE void tl_load_lds_16(void*, const void*, int) {}
+#endif
 TL_INLINE void tl_loads_commit() {}  // loads are counted one by one
 // All but the loads of the last ITEMS items, of LOADS each; `more`: how many of these there are.
 template <int LOADS, int ITEMS> TL_INLINE void tl_loads_wait(int more) {

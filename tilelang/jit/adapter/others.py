@@ -7,6 +7,7 @@ from typing import Any
 from tilelang.cuda.host import templates
 from tilelang.cuda.host.c_host import HIP
 from tilelang.jit.adapter.cuda import TLCUDASourceWrapper
+from tilelang.target import parse_target
 
 
 class TLHIPSourceWrapper(TLCUDASourceWrapper):
@@ -20,13 +21,13 @@ class TLHIPSourceWrapper(TLCUDASourceWrapper):
     back_end = "hip"
 
     def get_init_func(self) -> str:
-        """Text of ``init`` and ``get_last_error``; a kernel may use 64 KiB of shared memory."""
-        text = ""
+        """Text of ``init`` and ``get_last_error``; it checks what a block of the chip can have."""
+        text, most = "", max(65536, parse_target(self.target).limits.shared_block)
         for kernel, shared, _ in self._needs():
             if shared > 0:
                 check = templates.PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP.format(kernel, shared)
                 # Of several kernels each is checked: init itself ends behind the last of them.
-                text += check.removesuffix("    return 0;\n")
+                text += check.removesuffix("    return 0;\n").replace("> 65536)", f"> {most})")
         return templates.PREDEF_INIT_FUNC.format(text)
 
     def get_stream_type(self) -> dict[str, str]:
