@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import numpy as np
 import pytest
-from shares import leave_out
+from shares import leave_out, leave_out_most
 
 if TYPE_CHECKING:
     from tilelang.cpu.toolchain import Compiler
@@ -46,7 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="write golden files instead of comparing"
     )
     parser.addoption("--share", type=int, default=0, help="which cases of tests that run a share")
-    parser.addoption("--whole", action="store_true", help="run all cases of these tests")
+    parser.addoption("--full", action="store_true", help="run all cases of the other tests, as CI")
+    parser.addoption("--whole", action="store_true", help="run all cases of all tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,6 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--whole"):
         leave_out(config, items)
+        asked = any(map(config.getoption, ("--full", "--update-golden")))
+        everything = [Path(config.rootpath, argument) for argument in config.args]
+        if not asked and everything == [config.rootpath / "tests"]:
+            leave_out_most(config, items)
 
 
 def pytest_collection_finish() -> None:

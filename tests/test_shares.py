@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from shares import leave_out
+from shares import QUICK, leave_out, leave_out_most
 
 
 def chosen(names: list[str], of: str = "", **options: Any) -> list[str]:
@@ -48,3 +48,17 @@ def test_cases_of_several_tests_are_dealt_out_together() -> None:
     assert [len(share) for share in shares] == [2, 2, 2, 2]
     assert sorted(sum(shares, [])) == names
     assert chosen(names) == names  # each is the only case of its test
+
+
+def test_a_quick_run_has_one_case_of_each_test_at_least() -> None:
+    names = [f"a.py::test_one[{number}]" for number in range(20)]
+    names += ["a.py::test_two[x]", "b.py::test_three"]
+    items: list[Any] = [SimpleNamespace(name=name, nodeid=name) for name in names]
+    left_out: list[Any] = []
+    config: Any = SimpleNamespace(
+        hook=SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
+    )
+    leave_out_most(config, items)
+    kept = [item.name for item in items]
+    assert {"a.py::test_two[x]", "b.py::test_three"} <= set(kept)
+    assert len(kept) == 2 + -(-20 // QUICK) and len(kept) + len(left_out) == len(names)
