@@ -123,15 +123,15 @@ def test_one_thread_for_each_element_needs_no_reduction():
     """One iteration of a row updates it, or one thread runs all of them."""
 
     @T.prim_func
-    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32"), at: T.int32):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((8,), "float32")
             t = T.alloc_fragment((8,), "float32")
             T.clear(s)
             T.clear(t)
             for i, j in T.Parallel(8, 64):
-                if j == 3:
-                    s[i] += X[i, j]
+                if j == at:
+                    s[i] = s[i] * 2 + X[i, j]
             for i, j in T.Parallel(8, 64):
                 t[i] = t[i] * 2 + X[i, j]
             for i in T.Parallel(8):
@@ -197,3 +197,25 @@ def test_results_that_depend_on_the_order_are_refused(update, got):
     with pytest.raises(TileUnsupportedError) as caught:
         tilelang.lower(main, target=CUDA)
     assert str(caught.value).startswith(ORDER.format(got=got))
+
+
+def test_a_result_that_the_order_may_change_is_warned_of():
+    @T.prim_func
+    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((8,), "float32")
+            T.clear(s)
+            for i, j in T.Parallel(8, 64):
+                if X[i, j] > 0:
+                    s[i] = s[i] * 2 + X[i, j]
+            T.copy(s, S)
+
+    warned = (
+        "`s[i] = s[i] * T.float32(2.0) + X[i, j]` may be run for one element of `s` by several "
+        "threads at once, and its result depends on their order, unless no two iterations that "
+        "store have one; update it in one way (+=, *=, max, min, &, |, ^) and read it behind the "
+        "loop"
+    )
+    with pytest.warns(tilelang.errors.TileWarning) as found:
+        tilelang.lower(main, target=CUDA)
+    assert [str(one.message) for one in found] == [warned]

@@ -9,6 +9,7 @@ of them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import TileUnsupportedError, TileWarning
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -108,7 +109,7 @@ def meeting(loop: S.Parallel, buffer: Buffer, spread: RegisterLayout | None) -> 
         return Meeting()  # threads with copies of the iteration read what the first one stores
     return _met(
         np.concatenate(elements), np.concatenate(runners), np.concatenate(numbers), extents,
-        any(map(_at_run_time, places)), moved,
+        any(_at_run_time(place, loop.vars) for place in places), moved,
     )  # fmt: skip
 
 
@@ -147,8 +148,10 @@ def _met(
     return Meeting(tuple(int(n) for n in names[met[0]]), pair, threads, box)
 
 
-def _at_run_time(place: _Place) -> bool:
-    return any(E.holds(cond, E.Load, E.Call) for cond in place.conditions)
+def _at_run_time(place: _Place, names: tuple[E.Var, ...]) -> bool:
+    """Whether more than the loop variables decides about a store."""
+    known = {*names, *(var for var, _, _ in place.inner)}
+    return any(E.holds(c, E.Load, E.Call) or not c.variables <= known for c in place.conditions)
 
 
 def _places(
@@ -211,11 +214,28 @@ def _table(
             return None
     mask = np.ones(full, bool)
     for cond in place.conditions:
+        fixed = _fixed(cond, names)
+        if fixed is not None:  # which value it is makes no difference to who meets
+            mask = mask & (values[fixed] == values[fixed].flat[0])
+            rests.append(cond)
+            continue
         try:
             mask = mask & np.broadcast_to(evaluate(cond, values), full).astype(bool)
         except TileUnsupportedError:
             continue  # it may hold
     return np.stack(parts, axis=-1), mask, tuple(rests)
+
+
+def _fixed(cond: E.Expr, names: tuple[E.Var, ...]) -> E.Var | None:
+    """The loop variable that has one value, the same in all iterations, where ``cond`` holds."""
+    if not isinstance(cond, E.Binary) or cond.op != "eq":
+        return None
+    for side, value in ((cond.a, cond.b), (cond.b, cond.a)):
+        found = next((name for name in names if name is side), None)
+        if found is not None and not E.holds(value, E.Load, E.Call):
+            if value.variables and value.variables.isdisjoint(names):
+                return found
+    return None
 
 
 # -- the loop with reducers --------------------------------------------------------------------
@@ -353,3 +373,15 @@ def depends_on_order(loop: S.Parallel, buffer: Buffer, met: Meeting) -> TileUnsu
         "loop of its own",
         loc=stores[0].loc,
     )
+
+
+def may_depend_on_order(loop: S.Parallel, buffer: Buffer) -> None:
+    """Warn of updates that are no reduction, where the run decides whether threads meet."""
+    store = next(s for s in S.find(loop.body, S.Store) if s.buffer.data is buffer.data)
+    message = (
+        f"`{store!r}` may be run for one element of `{buffer.name}` by several threads at once, "
+        "and its result depends on their order, unless no two iterations that store have one; "
+        "update it in one way (+=, *=, max, min, &, |, ^) and read it behind the loop"
+    )
+    if loc := store.loc or loop.loc:
+        warnings.warn_explicit(message, TileWarning, loc.file, loc.line)

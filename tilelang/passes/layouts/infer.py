@@ -32,6 +32,7 @@ from tilelang.passes.layouts.accumulators import (
     as_reduction,
     can_collect,
     depends_on_order,
+    may_depend_on_order,
     meeting,
     updated_tiles,
 )
@@ -123,10 +124,13 @@ class _Inference(Priced):
                 if buffer.storage == FRAGMENT and buffer not in moved:
                     continue
                 met = meeting(op.stmt, buffer, self.spread_of(op.stmt))
-                if met is not None and can_collect(op.stmt, buffer):
+                if met is None:
+                    continue
+                if can_collect(op.stmt, buffer):
                     raise _MetError(op.stmt, buffer, met)
-                if met is not None and met.iterations:
+                if met.iterations:
                     raise depends_on_order(op.stmt, buffer, met)
+                may_depend_on_order(op.stmt, buffer)
 
     @property
     def shared_room(self) -> int:
