@@ -136,19 +136,87 @@ def test_a_shared_loop_of_some_threads_does_not_draw() -> None:
     )
 
 
-def test_other_generators_are_refused() -> None:
-    with pytest.raises(TileUnsupportedError) as caught:
+# Generator, seed, stream, offset; then from one start words, and from one start the bits of uniform
+# numbers of 32 and, behind three of these, of 64 bits: what curand_kernel.h of CUDA 12.9 gives.
+CURAND = [
+    ("XORWOW", 0, 0, 0, (3179217846, 1883133293, 2220552389, 674260989), (1060994820, 1054899371), (4589806997045723116, 4597369741111971070)),
+    ("XORWOW", 7, 31, 3, (779080264, 1787263281, 3882855971, 355876755), (1043971913, 1054150386), (4605075905473560468, 4605207279844651644)),
+    ("XORWOW", 1234567890123, 255, 1000, (2821044735, 3919227519, 871258918, 4043017409), (1059595706, 1063885482), (4602488249556343171, 4597498117157977126)),
+    ("XORWOW", 18446744073709551615, 100003, 8589934592, (2409297173, 2125037862, 3739763971, 986011241), (1057987317, 1056789250), (4605300050707699306, 4603994921335941060)),
+    ("XORWOW", 1, 1099511640121, 18446744073709551615, (3763597317, 2179487101, 73150115, 42617021), (1063277552, 1057089621), (4601728071703499131, 4604629837368659440)),
+    ("MRG32k3a", 0, 0, 0, (545508615, 1368065476, 1327943825, 3546985268), (1040322356, 1050875404), (4605613786795295626, 4597153079541435172)),
+    ("MRG32k3a", 7, 31, 3, (2094896579, 702222168, 1404201169, 1944074524), (1056553772, 1042771005), (4601825659472741289, 4605744046169914320)),
+    ("MRG32k3a", 1234567890123, 255, 1000, (744779077, 1980917480, 2197316691, 1983987070), (1043435957, 1055663310), (4601993064823836878, 4603007508274220715)),
+    ("MRG32k3a", 18446744073709551615, 100003, 8589934592, (3440341783, 3366675116, 978173374, 3671295979), (1062014835, 1061727075), (4605874485251593791, 4604586346709278519)),
+    ("MRG32k3a", 1, 1099511640121, 18446744073709551615, (4146887839, 2359899019, 941695794, 3244190315), (1064774781, 1057794356), (4604978779754578589, 4602770181894428321)),
+    ("Philox4_32_10", 7, 31, 3, (1259193727, 1703950997, 2826821806, 4193142103), (1050024843, 1053499509), (4606968875894964224, 4606865167062401024)),
+    ("Philox4_32_10", 18446744073709551615, 100003, 8589934592, (548186710, 2065263112, 964526174, 3938005836), (1040364201, 1056322260), (4606433816362352640, 4605517662380883968)),
+]  # fmt: skip
 
-        @T.prim_func
-        def kernel(B: T.Tensor((COUNT,), "uint32")):
-            with T.Kernel(1, threads=COUNT):
-                tx = T.get_thread_binding()
-                T.rng_init(7, seq=tx, generator="curandStateXORWOW_t")
-                B[tx] = T.rng_rand()
 
-    assert str(caught.value).split("\n -->")[0] == (
-        "the random generator curandStateXORWOW_t is not part of this implementation\n"
-        "  expected: curandStatePhilox4_32_10_t\n"
-        "  got: curandStateXORWOW_t\n"
-        "  hint: its numbers would have to be those of cuRAND bit for bit; Philox gives them"
-    )
+@needs_compiler
+@pytest.mark.parametrize("mode", ["interpret", "cpu", "sm_80"])
+@pytest.mark.parametrize("name", ["XORWOW", "MRG32k3a", "Philox4_32_10"])
+def test_numbers_are_those_of_curand(name: str, mode: str) -> None:
+    rows = [row[1:] for row in CURAND if row[0] == name]
+    count = len(rows)
+
+    @T.prim_func
+    def kernel(
+        S: T.Tensor((count, 3), "uint64"),
+        W: T.Tensor((count, 3), "uint32"),
+        F: T.Tensor((count, 3), "float32"),
+        D: T.Tensor((count, 2), "float64"),
+    ):
+        with T.Kernel(1, threads=count):
+            tx = T.get_thread_binding()
+            for again in T.serial(2):
+                T.rng_init(S[tx, 0], S[tx, 1], S[tx, 2], generator=f"curandState{name}_t")
+                if again == 0:
+                    for k in T.serial(3):
+                        W[tx, k] = T.rng_rand()
+                else:
+                    for k in T.serial(3):
+                        F[tx, k] = T.rng_rand_float()
+                    for k in T.serial(2):
+                        D[tx, k] = T.rng_rand_float(64)
+
+    starts = np.array([row[:3] for row in rows], np.uint64)
+    words, floats = np.zeros((count, 3), np.uint32), np.zeros((count, 3), np.float32)
+    doubles = np.zeros((count, 2), np.float64)
+    tilelang.compile(kernel, **MODES[mode])(starts, words, floats, doubles)  # type: ignore[call-overload]  # options by name
+    np.testing.assert_array_equal(words, [row[3][:3] for row in rows])
+    np.testing.assert_array_equal(floats[:, :2].view(np.uint32), [row[4] for row in rows])
+    np.testing.assert_array_equal(doubles.view(np.uint64), [row[5] for row in rows])
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["XORWOW", "MRG32k3a"])
+def test_normal_numbers_of_other_generators(name: str) -> None:
+    @T.prim_func
+    def kernel(B: T.Tensor((COUNT, 5), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            T.rng_init(0, generator=f"curandState{name}_t")
+            for k in T.serial(5):
+                B[tx, k] = T.rng_rand_float(32, "normal")
+
+    first = {"XORWOW": (0.292536646, -0.718359053, 0.958011329)}
+    first["MRG32k3a"] = (1.84607279, -0.847925067, -1.36147583)
+    for mode in ("interpret", "cpu", "sm_80"):
+        found = run(kernel, (COUNT, 5), "float32", mode)
+        np.testing.assert_allclose(found[0, :3], first[name], rtol=2e-5, err_msg=mode)
+        assert len(np.unique(found)) == found.size
+
+
+@pytest.mark.parametrize("mode", ["interpret", "cpu", "sm_80"])
+def test_a_kernel_has_one_kind_of_generator(mode: str) -> None:
+    @T.prim_func
+    def kernel(B: T.Tensor((COUNT,), "uint32")):
+        with T.Kernel(1, threads=COUNT):
+            T.rng_init(7)
+            T.rng_init(7, generator="curandStateXORWOW_t")
+            B[T.get_thread_binding()] = T.rng_rand()
+
+    with pytest.raises(TileUnsupportedError, match="two kinds of random generators in one kernel"):
+        run(kernel, (COUNT,), "uint32", mode)

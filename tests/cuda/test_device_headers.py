@@ -171,6 +171,11 @@ def moves() -> list[str]:
         "tl_philox s; tl_rng_init(s, 1, 2, 3);",
         "f32[n] = tl_rng_uniform_f32(s) + tl_rng_normal_f32(s); u32[n] = tl_rng_rand(s);",
         "d64[n] = tl_rng_uniform_f64(s) + tl_rng_normal_f64(s);",
+        *[
+            f"{{ {kind} s; tl_rng_init(s, 1, 2, 3); f32[n] = tl_rng_uniform_f32(s); u32[n] = tl_rng_rand(s);"
+            " d64[n] = tl_rng_uniform_f64(s) + tl_rng_normal_f64(s); }"
+            for kind in ("tl_xorwow", "tl_mrg")
+        ],
         'tl_assert(n > 3, "n is small");',
     ]
     return lines
@@ -347,8 +352,10 @@ def test_every_function_is_called_above() -> None:
             inner = name in (
                 "tl_as_f32 tl_as_u32 tl_shared_address tl_before tl_after tl_aligned tl_panel "
                 "tl_small_to_f32 tl_f32_to_small tl_dp4a_mixed tl_philox_words "
-                "tl_philox_advance tl_mbarrier_try_wait tl_pointer tl_hash tl_half_of_int tl_kept "
-                "tl_global_address tl_peek tl_poke tl_kept_bits"
+                "tl_philox_advance tl_xorwow_step tl_xorwow_square tl_xorwow_jump tl_xorwow_start "
+                "tl_mrg_dot tl_mrg_jump tl_mrg_start tl_mrg_next tl_rng_angle "
+                "tl_mbarrier_try_wait tl_pointer tl_hash tl_half_of_int tl_kept "
+                "tl_global_address tl_peek tl_poke tl_kept_bits tl_lanes"
             ).split() or name.endswith(("_", "_to", "_values_f16", "_values_bf16", "_values_f32"))
             if not inner and f"{name}(" not in text and f"{name}<" not in text:
                 missing.append(f"{path.name}: {name}")

@@ -981,18 +981,6 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "  expected: curandStatePhilox4_32_10_t, curandStateXORWOW_t, curandStateMRG32k3a_t\n"
         "  got: 'mt19937'",
     ),
-    *[
-        (
-            f"random-with-{name}",
-            lambda name=name: T.rng_init(1, generator=name),
-            TileUnsupportedError,
-            f"the random generator {name} is not part of this implementation\n"
-            "  expected: curandStatePhilox4_32_10_t\n"
-            f"  got: {name}\n"
-            "  hint: its numbers would have to be those of cuRAND bit for bit; Philox gives them",
-        )
-        for name in ("curandStateXORWOW_t", "curandStateMRG32k3a_t")
-    ],
     (
         "random-with-16-bits",
         lambda: T.rng_rand_float(16),

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import cast
 
 from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, value_type
+from tilelang.codegen.generators import one_generator
 from tilelang.codegen.names import Names
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
@@ -34,7 +35,6 @@ from tilelang.records import dataclass
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
-PHILOX = "curandStatePhilox4_32_10_t"
 UNSEEDED = "a random number is drawn before the generator is initialised"
 
 # Operator of a reduction -> that of an OpenMP clause.
@@ -72,7 +72,7 @@ class CpuPrinter(CPrinter):
         self.host = host
         self.declared: dict[E.Var, str] = {}  # storage -> C element type of its pointer
         self.thread = ""  # the variable of the loop over threads that is being written
-        self.draws = False  # whether threads have random generators
+        self.draws = ""  # the type of the random generators of the threads, if they have any
         self.lanes: dict[E.Var, str] = {}  # a lane of each vector, while one is computed alone
         self.here: Loc | None = None  # place in the program of the statement being written
 
@@ -120,21 +120,16 @@ class CpuPrinter(CPrinter):
 
     def random(self, expr: E.Call, args: list[str]) -> str:
         """A random number of the thread, or the start of its generator."""
-        generator = expr.attr("generator", PHILOX)
-        if not self.thread or generator != PHILOX:
+        if not self.thread:
             raise TileUnsupportedError(
-                f"T.{expr.op} in the iterations of a loop that some threads share on the CPU"
-                if generator == PHILOX
-                else f"the random generator {generator} is not available on the CPU",
-                expected="thread code, or a T.Parallel of all threads of the block"
-                if generator == PHILOX
-                else PHILOX,
+                f"T.{expr.op} in the iterations of a loop that some threads share on the CPU",
+                expected="thread code, or a T.Parallel of all threads of the block",
                 got=f"`{expr!r}`",
             )
-        self.draws = True
+        self.draws = one_generator(expr, self.draws)
         state = f"&tl_random[{self.thread}]"
         if expr.atom is RNG_INIT:
-            return f"(tl_{expr.op}({', '.join([state, *args])}), 0)"
+            return f"({self.draws}_init({', '.join([state, *args])}), 0)"
         name = "rand"
         if expr.atom is RNG_RAND_FLOAT:
             name = f"{expr.attr('dist', 'uniform')}_f{expr.attr('bit', 32)}"
@@ -142,7 +137,7 @@ class CpuPrinter(CPrinter):
         self.unit.failures.setdefault(failure)
         code = list(self.unit.failures).index(failure) + 1
         ready = f"tl_random[{self.thread}].ready"
-        return f"({ready} ? tl_rng_{name}({state}) : (tl_fail(error, {code}), 0))"
+        return f"({ready} ? {self.draws}_{name}({state}) : (tl_fail(error, {code}), 0))"
 
     def reinterpret(self, expr: E.Call, arg: str) -> str:
         """A bit cast through the storage forms of the two dtypes."""

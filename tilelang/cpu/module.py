@@ -24,7 +24,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
 
-GENERATOR_BYTES = 64  # at least what tl_philox takes
+GENERATOR_BYTES = 64  # at least what a generator takes
 INCLUDES = ("tl_math.h", "tl_float.h", "tl_gemm.h", "tl_block.h")
 TOGETHER = "tl_together.h"  # only where blocks wait for each other
 RANDOM = "tl_random.h"  # only where threads draw random numbers
@@ -228,10 +228,9 @@ class _KernelWriter(BlockWriter):
 
     def generators(self) -> None:
         """A random generator for each thread, at the head of the block."""
-        count = prod(self.threads)
-        size = count * GENERATOR_BYTES
+        kind, size = self.p.draws, prod(self.threads) * GENERATOR_BYTES
         self.lines[:0] = [
-            f"    tl_philox* const tl_random = (tl_philox*)(arena + {self.arena_bytes});",
+            f"    {kind}* const tl_random = ({kind}*)(arena + {self.arena_bytes});",
             f"    memset(tl_random, 0, {size});",
         ]
         self.arena_bytes += (size + ALIGN - 1) // ALIGN * ALIGN

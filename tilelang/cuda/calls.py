@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, value_type
+from tilelang.codegen.generators import one_generator
 from tilelang.codegen.gpu.calls import (
     SHARED,
     address_of,
@@ -272,15 +273,9 @@ def _ptx_ldmatrix(p: GpuPrinter, call: E.Call) -> str:
 
 # -- functions by name, random numbers -------------------------------------------------------------
 def _rng(p: GpuPrinter, call: E.Call) -> str:
-    """Philox, one state per thread."""
-    generator = str(call.attr("generator", "curandStatePhilox4_32_10_t"))
-    if generator != "curandStatePhilox4_32_10_t":
-        raise TileUnsupportedError(
-            f"the random generator {generator} is not supported on CUDA",
-            expected="curandStatePhilox4_32_10_t",
-            got=generator,
-        )
-    p.state.setdefault("tl_rng", "tl_philox tl_rng;")
+    """One generator per thread."""
+    known = p.state.get("tl_rng", "").partition(" ")[0]
+    p.state["tl_rng"] = f"{one_generator(call, known)} tl_rng;"
     args = [p.value(arg) for arg in call.args]
     name = call.op.removeprefix("rng_")
     if call.dtype.is_float:

@@ -1,4 +1,4 @@
-"""cuRAND's counter-based generator Philox4_32_10, one state per thread."""
+"""Random numbers: cuRAND's Philox4_32_10 here, others in :mod:`recurrences`; a state per thread."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilelang.errors import TileRuntimeError, TileUnsupportedError
+from tilelang.interpret import recurrences
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.expr import Call
@@ -46,30 +47,35 @@ def _advance(state: dict[str, Any], amount: Array) -> None:
         state["counter"][word] = low & _LOW
 
 
-def _init(s: DivergentGroup, node: Call, active: Active) -> Value:
-    generator = str(node.attr("generator", "curandStatePhilox4_32_10_t"))
-    if generator != "curandStatePhilox4_32_10_t":
-        raise TileUnsupportedError(
-            f"the random generator {generator} is not part of this implementation",
-            expected="curandStatePhilox4_32_10_t",
-            got=generator,
-        )
-    count = s.lanes.count
-    seed, sequence, offset = (
-        np.broadcast_to(np.asarray(s.eval(arg, active)).astype(np.uint64), count)
-        for arg in node.args
-    )
-    counter = np.zeros((4, count), np.uint64)
+def _start(seed: Array, sequence: Array, offset: Array) -> dict[str, Any]:
+    counter = np.zeros((4, seed.size), np.uint64)
     counter[2], counter[3] = sequence & _LOW, sequence >> np.uint64(32)
     state: dict[str, Any] = {
         "counter": counter,
         "key": np.stack((seed & _LOW, seed >> np.uint64(32))),
         "place": (offset & np.uint64(3)).astype(np.int64),
-        "extra": np.zeros(count, np.float32),
-        "has_extra": np.zeros(count, np.bool_),
     }
     _advance(state, offset >> np.uint64(2))
+    return state
+
+
+def _init(s: DivergentGroup, node: Call, active: Active) -> Value:
+    generator = str(node.attr("generator", "curandStatePhilox4_32_10_t"))
+    count = s.lanes.count
+    seed, sequence, offset = (
+        np.broadcast_to(np.asarray(s.eval(arg, active)).astype(np.uint64), count)
+        for arg in node.args
+    )
+    start = recurrences.STARTS.get(generator, _start)
+    state = start(seed, sequence, offset)
+    state["extra"], state["has_extra"] = np.zeros(count, np.float32), np.zeros(count, np.bool_)
     known = s.block.random
+    if known and known.keys() != state.keys():
+        raise TileUnsupportedError(
+            "two kinds of random generators in one kernel",
+            expected="one: each thread has a single state",
+            got=generator,
+        )
     if active is not None and known:  # other threads keep what they have
         for name, fresh in state.items():
             known[name] = np.where(active, fresh, known[name])
@@ -86,6 +92,8 @@ def _draw(s: DivergentGroup, chosen: Array) -> Array:
             "a random number is drawn before the generator is initialised",
             expected=f"T.{RNG_INIT.name}(seed) first",
         )
+    if "place" not in state:
+        return recurrences.word(state, chosen)
     words = philox(state["counter"], state["key"])
     found = np.take_along_axis(words, state["place"][None, :], axis=0)[0]
     place = np.where(chosen, state["place"] + 1, state["place"])
@@ -108,10 +116,16 @@ def _rand_float(s: DivergentGroup, node: Call, active: Active) -> Value:
     if str(node.attr("dist", "uniform")) == "normal":
         found = _normal(s, chosen)
         return found.astype(np.float64) if double else found
+    if "mrg" in s.block.random:
+        real = recurrences.real(s.block.random, chosen)
+        return real if double else real.astype(np.float32)
     word = _draw(s, chosen)
+    if double and "xorwow" in s.block.random:  # 53 bits of two words
+        both = word.astype(np.uint64) ^ _draw(s, chosen).astype(np.uint64) << np.uint64(21)
+        return both.astype(np.float64) * 2.0**-53 + 2.0**-54
     if double:
         inverse = 2.3283064365386963e-10
-        return word.astype(np.float64) * inverse + inverse / 2
+        return word.astype(np.float64) * inverse + inverse  # cuRAND adds a half to floats alone
     return word.astype(np.float32) * _INVERSE + _INVERSE / np.float32(2)
 
 
@@ -121,9 +135,13 @@ def _normal(s: DivergentGroup, chosen: Array) -> Array:
     if not state:
         _draw(s, chosen)  # reports the missing initialisation
     fresh = chosen & ~state["has_extra"]
-    x, y = _draw(s, fresh).astype(np.float32), _draw(s, fresh).astype(np.float32)
-    u = x * _INVERSE + _INVERSE / np.float32(2)
-    v = y * _INVERSE_2PI + _INVERSE_2PI / np.float32(2)
+    if "mrg" in state:
+        u, v = (recurrences.real(state, fresh).astype(np.float32) for _ in range(2))
+        v = v * np.float32(6.2831855)
+    else:
+        x, y = _draw(s, fresh).astype(np.float32), _draw(s, fresh).astype(np.float32)
+        u = x * _INVERSE + _INVERSE / np.float32(2)
+        v = y * _INVERSE_2PI + _INVERSE_2PI / np.float32(2)
     radius = np.sqrt(np.float32(-2) * np.log(u))
     found = np.where(fresh, np.sin(v) * radius, state["extra"])
     state["extra"] = np.where(fresh, np.cos(v) * radius, state["extra"])

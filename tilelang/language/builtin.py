@@ -7,7 +7,7 @@ as the rows of instructions declare.
 
 from __future__ import annotations
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, call
@@ -127,11 +127,11 @@ def rng_init(
     Args:
         seq: stream number; without it thread plus threads per block times block.
         off: numbers to skip.
-        generator: name of the cuRAND state type: ``curandStatePhilox4_32_10_t``.
+        generator: name of the cuRAND state type: ``curandStatePhilox4_32_10_t``,
+            ``curandStateXORWOW_t`` or ``curandStateMRG32k3a_t`` (streams up to 2**51).
 
     Raises:
-        TileUnsupportedError: another generator of cuRAND (XORWOW, MRG32k3a).
-        TileValueError: no generator of cuRAND.
+        TileValueError: another generator.
     """
     what = "T.rng_init"
     if generator not in GENERATORS:
@@ -139,13 +139,6 @@ def rng_init(
             f"{what} with an unknown generator",
             expected=", ".join(GENERATORS),
             got=describe(generator),
-        )
-    if generator != GENERATORS[0]:
-        raise TileUnsupportedError(
-            f"the random generator {generator} is not part of this implementation",
-            expected=GENERATORS[0],
-            got=generator,
-            hint="its numbers would have to be those of cuRAND bit for bit; Philox gives them",
         )
     active = emitter(what)
     if seq is None:

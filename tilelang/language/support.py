@@ -83,7 +83,7 @@ _SPECIAL = {
     "gemm": Support(True, True, "float32 operands are exact; in tensor memory sm_100"),
     "cast": Support(True, True, "round='rs' needs sm_100"),
     "Cast": Support(True, True, "round='rs' needs sm_100"),
-    RNG_INIT.name: Support(True, True, "the Philox generator"),
+    RNG_INIT.name: Support(True, True, "Philox, XORWOW, MRG32k3a"),
 }
 
 # Names of the reference that this implementation does not have.

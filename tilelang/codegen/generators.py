@@ -1,0 +1,29 @@
+"""Random generators of threads: the types of their states in the headers."""
+
+from __future__ import annotations
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir.tables import RNG_INIT
+
+TYPES = {
+    "curandStatePhilox4_32_10_t": "tl_philox",
+    "curandStateXORWOW_t": "tl_xorwow",
+    "curandStateMRG32k3a_t": "tl_mrg",
+}
+PHILOX = next(iter(TYPES))
+
+
+def one_generator(call: E.Call, known: str) -> str:
+    """The type of the generators of a kernel, in which ``call`` is; ``known`` so far, or ""."""
+    if call.atom is not RNG_INIT:
+        return known or TYPES[PHILOX]
+    wanted = TYPES[str(call.attr("generator", PHILOX))]
+    if known not in ("", wanted):
+        raise TileUnsupportedError(
+            "two kinds of random generators in one kernel",
+            expected="one: each thread has a single state",
+            got=f"{wanted.removeprefix('tl_')} after {known.removeprefix('tl_')}",
+            hint="start the generator before the first number is drawn",
+        )
+    return wanted
