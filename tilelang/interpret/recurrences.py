@@ -114,7 +114,7 @@ def _next(state: State, chosen: Array) -> Array:
     after = np.stack((s[1], s[2], new[0], s[4], s[5], new[1]))
     state["mrg"] = np.where(chosen, after, s).astype(np.uint64)
     found = new[0] - new[1]
-    return np.where(found > 0, found, found + _MODULI[0])
+    return np.asarray(np.where(found > 0, found, found + _MODULI[0]))
 
 
 # -- both ------------------------------------------------------------------------------------------

@@ -401,7 +401,7 @@ def _picked_bytes(low: E.Expr, high: E.Expr, chosen: E.Expr) -> E.Expr:
     """Four of eight bytes, each named by three bits of ``chosen``."""
     word = DType("uint64")
     low, high, chosen = (E.cast(E.cast(x, _U32), word) for x in (low, high, chosen))
-    both, found = high << E.const(32, word) | low, E.const(0, word)
+    both, found = high << E.const(32, word) | low, E.as_expr(E.const(0, word))
     for at in range(4):
         by = (chosen >> E.const(4 * at, word) & E.const(7, word)) * E.const(8, word)
         found |= (both >> by & E.const(255, word)) << E.const(8 * at, word)
