@@ -329,6 +329,33 @@ def test_fences_count_the_registers_of_an_accumulator():
     assert fence(64, "float32", num_regs=8) == "tl_wgmma_touch_f32<8>(buf);"
 
 
+@pytest.mark.parametrize(
+    ("more", "got"),
+    [
+        ({"num_regs": 1000}, "1 to 32 registers from there on\n  got: 1000 of `buf`"),
+        ({"num_regs": -1}, "1 to 32 registers from there on\n  got: -1 of `buf`"),
+        ({"offset": -4}, "registers of the buffer\n  got: 0 of `buf`"),
+        ({"offset": 40}, "got: -8 of `buf`"),
+        ({"offset": 16, "num_regs": 17}, "1 to 16 registers from there on\n  got: 17 of `buf`"),
+    ],
+)
+def test_a_fence_of_registers_that_do_not_exist_is_refused(more: dict[str, int], got: str):
+    with pytest.raises(TileValueError) as found:
+        line_of(lambda k: T.warpgroup_fence_operand(k.registers(32, "float32"), **more))
+    text = str(found.value)
+    assert text.startswith("T.warpgroup_fence_operand of registers that do not exist\n  expected: ")
+    assert got in text
+
+
+def test_a_fence_names_registers_by_their_buffer_or_its_data():
+    data = line_of(lambda k: T.warpgroup_fence_operand(k.registers(32, "float32").data))
+    assert data == "tl_wgmma_touch_f32<32>(buf);"
+    with pytest.raises(
+        TileTypeError, match="the accumulator of T.warpgroup_fence_operand is in sh"
+    ):
+        line_of(lambda k: T.warpgroup_fence_operand(k.tile))
+
+
 def test_a_fence_of_a_fragment_whose_registers_the_program_lays_out_stays():
     @T.prim_func
     def laid_out(A: T.Tensor((128, 4), "float32")):

@@ -375,6 +375,33 @@ def message(body: Callable[[], Any]) -> str:
     return str(found.value).partition("\n --> ")[0]
 
 
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        ((1, 0, 0), "inst_m_idx names no instruction of the product\n  expected: 0 to 0\n  got: 1"),
+        ((0, 1, 0), "inst_n_idx names no instruction of the product\n  expected: 0 to 0\n  got: 1"),
+        ((0, 0, -1), "ki names no instruction of the product\n  expected: 0 to 3\n  got: -1"),
+        ((0, 0, 4), "ki names no instruction of the product\n  expected: 0 to 3\n  got: 4"),
+    ],
+)
+def test_instructions_that_a_product_does_not_have(at: tuple[int, int, int], text: str) -> None:
+    def body() -> None:
+        e = emitter(rows=16, columns=64)
+        a, b = shared(64, 64), shared(64, 64)
+        params = e.compute_wgmma_a_desc_params(a), e.compute_wgmma_b_desc_params(b)
+        descriptors = T.alloc_wgmma_desc(), T.alloc_wgmma_desc()
+        e.wgmma_ss_atom(*descriptors, T.alloc_local((32,), "float32"), *at, *params)
+
+    assert message(body) == text
+
+    def from_registers() -> None:
+        e, b = emitter(rows=16, columns=64), shared(64, 64)
+        left, total = T.alloc_local((32,), "float16"), T.alloc_local((32,), "float32")
+        e.wgmma_rs_atom(left, T.alloc_wgmma_desc(), total, *at, e.compute_wgmma_b_desc_params(b))
+
+    assert message(from_registers) == text
+
+
 def test_bytes_are_read_along_k_only() -> None:
     def body() -> None:
         tile = shared(64, 96, kind="int8")
@@ -556,6 +583,53 @@ def test_b_is_never_in_registers() -> None:
             "the tile of a warp is not made of whole matrix instructions\n"
             "  expected: rows a multiple of 16, columns of 8, k of 16\n"
             "  got: 8 x 8, k 16",
+        ),
+        *(
+            (
+                lambda sizes=sizes: TensorCoreIntrinEmitter(
+                    "float16", "float16", "float32", False, True, *sizes
+                ),
+                text,
+            )
+            for sizes, text in (
+                (
+                    (4, 1, 16, 64, -16),
+                    "the tile of a warp is not made of whole matrix instructions\n"
+                    "  expected: rows a multiple of 16, columns of 8, k of 16\n"
+                    "  got: 16 x 64, k -16",
+                ),
+                (
+                    (4, 1, 16, 64, 0),
+                    "the tile of a warp is not made of whole matrix instructions\n"
+                    "  expected: rows a multiple of 16, columns of 8, k of 16\n"
+                    "  got: 16 x 64, k 0",
+                ),
+                (
+                    (-4, 1, 16, 64, 16),
+                    "there is no such block of warps, or no such operand\n"
+                    "  expected: 1 or more warps along m, n and k; num_elems_per_byte=1\n"
+                    "  got: -4 x 1 x 1 warps, 1 elements in a byte",
+                ),
+                (
+                    (4, 0, 16, 64, 16),
+                    "there is no such block of warps, or no such operand\n"
+                    "  expected: 1 or more warps along m, n and k; num_elems_per_byte=1\n"
+                    "  got: 4 x 0 x 1 warps, 1 elements in a byte",
+                ),
+                (
+                    (4, 1, 16, 64, 16, 1, 2),
+                    "there is no such block of warps, or no such operand\n"
+                    "  expected: 1 or more warps along m, n and k; num_elems_per_byte=1\n"
+                    "  got: 4 x 1 x 1 warps, 2 elements in a byte",
+                ),
+                (
+                    (4, 1, 16, 64, 16, 2),
+                    "warpgroups do not share out k: each would compute all of it\n"
+                    "  expected: reduce_k=1\n"
+                    "  got: reduce_k=2\n"
+                    "  hint: give each group its part of k, and add up the results",
+                ),
+            )
         ),
         (
             lambda: TensorCoreIntrinEmitter("float16", "int8", "float32"),

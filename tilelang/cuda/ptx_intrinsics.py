@@ -14,7 +14,7 @@ from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.codegen.gpu.rows import MAP, argument, known, makes_map, place
 from tilelang.cuda.forms import MMA_SP, SHORT, WGMMA, WGMMA_K
-from tilelang.errors import TileTypeError, TileUnsupportedError
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.nvidia import TMEM_MOVES
@@ -260,11 +260,21 @@ def _touched_registers(p: GpuPrinter, call: E.Call) -> str:
             if isinstance(index, E.Const) and isinstance(step, int)
         )
         skipped += int(offset.value) if isinstance(offset, E.Const) else 0
-        count = (elements - skipped) * dtype.bits // 32
+        most = count = (elements - skipped) * dtype.bits // 32
+        if skipped < 0:
+            most = count = 0
+        name = f"`{base.buffer.name}`"
     else:
-        dtype, count = DType(str(call.attr("dtype", "float32"))), 0
+        dtype, count, most = DType(str(call.attr("dtype", "float32"))), 0, 256
+        name = "a pointer, whose register count must be given"
     if len(call.args) > 2:
         count = known(call, call.args[2], "register count")
+    if not 1 <= count <= most:
+        raise TileValueError(
+            "T.warpgroup_fence_operand of registers that do not exist",
+            expected=f"1 to {most} registers from there on" if most else "registers of the buffer",
+            got=f"{count} of {name}",
+        )
     kind = "f32" if dtype == "float32" else "b32"
     return f"tl_wgmma_touch_{kind}<{count}>({moved(p, base, offset)})"
 

@@ -11,7 +11,7 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, as_expr
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr
 from tilelang.language.regions import (
     address_of_operand,
     describe,
@@ -180,9 +180,22 @@ def warpgroup_fence_operand(
         offset: elements to add.
         num_regs: 32-bit registers; those of the whole buffer when left out.
         dtype: of the accumulator, which is checked where the buffer is known.
+
+    Raises:
+        TileTypeError: memory that is not in registers, or no known buffer.
+        TileValueError: registers outside of it (when its layout is known).
     """
+    from tilelang.language.v2.builder import builder
+
     what = "T.warpgroup_fence_operand"
-    place = address_of_operand(buffer_or_ptr, what)
+    owner = builder(what).owner(buffer_or_ptr) if isinstance(buffer_or_ptr, Var) else None
+    place = address_of_operand(buffer_or_ptr if owner is None else owner, what)
+    if isinstance(place, AddressOf) and not place.buffer.storage.startswith("local"):
+        raise TileTypeError(
+            f"the accumulator of {what} is in {place.buffer.storage} memory",
+            expected="a fragment or a local array, whose registers products write",
+            got=f"`{place.buffer.name}`",
+        )
     if dtype is not None:
         said = DType(dtype)
         if isinstance(place, AddressOf) and place.buffer.dtype != said:

@@ -96,11 +96,11 @@ class _Lanes(Rewriter):
             return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
         body = inline_lets(stmt.body, lambda value: True)
         start, count = values.start, len(values)
-        lanes = MAX_LANES
-        while count % lanes or start % lanes:
-            lanes //= 2
         marked = dict(stmt.annotations).get("async", False)
         self.through = str(dict(stmt.annotations).get(THROUGH, ""))
+        lanes = self.widest // 8 if self.through else MAX_LANES
+        while count % lanes or start % lanes:
+            lanes //= 2
         if count == lanes:
             piece = Piece(stmt.var, start, lanes, self.known)
             return [*drawn, *self.block(body, piece, bool(marked))]

@@ -52,7 +52,7 @@ class TensorCoreIntrinEmitter:
         warp_row_tiles, warp_col_tiles: rows and columns of a warp.
         chunk: extent of k.
         reduce_k: groups of warps that share out k.
-        num_elems_per_byte: elements of an operand in a byte of memory.
+        num_elems_per_byte: 1: operands have no elements of less than a byte.
         is_m_first: neighbouring warps are neighbours along n instead of m.
         thread_var: number of the thread; by default that of the kernel.
 
@@ -109,13 +109,28 @@ class TensorCoreIntrinEmitter:
 
     def _check_extents(self) -> None:
         rows, columns = self.warp_row_tiles, self.warp_col_tiles
+        groups = (self.block_row_warps, self.block_col_warps, self.reduce_k)
+        if min(groups) < 1 or self.num_elems_per_byte != 1:
+            raise TileValueError(
+                "there is no such block of warps, or no such operand",
+                expected="1 or more warps along m, n and k; num_elems_per_byte=1",
+                got=f"{' x '.join(map(str, groups))} warps, "
+                f"{self.num_elems_per_byte} elements in a byte",
+            )
         if self.a_dtype.bits not in (8, 16, 32) or self.a_dtype.bits != self.b_dtype.bits:
             raise TileUnsupportedError(
                 f"there is no emitter of products of {self.a_dtype} and {self.b_dtype}",
                 expected="operands of the same 8, 16 or 32 bits",
                 got=f"{self.a_dtype.bits} and {self.b_dtype.bits} bits",
             )
-        if rows < 16 or rows % 16 or columns < 8 or columns % 8 or self.chunk % self.k_dim:
+        if (
+            rows < 16
+            or rows % 16
+            or columns < 8
+            or columns % 8
+            or self.chunk < 1
+            or self.chunk % self.k_dim
+        ):
             raise TileValueError(
                 "the tile of a warp is not made of whole matrix instructions",
                 expected=f"rows a multiple of 16, columns of 8, k of {self.k_dim}",

@@ -56,8 +56,8 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         block_row_warps, block_col_warps: warps along m, a multiple of 4, and along n.
         warp_row_tiles, warp_col_tiles: rows and columns of a warp.
         chunk: extent of k.
-        reduce_k: groups of warps that share out k.
-        num_elems_per_byte: elements of an operand in a byte of memory.
+        reduce_k: 1: the warps of a product do not share out k.
+        num_elems_per_byte: 1: operands have no elements of less than a byte.
         is_m_first: neighbouring warps are neighbours along n; only with one warp along n.
         thread_var: number of the thread; by default that of the kernel.
 
@@ -87,6 +87,13 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
                 "the warps of a warpgroup are no four neighbours along m",
                 expected="block_row_warps a multiple of 4, is_m_first only with one warp along n",
                 got=f"{self.block_row_warps} x {self.block_col_warps} warps",
+            )
+        if self.reduce_k != 1:
+            raise TileUnsupportedError(
+                "warpgroups do not share out k: each would compute all of it",
+                expected="reduce_k=1",
+                got=f"reduce_k={self.reduce_k}",
+                hint="give each group its part of k, and add up the results",
             )
         self.wgmma_inst_m, self.wgmma_inst_n = ROWS, self._columns()
         self.wgmma_prefix = f"m{ROWS}n{self.wgmma_inst_n}k{self.micro_size_k}"
@@ -250,6 +257,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
             a_params, b_params: of the descriptors.
             clear_accum: the sum starts at 0 with the first ``ki``.
         """
+        self._check_atom(inst_m_idx, inst_n_idx, ki)
         self._results(C_buf)
         a_at = a_params.offset(inst_m_idx * ROWS, ki * self.micro_size_k)
         T.ptx_wgmma_ss(
@@ -265,6 +273,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
     ) -> None:  # fmt: skip
         """One instruction with A in registers: a fragment of :meth:`make_mma_load_layout`, or a
         local array. The rest is as for :meth:`wgmma_ss_atom`."""
+        self._check_atom(inst_m_idx, inst_n_idx, ki)
         self._results(C_buf)
         self._operand_a(A_buf)
         a_at = (ki * self.wgmma_num_inst_m + inst_m_idx) * self.local_size_a
@@ -274,6 +283,18 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
             desc_b.data, self._b_at(b_params, inst_n_idx, ki), C_buf.data,
             self._c_at(inst_m_idx, inst_n_idx), self._adds(ki, clear_accum), 1, 1,
         )  # fmt: skip
+
+    def _check_atom(self, *indices: Any) -> None:
+        """Refuse constants that name no instruction of the product."""
+        counts = (self.wgmma_num_inst_m, self.wgmma_num_inst_n, self.wgmma_num_k_atoms)
+        for role, index, count in zip(("inst_m_idx", "inst_n_idx", "ki"), indices, counts):
+            found = simplified(lift(index))
+            if isinstance(found, Const) and not 0 <= found.value < count:
+                raise TileValueError(
+                    f"{role} names no instruction of the product",
+                    expected=f"0 to {count - 1}",
+                    got=repr(found.value),
+                )
 
     def _b_at(self, params: WGMMADescriptorParams, j: Any, ki: Any) -> Any:
         return simplified(params.offset(j * self.wgmma_inst_n, ki * self.micro_size_k))
