@@ -10,6 +10,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
+from tilelang.errors import TileUnsupportedError
 
 FULL = 0xFFFFFFFF
 LANES = np.arange(32)
@@ -103,3 +104,20 @@ def test_a_function_of_cuda_by_its_name(name: str) -> None:
         out = np.zeros(32, np.uint32)
         tilelang.compile(main, **options)(X, COUNTS, out)  # type: ignore[call-overload]  # options by name
         np.testing.assert_array_equal(out, wanted)
+
+
+def test_an_unknown_function_that_may_write_to_a_thread_is_refused_by_name() -> None:
+    @T.prim_func
+    def main(B: T.Tensor((32,), "uint32")):
+        with T.Kernel(1, threads=32):
+            same = T.alloc_local((1,), "int32")
+            B[T.get_thread_binding()] = T.call_extern(
+                "uint32", "__match_all_sync", FULL, 1, T.address_of(same[0])
+            )
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        tilelang.compile(main, target="cpu")
+    assert str(caught.value).startswith(
+        "T.call_extern(...) is not available on the CPU: "
+        "the function '__match_all_sync' is not known\n"
+    )
