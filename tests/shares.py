@@ -11,7 +11,6 @@ import zlib
 
 import pytest
 
-
 QUICK = 6  # a quick run takes one in so many cases
 
 
