@@ -36,6 +36,11 @@ def misaligned() -> Any:
     return np.frombuffer(bytearray(49), np.uint8)[1:].view(np.float32).reshape(3, 4)
 
 
+class Column:
+    def to_numpy(self) -> Any:
+        raise AssertionError("nothing is copied")
+
+
 CASES: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     (
         "too few", (A, C), ArgumentCountError,
@@ -70,7 +75,8 @@ CASES: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
         "dtype", (A.astype(np.float64), C, 1), ArgumentTypeError,
         "kernel gemm input A has the wrong dtype\n"
         "  expected: float32\n"
-        "  got: float64",
+        "  got: float64\n"
+        "  hint: pass A.astype(np.float32)",
     ),
     (
         "complex", (A.astype(np.complex64), C, 1), ArgumentTypeError,
@@ -82,7 +88,22 @@ CASES: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
         "byte order", (A.astype(">f4"), C, 1), ArgumentTypeError,
         "kernel gemm input A has the wrong dtype\n"
         "  expected: float32\n"
-        "  got: >f4",
+        "  got: >f4\n"
+        "  hint: pass A.astype(np.float32)",
+    ),
+    (
+        "a written array", (A, C.astype(np.float64), 1), ArgumentTypeError,
+        "kernel gemm input C has the wrong dtype\n"
+        "  expected: float32\n"
+        "  got: float64\n"
+        "  hint: pass C.astype(np.float32), a copy: what the kernel writes goes there",
+    ),
+    (
+        "a column", (Column(), C, 1), ArgumentTypeError,
+        "kernel gemm input A: this is not a tensor\n"
+        "  expected: a numpy array, a torch tensor, or an object with __dlpack__\n"
+        "  got: Column\n"
+        "  hint: pass A.to_numpy(); where that is a copy, what a kernel writes goes there",
     ),
     (
         "constant extent", (np.zeros((3, 5), np.float32), C, 1), KernelArgumentError,

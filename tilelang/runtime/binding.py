@@ -27,7 +27,13 @@ from tilelang.records import dataclass
 from tilelang.runtime.dims import DimExpr, dim_text, solvable_in, solve, symbols_in
 from tilelang.runtime.overlap import shared_element
 from tilelang.runtime.signature import LaunchSpec, Param
-from tilelang.runtime.tensors import TensorInfo, describe, is_jax, storage_shape
+from tilelang.runtime.tensors import (
+    TensorInfo,
+    conversion_hint,
+    describe,
+    is_jax,
+    storage_shape,
+)
 
 
 @dataclass(frozen=True)
@@ -203,9 +209,9 @@ class _Binder:
                 f"{self.name(param)}: {error.message}",
                 expected=error.expected,
                 got=error.got,
-                hint=error.hint,
+                hint=conversion_hint(arg, param.name) or error.hint,
             ) from error
-        self.form(param, info)
+        self.form(param, info, arg)
         for number, dim in enumerate(param.shape):
             self.extent(param, info, number, dim)
         if param.strides is None:
@@ -217,7 +223,7 @@ class _Binder:
                 self.separate(param, info)
         self.memory(param, info)
 
-    def form(self, param: Param, info: TensorInfo) -> None:
+    def form(self, param: Param, info: TensorInfo, arg: object) -> None:
         """Number of dimensions and dtype."""
         if len(info.shape) != param.ndim:
             self.fail(
@@ -227,7 +233,10 @@ class _Binder:
             )  # fmt: skip
         wanted = DType(param.dtype)
         if info.dtype is None or not is_compatible_storage(wanted, info.dtype, raw=info.raw):
-            self.fail(ArgumentTypeError, param, "has the wrong dtype", param.dtype, info.dtype_name)
+            self.fail(
+                ArgumentTypeError, param, "has the wrong dtype", param.dtype, info.dtype_name,
+                _conversion(param, arg),
+            )  # fmt: skip
 
     def extent(self, param: Param, info: TensorInfo, number: int, dim: DimExpr) -> None:
         actual = info.shape[number]
@@ -464,6 +473,19 @@ class _Binder:
 
 def _shown(arg: object) -> str:
     return f"{shown(arg, 60)} of type {type(arg).__name__}"
+
+
+def _conversion(param: Param, arg: object) -> str | None:
+    """How an array of numbers becomes one of the parameter's dtype."""
+    kind = getattr(arg, "dtype", None)
+    if getattr(kind, "kind", "O") in "iufb" and hasattr(np, param.dtype):
+        call = f"astype(np.{param.dtype})"
+    elif type(kind).__module__ == "torch" and not DType(param.dtype).is_fp8:
+        call = f"to(torch.{param.dtype})"
+    else:
+        return None
+    copy = ", a copy: what the kernel writes goes there" if param.written else ""
+    return f"pass {param.name}.{call}{copy}"
 
 
 _EMULATED = 'execution_backend="emulator" runs the kernel on the CPU'

@@ -110,7 +110,7 @@ def describe(obj: object) -> TensorInfo:
     array = _through_buffer(obj)
     if array is None:
         raise ArgumentTypeError(
-            "this is not a tensor", expected=_EXPECTED, got=_kind(obj), hint=_as_array(obj)
+            "this is not a tensor", expected=_EXPECTED, got=_kind(obj), hint=conversion_hint(obj)
         )
     return _describe_numpy(array, array)
 
@@ -152,12 +152,12 @@ def _kind(obj: object) -> str:
     return type(obj).__name__ + (f" {shown(obj, 60)}" if plain else "")
 
 
-def _as_array(obj: object) -> str | None:
+def conversion_hint(obj: object, name: str = "A") -> str | None:
     """What makes an array of an object that has values but shows no memory (a column of polars or
     pandas): not done here, since a kernel would write into a copy."""
     if isinstance(obj, type) or not hasattr(obj, "to_numpy"):
         return None
-    return "pass A.to_numpy(); where that is a copy, what a kernel writes goes there"
+    return f"pass {name}.to_numpy(); where that is a copy, what a kernel writes goes there"
 
 
 def is_jax(obj: object) -> bool:
