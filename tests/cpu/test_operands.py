@@ -294,7 +294,7 @@ def test_equal_products_share_a_kernel() -> None:
 def test_a_strided_operand_is_refused() -> None:
     func = program(dtype="float32")
     tile = replace(tiles(func)["a"], strides=(1, 16))
-    stmt = replace(product(func), a=tile.region())
+    stmt = replace(product(func), a=tile.whole())
     with pytest.raises(TileUnsupportedError) as caught:
         emit_module(S.PrimFunc("kernel", (), stmt))
     assert str(caught.value).split("\n -->")[0] == (

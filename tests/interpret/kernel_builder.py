@@ -227,7 +227,7 @@ class Kernel:
 
 
 def _region(operand: Any) -> Region:
-    return operand.region() if isinstance(operand, Buffer) else operand
+    return operand.whole() if isinstance(operand, Buffer) else operand
 
 
 def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:

@@ -203,7 +203,7 @@ def test_print_formats() -> None:
         with k.when((k.by + k.tx).equal(1)):
             k.do("print", k.tx + 3, message="three")
         with k.when(k.by.equal(1)):
-            k.emit(S.PrintTile(src=s.region()))
+            k.emit(S.PrintTile(src=s.whole()))
             k.do("print", k.tx < 1, message="flag")
     k.run()
     tile = "msg='buffer<s, float16>' BlockIdx=(0, 1, 0), ThreadIdx=(0, 0, 0): buffer=s, "

@@ -219,7 +219,7 @@ def test_scans(kind: str, dim: int, reverse: bool) -> None:
         a, out = k.tensor("A", (4, 9), "int32"), k.tensor("O", (4, 9), "int32")
         s = k.shared("s", (4, 9), "int32")
         k.copy(a, s)
-        k.emit(S.Scan(src=s.region(), dst=s.region(), kind=kind, dim=dim, reverse=reverse))
+        k.emit(S.Scan(src=s.whole(), dst=s.whole(), kind=kind, dim=dim, reverse=reverse))
         k.copy(s, out)
     a_, o = rng.integers(-9, 9, (4, 9)).astype(INT), zeros(4, 9, dtype=INT)
     k.run(a_, o)
@@ -233,10 +233,10 @@ def test_reducers_count_the_initial_value_once() -> None:
         a, out = k.tensor("A", (4, 50)), k.tensor("O", (4,))
         r = k.alloc_buffer("r", (4,), "float32", "local.fragment", reducer=("sum", "all"))
         f = k.fragment("f", (4,))
-        k.emit(S.ReducerInit(reducer=r.region(), init=const(10.0)))
+        k.emit(S.ReducerInit(reducer=r.whole(), init=const(10.0)))
         with k.parallel(4, 50) as (i, j):
             k.emit(S.ReducerUpdate(buffer=r, indices=(i,), value=a[i, j], op="sum"))
-        k.emit(S.ReducerFinalize(reducer=r.region(), dst=f.region(), op="sum"))
+        k.emit(S.ReducerFinalize(reducer=r.whole(), dst=f.whole(), op="sum"))
         k.copy(f, out)
     a_, o = rng.integers(0, 9, (4, 50)).astype(np.float32), zeros(4)
     k.run(a_, o)
@@ -249,7 +249,7 @@ def test_tile_atomics_add_each_element_once_and_skip_outside() -> None:
         f = k.fragment("f", (8, 4), "float16")
         with k.parallel(8, 4) as (i, j):
             f[i, j] = i + j
-        k.emit(S.AtomicTile(src=f.region(), dst=region(out, (4, 4), (8, 4)), op="add"))
+        k.emit(S.AtomicTile(src=f.whole(), dst=region(out, (4, 4), (8, 4)), op="add"))
     o = zeros(10, 6)
     k.run(o)
     want = np.zeros((10, 6), np.float32)
@@ -264,7 +264,7 @@ def test_transpose(monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
     with Kernel() as k:
         a, out = k.tensor("A", (5, 8)), k.tensor("O", (8, 5), "float16")
         s = k.shared("s", (8, 5), "float16")
-        k.emit(S.Transpose(src=a.region(), dst=s.region()))
+        k.emit(S.Transpose(src=a.whole(), dst=s.whole()))
         k.copy(s, out)
     a_, o = rand(5, 8), zeros(8, 5, dtype=np.float16)
     k.run(a_, o)
@@ -284,8 +284,8 @@ def test_im2col_and_gemm_make_a_convolution() -> None:
         with k.loop(kernel * kernel * c // bk) as step:
             k.emit(
                 S.Im2col(
-                    img=img.region(),
-                    col=col.region(),
+                    img=img.whole(),
+                    col=col.whole(),
                     nhw_step=k.bx,
                     c_step=step,
                     kernel=kernel,
@@ -409,7 +409,7 @@ def test_the_older_reducer_protocol_adds_up_every_thread() -> None:
         k.fill(r, 0.0)
         with k.loop(3) as i:
             r[0] = r[0] + a[i * 32 + k.tx]
-        k.emit(S.ReducerFinalize(reducer=r.region(), op="sum"))
+        k.emit(S.ReducerFinalize(reducer=r.whole(), op="sum"))
         k.copy(r, out)
     a_, o = rng.integers(0, 9, 96).astype(np.float32), zeros(1)
     k.run(a_, o)
@@ -421,7 +421,7 @@ def test_scans_of_nan_alone_are_what_reductions_of_it_are() -> None:
         a, out = k.tensor("A", (6,)), k.tensor("O", (6,))
         s = k.shared("s", (6,))
         k.copy(a, s)
-        k.emit(S.Scan(src=s.region(), dst=s.region(), kind="max", dim=0, reverse=False))
+        k.emit(S.Scan(src=s.whole(), dst=s.whole(), kind="max", dim=0, reverse=False))
         k.copy(s, out)
     a_, o = np.array([np.nan, np.nan, 1, -np.inf, np.nan, 2], np.float32), zeros(6)
     k.run(a_, o)

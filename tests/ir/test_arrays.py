@@ -33,7 +33,7 @@ LOOP = "a loop `for i in T.Parallel(n)` over the elements"
         (lambda: np.sum(TILE), "sum", "T.reduce_sum(tile, result, dim=...)"),
         (lambda: np.add.reduce(TILE), "add.reduce", "T.reduce_sum(tile, result, dim=...)"),
         (lambda: np.dot(TILE, TILE), "dot", "T.gemm(A, B, C)"),
-        (lambda: np.exp(TILE.region()), "exp", "T.exp(x)"),
+        (lambda: np.exp(TILE.whole()), "exp", "T.exp(x)"),
         (lambda: np.sort(TILE), "sort", LOOP),
         (lambda: np.add(X, 1, where=False), "add", LOOP),
     ],

@@ -34,7 +34,7 @@ def make(**change: Any) -> S.PrimFunc:
         var=i, start=E.const(0), stop=size, step=E.const(1), kind=get("kind", "serial"),
         body=store, annotations=get("loop_notes", ()),
     )  # fmt: skip
-    copy = S.Copy(src=tile.region(), dst=tile.region(), mode=get("mode", "copy"))
+    copy = S.Copy(src=tile.whole(), dst=tile.whole(), mode=get("mode", "copy"))
     kernel = S.Launch(
         grid=(size,),
         block_vars=(E.Var("bx", I32),),
@@ -77,7 +77,7 @@ def test_which_buffer_is_used_matters_even_if_names_agree() -> None:
     a, b = (Buffer("t", Shape((4,)), F32, "shared") for _ in range(2))
     allocs = (S.Alloc(buffer=a), S.Alloc(buffer=b))
     texts = {
-        canonical_text(S.PrimFunc("f", (), S.seq(*allocs, S.Copy(src=a.region(), dst=x.region()))))
+        canonical_text(S.PrimFunc("f", (), S.seq(*allocs, S.Copy(src=a.whole(), dst=x.whole()))))
         for x in (a, b)
     }
     assert len(texts) == 2

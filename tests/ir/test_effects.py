@@ -34,7 +34,7 @@ def buffer(name: str, scope: str = "global", rank: int = 1) -> Buffer:
 
 A, B, C = buffer("A"), buffer("B", "shared"), buffer("C", "local.fragment")
 ACCUMULATOR = buffer("D", "shared.tmem")
-X, Y, Z = (item.region() for item in (A, B, C))
+X, Y, Z = (item.whole() for item in (A, B, C))
 PROBE = buffer("probe")
 READ_PROBE = E.Load(PROBE, (ZERO,))
 VAR, OTHER = E.Var("i", I32), E.Var("j", I32)
@@ -88,7 +88,7 @@ CASES: dict[type[S.Stmt], tuple[S.Stmt, str]] = {
     ),
     S.PrintTile: (S.PrintTile(src=Y), "B:read"),
     S.HardwareOp: (
-        S.HardwareOp(name="x", needs="tcgen05", reads=(X, Y), writes=(ACCUMULATOR.region(),)),
+        S.HardwareOp(name="x", needs="tcgen05", reads=(X, Y), writes=(ACCUMULATOR.whole(),)),
         "A:read B:read D:update/tensor",
     ),
     H.Pipeline: (

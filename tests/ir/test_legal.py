@@ -22,7 +22,7 @@ A = Buffer("A", Shape((8, N)), F32)
 TILE = Buffer("tile", Shape((8, 8)), F32, "shared")
 FREE = E.Var("free", I32)
 ZERO, ONE = E.const(0), E.const(1.0)
-GEMM = S.Gemm(a=TILE.region(), b=TILE.region(), c=TILE.region(), clear=E.const(False))
+GEMM = S.Gemm(a=TILE.whole(), b=TILE.whole(), c=TILE.whole(), clear=E.const(False))
 
 
 def func(*stmts: S.Stmt) -> S.PrimFunc:
@@ -41,7 +41,7 @@ def loop(body: S.Stmt, kind: str = "serial") -> S.For:
 
 
 def test_a_legal_program_passes_at_its_level() -> None:
-    tile = func(S.Fill(dst=TILE.region(), value=ONE), loop(store()))
+    tile = func(S.Fill(dst=TILE.whole(), value=ONE), loop(store()))
     check(tile, "tile")
     check(func(loop(store())), "thread")
     with pytest.raises(TileError):
@@ -52,7 +52,7 @@ LET = E.Var("v", I32)
 FRAGMENT = Buffer("held", Shape((8,)), F32, "local.fragment")
 HELD = E.Load(FRAGMENT, (ZERO,))
 OTHER = Buffer("other", Shape((4,)), F32, "shared")
-FILL = S.Fill(dst=TILE.region(), value=ONE)
+FILL = S.Fill(dst=TILE.whole(), value=ONE)
 INT = E.const(1)
 
 WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
@@ -80,7 +80,7 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
     ),
     (
         "thread",
-        lambda: func(S.Eval(value=E.call("any_of", E.RegionArg(TILE.region())))),
+        lambda: func(S.Eval(value=E.call("any_of", E.RegionArg(TILE.whole())))),
         "a region of `tile` is an operand",
     ),
     (
@@ -136,7 +136,7 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
     ),
     (
         "tile",
-        lambda: func(S.Fill(dst=OTHER.region(), value=ONE)),
+        lambda: func(S.Fill(dst=OTHER.whole(), value=ONE)),
         "the buffer `other` is used where it does not exist",
     ),
     (
@@ -162,7 +162,7 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
     ),
     (
         "tile",
-        lambda: func(S.Fill(dst=TILE.region(), value=INT)),
+        lambda: func(S.Fill(dst=TILE.whole(), value=INT)),
         "a value of another dtype is stored to `tile`\n  expected: float32\n  got: int32",
     ),
     (
@@ -199,7 +199,7 @@ def test_illegal_programs_are_named(level: str, make: Callable[[], S.PrimFunc], 
 
 
 def test_a_kernel_statement_outside_a_kernel_is_the_users_mistake() -> None:
-    wrong = S.PrimFunc("main", (A,), S.Fill(dst=A.region(), value=ONE))
+    wrong = S.PrimFunc("main", (A,), S.Fill(dst=A.whole(), value=ONE))
     with pytest.raises(TileSyntaxError) as caught:
         check(wrong, "tile")
     assert str(caught.value) == (

@@ -168,7 +168,7 @@ def test_a_rewriter_splices_lists_and_removes() -> None:
 
 # -- statements ----------------------------------------------------------------------------------
 def test_effects_derive_from_the_roles_of_fields() -> None:
-    whole = BUF.region()
+    whole = BUF.whole()
     gemm = S.Gemm(a=whole, b=whole, c=whole, clear=E.const(False))
     assert list(gemm.regions_read()) == [whole, whole, whole]
     assert list(gemm.regions_written()) == [whole]

@@ -157,7 +157,7 @@ def gemm() -> S.PrimFunc:
         S.Alloc(buffer=a_s),
         S.Alloc(buffer=b_s),
         S.Alloc(buffer=acc),
-        S.Fill(dst=acc.region(), value=E.const(0.0)),
+        S.Fill(dst=acc.whole(), value=E.const(0.0)),
         S.For(
             var=k,
             start=E.const(0),
@@ -166,9 +166,9 @@ def gemm() -> S.PrimFunc:
             kind="pipelined",
             annotations=(("num_stages", 3),),
             body=S.seq(
-                S.Copy(src=Region(a, (bx * 128, k * 32), (128, 32)), dst=a_s.region()),
-                S.Copy(src=Region(b, (k * 32, by * 128), (32, 128)), dst=b_s.region()),
-                S.Gemm(a=a_s.region(), b=b_s.region(), c=acc.region(), clear=E.const(False)),
+                S.Copy(src=Region(a, (bx * 128, k * 32), (128, 32)), dst=a_s.whole()),
+                S.Copy(src=Region(b, (k * 32, by * 128), (32, 128)), dst=b_s.whole()),
+                S.Gemm(a=a_s.whole(), b=b_s.whole(), c=acc.whole(), clear=E.const(False)),
             ),
         ),
         S.Parallel(
@@ -176,7 +176,7 @@ def gemm() -> S.PrimFunc:
             extents=(E.const(128), E.const(128)),
             body=S.Store(buffer=acc, indices=(i, j), value=E.binary("max", element, 0.0)),
         ),
-        S.Copy(src=acc.region(), dst=target),
+        S.Copy(src=acc.whole(), dst=target),
     )
     notes = (("safe_value", ((a, 0.5),)), ("swizzle", (10, "row")))
     kernel = replace(kernel, body=body, annotations=notes)
@@ -278,7 +278,7 @@ def test_very_deep_expressions_print() -> None:
 
 
 def test_regions_print_whole_buffers_by_name_and_unit_extents_as_an_index() -> None:
-    assert region_text(BUF.region()) == "buf"
+    assert region_text(BUF.whole()) == "buf"
     assert region_text(Region(BUF, (A, E.const(0)), (1, 8))) == "buf[a, 0:8]"
     assert region_text(Region(BUF, (A, B), (1, 1))) == "buf[a:a + 1, b:b + 1]"
     assert region_text(Region(BUF, (A, B), (1, 1), anchored=True)) == "buf[a, b]"
@@ -287,7 +287,7 @@ def test_regions_print_whole_buffers_by_name_and_unit_extents_as_an_index() -> N
 # -- statements ----------------------------------------------------------------------------------
 SRC, DST = buffer("src", (4, 8), F32, "shared"), buffer("dst", (4, 8), F32, "shared")
 ROW = buffer("row", (4,), F32, "local.fragment")
-S_, D_, R_ = SRC.region(), DST.region(), ROW.region()
+S_, D_, R_ = SRC.whole(), DST.whole(), ROW.whole()
 NOTHING = S.Seq(stmts=())
 
 

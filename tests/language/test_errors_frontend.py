@@ -195,6 +195,24 @@ TileIndexError: too many indices for `A`
 """,
     ),
     (
+        "a new dimension",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = A[:, None, 1:n][0]
+""",
+        """\
+TileIndexError: None in the index of `A`
+  expected: ints, scalar expressions and slices
+  got: A[:, None, 1:n]
+  hint: an index adds no dimension; loop over the elements with T.Parallel, or give the memory another shape with T.reshape
+ --> wrong.py:5:19
+    5 |         A[0, 0] = A[:, None, 1:n][0]
+      |                   ^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "float index",
         """\
 @T.prim_func

@@ -141,7 +141,7 @@ class Build:
         case = self.case
         dtype = DType(case.out if name == "c" else case.dtype)
         if scope == "local.fragment":
-            return Buffer(name, Shape(shape), dtype, scope).region()
+            return Buffer(name, Shape(shape), dtype, scope).whole()
         lead = (case.stages,) if case.stages and name != "c" else ()
         margin = case.margin if name != "c" else (0, 0)
         whole = (*lead, *(extent + more for extent, more in zip(shape, margin)))

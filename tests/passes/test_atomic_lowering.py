@@ -34,8 +34,8 @@ def numbers(shape: tuple[int, ...], kind: str = "float32", seed: int = 0) -> Any
 
 
 def updated(bench: Bench, src: Any, dst: Any, op: str = "add") -> S.Stmt:
-    src = src.region() if isinstance(src, Buffer) else src
-    dst = dst.region() if isinstance(dst, Buffer) else dst
+    src = src.whole() if isinstance(src, Buffer) else src
+    dst = dst.whole() if isinstance(dst, Buffer) else dst
     stmt = S.AtomicTile(src=src, dst=dst, op=op, memory_order="release")
     bench.run(lambda ctx: lower_loop(stmt, ctx), safe_memory=True)
     return lower_loop(stmt, bench.ctx)

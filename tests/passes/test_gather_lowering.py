@@ -35,7 +35,7 @@ def test_transposes(source: str, result: str, threads: int) -> None:
     bench = Bench(threads)
     x = np.arange(12 * 20, dtype=np.float32).reshape(12, 20)
     src, dst = tile(bench, "src", x, source), tile(bench, "dst", np.zeros((20, 12)), result)
-    stmt = S.Transpose(src=src.region(), dst=dst.region())
+    stmt = S.Transpose(src=src.whole(), dst=dst.whole())
     bench.run(lambda ctx: lower_loop(stmt, ctx))
     np.testing.assert_array_equal(bench.value("dst"), x.T)
 
@@ -44,8 +44,8 @@ def test_loops_reuse_the_workspace_safely() -> None:
     bench = Bench(64)
     x = np.arange(8 * 16, dtype=np.float32).reshape(8, 16)
     src, dst = tile(bench, "src", x, "fragment"), tile(bench, "dst", np.zeros((16, 8)), "shared")
-    moved = S.Transpose(src=src.region(), dst=dst.region())
-    shown = S.PrintTile(src=src.region(), message="look")
+    moved = S.Transpose(src=src.whole(), dst=dst.whole())
+    shown = S.PrintTile(src=src.whole(), message="look")
     bench.run(lambda ctx: lower_loop(moved, ctx), lambda ctx: lower_print(shown, ctx), times=2)
     np.testing.assert_array_equal(bench.value("dst"), x.T)
     assert len(bench.out.getvalue().splitlines()) == 2 * x.size
@@ -98,7 +98,7 @@ def test_columns_of_a_convolution(
         img = bench.memory("img", image, "float32")
         col = tile(bench, "col", np.full((rows, cols), -1.0), scope)
         stmt = S.Im2col(
-            img=img.region(), col=col.region(), nhw_step=E.const(i), c_step=E.const(j),
+            img=img.whole(), col=col.whole(), nhw_step=E.const(i), c_step=E.const(j),
             kernel=kernel, stride=stride, dilation=dilation, pad=pad,
         )  # fmt: skip
         bench.run(lambda ctx, stmt=stmt: lower_loop(stmt, ctx))
@@ -126,13 +126,13 @@ def test_one_thread_prints_a_tile_in_order(scope: str) -> None:
 
 def test_every_thread_prints_its_own_array_and_global_memory() -> None:
     bench = Bench(32)
-    assert len(printed(bench, bench.private("x", np.zeros((32, 3)), "float32").region())) == 96
+    assert len(printed(bench, bench.private("x", np.zeros((32, 3)), "float32").whole())) == 96
     bench = Bench(32)
-    assert len(printed(bench, bench.memory("x", np.zeros(2), "float32").region())) == 64
+    assert len(printed(bench, bench.memory("x", np.zeros(2), "float32").whole())) == 64
 
 
 def test_a_group_without_the_printing_thread_is_silent() -> None:
     for thread, count in ((0, 0), (32, 4), (64, 4), (96, 0)):
         bench = Bench(128, (32, 64))
         x = tile(bench, "x", np.zeros((2, 2)), "fragment")
-        assert len(printed(bench, x.region(), thread)) == count
+        assert len(printed(bench, x.whole(), thread)) == count

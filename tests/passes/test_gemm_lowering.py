@@ -322,9 +322,9 @@ def gemm(
     a: Buffer, b: Buffer, c: Buffer, trans_b: bool = False, policy: int = 0, **regions: Region
 ) -> S.Gemm:
     return S.Gemm(
-        a=regions.get("a_region", a.region()),
-        b=regions.get("b_region", b.region()),
-        c=regions.get("c_region", c.region()),
+        a=regions.get("a_region", a.whole()),
+        b=regions.get("b_region", b.whole()),
+        c=regions.get("c_region", c.whole()),
         trans_b=trans_b,
         clear=E.const(False),
         policy=policy,
@@ -475,7 +475,7 @@ def test_operands_that_are_moved_to_shared_memory_are_loaded_from_there() -> Non
     plan = plan_gemm(stmt, (0, 128), SM_80)
     assert isinstance(plan.a, Registers)
     assert plan.placed(stmt) is plan
-    moved = replace(stmt, a=replace(a, storage="shared").region())
+    moved = replace(stmt, a=replace(a, storage="shared").whole())
     assert plan.placed(moved) == replace(plan, a=SharedLoad())
     runs = replace(plan, run=2)
     assert runs.placed(moved) == replace(runs, a=SharedRuns())
@@ -493,7 +493,7 @@ def test_a_factor_elsewhere_than_planned_is_a_defect(scope: str) -> None:
         other = RegisterLayout.fully_replicated((64, 32), 128)
         wrong = replace(stmt.a.buffer, attrs=(("register_layout", other),))
     with pytest.raises(InternalError, match=text):
-        lower_gemm(replace(stmt, a=wrong.region()), build.ctx)
+        lower_gemm(replace(stmt, a=wrong.whole()), build.ctx)
 
 
 def test_the_plan_has_no_form_in_a_program() -> None:

@@ -46,7 +46,7 @@ def tile(
 
 
 def gemm(a: Buffer | Region, b: Buffer | Region, c: Buffer, **fields: object) -> S.Gemm:
-    regions = [item if isinstance(item, Region) else item.region() for item in (a, b, c)]
+    regions = [item if isinstance(item, Region) else item.whole() for item in (a, b, c)]
     return S.Gemm(a=regions[0], b=regions[1], c=regions[2], clear=E.const(False), **fields)  # type: ignore[arg-type]  # fields of a product
 
 
@@ -323,7 +323,7 @@ def test_registers_hold_every_element_once(kind: str) -> None:
 def test_tiles_of_no_swizzle() -> None:
     assert wanted_layout(tile("b", (64, 12))) is None
     assert wanted_layout(tile("b", (12, 64))) is None
-    region = tile("b", (64, 20)).region()
+    region = tile("b", (64, 20)).whole()
     layout = Layout((64, 20), lambda i, j: (i, j))
     assert descriptor_of(region, layout, False, None) == "no descriptor names the layout of `b`"
 

@@ -47,8 +47,8 @@ def expected(x: Any, kind: str, dim: int, dst: str, old: Any = None) -> Any:
 
 
 def statement(src: Buffer | Region, dst: Buffer | Region, kind: str, dim: int, **rest: Any) -> Any:
-    src = src.region() if isinstance(src, Buffer) else src
-    dst = dst.region() if isinstance(dst, Buffer) else dst
+    src = src.whole() if isinstance(src, Buffer) else src
+    dst = dst.whole() if isinstance(dst, Buffer) else dst
     return S.Reduce(src=src, dst=dst, kind=kind, dim=dim, **rest)
 
 

@@ -78,15 +78,15 @@ def test_sums(name: str, into: str) -> None:
     acc = reducer(bench, dist, "float32", "sum")
     dst = None
     if into == "shared":
-        dst = bench.shared("dst", np.zeros(dist.shape), "float32").region()
+        dst = bench.shared("dst", np.zeros(dist.shape), "float32").whole()
     elif into == "fragment":
         spread = linear(dist.shape, dist.threads)
-        dst = bench.fragment("dst", np.zeros(dist.shape), "float32", spread).region()
+        dst = bench.fragment("dst", np.zeros(dist.shape), "float32", spread).whole()
     bench.run(
-        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.region(), init=E.const(3.0)), ctx),
+        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.whole(), init=E.const(3.0)), ctx),
         contributed(acc, parts, dist),
         lambda ctx: lower_reducer_finalize(
-            S.ReducerFinalize(reducer=acc.region(), dst=dst, op="sum"), ctx
+            S.ReducerFinalize(reducer=acc.whole(), dst=dst, op="sum"), ctx
         ),
     )
     want = total(dist, numbers.astype(np.float32), "sum", 3)
@@ -110,9 +110,9 @@ def test_operations_and_dtypes(op: str, kind: str) -> None:
     parts = bench.memory("parts", numbers, kind)
     acc = reducer(bench, dist, kind, op)
     bench.run(
-        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.region()), ctx),
+        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.whole()), ctx),
         contributed(acc, parts, dist),
-        lambda ctx: lower_reducer_finalize(S.ReducerFinalize(reducer=acc.region(), op=op), ctx),
+        lambda ctx: lower_reducer_finalize(S.ReducerFinalize(reducer=acc.whole(), op=op), ctx),
     )
     np.testing.assert_array_equal(bench.value("acc"), total(dist, numbers, op))
 
@@ -125,9 +125,9 @@ def test_a_filled_value_counts_once(op: str) -> None:
     parts = bench.memory("parts", numbers, "int32")
     acc = reducer(bench, dist, "int32", op)
     bench.run(
-        lambda ctx: lower_reducer_fill(S.Fill(dst=acc.region(), value=E.const(50)), ctx),
+        lambda ctx: lower_reducer_fill(S.Fill(dst=acc.whole(), value=E.const(50)), ctx),
         contributed(acc, parts, dist),
-        lambda ctx: lower_reducer_finalize(S.ReducerFinalize(reducer=acc.region(), op=op), ctx),
+        lambda ctx: lower_reducer_finalize(S.ReducerFinalize(reducer=acc.whole(), op=op), ctx),
     )
     np.testing.assert_array_equal(bench.value("acc"), [114 if op == "sum" else 50] * 4)
 
@@ -137,7 +137,7 @@ def test_finalizing_twice_keeps_the_workspace_in_order() -> None:
     bench = Bench(96)
     acc = bench.fragment("acc", np.ones(4), "float32", dist, reducer=("max", "all"))
     dst = bench.fragment("dst", np.zeros(4), "float32", linear((4,), 96))
-    stmt = S.ReducerFinalize(reducer=acc.region(), dst=dst.region(), op="max")
+    stmt = S.ReducerFinalize(reducer=acc.whole(), dst=dst.whole(), op="max")
     bench.run(lambda ctx: lower_reducer_finalize(stmt, ctx), times=2)
     np.testing.assert_array_equal(bench.value("dst"), [1, 1, 1, 1])
 
@@ -147,9 +147,9 @@ def test_updates_outside_parallel_loops_count_every_thread() -> None:
     acc = reducer(bench, everywhere((2, 3), 64), "int32", "sum")
     at = (E.const(1), E.const(2))
     update = S.ReducerUpdate(buffer=acc, indices=at, value=bench.tx + 1, op="sum")
-    final = S.ReducerFinalize(reducer=acc.region(), op="sum")
+    final = S.ReducerFinalize(reducer=acc.whole(), op="sum")
     bench.run(
-        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.region()), ctx),
+        lambda ctx: lower_reducer_init(S.ReducerInit(reducer=acc.whole()), ctx),
         lambda ctx: lower_reducer_update(update, ctx),
         lambda ctx: lower_reducer_finalize(final, ctx),
     )

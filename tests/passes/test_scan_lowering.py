@@ -38,7 +38,7 @@ def expected(x: Any, kind: str, dim: int, reverse: bool) -> Any:
 def scanned(
     bench: Bench, src: Buffer | Region, dst: Buffer | Region, kind: str, dim: int, reverse: bool
 ) -> None:
-    regions = [r.region() if isinstance(r, Buffer) else r for r in (src, dst)]
+    regions = [r.whole() if isinstance(r, Buffer) else r for r in (src, dst)]
     stmt = S.Scan(src=regions[0], dst=regions[1], kind=kind, dim=dim, reverse=reverse)
     bench.run(lambda ctx: lower_scan(stmt, ctx))
 
@@ -144,7 +144,7 @@ def test_loops_reuse_the_workspace_safely(source: str, result: str) -> None:
         "fragment": lambda name, v: bench.fragment(name, v, "float32", linear((6, 50), 64)),
     }
     src, dst = make[source]("src", x), make[result]("dst", 0 * x)
-    stmt = S.Scan(src=src.region(), dst=dst.region(), kind="sum", dim=1)
+    stmt = S.Scan(src=src.whole(), dst=dst.whole(), kind="sum", dim=1)
     bench.run(lambda ctx: lower_scan(stmt, ctx), times=2)
     np.testing.assert_array_equal(bench.value("dst"), expected(x, "sum", 1, False))
 

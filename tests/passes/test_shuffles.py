@@ -89,7 +89,7 @@ def test_registers_hold_the_values_afterwards(kind: str, extent: int) -> None:
     values = np.arange(extent) % 13
     src = bench.fragment("src", values, kind, linear((extent,), 32))
     dst = bench.fragment("dst", np.zeros(extent, int), kind, linear((extent,), 32, 4))
-    copy = S.Copy(src=src.region(), dst=dst.region())
+    copy = S.Copy(src=src.whole(), dst=dst.whole())
     bench.run(lambda ctx: lower_shuffles(copy, ctx))
     assert (np.asarray(bench.value("dst"), float) == values).all()
 

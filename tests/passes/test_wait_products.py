@@ -266,9 +266,9 @@ def fragment(name: str) -> Buffer:
 
 
 def test_what_may_be_under_way() -> None:
-    tile = Buffer("t", Shape((64, 64)), DType("float16"), "shared").region()
+    tile = Buffer("t", Shape((64, 64)), DType("float16"), "shared").whole()
     one, two, three = (
-        S.Gemm(a=tile, b=tile, c=fragment(name).region(), clear=E.const(False)) for name in "xyz"
+        S.Gemm(a=tile, b=tile, c=fragment(name).whole(), clear=E.const(False)) for name in "xyz"
     )
     state = P.issued(P.issued(P.NOTHING, one), two)
     assert state == {one: 1, two: 0}

@@ -27,6 +27,17 @@ def looked_at(look: Any) -> Any:
     return found[0], program
 
 
+def extents(item: Any) -> list[Any]:
+    """As helpers of programs ask: a buffer has no `region`, that of a slice has ranges."""
+    region = getattr(item, "region", None)
+    return list(item.shape) if region is None else [one.extent for one in region]
+
+
+def test_only_slices_have_ranges() -> None:
+    found, _ = looked_at(lambda A, s, *_: [extents(one) for one in (A, s, A[1, 0:4], A[:, 2:])])
+    assert found == [[8, 16], [8, 16], [1, 4], [8, 14]]
+
+
 def test_scopes() -> None:
     def look(*operands: Any) -> list[tuple[bool, ...]]:
         return [

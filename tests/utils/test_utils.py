@@ -41,6 +41,12 @@ def values(kind: TensorSupplyType, dtype: str, shape: tuple[int, ...] = (64, 64)
     return floats.from_storage(array, dtype)
 
 
+def test_a_param_takes_the_name_of_a_dtype() -> None:
+    made: Any = get_tensor_supply(seed=1)(KernelParam("uint8", [4, 4]))  # type: ignore[arg-type]  # as programs write it
+    assert tuple(made.shape) == (4, 4) and str(made.dtype).endswith("uint8")
+    assert KernelParam("bool", ()).is_boolean()  # type: ignore[arg-type]  # as programs write it
+
+
 # -- inputs ---------------------------------------------------------------------------------------
 def test_supply_types_have_the_numbers_of_the_language() -> None:
     assert {kind.name: kind.value for kind in TensorSupplyType} == {

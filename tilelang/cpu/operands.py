@@ -124,7 +124,7 @@ class _Replace(Rewriter):
 
     def _visit_operand(self, old: object) -> object:
         if isinstance(old, Region) and old.buffer.data in self.panels:
-            return self.buffer(old.buffer).region()
+            return self.buffer(old.buffer).whole()
         return super()._visit_operand(old)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:

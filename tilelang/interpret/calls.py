@@ -100,9 +100,7 @@ def _elements(s: DivergentGroup, arg: Expr, active: Active) -> Value:
     else:
         buffer, mins = target(arg)
         region = (
-            buffer.region()
-            if isinstance(arg, AddressOf)
-            else Region(buffer, mins, (1,) * len(mins))
+            buffer.whole() if isinstance(arg, AddressOf) else Region(buffer, mins, (1,) * len(mins))
         )
     found, per_lane = read_tile(s, region, active)
     return found.reshape(s.lanes.count, -1) if per_lane else found.reshape(-1)

@@ -198,8 +198,8 @@ class Buffer(NoArray):
             span += (extent - 1) * stride
         return span
 
-    def region(self) -> Region:
-        """The whole buffer."""
+    def whole(self) -> Region:
+        """All of the buffer as a region."""
         return Region(self, tuple(const(0) for _ in self.shape), tuple(self.shape))
 
     def access_ptr(
@@ -389,9 +389,25 @@ def _normal_index(buffer: Buffer, dim: int, value: object, element: bool = True)
     return select(moved >= 0, moved, index)
 
 
+def _key_text(key: object) -> str:
+    """One part of an index, as it was written."""
+    if not isinstance(key, slice):
+        return "..." if key is Ellipsis else str(key)
+    ends = ["" if end is None else str(end) for end in (key.start, key.stop, key.step)]
+    return ":".join(ends if ends[2] else ends[:2])
+
+
 def index_buffer(buffer: Buffer, key: object) -> Load | Region:
     """``buffer[key]``: an element for all-scalar keys, a region when a slice is present."""
     keys = key if isinstance(key, tuple) else (key,)
+    if any(item is None for item in keys):
+        raise TileIndexError(
+            f"None in the index of `{buffer.name}`",
+            expected="ints, scalar expressions and slices",
+            got=f"{buffer.name}[{', '.join(map(_key_text, keys))}]",
+            hint="an index adds no dimension; loop over the elements with T.Parallel, "
+            "or give the memory another shape with T.reshape",
+        )
     if any(item is Ellipsis for item in keys):
         at = next(i for i, item in enumerate(keys) if item is Ellipsis)
         fill = (slice(None),) * (buffer.ndim - len(keys) + 1)

@@ -88,7 +88,7 @@ class Access:
         if isinstance(self.where, Region):
             return self.where
         if self.where is None or self.how is not How.PLAIN:
-            return self.buffer.region()
+            return self.buffer.whole()
         return Region(self.buffer, self.where, (1,) * len(self.where))
 
 

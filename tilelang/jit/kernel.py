@@ -35,6 +35,9 @@ class KernelParam:
     shape: tuple[int | E.Expr, ...]
     name: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DType(self.dtype))  # programs give names of dtypes
+
     @classmethod
     def from_buffer(cls, buffer: Buffer) -> KernelParam:
         """Description of a tensor parameter."""

@@ -64,7 +64,7 @@ def _tensor_place(value: object, item: Operand, what: str) -> Expr:
 
 def _descriptor(value: object, item: Operand, what: str) -> Expr:
     if isinstance(value, Buffer) and value.storage == "local.descriptor":
-        return AddressOf(value, value.region().mins, "w")
+        return AddressOf(value, value.whole().mins, "w")
     if isinstance(value, Load) and value.buffer.storage == "local.descriptor":
         return AddressOf(value.buffer, value.indices, "w")
     raise TileTypeError(

@@ -38,7 +38,7 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
         emit_call(what, "print", message=msg)
         return
     if isinstance(obj, Region) or (isinstance(obj, Buffer) and not obj.is_var):
-        tile = obj if isinstance(obj, Region) else obj.region()
+        tile = obj if isinstance(obj, Region) else obj.whole()
         group = constant_int(warp_group_id, what, "warpgroup")
         warp = constant_int(warp_id, what, "warp")
         emitter(what).emit(PrintTile(src=tile, message=msg, thread=128 * group + 32 * warp))

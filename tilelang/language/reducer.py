@@ -46,7 +46,7 @@ def reducer_init(reducer: Buffer, init: object = None) -> None:
     what = "T.reducer_init"
     buffer, _ = _declared(reducer, what)
     value = None if init is None else stored(scalar(init, what, "initial value"), buffer.dtype)
-    emitter(what).emit(ReducerInit(reducer=buffer.region(), init=value))
+    emitter(what).emit(ReducerInit(reducer=buffer.whole(), init=value))
 
 
 def reducer_update(target: object, value: object) -> None:
@@ -87,7 +87,7 @@ def finalize_reducer(
                 got=f"{text_of(target.extents)} of `{target!r}`",
             )
     count = batch_of(batch, what)
-    emitter(what).emit(ReducerFinalize(reducer=buffer.region(), dst=target, op=op, batch=count))
+    emitter(what).emit(ReducerFinalize(reducer=buffer.whole(), dst=target, op=op, batch=count))
 
 
 borders(globals(), __all__)

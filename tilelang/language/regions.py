@@ -77,8 +77,8 @@ def region_of(operand: object, what: str, role: str = "operand") -> Region:
         return operand
     if isinstance(operand, Buffer):
         if operand.is_var:
-            return replace(operand.region(), anchored=True)
-        return operand.region()
+            return replace(operand.whole(), anchored=True)
+        return operand.whole()
     if isinstance(operand, Load):
         if any(index.dtype.lanes > 1 for index in operand.indices):
             raise TileTypeError(

@@ -26,7 +26,7 @@ __all__ = [
 def _region(operand: Any) -> Region:
     """A buffer, region or element as a region."""
     if isinstance(operand, Buffer):
-        return operand.region()
+        return operand.whole()
     if isinstance(operand, Region):
         return operand
     if isinstance(operand, Load):

@@ -247,9 +247,9 @@ def as_reduction(launch: S.Launch, loop: S.Parallel, buffer: Buffer, met: Meetin
     if reducer is not None and not writer.atomic:
         made = S.seq(
             S.Alloc(buffer=reducer, loc=loop.loc),
-            S.ReducerInit(reducer=reducer.region(), loc=loop.loc),
+            S.ReducerInit(reducer=reducer.whole(), loc=loop.loc),
             made,
-            S.ReducerFinalize(reducer=reducer.region(), op=writer.kind, loc=loop.loc),
+            S.ReducerFinalize(reducer=reducer.whole(), op=writer.kind, loc=loop.loc),
             _combined(reducer, writer.kind, buffer, met, loop),
         )
     found = map_stmts(launch, S.Parallel, lambda item: made if item is loop else item)

@@ -229,9 +229,7 @@ class Conversion(Rewriter):
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy of a whole fragment to another layout by shuffles."""
         return self.like(
-            S.Copy(
-                src=src.region(), dst=dst.region(), annotations=((EXCHANGE, True),), loc=stmt.loc
-            ),
+            S.Copy(src=src.whole(), dst=dst.whole(), annotations=((EXCHANGE, True),), loc=stmt.loc),
             stmt,
         )
 
@@ -245,7 +243,7 @@ class Conversion(Rewriter):
     def copy(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy of a whole buffer."""
         return self.laid_out(
-            self.like(S.Copy(src=src.region(), dst=dst.region(), loc=stmt.loc), stmt)
+            self.like(S.Copy(src=src.whole(), dst=dst.whole(), loc=stmt.loc), stmt)
         )
 
     def like(self, new: S.Stmt, old: S.Stmt) -> S.Stmt:
@@ -256,7 +254,7 @@ class Conversion(Rewriter):
     def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy from or to a fragment that carries its layout already."""
         held = (dst if dst.storage == "local.fragment" else src).attr("register_layout")
-        return S.Copy(src=src.region(), dst=dst.region(), loop_layout=_tile_of(held), loc=stmt.loc)
+        return S.Copy(src=src.whole(), dst=dst.whole(), loop_layout=_tile_of(held), loc=stmt.loc)
 
 
 def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:

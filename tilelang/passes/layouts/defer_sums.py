@@ -194,9 +194,7 @@ class _Deferred(Rewriter):
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if stmt is self.block:
             items = [self.rewrite(item) for item in self.block.stmts]
-            finish = S.ReducerFinalize(
-                reducer=self.total.region(), op="sum", loc=items[self.at].loc
-            )
+            finish = S.ReducerFinalize(reducer=self.total.whole(), op="sum", loc=items[self.at].loc)
             return S.seq(*items[: self.at], finish, *items[self.at :])
         if isinstance(stmt, S.Reduce) and stmt in self.sums:
             return replace(stmt, partial=True)

@@ -61,5 +61,5 @@ def with_sums(body: S.Stmt, sums: Mapping[S.Stmt, tuple[Buffer, Buffer]]) -> S.S
     if body not in sums:
         return rewrite_blocks(body, lambda block: with_sums(block, sums))
     parts, tile = sums[body]
-    add = S.Reduce(src=parts.region(), dst=tile.region(), kind="sum", dim=0, loc=body.loc)
+    add = S.Reduce(src=parts.whole(), dst=tile.whole(), kind="sum", dim=0, loc=body.loc)
     return S.seq(S.Alloc(buffer=parts, loc=body.loc), body, add)

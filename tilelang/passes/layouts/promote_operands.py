@@ -318,7 +318,7 @@ def _ordered(
         if not orders.get(stmt):
             return stmt
         parts = sums.get(stmt.c.buffer)
-        c = stmt.c if parts is None else parts.region()
+        c = stmt.c if parts is None else parts.whole()
         return replace(stmt, c=c, annotations=(*stmt.annotations, *orders[stmt]))
 
     return map_stmts(body, S.Gemm, product)

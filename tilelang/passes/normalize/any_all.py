@@ -89,5 +89,5 @@ def _region(arg: E.Expr) -> Region:
         return arg.region
     assert isinstance(arg, (E.AddressOf, E.Load))
     if isinstance(arg, E.AddressOf):
-        return arg.buffer.region()
+        return arg.buffer.whole()
     return Region(arg.buffer, arg.indices, (1,) * len(arg.indices))

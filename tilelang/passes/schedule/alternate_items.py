@@ -521,7 +521,7 @@ class _Turns:
         return [
             *(at.rewrite(half.of(item)) for item in self.item.split),
             at.rewrite(replace(
-                gemm, a=weights.region(), b=b, c=group.sums.region(), policy=FULL_ROW
+                gemm, a=weights.whole(), b=b, c=group.sums.whole(), policy=FULL_ROW
             )),
         ]  # fmt: skip
 
@@ -573,10 +573,10 @@ class _Turns:
         return [
             *(at.rewrite(item.frees[pipe]) for pipe in item.waits if pipe in firsts - {final}),
             *map(at.rewrite, item.own),
-            at.rewrite(replace(item.stores, dst=weights.region())),
-            S.Copy(src=weights.region(), dst=item.weights.region(), loc=item.stores.loc),
+            at.rewrite(replace(item.stores, dst=weights.whole())),
+            S.Copy(src=weights.whole(), dst=item.weights.whole(), loc=item.stores.loc),
             *(
-                S.Copy(src=group.names[row].region(), dst=tile.region(), loc=item.stores.loc)
+                S.Copy(src=group.names[row].whole(), dst=tile.whole(), loc=item.stores.loc)
                 for row, tile in self.handed[group.place].items()
             ),
             S.do(MBARRIER_ARRIVE, told, loc=item.stores.loc),
@@ -593,7 +593,7 @@ class _Turns:
         return [
             S.do(MBARRIER_WAIT, told, simplify(number % 2), loc=item.stores.loc),
             *(
-                S.Copy(src=tile.region(), dst=group.names[row].region(), loc=item.stores.loc)
+                S.Copy(src=tile.whole(), dst=group.names[row].whole(), loc=item.stores.loc)
                 for row, tile in self.handed[kind].items()
             ),
             at.rewrite(item.waits[final]),

@@ -41,7 +41,7 @@ class Half(ExprRewriter):
         """``stmt``, which uses the sums, by half of their columns."""
         if isinstance(stmt, S.Fill):
             ask(stmt.dst.is_whole)
-            return replace(stmt, dst=self.part.region())
+            return replace(stmt, dst=self.part.whole())
         if isinstance(stmt, S.Copy):
             ask(stmt.mode == "copy" and stmt.barrier is None)
             return replace(stmt, src=self.side(stmt.src), dst=self.side(stmt.dst))
@@ -53,7 +53,7 @@ class Half(ExprRewriter):
         """A side of a copy of all sums."""
         if region.buffer is self.sums:
             ask(region.is_whole)
-            return self.part.region()
+            return self.part.whole()
         dims = region.tile_dims()
         ask(len(dims) == 2 and same_extent(region.extents[dims[1]], 2 * self.count))
         ask(same_extent(region.extents[dims[0]], ROWS) and region.buffer.storage != FRAGMENT)

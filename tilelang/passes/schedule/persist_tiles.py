@@ -216,7 +216,7 @@ def _stored(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | None:
         whole = E.binary("land", E.binary("ge", count, result.shape[0]), whole)
     mins = (*outer, first, simplify(column - stmt.vars[1]))
     region = Region(found.store.buffer, mins, (*(1 for _ in outer), *result.shape))
-    return S.Copy(src=result.region(), dst=region, loc=stmt.loc), simplify(whole)
+    return S.Copy(src=result.whole(), dst=region, loc=stmt.loc), simplify(whole)
 
 
 def _allocates(item: S.Stmt, buffer: Buffer) -> bool:
@@ -254,7 +254,7 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     region, names, kept = placed
     warps = prod(launch.threads) // limits.warp
     parts, whole = parts_of(result, dtype, warps)
-    if not parts or facts.refusal(replace(form.out, src=whole.region(), dst=region)) is not None:
+    if not parts or facts.refusal(replace(form.out, src=whole.whole(), dst=region)) is not None:
         return None
     copies = S.find(form.loop, S.Copy)
     item = [copy.dst.buffer for copy in copies if _is_operand(copy)]
@@ -357,7 +357,7 @@ class _Persistent:
     def launch(self) -> S.Launch:
         """The launch."""
         old, form = self.old, self.form
-        pack = S.Copy(src=form.out.src, dst=self.held.region(), loc=form.out.loc)
+        pack = S.Copy(src=form.out.src, dst=self.held.whole(), loc=form.out.loc)
         keep = [
             S.Store(buffer=self.places, indices=(E.const(k),), value=var, loc=form.out.loc)
             for k, var in enumerate(self.plan.kept)
@@ -414,7 +414,7 @@ class _Persistent:
 
         def copy(number: int | None, last: bool, dst: Region) -> S.Stmt:
             part = Part(plan.rows, number, plan.parts, last)
-            return S.Copy(src=self.held.region(), dst=dst, annotations=((PART, part),), loc=loc)
+            return S.Copy(src=self.held.whole(), dst=dst, annotations=((PART, part),), loc=loc)
 
         def each(of: int, stmt: S.Stmt) -> S.Stmt:
             cond = conds[of]
@@ -426,7 +426,7 @@ class _Persistent:
             values = {var: substitute(value, moved) for var, value in plan.names.items()} | moved
             rows = [each(0, self.rows_of(loop, values))] if 0 in conds else []
             if last:
-                rows.append(copy(None, True, self.held.region()))
+                rows.append(copy(None, True, self.held.whole()))
             whole = simplify(substitute(whole, values))
             body = S.If(cond=whole, then=body, orelse=S.seq(*rows) if rows else None, loc=loc)
         return S.seq(*self.lets(number, names, body), *held, body)

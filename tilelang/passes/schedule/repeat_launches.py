@@ -102,20 +102,20 @@ def _stored(launch: S.Launch, facts: TmaFacts) -> _Stored | None:
     out, tile, at = found
     dtype, warps = out.dst.dtype, prod(launch.threads) // facts.context.limits.warp
     count, whole = parts_of(result.buffer, dtype, warps)
-    if not count or facts.refusal(replace(out, src=whole.region())) is not None:
+    if not count or facts.refusal(replace(out, src=whole.whole())) is not None:
         return None
     rows = places_of_parts(warps * count, dtype)
     held = Buffer(f"{result.buffer.name}_held", result.buffer.shape, dtype, FRAGMENT)
 
     def part(number: int | None, dst: Region) -> S.Stmt:
         mark = Part(rows, number, count, last=number is None)
-        return S.Copy(src=held.region(), dst=dst, annotations=((PART, mark),), loc=out.loc)
+        return S.Copy(src=held.whole(), dst=dst, annotations=((PART, mark),), loc=out.loc)
 
     kept = [item for item in items[:at] if not (isinstance(item, S.Alloc) and item.buffer is tile)]
-    pack = S.Copy(src=out.src, dst=held.region(), loc=out.loc)
+    pack = S.Copy(src=out.src, dst=held.whole(), loc=out.loc)
     allocs = [S.Alloc(buffer=buffer, loc=out.loc) for buffer in (held, rows)]
     made = (*allocs, *kept, pack, *(part(number, out.dst) for number in range(count)))
-    return _Stored(made, part(None, held.region()), rows, count)
+    return _Stored(made, part(None, held.whole()), rows, count)
 
 
 def _repeated(launch: S.Launch, processors: int, stored: _Stored | None) -> S.Launch:

@@ -78,13 +78,13 @@ class _Staged(Rewriter):
         if dst.dtype.bits != BITS or dst.dtype.lanes > 1:
             return stmt
         tile = Buffer(f"{src.buffer.name}_tile", Shape(src.buffer.shape), dst.dtype, "shared")
-        out = replace(stmt, src=tile.region())
+        out = replace(stmt, src=tile.whole())
         groups = self.facts.groups
         if stmt in groups.divergent or stmt in groups.partial:
             return stmt
         if not self.facts.pays(out) or self.facts.refusal(out) is not None:
             return stmt
-        into = S.Copy(src=src, dst=tile.region(), loc=stmt.loc)
+        into = S.Copy(src=src, dst=tile.whole(), loc=stmt.loc)
         return [S.Alloc(buffer=tile, loc=stmt.loc), into, out]
 
     def rows(self, stmt: S.Parallel) -> S.Stmt | list[S.Stmt]:
@@ -99,5 +99,5 @@ class _Staged(Rewriter):
         store: S.Stmt = replace(body, value=E.Load(tile, stmt.vars))
         if isinstance(stmt.body, S.If):
             store = replace(stmt.body, then=store)
-        into = S.Copy(src=load.buffer.region(), dst=tile.region(), loc=stmt.loc)
+        into = S.Copy(src=load.buffer.whole(), dst=tile.whole(), loc=stmt.loc)
         return [S.Alloc(buffer=tile, loc=stmt.loc), into, replace(stmt, body=store)]

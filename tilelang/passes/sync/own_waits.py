@@ -127,7 +127,7 @@ class _OwnWaits:
         after = P.waited(before, newer)
         if not before:
             return [], after
-        sums = {one.c.buffer.data: one.c.buffer.region() for one in before if one not in after}
+        sums = {one.c.buffer.data: one.c.buffer.whole() for one in before if one not in after}
         regions: tuple[Region, ...] = tuple(sums.values())
         return [H.WaitProducts(newer=newer, sums=regions, loc=at.loc)], after
 

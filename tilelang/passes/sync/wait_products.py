@@ -73,7 +73,7 @@ class _Waits:
             return [], before
         after = P.waited(before, newer)
         sums: dict[object, Region] = {
-            one.c.buffer.data: one.c.buffer.region() for one in before if one not in after
+            one.c.buffer.data: one.c.buffer.whole() for one in before if one not in after
         }
         return [H.WaitProducts(newer=newer, sums=tuple(sums.values()), loc=at.loc)], after
 
