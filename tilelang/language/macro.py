@@ -28,8 +28,8 @@ from tilelang.ir.expr import Var as Variable
 from tilelang.language.v2.annot import Buffer as BufferType
 from tilelang.language.v2.annot import BufferAnnot
 from tilelang.language.v2.ast import analyse, rewrite
-from tilelang.language.v2.builder import Builder, builder, is_pure
-from tilelang.language.v2.described import check_macro_argument
+from tilelang.language.v2.builder import Builder, builder, is_pure, locate, warn
+from tilelang.language.v2.described import other_than_said
 from tilelang.language.v2.pickling import reduce_function
 from tilelang.language.v2.scope import Scope
 from tilelang.tracebacks import border
@@ -142,8 +142,17 @@ class Macro:
             bound.arguments[name] = made
             annot = self._annotations().get(name)
             if annot is not None and isinstance(made, Buffer) and not made.is_var:
-                check_macro_argument(annot, self.__name__, name, made)
+                self._compare(annot, name, made)
         return bound
+
+    def _compare(self, annot: BufferAnnot, name: str, given: Buffer) -> None:
+        """Remark on an argument that is something else than the annotation says."""
+        if found := other_than_said(annot, given):
+            warn(
+                f"the argument `{name}` of the macro `{self.__name__}` is `{given.name}` "
+                f"{found[1]}, its annotation says {found[0]}: what the argument is holds",
+                locate(),
+            )
 
     def _annotations(self) -> Mapping[str, BufferAnnot]:
         """What the annotations of parameters say of buffers; text that cannot be evaluated is a

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.buffer import Buffer, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_extents",
-    "check_macro_argument",
     "check_options",
     "checked_offset",
+    "other_than_said",
     "reach",
     "same_memory",
 ]
@@ -116,42 +116,22 @@ def same_memory(a: str, b: str) -> bool:
     return a == b or (a in shared and b in shared)
 
 
-def check_macro_argument(annot: BufferAnnot, macro: str, name: str, buffer: Buffer) -> None:
-    """Refuse a buffer that is not what the annotation of a macro's parameter says.
-
-    Raises:
-        TileTypeError: another memory, rank or dtype.
-        TileValueError: another extent.
-    """
-    what = f"the argument `{name}` of the macro `{macro}`"
+def other_than_said(annot: BufferAnnot, buffer: Buffer) -> tuple[str, str] | None:
+    """What the annotation of a macro's parameter says of a buffer that is something else, and what
+    it is. Annotations of macros tell readers what is meant: the buffer itself holds."""
     said_scope = annot.said_scope
     if said_scope is not None and not same_memory(said_scope, buffer.storage):
-        raise TileTypeError(
-            f"{what} lies in other memory than its annotation says",
-            expected=f"a buffer in {said_scope} memory",
-            got=f"`{buffer.name}` in {buffer.storage} memory",
-        )
+        return f"{said_scope} memory", f"in {buffer.storage} memory"
     if annot.dtype is not None and annot.dtype != buffer.dtype:
-        raise TileTypeError(
-            f"{what} has another dtype than its annotation says",
-            expected=str(annot.dtype),
-            got=f"`{buffer.name}` of {buffer.dtype}",
-        )
+        return str(annot.dtype), f"of {buffer.dtype}"
     if annot.shape is None:
-        return
+        return None
     if len(annot.shape) != buffer.ndim:
-        raise TileTypeError(
-            f"{what} has another rank than its annotation says",
-            expected=f"{len(annot.shape)} dimensions",
-            got=f"`{buffer.name}` with {buffer.ndim}",
-        )
+        return f"{len(annot.shape)} dimensions", f"of {buffer.ndim} dimensions"
     for dim, (said, extent) in enumerate(zip(annot.shape, buffer.shape)):
         if _differ(said.value, extent):
-            raise TileValueError(
-                f"{what} has another extent than its annotation says",
-                expected=f"shape[{dim}] = {said.value}",
-                got=f"`{buffer.name}` with shape[{dim}] = {extent}",
-            )
+            return f"shape[{dim}] = {said.value}", f"with shape[{dim}] = {extent}"
+    return None
 
 
 def _differ(said: Any, extent: int | Expr) -> bool:
