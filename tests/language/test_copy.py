@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+from executors import holds
 from vocabulary import buf, emitted, frag, launch, one, shared, texts
 
 import tilelang
@@ -150,3 +152,21 @@ def _walk(stmt: Any) -> Any:
     from tilelang.ir.stmt import walk
 
     return walk(stmt)
+
+
+def test_a_slice_of_run_time_length_fills_a_tile_of_one_element() -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def program(C: T.Tensor((n, 4), "int32"), O: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            first = T.alloc_fragment((1, 4), "int32")
+            last = T.alloc_fragment((4,), "int32")
+            T.copy(C[: n - 1, :], first)
+            T.copy(C[n - 1 :, :], last)
+            T.copy(first[0, :], O)
+            for i in T.Parallel(4):
+                O[i] = 10 * O[i] + last[i]
+
+    rows = np.arange(12, dtype=np.int32).reshape(3, 4)
+    holds(program, (rows, np.zeros(4, np.int32)), rows, 10 * rows[0] + rows[2])

@@ -197,6 +197,7 @@ def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
        dimensions are 1, leading 1s that the element's buffer does not have are dropped.
     3. Two elements are a scalar assignment (None).
     4. Otherwise extents of 1 are left out and the rest must match in order.
+       A run-time extent beside the extent 1 of the innermost side is 1.
     5. Where they have equal number but differ in size, the side in the innermost memory
        (fragment or local, shared, global; the source if equal) says how much is copied.
     """
@@ -272,6 +273,10 @@ def check_inside(region: Region, what: str) -> None:
 
 def _match(a: Region, b: Region, what: str) -> tuple[Region, Region]:
     """Rules 4 and 5 of :func:`align`."""
+    if depth(b.scope()) < depth(a.scope()):
+        a = _single(a, b)
+    else:
+        b = _single(b, a)
     dims_a, dims_b = a.tile_dims(), b.tile_dims()
     if len(dims_a) != len(dims_b):
         raise TileValueError(
@@ -285,6 +290,19 @@ def _match(a: Region, b: Region, what: str) -> tuple[Region, Region]:
     if depth(b.scope()) < depth(a.scope()):
         return _resized(a, dims_a, [b.extents[j] for j in dims_b], what), b
     return a, _resized(b, dims_b, [a.extents[i] for i in dims_a], what)
+
+
+def _single(region: Region, tile: Region) -> Region:
+    """``region`` with one element in the dimensions of run-time extent where ``tile``, aligned to
+    the right, has one."""
+    sizes = (*(1,) * len(region.extents), *tile.extents)[-len(region.extents) :]
+    if len(region.tile_dims()) <= len(tile.tile_dims()):
+        return region
+    extents = tuple(
+        1 if isinstance(extent, Expr) and same_extent(size, 1) else extent
+        for extent, size in zip(region.extents, sizes, strict=True)
+    )
+    return Region(region.buffer, region.mins, extents)
 
 
 def depth(scope: str) -> int:
