@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tilelang.language as T
 from tilelang.codegen.symbols import symbols_of
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
@@ -120,3 +121,25 @@ def test_what_external_calls_get_the_address_of_is_written() -> None:
     spec = launch_spec(S.PrimFunc("f", (a, b, c, d), body))
     assert [param.written for param in spec.params] == [True, False, True, True]
     assert not any(param.nullable for param in spec.params)
+
+
+def test_a_tensor_of_which_only_an_unused_view_is_made_may_be_none() -> None:
+    m = T.dynamic("m")
+
+    @T.prim_func
+    def program(W: T.Tensor((m, 4), "float32"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            T.reshape(W, (m * 4,))
+            for i in T.Parallel(32):
+                B[i] = 1.0
+
+    @T.prim_func
+    def reader(W: T.Tensor((m, 4), "float32"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            flat = T.reshape(W, (m * 4,))
+            for i in T.Parallel(32):
+                B[i] = flat[0]
+
+    assert [param.nullable for param in launch_spec(program).params] == [True, False]
+    assert not any(symbol.used for symbol in launch_spec(program).symbols)
+    assert [param.nullable for param in launch_spec(reader).params] == [False, False]

@@ -45,13 +45,11 @@ def launch_spec(
     results = tuple(func.outputs if outputs is None else outputs)
     free = symbols_of(func)
     written = effects.written(func.body)
-    used = effects.used(func.body) | {
-        var
-        for stmt in S.walk(func.body)
-        for item in effects.expressions(stmt)
-        for var in item.variables
+    body = _relevant(func.body)
+    used = {data for stmt in body for data in effects.used(stmt, nested=False)} | {
+        var for stmt in body for item in effects.expressions(stmt) for var in item.variables
     }
-    needed = _needed(func, used, results)
+    needed = _needed(func, body, used, results)
     table = [Symbol(var.name, str(var.dtype), used=var in needed) for var in free]
     numbers = {var: number for number, var in enumerate(free)}
     sizes = size_variables(func).keys() | {
@@ -172,11 +170,21 @@ def program(extent: int | E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -
     return items[0] if len(items) == 1 and isinstance(items[0], int) else items
 
 
-def _needed(func: S.PrimFunc, used: set[E.Var], results: Sequence[int]) -> set[E.Var]:
+def _relevant(body: S.Stmt) -> list[S.Stmt]:
+    """The statements, but for views of memory that nothing else names."""
+    found = list(S.walk(body))
+    views = {stmt for stmt in found if isinstance(stmt, S.View) and stmt.source is None}
+    named = {data for one in found if one not in views for data in effects.used(one, nested=False)}
+    return [stmt for stmt in found if stmt not in views or stmt.buffer.data in named]
+
+
+def _needed(
+    func: S.PrimFunc, body: Sequence[S.Stmt], used: set[E.Var], results: Sequence[int]
+) -> set[E.Var]:
     """Variables whose values matter: those that the body names, and those in the forms of results
     and of tensors that it uses."""
     found = set(used)
-    buffers = {id(b): b for stmt in S.walk(func.body) for b in stmt.parts("buffer")}
+    buffers = {id(b): b for stmt in body for b in stmt.parts("buffer")}
     for position, param in enumerate(func.params):
         if isinstance(param, Buffer) and (position in results or param.data in used):
             buffers[id(param)] = param
