@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tilelang.language as T
+from tilelang.errors import TileTypeError
 from tilelang.ir.buffer import Buffer as IRBuffer
 from tilelang.ir.expr import Var
 from tilelang.language.v2 import annot
@@ -196,16 +197,58 @@ def test_annotations_make_parameters_inside_a_function() -> None:
 
 
 def test_dtype_annotations_convert_every_form() -> None:
-    @T.prim_func
-    def f(x: T.Tensor((4,), T.float16)):
-        with T.Kernel(1):
-            x[0] = 1
-
-    annotation = annot.DTypeAnnot("A")
+    annotation = annot.DTypeAnnot().with_name("A")
+    assert annot.DTypeAnnot().name is None and annotation.name == "A"
+    for form in ("float32", np.float32, T.float32):
+        made = annotation.create_prim_func_arg("A", form, annot.ArgVarTable())
+        assert made is T.dtype("float32")
     parse = annotation.get_key_parser()
     keys = {parse(form) for form in ("float32", T.float32, np.float32, np.dtype("float32"))}
     assert len(keys) == 1
     assert "A" in repr(annotation)
+
+
+def test_class_attributes_have_their_documented_values() -> None:
+    assert annot.ArgVarTable.tmp_name_idx == 0
+    for thing in (annot.BufferAnnot, annot.BufferAnnot()):
+        assert (thing.shape, thing.strides, thing.dtype) == (None, None, None)
+
+
+def test_a_dimension_has_one_name() -> None:
+    assert T.dyn["n", T.int64].dtype == "int64"
+    with pytest.raises(TileTypeError, match="is one dimension, with one name"):
+        T.dyn["a", "b"]
+
+
+def test_arrays_are_read_named_and_fixed() -> None:
+    open_shape, fixed = T.Tensor[[int, 8], T.float16], T.Tensor[[4, 8], T.float16]
+    assert open_shape.parse_key(np.zeros((4, 8), np.float16)) == (4,)
+    assert fixed.parse_key(np.zeros((4, 8), np.float16)) == ()
+    named = T.StridedTensor[[int, T.dyn], [int, 1], T.float16].with_name("A")
+    assert [item.name for item in named.shape] == ["A_shape_0", "A_shape_1"]
+    assert [item.name for item in named.strides] == ["A_stride_0", "A_stride_1"]
+    assert [item.value for item in named.strides] == [None, 1]
+    promoted = fixed.with_name("A").promote().data
+    assert (promoted.name, promoted.dtype, promoted.shape) == ("A", "float16", (4, 8))
+
+
+def test_a_fixed_parameter_has_no_key() -> None:
+    parse = annot.TIRAnnot(Var("n", T.int32)).get_key_parser()
+    assert parse(1) == parse("two") == ()
+
+
+def test_functions_know_their_static_arguments_and_make_the_others() -> None:
+    def f(A: Any, k: Any) -> None: ...
+
+    known = annot.Value("static", "k", T.int32, 5)
+    func = annot.FuncAnnot.from_sig_annots(
+        inspect.signature(f), {"A": T.Tensor[[4, 8], T.float16], "k": known}
+    )
+    static = func.get_all_static_args()
+    assert static["k"] == 5 and static["A"].shape == (4, 8) and func.is_all_static()
+    with Builder().prim_func("f"):
+        made = func.create_argument("A", np.zeros((4, 8), np.float16), annot.ArgVarTable())
+    assert (made.name, made.shape) == ("A", (4, 8))
 
 
 def _function_annotations() -> Any:

@@ -154,7 +154,8 @@ def test_sizes_of_a_product() -> None:
     assert half.wgmma_accum_regs == 2 * 2 * 64
     assert emitter("int8", "int32", columns=48).wgmma_prefix == "m64n48k32"
     assert emitter("int8", "int32", columns=72).wgmma_inst_n == 24
-    assert emitter("float32", columns=24).wgmma_prefix == "m64n24k8"
+    wide = emitter("float32", columns=24)
+    assert (wide.wgmma_prefix, wide.wgmma_a_regs) == ("m64n24k8", 2 * 8 * 4)
 
 
 # -- descriptors -----------------------------------------------------------------------------------

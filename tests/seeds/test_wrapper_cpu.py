@@ -130,6 +130,8 @@ def test_the_host_source_has_init_call_and_error_text() -> None:
     for name in ("get_last_error", "init", "call"):
         assert f" {name}(" in code
     assert made_wrapper.update_lib_code(made_wrapper.source) == code
+    made_wrapper.CALL_PREFIX = "/* own */" + wrapper.PREDEF_CPU_CALL_FUNC
+    assert "/* own */" in (made_wrapper.update_lib_code(made_wrapper.source) or "")
     assert made_wrapper.get_dynamic_symbolic_set(made_wrapper.prim_func) == ["n"]
 
 

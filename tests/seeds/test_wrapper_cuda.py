@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import logging
+import re
 import string
 from typing import Any
 
@@ -177,8 +178,13 @@ def test_the_l2_templates_read_as_documented() -> None:
         "&stream_attribute);",
     ]
     lines = wrapper.L2_PERSISTENT_MAP_RESET_HANDLE.strip("\n").split("\n")
-    assert lines[0] == "\tstream_attribute.accessPolicyWindow.num_bytes = 0;"
-    assert lines[-1].endswith("(cudaLimitPersistingL2CacheSize, init_persisting_l2_cache_size);")
+    assert lines == [
+        "\tstream_attribute.accessPolicyWindow.num_bytes = 0;",
+        "\tcudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, "
+        "&stream_attribute);",
+        "\tcudaCtxResetPersistingL2Cache();",
+        "\tcudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, init_persisting_l2_cache_size);",
+    ]
 
 
 def test_the_tensor_map_templates_pass_every_parameter() -> None:
@@ -193,10 +199,11 @@ def test_the_tensor_map_templates_pass_every_parameter() -> None:
         "v0_lowerCorner, v0_upperCorner, v0_channelsPerPixel, v0_pixelsPerColumn, "
         "v0_elementStrides, v0_interleave, v0_swizzle, v0_l2Promotion, v0_oobFill);"
     ) in gathered
-    for number in range(1, 12):
-        assert f"v{number}" in tiled
-    for number in range(1, 15):
-        assert f"v{number}" in gathered
+    for text, last in ((tiled, 12), (gathered, 15)):
+        words = re.findall(r"\bv\d+\b", text)
+        assert set(words) == {f"v{number}" for number in range(last)}
+        assert 'ss << "Error: Failed to initialize the TMA descriptor v0";' in text
+        assert "CUtensorMapDataType v0_type= (CUtensorMapDataType)v1;" in text
     python = wrapper.TMA_DESC_INIT_FUNC_PY.format(*values)
     assert "v0_globalAddress = v3.data_ptr()" in python
     assert "v0_globalStride = [v5][1:]" in python
@@ -215,8 +222,10 @@ def test_the_python_launch_template_runs_without_other_names() -> None:
         "cuda.bindings.driver.CUdevice(v10))[0]"
     )
     rest = "\n".join(map(ast.unparse, function.body[1:]))
-    for axis, number in zip(("gridDimX", "gridDimY", "gridDimZ", "blockDimX"), range(1, 5)):
-        assert f"config.{axis} = v{number}" in rest
+    axes = (f"{what}Dim{axis}" for what in ("grid", "block") for axis in "XYZ")
+    for number, axis in enumerate(axes, 1):
+        assert f"config.{axis} = v{number}\n" in rest
+    assert "raise RuntimeError(f'Failed to launch kernel k: {res}')" in rest
     assert "cuLaunchKernelEx(config, kernels['k'], (arg_values, arg_types), 0)[0]" in rest
     known = {"cuda", "kernels", "stream", "RuntimeError", *values}
     names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}

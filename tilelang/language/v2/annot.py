@@ -102,6 +102,9 @@ class BufferAnnot(Annot):
 
     strided: ClassVar[bool] = False
     memory: ClassVar[str | None] = None  # scope of the kind of buffer; None: not said
+    shape: list[Value] | None = None
+    strides: list[Value] | None = None
+    dtype: DType | None = None
 
     def __init__(
         self,

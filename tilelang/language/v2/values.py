@@ -58,9 +58,10 @@ class Annot(ABC):
 class ArgVarTable:
     """Run-time variables of one signature by name: equal names are the same variable."""
 
+    tmp_name_idx: int = 0
+
     def __init__(self) -> None:
         self.var_tab: dict[str, Var] = {}
-        self.tmp_name_idx = 0
 
     def get_or_create_var(self, name: str, dtype: object) -> Var:
         """The variable ``name``, made with ``dtype`` the first time."""
@@ -202,6 +203,12 @@ class DynAnnot(Value):
         kind = DType("int32")
         for item in items:
             if isinstance(item, str) and not isinstance(item, DType):
+                if name is not None:
+                    raise TileTypeError(
+                        "T.dyn[...] is one dimension, with one name",
+                        expected='T.dyn["name"] or T.dyn["name", dtype]',
+                        got=", ".join(map(shown, items)),
+                    )
                 name = item
             else:
                 kind = DType(item)
