@@ -116,11 +116,10 @@ def _wrong_call(
     message, name = str(error), function.__name__
     if name == "__call__":  # of an object, whose class a program does not know
         message, name = message.replace(f"{message.partition('(')[0]}()", "the call"), ""
-    return TileTypeError(
-        message,
-        expected=f"{name}({', '.join(names)})",
-        hint=near(unknown[0], names) if unknown else None,
-    )
+    hint = near(unknown[0], names) if unknown else None
+    if "missing" in message and "'out'" in message:
+        hint = hint or "results go into a tile that you allocate; pass it as `out`"
+    return TileTypeError(message, expected=f"{name}({', '.join(names)})", hint=hint)
 
 
 def borders(module: dict[str, Any], names: Iterable[str]) -> None:

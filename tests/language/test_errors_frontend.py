@@ -195,6 +195,24 @@ TileIndexError: too many indices for `A`
 """,
     ),
     (
+        "a reduction without its result",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        t = T.alloc_fragment((8, 4), 'float32')
+        m = T.reduce_max(t, dim=1)
+""",
+        """\
+TileTypeError: reduce_max() missing 1 required positional argument: 'out'
+  expected: reduce_max(buffer, out, dim, clear, batch, nan_propagate, annotations)
+  hint: results go into a tile that you allocate; pass it as `out`
+ --> wrong.py:6:13
+    6 |         m = T.reduce_max(t, dim=1)
+      |             ^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "a new dimension",
         """\
 @T.prim_func
@@ -2270,7 +2288,7 @@ def f(A: T.Tensor[[int, 8], T.float32], k):
 f.parse_key(np.zeros((4, 8), 'float32'), np.zeros(3))
 """,
         """\
-TileTypeError: a value of type ndarray cannot be a compile-time argument
+TileTypeError: a value of type ndarray cannot be a compile-time argument: `k`
   expected: a hashable value, or a list, tuple, dict or set of such values
   got: array([0., 0., 0.])
   hint: a tensor needs an annotation: T.Tensor[[...], dtype]

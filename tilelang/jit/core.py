@@ -171,7 +171,9 @@ class JITImpl:
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
     def _factory_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return tuple((name, freeze(value)) for name, value in self._bound(args, kwargs).items())
+        return tuple(
+            (name, freeze(value, name)) for name, value in self._bound(args, kwargs).items()
+        )
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a factory by name, defaults included."""

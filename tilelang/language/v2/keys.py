@@ -11,7 +11,7 @@ from tilelang.ir.dtypes import dtype as DType
 __all__ = ["freeze"]
 
 
-def freeze(value: Any) -> Any:
+def freeze(value: Any, name: str | None = None) -> Any:
     """A hashable stand-in for a compile-time argument; equal only for equal values and types.
 
     Raises:
@@ -20,18 +20,19 @@ def freeze(value: Any) -> Any:
     if type(value) is int or value is None:
         return (int, value)
     if isinstance(value, (list, tuple)):
-        return (type(value), *(freeze(item) for item in value))
+        return (type(value), *(freeze(item, name) for item in value))
     if isinstance(value, Mapping):
-        return (dict, *((freeze(key), freeze(item)) for key, item in value.items()))
+        return (dict, *((freeze(key, name), freeze(item, name)) for key, item in value.items()))
     if isinstance(value, (set, frozenset)):
-        return (set, frozenset(freeze(item) for item in value))
+        return (set, frozenset(freeze(item, name) for item in value))
     if isinstance(value, DType):
         return (str, str(value))
     try:
         hash(value)
     except TypeError:
         raise TileTypeError(
-            f"a value of type {type(value).__name__} cannot be a compile-time argument",
+            f"a value of type {type(value).__name__} cannot be a compile-time argument"
+            + (f": `{name}`" if name else ""),
             expected="a hashable value, or a list, tuple, dict or set of such values",
             got=shown(value),
             hint="a tensor needs an annotation: T.Tensor[[...], dtype]",

@@ -151,14 +151,14 @@ class Value(Annot):
             return lambda _: ()
         if self.value is not None:
             return self.parse_key
-        return lambda value: (freeze(value),)
+        return lambda value: (freeze(value, self.name),)
 
     def parse_key(self, target: Any) -> Key:
         """The key of the argument ``target``."""
         if self.kind == "dynamic":
             return ()
         if self.value is None:
-            return (freeze(target),)
+            return (freeze(target, self.name),)
         if target != self.value:
             raise KernelArgumentError(
                 f"`{self.name}` has the wrong value", expected=self.value, got=repr(target)
