@@ -159,18 +159,24 @@ class Loc:
         """The location, its source line with carets, and the chain of calls that led there."""
         lines = [f" --> {self}", *self._snippet()]
         calls: list[tuple[str, Loc]] = []
+        times: list[int] = []
         here: Loc = self
         while here.call_site is not None:
             name = here.function or "?"
             here = here.call_site
+            if calls and calls[-1][0] == name and str(calls[-1][1]) == str(here):
+                times[-1] += 1  # a macro that calls itself
+                continue
             calls.append((name, here))
+            times.append(1)
         hidden = len(calls) - _CHAIN_HEAD - _CHAIN_TAIL
         for number, (name, site) in enumerate(calls):
             if hidden > 0 and _CHAIN_HEAD <= number < _CHAIN_HEAD + hidden:
                 if number == _CHAIN_HEAD:
                     lines.append(f"  ... {hidden} more calls ...")
                 continue
-            lines.append(f"  in expansion of macro `{name}` called at {site}")
+            often = f", {times[number]} times" if times[number] > 1 else ""
+            lines.append(f"  in expansion of macro `{name}` called at {site}{often}")
             lines.extend(site._snippet())
         return "\n".join(lines)
 

@@ -1316,32 +1316,7 @@ TileSyntaxError: the macro `again` calls itself without end
  --> wrong.py:4:5
     4 |     again(x + 1)
       |     ^^^^^^^^^^^^
-  in expansion of macro `again` called at wrong.py:4:5
-    4 |     again(x + 1)
-      |     ^^^^^^^^^^^^
-  in expansion of macro `again` called at wrong.py:4:5
-    4 |     again(x + 1)
-      |     ^^^^^^^^^^^^
-  in expansion of macro `again` called at wrong.py:4:5
-    4 |     again(x + 1)
-      |     ^^^^^^^^^^^^
-  in expansion of macro `again` called at wrong.py:4:5
-    4 |     again(x + 1)
-      |     ^^^^^^^^^^^^
-  in expansion of macro `again` called at wrong.py:4:5
-    4 |     again(x + 1)
-      |     ^^^^^^^^^^^^
-  in expansion of macro `again` called at wrong.py:4:5
-    4 |     again(x + 1)
-      |     ^^^^^^^^^^^^
-  in expansion of macro `again` called at wrong.py:4:5
-    4 |     again(x + 1)
-      |     ^^^^^^^^^^^^
-  in expansion of macro `again` called at wrong.py:4:5
-    4 |     again(x + 1)
-      |     ^^^^^^^^^^^^
-  ... 140 more calls ...
-  in expansion of macro `again` called at wrong.py:4:5
+  in expansion of macro `again` called at wrong.py:4:5, 149 times
     4 |     again(x + 1)
       |     ^^^^^^^^^^^^
   in expansion of macro `again` called at wrong.py:8:9
