@@ -11,6 +11,7 @@ import pytest
 from vocabulary import buf, emitted, frag, one, shared, texts
 
 import tilelang.language as T
+from tilelang.errors import TileValueError
 from tilelang.ir.expr import AddressOf, Call, Load, Select
 from tilelang.ir.stmt import Eval, For, If, Store
 from tilelang.language import builtin
@@ -168,6 +169,21 @@ def test_words_become_statements(body: Callable[[], Any], text: str) -> None:
     assert texts(body) == [text]
 
 
+@pytest.mark.parametrize(
+    ("body", "role"),
+    [
+        (lambda: T.warpgroup_wait(-1), "count of T.warpgroup_wait"),
+        (lambda: T.tma_store_wait(-1), "count of T.tma_store_wait"),
+        (lambda: T.mbarrier_expect_tx(BAR[0], -16), "byte count of T.mbarrier_expect_tx"),
+        (lambda: T.mbarrier_wait_parity(BAR[0], -1), "parity of T.mbarrier_wait_parity"),
+        (lambda: T.mbarrier_arrive(BAR[0], -1), "block of T.mbarrier_arrive"),
+    ],
+)
+def test_counts_and_numbers_are_not_negative(body: Callable[[], Any], role: str) -> None:
+    with pytest.raises(TileValueError, match=f"the {role} is negative"):
+        emitted(body)
+
+
 def test_barriers_can_be_named_by_number() -> None:
     def body() -> None:
         T.create_list_of_mbarrier(128, [1, 2])
@@ -207,7 +223,7 @@ def test_vector_loads_give_words_and_vector_stores_take_them(bits: int, words: s
     value = load(A[1, 0])
     assert value.dtype == words and value.op == f"ldg{bits}"
     assert value.args[0].dtype == f"float16x{bits // 16}"
-    masked = load(A[1, 0:8], pred=x < 3)
+    masked = load(A[1, 0:16], pred=x < 3)
     assert isinstance(masked, Select) and masked.lazy and masked.dtype == words
     store = one(lambda: getattr(T, f"stg{bits}")(A[2, 0], value))
     assert isinstance(store, Store) and store.value.dtype == f"float16x{bits // 16}"

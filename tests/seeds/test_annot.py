@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilelang.language as T
-from tilelang.errors import TileTypeError
+from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer as IRBuffer
 from tilelang.ir.expr import Var
 from tilelang.language.v2 import annot
@@ -218,6 +218,11 @@ def test_a_dimension_has_one_name() -> None:
     assert T.dyn["n", T.int64].dtype == "int64"
     with pytest.raises(TileTypeError, match="is one dimension, with one name"):
         T.dyn["a", "b"]
+
+
+def test_a_tensor_has_a_stride_for_each_extent() -> None:
+    with pytest.raises(TileValueError, match="different number of extents and strides"):
+        T.Tensor((4,), "float32", strides=(1, 2))
 
 
 def test_arrays_are_read_named_and_fixed() -> None:

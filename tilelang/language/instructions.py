@@ -15,7 +15,7 @@ from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.atoms import Atom, Operand, Option
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, StringImm, as_expr, call
+from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, StringImm, as_expr, call
 from tilelang.language.regions import (
     address_of_operand,
     cast_to,
@@ -31,6 +31,7 @@ from tilelang.target.nvidia import TMEM_MOVES
 from tilelang.target.rows import ROWS
 from tilelang.tracebacks import borders
 
+_NUMBERED = ("count", "block", "blocks", "bytes", "parity")  # ends of roles that are not negative
 _MEMORY = ("registers", "shared", "global", "memory")
 
 
@@ -82,6 +83,11 @@ def _value(value: object, item: Operand, what: str) -> Expr:
             expected="an integer",
             got=f"{describe(value)} of dtype {found.dtype}",
             hint="convert with T.int32(x)",
+        )
+    known = found.value if isinstance(found, Const) else 0
+    if item.role.endswith(_NUMBERED) and known < 0:
+        raise TileValueError(
+            f"the {item.role} of {what} is negative", expected="0 or more", got=str(known)
         )
     return cast_to(found, DType(item.dtype)) if item.dtype else found
 

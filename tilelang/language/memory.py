@@ -169,8 +169,9 @@ def _extent(what: str, buffer: Buffer, extents: tuple[object, ...], extent: obje
 
 def _check_pointer(what: str, pointer: AddressOf) -> None:
     """Refuse a pointer whose elements certainly do not lie inside of its buffer."""
-    if not isinstance(pointer.extent, Const):
+    if pointer.extent is not None and not isinstance(pointer.extent, Const):
         return
+    extent = 0 if pointer.extent is None else int(pointer.extent.__index__())
     steps = [simplify(as_expr(step)) for step in pointer.buffer.stride_list()]
     sizes = [simplify(as_expr(size)) for size in pointer.buffer.shape]
     places = [simplify(index) for index in pointer.indices]
@@ -180,12 +181,12 @@ def _check_pointer(what: str, pointer: AddressOf) -> None:
             return
         first += int(place.__index__()) * int(step.__index__())
         end += (int(size.__index__()) - 1) * int(step.__index__())
-    last = first + int(pointer.extent.value)
+    last = first + extent
     if first < 0 or last > end:
         raise TileIndexError(
             f"{what} reaches outside of `{pointer.buffer.name}`",
             expected=f"elements 0 to {end - 1}",
-            got=f"elements {first} to {last - 1}",
+            got=f"elements {first} to {max(first, last - 1)}",
         )
 
 
@@ -230,6 +231,13 @@ def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tupl
             f"{what} of {found.dtype} elements",
             expected=f"a scalar dtype of at most {bits} bits",
             got=str(found.dtype),
+        )
+    named = found.extents[-1] if isinstance(operand, Region) else None
+    if isinstance(named, (int, Const)) and 1 < int(named.__index__()) < bits // size:
+        raise TileValueError(
+            f"the {role} of {what} is too short",
+            expected=f"{bits // size} elements of {found.dtype}, or the first of them",
+            got=f"`{operand!r}`, {int(named.__index__())} elements",
         )
     return found, bits // size
 

@@ -195,6 +195,8 @@ class BufferAnnot(Annot):
             )
         extents = None if shape is None else _extents(shape)
         check_extents(what, extents or ())
+        if extents is not None and strides is not None:
+            _check_steps(extents, strides)
         return type(self)(extents, None if strides is None else _extents(strides), kind, scope)
 
     @border
