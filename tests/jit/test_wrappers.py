@@ -343,6 +343,12 @@ def test_clusters_cooperation_and_dependence_are_launch_attributes(
     ]
 
 
+def test_facts_about_a_launch_name_its_kernel() -> None:
+    made = TLCUDASourceWrapper(program, SOURCE, "cuda", module(plan()))
+    with pytest.raises(TileValueError, match="the facts about the launch first have no function_n"):
+        made.create_dispatch_func(SOURCE, {"first": {}})
+
+
 @needs_compiler
 def test_init_prepares_every_kernel(tmp_path: Path) -> None:
     given = module(

@@ -203,7 +203,13 @@ class TLCUDASourceWrapper:
             function_informations: launch -> "block_info", "grid_info", "dynamic_smem_buf" and more
                 as the writer gives them.
         """
-        for facts in function_informations.values():
+        for launch, facts in function_informations.items():
+            if "function_name" not in facts:
+                raise TileValueError(
+                    f"the facts about the launch {launch} have no function_name",
+                    expected='"function_name", the kernel that it starts',
+                    got=", ".join(facts) or "none",
+                )
             if _declaration(code, str(facts["function_name"])) is None:
                 raise TileValueError(f"the source has no kernel {facts['function_name']}")
         return self._writer().function(self.get_stream_type(), function_informations)
