@@ -70,23 +70,27 @@ def test_folders_of_killed_processes_go_away_and_those_of_living_ones_stay(tmp_p
 
 
 def test_only_what_is_ours_is_removed(tmp_path: Path) -> None:
-    foreign, unlocked, empty = (
-        tmp_path / name for name in ("other-folder", "tilelang-notes", "tilelang-empty")
-    )
-    for folder in (foreign, unlocked, empty):
+    process, left = holder(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    names = ("other", "tilelang-notes", "tilelang-results", "tilelang-lock", "tilelang-more")
+    foreign, notes, _, lock, more = folders = [tmp_path / name for name in names]
+    for folder in folders:
         folder.mkdir()
-    (unlocked / "diary.txt").write_text("mine")
-    library, text = tmp_path / "tilelang-x.so", tmp_path / "tilelang-x.txt"
+    (notes / "diary.txt").write_text("mine")
+    (lock / ".tilelang-lock").mkdir()
+    (more / ".tilelang-lock").write_text("not the mark")
+    files = [tmp_path / "tilelang-mine.so", tmp_path / "tilelang-mine.txt"]
+    for file in files:
+        file.write_bytes(b"")
     link = tmp_path / "tilelang-link"
-    library.write_bytes(b"")
-    text.write_bytes(b"")
     link.symlink_to(foreign)
-    for path in (foreign, unlocked, empty, library, text):
+    kept = {*folders, *files, link}
+    for path in (left, *folders, *files):
         make_old(path)
     os.utime(link, (time.time() - 7200,) * 2, follow_symlinks=False)
     remove_left_over(str(tmp_path))
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["other-folder", "tilelang-link", "tilelang-notes", "tilelang-x.txt"]
+    assert set(tmp_path.iterdir()) == kept
 
 
 def test_a_place_that_takes_nothing_is_passed_over(

@@ -1,8 +1,9 @@
 """Temporary folders for compilers, which go away also when the process that made them is killed.
 
 A folder holds a file that its process keeps locked. Before a process makes its first folder
-somewhere, it removes those of the user whose lock nobody holds any more. Locks, unlike numbers of
-processes, mean the same in all containers that share a folder, and the system gives them back.
+somewhere, it removes those of the user whose lock nobody holds any more; what has no such file was
+made by somebody else, whatever its name, and stays. Locks, unlike numbers of processes, mean the
+same in all containers that share a folder, and the system gives them back.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def _locked(file: Path) -> int | None:
 
 @lru_cache(maxsize=16)
 def remove_left_over(parent: str) -> None:
-    """Remove what killed processes of this user left in ``parent``; once for each process."""
+    """Remove the folders that killed processes of this user left in ``parent``; once for each
+    process."""
     if not hasattr(os, "getuid"):
         return
     try:
@@ -104,21 +106,20 @@ def remove_left_over(parent: str) -> None:
         with contextlib.suppress(OSError):  # others remove it at the same time
             state = item.stat(follow_symlinks=False)
             old = time.time() - state.st_mtime > _STALE
-            if old and state.st_uid == os.getuid():
-                _remove(Path(item.path), state.st_mode)
+            if old and state.st_uid == os.getuid() and stat.S_ISDIR(state.st_mode):
+                _remove(Path(item.path))
 
 
-def _remove(path: Path, mode: int) -> None:
+def _remove(path: Path) -> None:
+    """Remove a folder that was marked as ours, unless its process lives.
+
+    Raises:
+        OSError: it is not marked.
+    """
     import shutil
 
-    if stat.S_ISREG(mode):
-        if path.suffix == ".so":  # a library on its way into a process
-            path.unlink()
-        return
-    if not stat.S_ISDIR(mode):
-        return
-    if not (path / _LOCK).exists():
-        path.rmdir()  # an error unless it is empty: made, and killed before it was locked
+    state = (path / _LOCK).lstat()
+    if not stat.S_ISREG(state.st_mode) or state.st_size:  # the mark is an empty file
         return
     lock = _locked(path / _LOCK)
     if lock is not None:

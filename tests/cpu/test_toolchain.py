@@ -214,6 +214,17 @@ def test_probe_is_kept_and_made_again_when_the_compiler_changes(
     assert len(log.read_text().splitlines()) > runs
 
 
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs anonymous files")
+def test_compilers_work_where_the_loader_replaces_parts_of_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: Compiler
+) -> None:
+    folder = tmp_path / "$ORIGIN" / "$LIB"
+    monkeypatch.setenv("TILELANG_TMP_DIR", str(folder))
+    hostcc.forget()
+    assert find_compiler() == compiler
+    assert list(folder.iterdir()) == []
+
+
 def test_full_temporary_directory_moves_to_memory(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,7 +131,7 @@ def test_libraries_are_loaded_from_there_where_nothing_is_kept(
     monkeypatch.setattr(env, "_cache", False)
     kernel = tilelang.compile(program(2.5), target="cpu")
     assert kernel.adapter.library is not None
-    assert Path(kernel.adapter.library.path).parent == tmp_path / "scratch"
+    assert Path(kernel.adapter.library.path).parents[1] == tmp_path / "scratch"
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

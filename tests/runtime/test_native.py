@@ -68,7 +68,7 @@ def test_library_loads_where_nothing_can_be_written(
 ) -> None:
     if not hasattr(os, "memfd_create"):
         pytest.skip("needs anonymous files")
-    monkeypatch.setattr(library_module, "_temporary", lambda data: None)
+    monkeypatch.setattr(library_module, "scratch_folders", lambda: iter(()))
     library = load_library(code, Path("/nonexistent/kernel.so"))
     assert library.path.startswith("/proc/self/fd/")
     assert increments(make_launcher(SPEC, library.address("tl_call"), keep=library))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from tilelang import hostcc
-from tilelang.env import env
 from tilelang.errors import CompileError
 from tilelang.hostcc import HostCompiler, Store
 from tilelang.records import dataclass
+from tilelang.runtime.library import load_library
 from tilelang.target.cores import scalable_flags
 
 _log = logging.getLogger("tilelang")
@@ -214,16 +214,9 @@ def _scalable() -> tuple[str, ...]:
 
 def _works(compiler: Compiler, source: str, flags: tuple[str, ...]) -> bool:
     """Whether a library built with ``flags`` can be made, loaded and run."""
-    import ctypes
-    import tempfile
-
     try:
         data = compiler.compile_shared(source, ("-O1", *flags))
-        folder = next(env.scratch_directories(), None)
-        with tempfile.NamedTemporaryFile(prefix="tilelang-", suffix=".so", dir=folder) as file:
-            file.write(data)
-            file.flush()
-            return bool(ctypes.CDLL(file.name).tl_probe(41) == 42)
+        return bool(load_library(data).handle.tl_probe(41) == 42)
     except (CompileError, OSError, AttributeError) as error:
         _log.info("%s %s: %s", shlex.join(compiler.command), " ".join(flags), error)
         return False

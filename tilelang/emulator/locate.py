@@ -17,9 +17,9 @@ from typing import Any
 from tilelang.codegen.text import place_name
 from tilelang.codegen.writer import PLACE
 from tilelang.emulator.build import TEXT, KernelLibrary
-from tilelang.env import env
 from tilelang.ir import stmt as S
 from tilelang.records import dataclass
+from tilelang.scratch import ScratchFolder
 
 _KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
 
@@ -149,19 +149,17 @@ def _addr2line(data: bytes, offsets: Sequence[int]) -> list[int] | None:
     """Lines by the tool of that name; None where there is none."""
     import shutil
     import subprocess
-    import tempfile
 
     names = ("addr2line", "llvm-addr2line", "llvm-symbolizer")
     tool = next(filter(None, map(shutil.which, names)), None)
     if tool is None or not offsets:
         return [] if tool is not None else None
-    folder = next(env.scratch_directories(), None)
-    with tempfile.NamedTemporaryFile(prefix="tilelang-", suffix=".so", dir=folder) as file:
-        file.write(data)
-        file.flush()
-        words = [tool, "-a", "-i", "-e", file.name]
+    with ScratchFolder() as folder:
+        file = folder / "kernel.so"
+        file.write_bytes(data)
+        words = [tool, "-a", "-i", "-e", str(file)]
         if tool.endswith("symbolizer"):
-            words = [tool, "--output-style=GNU", "-a", "-i", "-e", file.name]
+            words = [tool, "--output-style=GNU", "-a", "-i", "-e", str(file)]
         done = subprocess.run(
             words, input="\n".join(map(hex, offsets)), capture_output=True, text=True, check=False
         )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tilelang.env import env
 from tilelang.errors import CompileError, TileRuntimeError
 from tilelang.records import dataclass
+from tilelang.scratch import scratch_folders
 
 
 @dataclass(frozen=True)
@@ -46,32 +47,15 @@ def loadable(data: bytes, path: Path | None = None) -> Iterator[str]:
     """
     if path is not None:
         yield str(path)
-    file = _temporary(data)
-    if file is not None:
-        try:
-            yield file
-        finally:
-            os.unlink(file)
+    for folder in islice(scratch_folders(), 1):
+        with contextlib.suppress(OSError):
+            (folder / "kernel.so").write_bytes(data)
+            yield str(folder / "kernel.so")
     if hasattr(os, "memfd_create"):
         # Stays open for good: the loader takes two libraries under one name for the same.
         descriptor = os.memfd_create("tilelang")
         write_all(descriptor, data)
         yield f"/proc/self/fd/{descriptor}"
-
-
-def _temporary(data: bytes) -> str | None:
-    folder = next(env.scratch_directories(), None)
-    try:
-        descriptor, file = tempfile.mkstemp(prefix="tilelang-", suffix=".so", dir=folder)
-    except OSError:
-        return None
-    try:
-        with open(descriptor, "wb", closefd=True) as stream:
-            stream.write(data)
-    except OSError:
-        os.unlink(file)
-        return None
-    return file
 
 
 def write_all(descriptor: int, data: bytes) -> None:
