@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shlex
-import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -250,7 +249,9 @@ def candidates(
             warn(f"the compiler named by {kind.variable}={text!r} is not found; trying others")
     zig = find_spec("ziglang")
     if zig is not None and zig.origin is not None:
-        yield (sys.executable, "-m", "ziglang", *kind.zig), zig.origin
+        program = shutil.which("zig", path=str(Path(zig.origin).parent))
+        if program is not None:  # not `python -m`, which imports from the current directory
+            yield (program, *kind.zig), program
 
 
 def _stamp(executable: str) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,20 @@ def test_processes_start_before_programs_are_traced(near: None) -> None:
     first = steps.index("traced") + 1  # a first configuration is traced for the key of the store
     assert steps[first : first + 3] == ["start"] * 3
     assert steps[first + 3 :][:4] == ["traced"] * 4
+
+
+def test_workers_import_nothing_from_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("numpy", "json", "pickle", "tilelang", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open('imported-{name}', 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [item for item in sys.path if item])
+    worker = Worker(device=("no_library", 1))
+    found = worker.call("forget", 0, timeout=60)
+    worker.close()
+    assert found == Failure("failed", "ModuleNotFoundError: No module named 'no_library'")
+    assert not list(tmp_path.glob("imported-*"))
 
 
 def test_the_start_of_a_worker_is_not_waited_for() -> None:

@@ -7,6 +7,7 @@ import shlex
 import stat
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,18 @@ def test_probe_is_kept_and_made_again_when_the_compiler_changes(
     hostcc._find.cache_clear()
     assert find_compiler(store) != first
     assert len(log.read_text().splitlines()) > runs
+
+
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="needs the package ziglang")
+def test_the_compiler_of_a_package_imports_nothing_from_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ziglang", "subprocess"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w')")
+    monkeypatch.chdir(tmp_path)
+    (command, _), *_ = hostcc.candidates(Compiler, None, "/nonexistent")
+    assert hostcc.versions_of(command)
+    assert not (tmp_path / "imported").exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs anonymous files")

@@ -27,6 +27,8 @@ from tilelang.target import Target
 
 HEAD = struct.Struct("<Q")  # bytes of the message that follows
 _START = 120.0  # seconds until a worker has to answer at all: it may import torch from a slow disk
+# With -c, Python would look for modules in the current directory first, which may be anybody's.
+_PROGRAM = "import sys; sys.path[:] = {!a}; from tilelang.autotuner.worker import main; main()"
 
 
 class Worker:
@@ -71,14 +73,14 @@ class Worker:
         if self._process is not None:
             return
         folders = [os.path.abspath(item) for item in sys.path]
-        settings = {**env.variables(), "PYTHONPATH": os.pathsep.join(folders)}
+        settings = env.variables()
         settings["TILELANG_CACHE_DIR"] = self._cache or env.TILELANG_CACHE_DIR
         settings["TILELANG_CLEAR_CACHE"] = "0"  # the cache is how workers hand kernels on
         if self._cache is not None:
             settings["TILELANG_DISABLE_CACHE"] = "0"
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from tilelang.autotuner.worker import main; main()"],
+            [sys.executable, "-c", _PROGRAM.format(folders)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=settings,
             start_new_session=True,  # an interrupt is for the program; workers follow it
         )  # fmt: skip
