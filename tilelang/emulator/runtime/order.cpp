@@ -57,8 +57,9 @@ Foreign joined(const Foreign& a, const Foreign& b) {
             as_a = false;
         } else {
             both->push_back({x->gang, joined(x->clocks, y->clocks)});
-            as_a = as_a && both->back().clocks == x++->clocks;
-            as_b = as_b && both->back().clocks == y++->clocks;
+            as_a = as_a && both->back().clocks == x->clocks;
+            as_b = as_b && both->back().clocks == y->clocks;
+            ++x, ++y;
         }
     }
     if (as_a) return a;
