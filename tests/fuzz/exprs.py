@@ -226,6 +226,7 @@ class Exprs:
         b = self.as_int(self.number(depth - 1))
         dtype = promote(a.dtype, b.dtype)
         if kind in ("min", "max"):
+            a, b = _fitting(a, dtype), _fitting(b, dtype)
             return Value(f"T.{kind}({a.text}, {b.text})", dtype, 2.0 ** BITS[dtype])
         if kind == "select":
             cond = self.condition(depth - 1)
@@ -285,7 +286,7 @@ class Exprs:
         if dtype not in MANTISSA:
             if value.is_float:
                 value = self.small(self.as_exact(value), 64)
-            return value
+            return _fitting(value, dtype)
         if not value.is_float and value.mag > mag:
             value = self.small(value, max(1, int(mag)))
         if value.exact and value.frac > frac:
@@ -295,6 +296,14 @@ class Exprs:
     def as_exact(self, value: Value) -> Value:
         """``value``, or a leaf without rounding where a store would cut modes."""
         return value if value.exact else self.exactly(1)
+
+
+def _fitting(value: Value, dtype: str) -> Value:
+    """``value``, or its magnitude where it is a negative constant that ``dtype`` has not."""
+    digits = value.text.strip("()")
+    if dtype.startswith("u") and digits.startswith("-") and digits[1:].isdigit():
+        return replace(value, text=digits[1:])
+    return value
 
 
 def _is_variable(value: Value) -> bool:

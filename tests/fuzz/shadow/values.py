@@ -176,6 +176,9 @@ def _arithmetic(name: str, function: Callable[[Any, Any], Any]) -> None:
 
 def _comparison(name: str, function: Callable[[Any, Any], Any]) -> None:
     def compare(self: Scalar, other: Any) -> Scalar:
+        held = other.v if isinstance(other, Scalar) else other
+        if isinstance(self.v, int) and isinstance(held, int):  # as numbers, whatever the signs
+            return Scalar(function(int(self.v), int(held)), "bool")
         dtype = joint(self, other)
         return Scalar(function(plain(self, dtype), plain(other, dtype)), "bool")
 
