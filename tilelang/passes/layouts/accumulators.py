@@ -168,8 +168,10 @@ def _places(
         lets[stmt.var] = substitute(stmt.value, lets)
     elif isinstance(stmt, S.For):
         values = values_of(stmt)
-        known = values is not None and values.step == 1
-        inner = (*inner, (stmt.var, values.start, len(values)) if known else (stmt.var, 0, 0))
+        if values is not None and values.step == 1:
+            inner = (*inner, (stmt.var, values.start, len(values)))
+        else:
+            inner = (*inner, (stmt.var, 0, 0))
     if isinstance(stmt, S.If):
         cond = substitute(stmt.cond, lets)
         yield from _places(stmt.then, (*conditions, cond), inner, dict(lets))
@@ -272,7 +274,7 @@ class _Collected(Rewriter):
     def __init__(self, loop: S.Parallel, buffer: Buffer) -> None:
         self.body = map_stmts(loop.body, S.Seq, lambda seq: _without_names(seq, buffer))
         found = [u for s in S.walk(self.body) if (u := update_of(s)) and u.place.buffer is buffer]
-        self.buffer = buffer
+        self.tile = buffer
         self.mixed = len({update.kind for update in found}) > 1
         self.kind = found[0].kind if found else "sum"
         kinds = {update.value.dtype for update in found}
@@ -292,17 +294,17 @@ class _Collected(Rewriter):
         return self.rewrite(self.body)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-        if isinstance(stmt, S.Store) and stmt.buffer is self.buffer and is_idle(stmt):
+        if isinstance(stmt, S.Store) and stmt.buffer is self.tile and is_idle(stmt):
             return None  # simplification may leave an element that is stored to itself
         update = update_of(stmt)
-        if update is None or update.place.buffer is not self.buffer or self.reducer is None:
+        if update is None or update.place.buffer is not self.tile or self.reducer is None:
             return stmt
         value, at = E.cast(update.value, self.reducer.dtype), update.place.indices
         made: S.Stmt = S.ReducerUpdate(
             buffer=self.reducer, indices=at, value=value, op=self.kind, loc=stmt.loc
         )
         if self.atomic:
-            place = E.AddressOf(self.buffer, at, "rw")
+            place = E.AddressOf(self.tile, at, "rw")
             name = _ATOMICS[self.kind]
             call = E.call(name, place, value, dtype=value.dtype, memory_order="relaxed")
             made = S.Eval(value=call, loc=stmt.loc)
@@ -339,7 +341,7 @@ def _without_names(seq: S.Seq, buffer: Buffer) -> S.Stmt:
 def _combined(reducer: Buffer, kind: str, buffer: Buffer, met: Meeting, loop: S.Parallel) -> S.Stmt:
     """The loop that combines the elements that may be updated with what the threads collected."""
     wide = reducer.dtype
-    box = met.box or tuple((0, extent) for extent in buffer.shape)
+    box = met.box or tuple((0, int(extent)) for extent in buffer.shape)
     names = tuple(E.Var(f"i{n}", E.const(0).dtype) for n in range(len(box)))
     at = tuple(
         E.binary("add", v, E.const(start)) if start else v for v, (start, _) in zip(names, box)

@@ -29,10 +29,7 @@ def in_their_groups(launch: S.Launch, warp: int) -> S.Launch:
         parts = _parts(stmt, groups.of(stmt), held) if loop_of(stmt) is not None else []
         if not parts:
             return stmt
-        return [
-            S.If(cond=_among(launch, part), then=replace(stmt), loc=stmt.loc)  # type: ignore[type-var]  # a dataclass
-            for part in parts
-        ]
+        return [S.If(cond=_among(launch, part), then=replace(stmt), loc=stmt.loc) for part in parts]
 
     found = map_stmts(launch, (S.Fill, S.Copy, S.Parallel), branched)
     assert isinstance(found, S.Launch)

@@ -46,9 +46,9 @@ def _numbered(launch: S.Launch) -> S.Stmt:
         return launch.body
     free = [number for number in range(MAX_BARRIERS) if number not in taken]
     if len(above) > len(free):
-        number, stmt = list(above.items())[len(free)]
+        wanted, stmt = list(above.items())[len(free)]
         raise TileValueError(
-            f"there is no named barrier left for number {number}",
+            f"there is no named barrier left for number {wanted}",
             expected=f"at most {MAX_BARRIERS - 1} different ones besides that of all threads",
             got=f"{len(above) + len(taken) - 1}, all values of run-time numbers included",
             loc=stmt.loc,
