@@ -86,6 +86,7 @@ PARTS = {
         "progress": "",
         "executors": "",
         "artifacts": "",
+        "stored": "",
         "adapter": "",
         "calls": "",
         "fingerprint": "",
@@ -93,7 +94,7 @@ PARTS = {
         "emulated": "",
         "execution": "artifacts emulated",
         # One row: a kernel can be made by its class and exports itself, compile() gives a kernel.
-        "kernel compile export": "progress executors artifacts adapter calls execution",
+        "kernel compile export": "progress executors artifacts stored adapter calls execution",
         "core": "progress captured kernel compile",
         "sanitize": "emulated kernel core",
     },

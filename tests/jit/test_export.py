@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -361,6 +363,82 @@ def test_a_library_that_is_not_there_or_of_another_release_is_refused(tmp_path: 
         "  expected: the same release\n"
         "  hint: programs in C can use it as it is; export it again to load it here"
     )
+
+
+def reloaded(library: Any, folder: Path) -> Path:
+    """A copy of an exported library, which a test may spoil."""
+    shutil.copytree(library.folder / "lib", folder / "lib")
+    return folder / "lib"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners of files")
+@pytest.mark.parametrize("name", ["fast.tilelang", "libfast.so", "."])
+def test_a_library_that_others_can_write_is_not_executed(
+    library: Any, tmp_path: Path, name: str
+) -> None:
+    place = reloaded(library, tmp_path) / name
+    place.chmod(0o777)
+    with pytest.raises(TileValueError) as caught:
+        tilelang.load_library(tmp_path, "fast")
+    assert str(caught.value) == (
+        f"{place} is not loaded: what it holds would be executed, and others can change it\n"
+        "  expected: the user or root as the owner, and no other who may write\n"
+        f"  got: owner {os.getuid()}, mode 777\n"
+        f"  hint: chmod go-w {place}, if you trust what it holds"
+    )
+    place.chmod(0o755)
+    assert list(tilelang.load_library(tmp_path, "fast")) == ["axpy", "gemm", "checked"]
+
+
+def test_exported_libraries_can_be_loaded_whatever_the_umask(tmp_path: Path) -> None:
+    if CC is None or find_compiler() is None:
+        pytest.skip("no C compiler on this machine")
+    before = os.umask(0o002)
+    try:
+        tilelang.export_library(tmp_path / "made", {"checked": checked_program()})
+    finally:
+        os.umask(before)
+    assert list(tilelang.load_library(tmp_path / "made")) == ["checked"]
+
+
+@pytest.mark.parametrize("name", ["fast.tilelang", "libfast.so"])
+@pytest.mark.parametrize("kept", [0.5, 0.999])
+def test_a_damaged_library_is_refused(library: Any, tmp_path: Path, name: str, kept: float) -> None:
+    place = reloaded(library, tmp_path) / name
+    data = place.read_bytes()
+    place.write_bytes(data[: int(len(data) * kept)])
+    with pytest.raises(TileValueError) as caught:
+        tilelang.load_library(tmp_path, "fast")
+    assert str(caught.value) == (
+        f"the exported library {place} is damaged\n"
+        "  expected: the files as export_library has written them\n"
+        "  got: other content\n"
+        "  hint: copy the library again, or export it again"
+    )
+
+
+def test_nothing_in_an_exported_library_is_unpickled(library: Any, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    place = reloaded(library, tmp_path) / "fast.tilelang"
+    identity = place.read_bytes().partition(b"\n")[0]
+    stored = pickle.dumps(Evil())
+    check = hashlib.sha256(stored).hexdigest().encode()
+    for head in (identity + b"\n", identity + b"\n" + check + b"\n"):
+        place.write_bytes(head + stored)
+        with pytest.raises(TileValueError, match="is damaged"):
+            tilelang.load_library(tmp_path, "fast")
+    place.write_bytes(identity[:-1] + b"1\n" + stored)  # the form of before, which was pickled
+    with pytest.raises(TileValueError, match="exported by another release"):
+        tilelang.load_library(tmp_path, "fast")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_the_name_of_a_library_is_no_path(tmp_path: Path) -> None:
+    with pytest.raises(TileValueError, match="'../x/fast' cannot be a name in C"):
+        tilelang.load_library(tmp_path, "../x/fast")
 
 
 # -- wheels ----------------------------------------------------------------------------------------

@@ -7,8 +7,11 @@ kernels of it again.
 
 from __future__ import annotations
 
-import pickle
+import contextlib
+import hashlib
+import os
 import re
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +27,7 @@ from tilelang.jit.artifacts import artifact_of
 from tilelang.jit.compile import Program as Traced
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.kernel import JITKernel
+from tilelang.jit.stored import dumps, loads
 from tilelang.records import dataclass
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.library import Library
@@ -32,8 +36,9 @@ from tilelang.target import Target
 from tilelang.tracebacks import border
 from tilelang.version import __version__
 
-KEPT = 1  # form of what is kept; grows with every change of the classes in it
+KEPT = 2  # form of what is kept; grows with every change of the classes in it
 
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _SUFFIX = "dylib" if sys.platform == "darwin" else "so"
 _PKG_CONFIG = """prefix=${{pcfiledir}}/../..
 includedir=${{prefix}}/include
@@ -144,9 +149,11 @@ def export_library(
         (root / place).parent.mkdir(parents=True, exist_ok=True)
         (root / place).write_text(text, encoding="utf-8")
     if data is not None:
-        (root / "lib" / file).write_bytes(data)
-        stored = f"{_identity()}\n".encode() + pickle.dumps((file, kept))
-        (root / "lib" / f"{name}.tilelang").write_bytes(stored)
+        stored = dumps((file, _digest(data), kept)).encode()
+        stored = f"{_identity()}\n{_digest(stored)}\n".encode() + stored
+        _write_own(root / "lib" / file, data)
+        _write_own(root / "lib" / f"{name}.tilelang", stored)
+        _keep_to_owner(root / "lib")
     return ExportedLibrary(root, name, tuple(given), None if data is None else root / "lib" / file)
 
 
@@ -154,31 +161,97 @@ def export_library(
 def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKernel]:
     """The kernels of a library that :func:`export_library` has written, by their symbols.
 
-    Nothing is compiled. What the library holds is executed: load only what you trust.
+    Nothing is compiled. What the library holds is executed: its files and their folder have to
+    belong to the user or to root, and nobody else may write them. Load only what you trust.
 
     Args:
         folder, name: as they were given to :func:`export_library`.
 
     Raises:
-        TileValueError: there is no such library, or another release of this package has made it.
+        TileValueError: there is no such library, another release of this package has made it, it
+            is damaged, or somebody else can write it.
     """
+    _check_name(name)
     place = Path(folder) / "lib" / f"{name}.tilelang"
     if not place.is_file():
         raise TileValueError(
             "there is no exported library", expected=str(place), got="no such file",
             hint='load_library(folder, name="...") takes what export_library was given',
         )  # fmt: skip
-    identity, _, stored = place.read_bytes().partition(b"\n")
+    identity, _, rest = _read_trusted(place).partition(b"\n")
     if identity.decode(errors="replace") != _identity():
         raise TileValueError(
             f"the library {name} was exported by another release of tilelang",
             expected="the same release",
             hint="programs in C can use it as it is; export it again to load it here",
         )
-    file, kept = pickle.loads(stored)
-    data = (place.parent / file).read_bytes()
-    library = load_shared(data, place.parent / file)
+    check, _, stored = rest.partition(b"\n")
+    if check.decode(errors="replace") != _digest(stored):
+        raise _damaged(place)
+    try:
+        file, digest, kept = loads(stored)
+        path = place.parent / Path(file).name
+    except (ValueError, TypeError):
+        raise _damaged(place) from None
+    data = _read_trusted(path)
+    if _digest(data) != digest:
+        raise _damaged(path)
+    library = load_shared(data, path)
     return {symbol: _loaded(symbol, item, library) for symbol, item in kept.items()}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _damaged(path: Path) -> TileValueError:
+    return TileValueError(
+        f"the exported library {path} is damaged",
+        expected="the files as export_library has written them",
+        got="other content",
+        hint="copy the library again, or export it again",
+    )
+
+
+def _write_own(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    _keep_to_owner(path)
+
+
+def _keep_to_owner(path: Path) -> None:
+    """Nobody else may write what :func:`load_library` executes."""
+    with contextlib.suppress(OSError):  # a file system without permissions
+        path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS)
+
+
+def _read_trusted(path: Path) -> bytes:
+    """The content of a regular file in a folder, both of which only the user or root can write.
+
+    Raises:
+        TileValueError: it is something else, or somebody else can write it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(descriptor, "rb") as stream:
+            for item, state in ((path, os.fstat(descriptor)), (path.parent, path.parent.stat())):
+                if hasattr(os, "getuid"):
+                    _check_owner(item, state)
+            return stream.read()
+    except OSError as error:
+        raise TileValueError(
+            f"the exported library {path} cannot be read", got=error.strerror or str(error)
+        ) from None
+
+
+def _check_owner(path: Path, state: os.stat_result) -> None:
+    if state.st_uid in (os.getuid(), 0) and not state.st_mode & _OTHERS:
+        return
+    raise TileValueError(
+        f"{path} is not loaded: what it holds would be executed, and others can change it",
+        expected="the user or root as the owner, and no other who may write",
+        got=f"owner {state.st_uid}, mode {stat.S_IMODE(state.st_mode):03o}",
+        hint=f"chmod go-w {path}, if you trust what it holds",
+    )
 
 
 def _identity() -> str:

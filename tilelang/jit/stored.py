@@ -1,0 +1,160 @@
+"""Objects of this package as JSON, so that reading a file runs no code of the file's author.
+
+A text is a list of nodes, each of which names earlier ones by their numbers: what two objects share
+is one object again, and depth is no concern. Only values of Python and classes of this package are
+written and read.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from importlib import import_module
+from typing import Any
+
+from tilelang.ir.atoms import Atom
+from tilelang.ir.buffer import Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, field_names
+from tilelang.target.rows import ROWS
+
+_MODULE = re.compile(r"tilelang(\.[a-z]\w*)+", re.ASCII)
+_BUILTINS: dict[str, type] = {item.__name__: item for item in (bool, int, float, str)}
+_CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
+    "tuple": tuple, "list": list, "set": set, "frozenset": frozenset, "Shape": Shape,
+    "dict": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
+}  # fmt: skip
+_DAMAGED = (KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError)
+_MARK = object()
+
+
+def dumps(value: object) -> str:
+    """The text of an object.
+
+    Raises:
+        TypeError: something in it is of a class that is not written.
+    """
+    nodes: list[Any] = []
+    known: dict[object, int] = {}
+    begun: set[object] = set()
+    kept: list[Any] = []  # numbers stand for objects only as long as these live
+    todo: list[tuple[Any, Any]] = [(value, _MARK)]
+    while todo:
+        item, made = todo.pop()
+        key = _key(item)
+        if key in known:
+            continue
+        if made is _MARK:
+            if key in begun:
+                raise TypeError(f"{type(item).__qualname__} holds itself")
+            begun.add(key)
+            made = _taken_apart(item)
+            kept.append((item, made))
+            todo.append((item, made))
+            todo.extend((part, _MARK) for part in made[-1] if _key(part) not in known)
+        else:
+            *head, parts = made
+            known[key] = len(nodes)
+            nodes.append([*head, [known[_key(part)] for part in parts]])
+    return json.dumps(nodes, separators=(",", ":"))
+
+
+def loads(text: str | bytes) -> Any:
+    """The object of a text.
+
+    Raises:
+        ValueError: the text is none that :func:`dumps` gives.
+    """
+    made: list[Any] = []
+    try:
+        for head, *more, parts in json.loads(text):
+            if any(at < 0 for at in parts):
+                raise IndexError(parts)
+            made.append(_put_together(head, more, [made[at] for at in parts]))
+        return made[-1]
+    except _DAMAGED as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def _key(item: Any) -> object:
+    plain = item is None or type(item) in (bool, int, float, str, bytes)
+    return (type(item), repr(item)) if plain else id(item)
+
+
+def _taken_apart(item: Any) -> list[Any]:
+    """The words of a node, and last what its numbers stand for."""
+    kind = type(item)
+    if item is None or kind in (bool, int, float, str):
+        return ["=", item, []]
+    if kind is bytes:
+        return ["bytes", base64.b64encode(item).decode(), []]
+    if kind is dict:
+        return ["dict", [part for pair in item.items() for part in pair]]
+    if kind.__name__ in _CONTAINERS and isinstance(item, (tuple, list, set, frozenset)):
+        return [kind.__name__, list(item)]
+    if isinstance(item, type):
+        return ["class", *_place(item), []]
+    if kind is DType:
+        return ["dtype", str(item), []]
+    if isinstance(item, Enum):
+        return ["enum", *_place(kind), item.name, []]
+    if isinstance(item, Atom) and ROWS.get(item.name) is item:  # passes know rows by identity
+        return ["row", item.name, []]
+    if isinstance(item, Expr):  # equal expressions are one object: their class knows which
+        return ["expr", *_place(kind), [getattr(item, name) for name in field_names(kind)]]
+    state = item.__getstate__() if "__getstate__" in _names(kind) else vars(item)
+    if is_dataclass(kind):  # not what properties keep
+        state = {field.name: state[field.name] for field in fields(kind) if field.name in state}
+    return ["object", *_place(kind), list(state), list(state.values())]
+
+
+def _put_together(head: str, more: list[Any], parts: list[Any]) -> Any:
+    if head in _CONTAINERS:
+        return _CONTAINERS[head](parts)
+    if head == "=":
+        return more[0]
+    if head == "bytes":
+        return base64.b64decode(more[0], validate=True)
+    if head == "dtype":
+        return DType(more[0])
+    if head == "row":
+        return ROWS[more[0]]
+    cls = _class(more[0], more[1])
+    if head == "class":
+        return cls
+    if head == "enum" and issubclass(cls, Enum):
+        return cls[more[2]]
+    if head == "expr" and issubclass(cls, Expr):
+        return cls(*parts)
+    if head != "object" or not cls.__module__.startswith("tilelang."):
+        raise ValueError(head)
+    made: Any = object.__new__(cls)
+    made.__dict__.update(zip(more[2], parts, strict=True))
+    return made
+
+
+def _names(cls: type) -> set[str]:
+    """Names in the bodies of a class and those that it is derived from."""
+    return {name for base in cls.__mro__[:-1] for name in vars(base)}
+
+
+def _place(cls: type) -> tuple[str, str]:
+    module, name = cls.__module__, cls.__qualname__
+    if _BUILTINS.get(name) is not cls and not _MODULE.fullmatch(module):
+        raise TypeError(f"objects of {module}.{name} are not written")
+    return module, name
+
+
+def _class(module: str, name: str) -> type:
+    if module == "builtins":
+        return _BUILTINS[name]
+    if not _MODULE.fullmatch(module):
+        raise ValueError(module)
+    found = vars(import_module(module))[name]
+    if not isinstance(found, type) or found.__module__ != module:
+        raise TypeError(name)
+    return found
