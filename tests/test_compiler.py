@@ -24,7 +24,8 @@ from tilelang.target import Context, parse_target
 CPU = parse_target("cpu")
 NAMES = [
     "drop_hints", "wrap_host_statements", "one_thread_by_default", "write_out_functions",
-    "widen_indices", "simplify", "check_tile_bounds", "wrap_indices", "separate_overlaps",
+    "widen_indices", "simplify", "check_tile_bounds", "number_barriers", "bound_shifts", "wrap_indices",
+    "separate_overlaps",
     "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_products",
     "scalarize_vectors", "read_in_place", "convolve", "join_steps", "write_in_place", "choose_operands",
     "serialize_threads",
