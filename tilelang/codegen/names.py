@@ -50,6 +50,7 @@ class Names:
         self._own = own
         self._taken: set[str] = {*RESERVED, *reserved}
         self._of: dict[int, str] = {}
+        self._next: dict[tuple[str, tuple[str, ...]], int] = {}  # lower counts are taken
         self._keep: list[object] = []  # keeps ids valid
 
     def of(self, thing: object, wanted: str) -> str:
@@ -67,10 +68,12 @@ class Names:
         own = self._own is not None and self._own.fullmatch(base)
         if own or base[0].isdigit() or base.lower().startswith(("tl_", "__")) or is_macro(base):
             base = "v_" + base
-        name, count = base, 0
+        count = self._next.get((base, ends), 0)
+        name = f"{base}_{count}" if count else base
         while any(name + end in self._taken for end in ends):
             count += 1
             name = f"{base}_{count}"
+        self._next[base, ends] = count
         self._taken.update(name + end for end in ends)
         return name
 

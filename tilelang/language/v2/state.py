@@ -41,10 +41,11 @@ class PythonState:
         self._bound: list[tuple[FrameType, str, Any]] = []
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if not is_ours(frame) and "__tl" in frame.f_locals:
+            made_by_torch = "torch_dynamo" in frame.f_code.co_name  # its names are not the user's
+            if not made_by_torch and not is_ours(frame) and "__tl" in frame.f_locals:
                 for name, value in _reachable(frame):
                     self._add(name, value)
-                for name in _bound_inside(frame.f_code):
+                for name in _cached(_bound_inside, frame.f_code):
                     if name in frame.f_locals:
                         self._bound.append((frame, name, frame.f_locals[name]))
             frame = frame.f_back
@@ -83,13 +84,22 @@ class PythonState:
 def _reachable(frame: FrameType) -> Iterator[tuple[str, Any]]:
     """Names and values of the function of ``frame``, and of globals that it reads."""
     for name, value in frame.f_locals.items():
-        if not isinstance(value, _ATOMS) and not name.startswith("__tl"):
+        if not isinstance(value, _ATOMS) and not name.startswith("__"):
             yield name, value
     space = frame.f_globals
-    for name in _loaded(frame.f_code):
-        value = space.get(name)
+    for name in _cached(_loaded, frame.f_code):
+        value = None if name.startswith("__") else space.get(name)
         if value is not None and not isinstance(value, _ATOMS):
             yield name, value
+
+
+def _cached(names: Any, code: CodeType) -> tuple[str, ...]:
+    """``names(code)``; of code that torch makes, whose constants have no hash, found anew."""
+    try:
+        found: tuple[str, ...] = names(code)
+    except TypeError:
+        found = names.__wrapped__(code)
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -105,7 +115,7 @@ def _bound_inside(code: CodeType) -> tuple[str, ...]:
     for item in code.co_consts:
         if isinstance(item, CodeType):
             stored = {s.argval for s in dis.get_instructions(item) if s.opname == "STORE_DEREF"}
-            stored.update(_bound_inside(item))
+            stored.update(_cached(_bound_inside, item))
             found.update((name, None) for name in item.co_freevars if name in stored)
     return tuple(name for name in found if name in code.co_cellvars)
 
