@@ -29,7 +29,7 @@ BUDGET = {
     "language": 10921,
     "ir": 7179,
     "interpret": 4804,
-    "jit": 2538,
+    "jit": 2700,
     "runtime": 2897,
     "cuda": 2452,
     "codegen": 2343,
