@@ -433,4 +433,7 @@ def test_arguments_that_refuse_to_be_shown_do_not_hide_the_error() -> None:
 
 def test_notebooks_show_the_lines_of_an_error() -> None:
     error = TileValueError("a < b", expected="more", got="less")
-    assert error._repr_html_() == "<pre>a &lt; b\n  expected: more\n  got: less</pre>"
+    assert error._repr_html_() == (
+        '<pre style="font-family: monospace; white-space: pre">'
+        "a &lt; b\n  expected: more\n  got: less</pre>"
+    )

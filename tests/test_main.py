@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -24,6 +25,19 @@ def test_the_report_tells_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None
     assert found["tilelang"] == __version__ and found["numpy"][0].isdigit()
     assert "TILELANG_NUM_THREADS=2" in found["variables"]
     assert all(found.values())
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"tilelang {__version__}\n"
+
+
+def test_the_package_installs_a_command() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    module, name = re.findall(r'^tilelang = "([\w.]+):(\w+)"', text, re.M)[0]
+    assert getattr(importlib.import_module(module), name) is main
 
 
 def test_it_is_printed_line_by_line() -> None:

@@ -1,4 +1,4 @@
-"""``python -m tilelang``: this machine, the cache, and programs of a file, from the command line.
+"""The command ``tilelang`` (``python -m tilelang``): this machine, the cache, programs of a file.
 
 Without a command, or with ``info``, it prints what a report of a problem needs to know.
 """
@@ -284,6 +284,7 @@ def measured(place: str, values: Sequence[str], target: str) -> Iterator[tuple[s
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tilelang", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"tilelang {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("info", help="versions, compilers, GPUs and variables of this machine")
     kept = commands.add_parser("cache", help="the compiled kernels on the disk")

@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 
+def preformatted(text: str) -> str:
+    """HTML that keeps columns in line, also where no style sheet gives ``<pre>`` a font."""
+    from html import escape
+
+    return f'<pre style="font-family: monospace; white-space: pre">{escape(text)}</pre>'
+
+
 class Preformatted:
     """A base of classes whose ``str()`` is a text of lines: notebooks keep its spaces."""
 
@@ -12,9 +19,7 @@ class Preformatted:
 
     def _repr_html_(self) -> str:
         """The text for notebooks."""
-        from html import escape
-
-        return f"<pre>{escape(str(self))}</pre>"
+        return preformatted(str(self))
 
 
 class Lines(str, Preformatted):

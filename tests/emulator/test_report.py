@@ -48,7 +48,7 @@ def race(**changes) -> Finding:
 
 def test_notebooks_show_the_text() -> None:
     found = Report("main", [race()], runs=[("late", 0)])._repr_html_()
-    assert found.startswith("<pre>") and "thread 1 reads S[2]" in found
+    assert found.startswith("<pre style=") and "thread 1 reads S[2]" in found
 
 
 # -- lines -----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ from tilelang.errors import (
     TileValueError,
 )
 from tilelang.jit.kernel import JITKernel, KernelParam, input_params
+from tilelang.notebook import preformatted
 from tilelang.options import Options
 from tilelang.profiler import Profiler, TensorSupplyType
 from tilelang.target import Target
@@ -346,11 +346,11 @@ def test_notebooks_show_program_and_text() -> None:
     assert found.count("<details>") == found.count("</pre></details>") == 2
     assert "&lt;" in found and "#include <" not in found
     chosen: Any = made.explain()
-    assert isinstance(chosen, str) and chosen._repr_html_() == f"<pre>{escape(chosen)}</pre>"
+    assert isinstance(chosen, str) and chosen._repr_html_() == preformatted(chosen)
     printed: list[str] = []
     chosen._repr_pretty_(SimpleNamespace(text=printed.append), False)
     assert printed == [chosen]
-    assert func._repr_html_().startswith("<pre>") and "T.Parallel" in func._repr_html_()
+    assert func._repr_html_().startswith("<pre style=") and "T.Parallel" in func._repr_html_()
 
 
 def test_a_kernel_takes_its_target_as_text(kernel: JITKernel) -> None:

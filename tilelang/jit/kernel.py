@@ -14,7 +14,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.calls import in_order, signature_of
 from tilelang.jit.execution import build
-from tilelang.notebook import Lines
+from tilelang.notebook import Lines, preformatted
 from tilelang.options import Options
 from tilelang.records import dataclass
 from tilelang.runtime.autograd import hide_from_compilers, not_traced
@@ -429,7 +429,7 @@ class JITKernel:
 
         parts = {"program": self.prim_func.script(), "generated text": self.get_kernel_source()}
         opened = "".join(
-            f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
+            f"<details><summary>{title}</summary>{preformatted(text)}</details>"
             for title, text in parts.items()
         )
         name, inputs = escape(self.prim_func.name), escape(str(self.__signature__))
