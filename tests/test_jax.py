@@ -226,6 +226,31 @@ def test_derivatives_in_forward_mode_are_refused_by_jax(scale: Any) -> None:
         jax.jvp(lambda x: call(x, 3.0), (x,), (x,))
 
 
+def test_a_second_derivative_is_one_of_the_backward() -> None:
+    @T.prim_func
+    def square(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=4):
+            for i in T.Parallel(4):
+                B[i] = A[i] * A[i]
+
+    kernel, x = tilelang.compile(square, out_idx=-1, target="cpu"), jnp.arange(4.0)
+    call = custom_call(kernel, backward=lambda A, grad: 2 * A * grad)
+    second = jax.jit(jax.jacrev(jax.grad(lambda x: call(x).sum())))(x)
+    np.testing.assert_array_equal(second, 2 * np.eye(4))
+    by_kernel = custom_call(kernel, backward=lambda A, grad: custom_call(kernel)(grad * A))
+    for wanted in (
+        lambda: jax.grad(lambda x: custom_call(kernel)(x).sum())(x),
+        lambda: jax.jacrev(jax.grad(lambda x: by_kernel(x).sum()))(x),
+    ):
+        with pytest.raises(TileUnsupportedError) as caught:
+            wanted()
+        assert str(caught.value) == (
+            "kernel square has no derivative here\n"
+            "  expected: a call in reverse mode (jax.grad, jax.vjp, jax.jacrev) of a kernel with "
+            "`backward`\n  hint: custom_call(kernel, backward=...)"
+        )
+
+
 def test_a_failed_assertion_is_an_error_of_the_program() -> None:
     call = custom_call(tilelang.compile(checked_program, target="cpu"))
     assert jax.jit(lambda x: call(x))(jnp.ones(4, "int32")).tolist() == [1] * 4
@@ -240,6 +265,24 @@ def test_a_wrong_call_is_an_error_when_it_is_traced(scale: Any) -> None:
         jax.jit(lambda x: call(x, 2.0))(jnp.ones((3, 5)))
     with pytest.raises(ArgumentCountError, match="Kernel expected 2 inputs, but 1 are provided"):
         call(jnp.ones((3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("given", "got", "hint"),
+    [
+        ({"a": 1}, "{'a': 1}", "pass the arrays that it holds one by one: jax.tree.leaves(...)"),
+        ([1], "[1]", "pass the arrays that it holds one by one: jax.tree.leaves(...)"),
+        (3.0, "3.0", "jax.numpy.asarray(...) makes one"),
+    ],
+)
+def test_what_is_no_array_is_told_so(scale: Any, given: Any, got: str, hint: str) -> None:
+    for call in (custom_call(scale), custom_call(scale, backward=lambda s, grad: grad * s)):
+        with pytest.raises(TileTypeError) as caught:
+            call(given, 2.0)
+        assert str(caught.value) == (
+            "kernel scale_program input A is an array\n"
+            f"  expected: an array of JAX of dtype float32\n  got: {got}\n  hint: {hint}"
+        )
 
 
 def test_what_no_custom_call_can_be_made_of() -> None:

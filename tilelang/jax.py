@@ -169,9 +169,9 @@ class _Plan:
         jax = _jax()
         operands: list[Any] = []
         pairs: dict[str, tuple[int, int]] = {}
+        stands = [self._stand_in(param, arg) for param, arg in zip(self.inputs, args)]
         for param, arg in zip(self.inputs, args):
             pairs[param.name] = self._passed(param, arg, operands)
-        stands = [self._stand_in(param, arg) for param, arg in zip(self.inputs, args)]
         bound = bind(self.spec, stands)
         types: list[Any] = []
         aliases: dict[int, int] = {}
@@ -193,8 +193,23 @@ class _Plan:
             has_side_effect=not types,
         )  # fmt: skip
         filled = np.array(slots, np.int64).ravel()
-        found = run(*operands, kernel=np.int64(self.key), slots=filled)
+
+        @jax.custom_jvp
+        def call(*arrays: Any) -> Any:
+            return run(*arrays, kernel=np.int64(self.key), slots=filled)
+
+        call.defjvp(self._no_derivative)
+        found = call(*operands)
         return None if not found else found[0] if len(found) == 1 else tuple(found)
+
+    def _no_derivative(self, *_: object) -> Any:
+        """Instead of the derivative of the call."""
+        raise TileUnsupportedError(
+            f"kernel {self.spec.name} has no derivative here",
+            expected="a call in reverse mode (jax.grad, jax.vjp, jax.jacrev) of a kernel with "
+            "`backward`",
+            hint="custom_call(kernel, backward=...)",
+        )
 
     def _passed(self, param: Param, arg: Any, operands: list[Any]) -> tuple[int, int]:
         """How a slot is filled; arrays become operands."""
@@ -224,7 +239,18 @@ class _Plan:
     def _stand_in(self, param: Param, arg: Any) -> Any:
         """What checks look at instead of an array that may have no values."""
         if param.kind == "tensor":
-            return None if arg is None else stand_in(tuple(map(int, arg.shape)), arg.dtype)
+            if not hasattr(arg, "shape") or not hasattr(arg, "dtype"):
+                if arg is None:
+                    return None
+                raise TileTypeError(
+                    f"kernel {self.spec.name} input {param.name} is an array",
+                    expected=f"an array of JAX of dtype {param.dtype}",
+                    got=shown(arg),
+                    hint="pass the arrays that it holds one by one: jax.tree.leaves(...)"
+                    if isinstance(arg, (dict, list, tuple))
+                    else "jax.numpy.asarray(...) makes one",
+                )
+            return stand_in(tuple(map(int, arg.shape)), arg.dtype)
         return 0 if hasattr(arg, "aval") else arg
 
 
@@ -322,7 +348,7 @@ def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method
         return plan.run(given, vmap_method)
 
     def forward(*arrays: Any) -> Any:
-        made = primal(*arrays)
+        made = call(*arrays)  # which has a derivative of its own
         return made, (arrays, made)
 
     def gradients(kept: Any, cotangents: Any) -> Any:
