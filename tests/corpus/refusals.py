@@ -326,20 +326,6 @@ def a_break_outside_of_a_loop_of_the_program():
                 T.loop_break()  # here
 
 
-@refused("return")
-def a_return_inside_a_branch():
-    @T.macro
-    def m(x):
-        if x > 0:
-            return x  # here
-        return -x
-
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            A[0] = m(A[1])
-
-
 @refused("missing")
 def a_name_that_does_not_exist():
     @T.prim_func
@@ -478,33 +464,6 @@ def a_statement_that_kernels_do_not_have():
                 pass
 
 
-@refused("%")
-def a_remainder_of_floats():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = A[i] % 2.0  # here
-
-
-@refused("pow")
-def a_power_by_the_operator():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = A[i] ** 2  # here
-
-
-@refused("T.abs")
-def the_absolute_value_of_python():
-    @T.prim_func
-    def f(A: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(8):
-                A[i] = abs(A[i])  # here
-
-
 @refused("T.atomic_add", "int16")
 def an_atomic_on_16_bit_integers():
     @T.prim_func
@@ -537,3 +496,23 @@ def a_reducer_read_before_it_is_final():
             T.finalize_reducer(r)
 
     tilelang.compile(f, target=SM80).get_kernel_source()
+
+
+@refused("s", "append")
+def a_list_that_a_branch_of_the_device_extends():
+    @T.prim_func
+    def f(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            s = []
+            if A[0] > 0:
+                s.append(1)  # here
+            A[1] = len(s)
+
+
+@refused("300", "int8")
+def a_constant_that_does_not_fit():
+    @T.prim_func
+    def f(A: T.Tensor((8,), "int8")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                A[i] = 300  # here

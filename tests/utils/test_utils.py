@@ -276,6 +276,7 @@ def test_the_8_bit_float_is_the_one_of_the_device(
 ) -> None:
     monkeypatch.setattr("tilelang.utils.target.parse_target", lambda spec: found)
     assert determine_fp8_type(format) == kind
+    pytest.importorskip("torch", reason="the dtypes of torch")
     assert str(determine_torch_fp8_type(format)) == f"torch.{kind}"
 
 
