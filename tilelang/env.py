@@ -74,7 +74,8 @@ def _fraction(name: str, default: float) -> float:
 
 def _directory(name: str, default: Callable[[], Path]) -> Path:
     found = _text(name)
-    return default() if found is None else Path(found).expanduser()
+    # A compiler runs elsewhere, and a program may change its directory.
+    return default() if found is None else Path(found).expanduser().absolute()
 
 
 def _cache_dir() -> Path:

@@ -215,7 +215,7 @@ def _find(
         if found is not None:
             _keep(store, found)
             return found
-        if kind.warns and named and command == tuple(shlex.split(named)):
+        if kind.warns and named and command == tuple(_words(named)):
             variable = kind.variable
             warn(f"the compiler named by {variable}={named!r} does not work; trying others")
     return None
@@ -241,17 +241,26 @@ def candidates(
     from importlib.util import find_spec
 
     for text in (named, *kind.names):
-        words = shlex.split(text) if text else []
+        words = _words(text) if text else []
         found = shutil.which(words[0], path=path) if words else None
         if found is not None:
             yield tuple(words), found
-        elif words and text is named and kind.warns:
-            warn(f"the compiler named by {kind.variable}={text!r} is not found; trying others")
+        elif text and text is named and kind.warns:
+            why = "is not found" if words else "is no command: a quote is not closed"
+            warn(f"the compiler named by {kind.variable}={text!r} {why}; trying others")
     zig = find_spec("ziglang")
     if zig is not None and zig.origin is not None:
         program = shutil.which("zig", path=str(Path(zig.origin).parent))
         if program is not None:  # not `python -m`, which imports from the current directory
             yield (program, *kind.zig), program
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command as a shell has them; none where a quote is not closed."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
 
 
 def _stamp(executable: str) -> str | None:

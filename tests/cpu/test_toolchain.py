@@ -123,6 +123,10 @@ def test_broken_cc_falls_back(
     with pytest.warns(TileWarning, match="does not work; trying others"):
         found = find_compiler()
     assert found is not None and found.command == compiler.command
+    monkeypatch.setenv("CC", "gcc 'x")
+    with pytest.warns(TileWarning, match="is no command: a quote is not closed; trying others"):
+        found = find_compiler()
+    assert found is not None and found.command == compiler.command
     monkeypatch.setenv("CC", "nonexistent-compiler -m64")
     with pytest.warns(TileWarning, match="is not found; trying others"):
         assert find_compiler() == compiler

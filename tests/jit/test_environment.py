@@ -19,6 +19,7 @@ from tilelang.cpu import toolchain
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.env import env
 from tilelang.errors import TileValueError
+from tilelang.hostcc import forget
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 
@@ -133,6 +134,20 @@ def test_libraries_are_loaded_from_there_where_nothing_is_kept(
     assert kernel.adapter.library is not None
     assert Path(kernel.adapter.library.path).parents[1] == tmp_path / "scratch"
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_relative_folder_is_where_the_program_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TILELANG_TMP_DIR", "own/scratch")
+    monkeypatch.setenv("TILELANG_CACHE_DIR", "kept")
+    assert next(env.scratch_directories()) == str(tmp_path / "own" / "scratch")
+    assert env.TILELANG_CACHE_DIR == str(tmp_path / "kept")
+    forget()
+    found = find_compiler()
+    assert found is not None  # it runs in a folder of its own
+    forget()
 
 
 def test_temporary_files_are_the_systems_by_default(

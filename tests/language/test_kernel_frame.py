@@ -5,6 +5,7 @@
 # ruff: noqa: B023, F841, RUF059, SIM117
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,37 @@ def test_cuda_source_kernels_trace() -> None:
             pass
 
     assert launch(f).annotation("cuda_source") == "void main_kernel() {}"
+
+
+def test_the_source_of_a_kernel_may_be_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "own.cu"
+    file.write_text("void main_kernel() {}\n", encoding="utf-8")
+
+    def traced(source: Any) -> T.PrimFunc:
+        @T.prim_func
+        def f():
+            with T.CUDASourceCodeKernel(4, threads=64, source_code_or_path=source):
+                pass
+
+        return f
+
+    for source in (file, str(file), file.read_text(encoding="utf-8")):
+        assert launch(traced(source)).annotation("cuda_source") == "void main_kernel() {}\n"
+    one_line = "/*" + 300 * "x" + "*/ void main_kernel() {}"
+    assert launch(traced(one_line)).annotation("cuda_source") == one_line
+    for wrong, got in (
+        ("no_file.cu", "'no_file.cu': No such file or directory"),
+        (300 * "x", f"'{149 * 'x'}"),
+        ("a\0b", "'a\\x00b': embedded null byte"),
+    ):
+        with pytest.raises(TileValueError) as caught:
+            traced(wrong)
+        text = str(caught.value)
+        assert "the source of T.CUDASourceCodeKernel cannot be read\n" in text
+        assert "expected: CUDA text, or the path of a file\n" in text
+        assert f"got: {got}" in text or "name too long" in text, text
+    with pytest.raises(TileTypeError, match="the source of T.CUDASourceCodeKernel is a text"):
+        traced(3)
 
 
 def test_warp_groups_are_ranges_of_threads() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 
 from tilelang.codegen.c import NARROW_FLOATS, storage_type, value_type
 from tilelang.codegen.gpu.dialect import Dialect
@@ -146,10 +145,7 @@ class _Module:
     def _foreign(self, stmt: S.Launch, grid: tuple[Program, Program, Program]) -> LaunchPlan:
         """A kernel that the user wrote in CUDA: it takes all parameters in order, then the
         symbols of their shapes."""
-        text = str(stmt.annotation("cuda_source"))
-        if "\n" not in text and Path(text).is_file():
-            text = Path(text).read_text(encoding="utf-8")
-        self.texts.append(text)
+        self.texts.append(str(stmt.annotation("cuda_source")))
         name = str(stmt.annotation("entry_name", "main_kernel"))
         self.kernels.append(name)
         keys = [p.data if isinstance(p, Buffer) else p for p in self.func.params]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tilelang.errors import TileTypeError, TileValueError, near, shown
@@ -216,7 +218,7 @@ def ClusterKernel(
 def CUDASourceCodeKernel(
     *blocks: Any,
     threads: Any = None,
-    source_code_or_path: str = "",
+    source_code_or_path: str | PathLike[str] = "",
     entry_name: str = "main_kernel",
     cluster_dims: Any = None,
     prelude: str | None = None,
@@ -229,11 +231,31 @@ def CUDASourceCodeKernel(
         )
     options = {
         "prelude": prelude,
-        "cuda_source": source_code_or_path,
+        "cuda_source": _source_text(source_code_or_path),
         "entry_name": entry_name,
         "cluster_dims": None if cluster_dims is None else tuple(cluster_dims),
     }
     return KernelLaunchFrame(_grid(blocks), _thread_counts(threads, False), options)
+
+
+def _source_text(text_or_path: str | PathLike[str]) -> str:
+    """CUDA text, or that of a file: what is no path of a file has braces."""
+    if isinstance(text_or_path, str) and set(text_or_path) & set("{}\n"):
+        return text_or_path
+    try:
+        return Path(text_or_path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # a name with a NUL, a file that is no text
+        raise TileValueError(
+            "the source of T.CUDASourceCodeKernel cannot be read",
+            expected="CUDA text, or the path of a file",
+            got=f"{shown(str(text_or_path))}: {getattr(error, 'strerror', None) or error}",
+        ) from None
+    except TypeError:
+        raise TileTypeError(
+            "the source of T.CUDASourceCodeKernel is a text",
+            expected="CUDA text, or the path of a file",
+            got=shown(text_or_path),
+        ) from None
 
 
 # -- indices and extents ------------------------------------------------------------------------
