@@ -39,6 +39,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -336,7 +338,16 @@ def shown(value: object, limit: int = 80) -> str:
     """
     import reprlib
 
-    short = reprlib.Repr()  # names the type where the `repr` of an object raises
+    class Short(reprlib.Repr):
+        def repr_instance(self, x: Any, level: int) -> str:
+            """Arrays of others by their kind: their memory may be elsewhere, or gone."""
+            kind = type(x)
+            if not hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):
+                return super().repr_instance(x, level)
+            shape, dtype = getattr(x, "shape", "?"), getattr(x, "dtype", "?")
+            return f"<{kind.__name__} of shape {tuple(shape)} and dtype {dtype}>"
+
+    short = Short()  # names the type where the `repr` of an object raises
     short.maxlevel, short.maxother, short.maxlong = 4, sys.maxsize, 4 * limit
     short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit
     short.maxarray = short.maxdeque = limit
@@ -346,6 +357,51 @@ def shown(value: object, limit: int = 80) -> str:
     except (ValueError, RecursionError):  # an int too long for decimal digits
         text = f"<{type(value).__name__}>"
     return (" ".join(text.split()) if "\n" in text else text)[:limit]
+
+
+def check_type(value: object, kinds: type | tuple[type, ...], what: str, expected: str) -> None:
+    """Refuse an argument of another type.
+
+    Args:
+        value: the argument.
+        kinds: what it may be.
+        what: the sentence that does not hold.
+        expected: the types in words.
+
+    Raises:
+        TileTypeError: it is something else.
+    """
+    if not isinstance(value, kinds):
+        raise TileTypeError(what, expected=expected, got=shown(value))
+
+
+def path_of(value: object, what: str) -> Path:
+    """The path that a caller has given as ``what``.
+
+    Raises:
+        TileTypeError: it is none.
+    """
+    check_type(value, (str, PathLike), f"{what} is a path", "a text, or a pathlib.Path")
+    if "\0" in str(value):
+        raise TileValueError(f"{what} has a NUL", expected="the path of a file", got=shown(value))
+    return Path(str(value))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses while a file that the caller names is written, is an error of theirs.
+
+    Raises:
+        TileValueError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise TileValueError(
+            "a file cannot be written",
+            expected="a path where this user can write",
+            got=f"{error.strerror}: {shown(error.filename or str(path), 200)}",
+        ) from error
 
 
 def near(word: str, names: Iterable[str], value: bool = False) -> str | None:

@@ -194,10 +194,7 @@ class _Plan:
         )  # fmt: skip
         filled = np.array(slots, np.int64).ravel()
 
-        @jax.custom_jvp
-        def call(*arrays: Any) -> Any:
-            return run(*arrays, kernel=np.int64(self.key), slots=filled)
-
+        call = jax.custom_jvp(lambda *each: run(*each, kernel=np.int64(self.key), slots=filled))
         call.defjvp(self._no_derivative)
         found = call(*operands)
         return None if not found else found[0] if len(found) == 1 else tuple(found)

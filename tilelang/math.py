@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from operator import index
+
+from tilelang.errors import TileTypeError, shown
+
 
 def cdiv(a: int, b: int) -> int:
     """``a / b`` rounded up."""
-    return -(-a // b)
+    try:
+        return -(-a // b)
+    except TypeError:
+        raise TileTypeError(
+            "cdiv divides two integers", expected="integers", got=f"{shown(a)}, {shown(b)}"
+        ) from None
 
 
 def next_power_of_2(n: int) -> int:
     """The smallest power of two that is at least ``n`` (1 for n <= 1)."""
-    return 1 if n <= 1 else 1 << (n - 1).bit_length()
+    try:
+        number = index(n)
+    except TypeError:
+        raise TileTypeError(
+            "next_power_of_2 is of an integer", expected="an integer", got=shown(n)
+        ) from None
+    return 1 if number <= 1 else 1 << (number - 1).bit_length()

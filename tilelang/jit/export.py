@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tilelang.backends import backend_of
@@ -21,7 +21,15 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Part, Program, Shipping
 from tilelang.codegen.names import RESERVED, is_macro
 from tilelang.codegen.prototype import Prototype, prototype_of
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.errors import (
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+    check_type,
+    path_of,
+    shown,
+    writing,
+)
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.artifacts import artifact_of
 from tilelang.jit.compile import Program as Traced
@@ -124,10 +132,9 @@ def export_library(
         TileUnsupportedError: kernels of different kinds of machines, or of one without libraries.
         CompileError: there is no C compiler, or it refused.
     """
-    given = {symbol: _kernel(symbol, kernel) for symbol, kernel in kernels.items()}
+    root = path_of(folder, "the folder of export_library")
+    given = _given(kernels, name, archs, march)
     shipping = _shipping(given)
-    for word in (name, *given):
-        _check_name(word)
     kept, prototypes, sources = {}, [], {}
     for symbol, kernel in given.items():
         program, parts = _parts(kernel, shipping, archs)
@@ -135,7 +142,7 @@ def export_library(
         prototypes.append(prototype_of(program.func, symbol, shipping.stream))
         text = shipping.source(prototypes[-1], program, parts)
         sources[f"{symbol}.c"] = (text, shipping.flags(parts))
-    root, file = Path(folder), f"lib{name}.{_SUFFIX}"
+    file = f"lib{name}.{_SUFFIX}"
     data = shipping.link(sources, file, march) if compile else None
     texts = {
         f"include/{name}.h": _header(name, prototypes),
@@ -145,15 +152,16 @@ def export_library(
         f"lib/cmake/{name}/{name}Config.cmake": _CMAKE.format(name=name, file=file),
         **{f"src/{source}": text for source, (text, _) in sources.items()},
     }
-    for place, text in texts.items():
-        (root / place).parent.mkdir(parents=True, exist_ok=True)
-        (root / place).write_text(text, encoding="utf-8")
-    if data is not None:
-        stored = dumps((file, _digest(data), kept)).encode()
-        stored = f"{_identity()}\n{_digest(stored)}\n".encode() + stored
-        _write_own(root / "lib" / file, data)
-        _write_own(root / "lib" / f"{name}.tilelang", stored)
-        _keep_to_owner(root / "lib")
+    with writing(root):
+        for place, text in texts.items():
+            (root / place).parent.mkdir(parents=True, exist_ok=True)
+            (root / place).write_text(text, encoding="utf-8")
+        if data is not None:
+            stored = dumps((file, _digest(data), kept)).encode()
+            stored = f"{_identity()}\n{_digest(stored)}\n".encode() + stored
+            _write_own(root / "lib" / file, data)
+            _write_own(root / "lib" / f"{name}.tilelang", stored)
+            _keep_to_owner(root / "lib")
     return ExportedLibrary(root, name, tuple(given), None if data is None else root / "lib" / file)
 
 
@@ -172,7 +180,7 @@ def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKern
             is damaged, or somebody else can write it.
     """
     _check_name(name)
-    place = Path(folder) / "lib" / f"{name}.tilelang"
+    place = path_of(folder, "the folder of load_library") / "lib" / f"{name}.tilelang"
     if not place.is_file():
         raise TileValueError(
             "there is no exported library", expected=str(place), got="no such file",
@@ -259,6 +267,24 @@ def _identity() -> str:
     return f"tilelang {__version__} {KEPT}"
 
 
+def _given(kernels: object, name: object, archs: object, march: object) -> dict[str, JITKernel]:
+    """The kernels to export; refuses arguments that are wrong."""
+    if not isinstance(kernels, Mapping):
+        raise TileTypeError(
+            "export_library takes kernels by name",
+            expected="a dict: name of the function -> compiled kernel",
+            got=shown(kernels),
+        )
+    check_type(march, str, "march is a name", 'a text, e.g. "x86-64-v3"')
+    if isinstance(archs, str) or not isinstance(archs, Iterable):
+        raise TileTypeError(
+            "archs is a list of names", expected='e.g. ["sm_80", "sm_90a"]', got=shown(archs)
+        )
+    for word in (name, *kernels):
+        _check_name(word)
+    return {symbol: _kernel(symbol, kernel) for symbol, kernel in kernels.items()}
+
+
 def _kernel(symbol: str, kernel: object) -> JITKernel:
     if isinstance(kernel, PrimFunc):
         return compile_func(kernel, target="cpu")
@@ -287,7 +313,11 @@ def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
     return shipping
 
 
-def _check_name(word: str) -> None:
+def _check_name(word: object) -> None:
+    if not isinstance(word, str):
+        raise TileTypeError(
+            "the names of a library and its functions are texts", expected="a str", got=shown(word)
+        )
     legal = re.fullmatch(r"[A-Za-z]\w*", word, flags=re.ASCII)
     if not legal or word in RESERVED or is_macro(word) or word.lower().startswith("tl_"):
         raise TileValueError(

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelang.backends import texts_of
-from tilelang.errors import TileError, TileUnsupportedError, TileValueError, shown
+from tilelang.errors import (
+    TileError,
+    TileUnsupportedError,
+    TileValueError,
+    check_type,
+    path_of,
+    shown,
+    writing,
+)
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
@@ -149,6 +157,7 @@ class JITKernel:
         executable: Executable | None = None,
     ) -> None:
         hide_from_compilers()
+        check_type(func, PrimFunc, "JITKernel takes a traced function", "what @T.prim_func gives")
         self.prim_func = func
         self.target = parse_target(target or "cpu")
         self.options = options or Options()
@@ -452,8 +461,9 @@ def _again(
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    file = path_of(path, "the file to write")
+    with writing(file):
+        file.write_text(text, encoding="utf-8")
 
 
 def input_params(params: Sequence[KernelParam], out_idx: Sequence[int]) -> list[KernelParam]:

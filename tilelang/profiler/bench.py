@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from tilelang.errors import TileValueError
+from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.profiler.clocks import BACKENDS, Clock, find_clock
 from tilelang.profiler.timing import MODES, Timing
 
@@ -102,6 +102,10 @@ def do_bench(
     Raises:
         TileValueError: an unknown ``return_mode`` or ``backend``.
     """
+    if not callable(fn):
+        raise TileTypeError(
+            "do_bench measures a function", expected="one without arguments", got=shown(fn)
+        )
     _check(backend, BACKENDS, "backend")
     _check(return_mode, MODES, "return_mode")
     found = measure(fn, warmup, rep, _n_warmup, _n_repeat, fast_flush, backend)

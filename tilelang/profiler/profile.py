@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr
 from tilelang.profiler.bench import do_bench, measure, measure_together
@@ -34,6 +34,13 @@ class Profiler:
     def __init__(
         self, kernel: JITKernel, supply_type: TensorSupplyType = TensorSupplyType.Auto
     ) -> None:
+        if not hasattr(kernel, "adapter"):
+            raise TileTypeError(
+                "a profiler measures a kernel",
+                expected="what tilelang.compile gives",
+                got=shown(kernel),
+                hint="kernel.get_profiler() makes one",
+            )
         self.kernel = kernel
         self.supply_type = supply_type
         self.device: str | DeviceMemory | None = kernel.adapter.device
