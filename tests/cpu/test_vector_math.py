@@ -10,9 +10,11 @@ import mpmath
 import numpy as np
 import pytest
 
+import tilelang
+import tilelang.language as T
 from tilelang.cpu.backend import FAST_MATH
 from tilelang.cpu.executable import BASE_FLAGS
-from tilelang.cpu.module import INCLUDE_DIR
+from tilelang.cpu.module import INCLUDE_DIR, MANY_CALLS
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cpu.vector_printer import FUNCTIONS
 from tilelang.runtime.library import load_library
@@ -157,3 +159,33 @@ def test_powers_of_everything_are_those_of_c(functions: ctypes.CDLL) -> None:
     with np.errstate(all="ignore"):
         expected = np.power(x, y)
     np.testing.assert_array_max_ulp(computed(functions, "pow", x, y), expected, 1)
+
+
+def repeated(calls: int) -> Any:
+    """The sines of sines ..."""
+
+    def many(x: Any) -> Any:
+        for _ in range(calls):
+            x = T.sin(x)
+        return x
+
+    @T.prim_func
+    def main(A: T.Tensor((1024,), "float32"), B: T.Tensor((1024,), "float32")):
+        with T.Kernel(8, threads=128) as b:
+            for i in T.Parallel(128):
+                B[b * 128 + i] = many(A[b * 128 + i])
+
+    return tilelang.compile(main, out_idx=-1, target="cpu")
+
+
+def test_many_calls_of_a_function_are_not_as_many_copies_of_it() -> None:
+    few, many = repeated(MANY_CALLS), repeated(200)
+    assert "TL_MANY_CALLS" not in few.get_kernel_source()
+    assert many.get_kernel_source().count("#define TL_MANY_CALLS\n") == 1
+    assert len(many.adapter.library.data) < 2 * len(few.adapter.library.data)
+    x = np.linspace(-3, 3, 1024, dtype=np.float32)
+    for kernel, calls in ((few, MANY_CALLS), (many, 200)):
+        wanted = x.astype(np.float64)
+        for _ in range(calls):
+            wanted = np.sin(wanted)
+        np.testing.assert_allclose(kernel(x), wanted, rtol=1e-4, atol=1e-6)

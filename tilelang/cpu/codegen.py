@@ -59,7 +59,7 @@ class Unit:
     endless: bool = False  # whether a loop may go on for ever, until somebody interrupts it
     dots: bool = False  # whether factors of products share words
     vectors: bool = False  # whether a loop is one over vectors
-    vector_math: bool = False  # whether such a loop calls functions
+    vector_math: int = 0  # calls of functions of vectors
     vector_small: bool = False  # whether it converts floats of eight bits
 
 

@@ -30,6 +30,7 @@ TOGETHER = "tl_together.h"  # only where blocks wait for each other
 RANDOM = "tl_random.h"  # only where threads draw random numbers
 DOT, TILE = "tl_dot.h", "tl_tile.h"  # only where factors of products share words
 VECTOR = "tl_vector.h"  # only where loops are over vectors
+MANY_CALLS = 16  # of functions of vectors: more are calls of one copy
 VECTOR_MATH, VECTOR_SMALL = "tl_vector_math.h", "tl_vector_small.h"
 RUN, POOL, BLOCK = "tl_run.h", "tl_pool.h", "tl_block.h"
 INTERRUPT = "tl_interrupt.h"  # only where a loop may be endless
@@ -116,6 +117,8 @@ class _Module:
             included += [RANDOM]
         if self.together:
             included += [TOGETHER]
+        if self.unit.vector_math > MANY_CALLS:
+            lines += ["#define TL_MANY_CALLS"]
         lines += [f'#include "{name}"' for name in included]
         lines += ["", *self.unit.support.values(), *self.unit.kernels]
         lines += [*self._entry(entry), *self._messages(), ""]

@@ -102,7 +102,7 @@ class VectorPrinter:
         self.conditional = False
         self.rows: tuple[E.Var | None, int | None] = None, None  # loop over rows, elements of one
         self.safe: set[tuple[int, ...]] = set()  # places that are read for all lanes already
-        self.math = False  # whether functions are called
+        self.math = 0  # calls of functions
         self.eighths = False  # whether floats of eight bits are converted
         self.near = NearPlaces(loop.body, scalars.names.fresh)
         self._varies: dict[E.Expr, bool] = {}
@@ -551,7 +551,7 @@ class VectorPrinter:
             inner = self.named("x", self.of(dtype), self.value(expr.args[0]))
             return f"TL_CONVERT({inner} != {inner}, {self.type('mask')})"
         if name in FUNCTIONS and value_bits(dtype) == 32 and dtype.is_float and self.family == "w":
-            self.math = True
+            self.math += 1
             inner = ", ".join(bare(self.value(arg)) for arg in expr.args)
             return self.rounded(expr.dtype, f"tl_w_{name}({inner})")
         raise NoVectorError

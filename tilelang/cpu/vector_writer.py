@@ -75,7 +75,7 @@ class VectorLoop:
         self.writer.lines += lines
         unit = self.writer.unit
         unit.vectors = True
-        unit.vector_math |= self.p.math
+        unit.vector_math += self.p.math
         unit.vector_small |= self.p.eighths
         return True
 

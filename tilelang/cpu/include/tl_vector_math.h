@@ -10,6 +10,12 @@ typedef tl_w_f32 tl_vf;
 typedef tl_w_i32 tl_vi;
 typedef tl_w_u32 tl_vu;
 #define TL_ALL_F(X) ((tl_vf){0} + (X))
+// Each of many calls would be a copy of some hundred instructions, on which a compiler spends seconds.
+#ifdef TL_MANY_CALLS
+#define TL_FUNCTION static __attribute__((noinline, unused))
+#else
+#define TL_FUNCTION TL_INLINE
+#endif
 
 // -- roots and rounding ------------------------------------------------------------------------------------------
 #if TL_AVX512
@@ -69,7 +75,7 @@ TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf sum) {
 }
 #endif
 #define TL_BETWEEN(X, LO, HI) tl_w_f32_sure_max(TL_ALL_F(LO), tl_w_f32_sure_min(TL_ALL_F(HI), X))  // a NaN stays
-TL_INLINE tl_vf tl_w_exp2(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_exp2(tl_vf x) {
     const tl_vf c = TL_BETWEEN(x, -151.0f, 129.0f), n = c + TL_TO_INTEGER, f = c - (n - TL_TO_INTEGER);
     tl_vf p = TL_ALL_F(1.535334123e-4f);
     p = p * f + 1.339890044e-3f;
@@ -80,7 +86,7 @@ TL_INLINE tl_vf tl_w_exp2(tl_vf x) {
     p = p * f + 1.0f;
     return tl_w_scale(p, n);
 }
-TL_INLINE tl_vf tl_w_exp(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_exp(tl_vf x) {
     const tl_vf c = TL_BETWEEN(x, -105.0f, 89.0f), sum = c * 1.442695041f + TL_TO_INTEGER, n = sum - TL_TO_INTEGER;
     const tl_vf g = c - n * 0.693359375f, f = g + n * 2.12194440e-4f;  // ln 2 in two parts
     tl_vf p = TL_ALL_F(1.381458086e-3f);
@@ -100,7 +106,7 @@ TL_INLINE tl_vf tl_w_exp(tl_vf x) {
 #else
 #define TL_LANE_OF(TABLE, AT) __builtin_shuffle(TABLE, AT)
 #endif
-TL_INLINE tl_vf tl_w_erf(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_erf(tl_vf x) {
     const tl_vf at = {0.06450381875f, 0.2478297502f, 0.505712986f, 0.7634860873f, 1.021506786f, 1.279202938f, 1.537100673f, 1.794728994f,
         2.05270195f, 2.310556889f, 2.568281412f, 2.826030016f, 3.083829165f, 3.34160161f, 3.599618912f, 3.857219458f};
     const tl_vf p0 = {1.126816154f, 1.105697155f, 1.039138794f, 0.942700386f, 0.8335116506f, 0.7266706824f, 0.6312397122f, 0.5509775281f,
@@ -128,7 +134,7 @@ TL_INLINE tl_vf tl_w_erf(tl_vf x) {
 }
 #else
 // Near 0 by a polynomial of x^2, else 1 - 2^p(|x|); the coefficients are nearest in units of the result.
-TL_INLINE tl_vf tl_w_erf(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_erf(tl_vf x) {
     const tl_vf a = TL_VFABS(tl_vf, tl_vi, x), c = tl_w_f32_sure_min(a, TL_ALL_F(4.0f)), z = x * x;
     tl_vf near = TL_ALL_F(-6.535234778e-4f);
     near = near * z + 5.085130332e-3f;
@@ -156,11 +162,11 @@ TL_INLINE tl_vf tl_w_erf(tl_vf x) {
     return TL_TERNARY(a >= 0.8f, (tl_vf)((tl_vi)far | ((tl_vi)x & INT32_MIN)), near);
 }
 #endif
-TL_INLINE tl_vf tl_w_sigmoid(tl_vf x) {  // e^x / (1 + e^x), or the same by e^-x
+TL_FUNCTION tl_vf tl_w_sigmoid(tl_vf x) {  // e^x / (1 + e^x), or the same by e^-x
     const tl_vf e = tl_w_exp((tl_vf)((tl_vi)x | INT32_MIN)), one = TL_ALL_F(1.0f);
     return TL_TERNARY(x < 0.0f, e, one) / (1.0f + e);
 }
-TL_INLINE tl_vf tl_w_tanh(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_tanh(tl_vf x) {
     const tl_vf a = TL_VFABS(tl_vf, tl_vi, x), z = x * x;
     tl_vf p = TL_ALL_F(-5.70498872745e-3f);
     p = p * z + 2.06390887954e-2f;
@@ -193,15 +199,15 @@ TL_INLINE tl_vf tl_w_log_special(tl_vf x, tl_vf r) {
     const tl_vf none = TL_TERNARY((x < 0.0f) | (x != x), nan, low);
     return TL_TERNARY(x == INFINITY, x, none);
 }
-TL_INLINE tl_vf tl_w_log(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_log(tl_vf x) {
     tl_vf e, l = tl_w_log_parts(x, &e);
     return tl_w_log_special(x, e * 0.693359375f + (l - e * 2.12194440e-4f));
 }
-TL_INLINE tl_vf tl_w_log2(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_log2(tl_vf x) {
     tl_vf e, l = tl_w_log_parts(x, &e);
     return tl_w_log_special(x, e + l * 1.442695041f);
 }
-TL_INLINE tl_vf tl_w_log10(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_log10(tl_vf x) {
     tl_vf e, l = tl_w_log_parts(x, &e);
     return tl_w_log_special(x, e * 0.301029996f + l * 0.434294482f);
 }
@@ -295,7 +301,7 @@ TL_IN_DOUBLE(tl_w_near_cos, x, tl_d_cos(x))
 TL_IN_DOUBLE(tl_w_near_tan, x, tl_d_tan(x))
 // Larger arguments, infinity and NaN are left to the C library.
 #define TL_CIRCULAR(NAME)                                                                         \
-    TL_INLINE tl_vf tl_w_##NAME(tl_vf x) {                                                        \
+    TL_FUNCTION tl_vf tl_w_##NAME(tl_vf x) {                                                      \
         const tl_vi small = TL_VFABS(tl_vf, tl_vi, x) < 1048576.0f;                               \
         tl_vf r = tl_w_near_##NAME(TL_TERNARY(small, x, TL_ALL_F(0.0f)));                         \
         if (!tl_w_all(small))                                                                     \
@@ -318,13 +324,13 @@ TL_INLINE tl_vd tl_d_log1p(tl_vd x) {
     return TL_TERNARY((x < 0.001) & (x > -0.001), small, log);
 }
 TL_IN_DOUBLE(tl_w_finite_log1p, x, tl_d_log1p(x))
-TL_INLINE tl_vf tl_w_log1p(tl_vf x) {
+TL_FUNCTION tl_vf tl_w_log1p(tl_vf x) {
     const tl_vf r = tl_w_finite_log1p(x), low = TL_TERNARY(x == -1.0f, TL_ALL_F(-INFINITY), r), nan = TL_ALL_F(NAN);
     const tl_vf none = TL_TERNARY((x < -1.0f) | (x != x), nan, low);
     return TL_TERNARY(x == INFINITY, x, none);
 }
 // |x|^y by logarithms; what is not a power of positive numbers has its own rules (C, "pow").
-TL_INLINE tl_vf tl_w_pow(tl_vf x, tl_vf y) {
+TL_FUNCTION tl_vf tl_w_pow(tl_vf x, tl_vf y) {
     const tl_vf a = TL_VFABS(tl_vf, tl_vi, x);
     tl_w_halves u = {a}, v = {y};
     for (int i = 0; i < 2; ++i) {
