@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-QUICK = 6  # a quick run takes one in so many cases
+QUICK = 8  # a quick run takes one in so many cases
 
 
 def leave_out_most(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,0 +1,193 @@
+"""Every switch that the pages promise does what they say, from the outside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang import PassConfigKey
+from tilelang.autotuner.session import workers
+from tilelang.cpu.backend import FAST_MATH
+from tilelang.errors import CompilationStopped, TileError, TileUnsupportedError
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SM_90A = "cuda -arch=sm_90a"
+
+
+@T.prim_func
+def product(
+    A: T.Tensor((512, 256), "float16"),
+    B: T.Tensor((256, 512), "float16"),
+    C: T.Tensor((512, 512), "float16"),
+):
+    with T.Kernel(4, 4, threads=256) as (bx, by):
+        a = T.alloc_shared((128, 64), "float16")
+        b = T.alloc_shared((64, 128), "float16")
+        c = T.alloc_fragment((128, 128), "float32")
+        T.clear(c)
+        for k in T.Pipelined(4, num_stages=3):
+            T.copy(A[by * 128, k * 64], a)
+            T.copy(B[k * 64, bx * 128], b)
+            T.gemm(a, b, c)
+        T.copy(c, C[by * 128, bx * 128])
+
+
+@T.prim_func
+def exponentials(A: T.Tensor((1000,), "float32")):
+    with T.Kernel(8, threads=128) as b:
+        for i in T.Parallel(128):
+            A[b * 128 + i] = T.exp(A[b * 128 + i])
+
+
+@T.prim_func
+def missed_by_some(A: T.Tensor((128,), "int32")):
+    with T.Kernel(1, threads=128):
+        s = T.alloc_shared((128,), "int32")
+        t = T.alloc_shared((128,), "int32")
+        tx = T.get_thread_binding()
+        t[tx] = A[tx]
+        A[tx] = t[127 - tx]
+        if A[tx] > 0:
+            s[tx] = A[tx]
+            A[tx] = s[(tx + 1) % 128]
+
+
+@T.prim_func
+def unset(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=8):
+        s = T.alloc_fragment((8,), "float32")
+        for i in T.Parallel(8):
+            s[i] += A[i]
+        T.copy(s, A)
+
+
+def text(func: Any, target: str, *keys: str, **values: Any) -> str:
+    """The generated text under switches that are on, or have values."""
+    configs = {PassConfigKey[key]: True for key in keys} | {
+        PassConfigKey[key]: value for key, value in values.items()
+    }
+    source: str = tilelang.lower(func, target=target, pass_configs=configs).kernel_source
+    return source
+
+
+def _is_gone(word: str, func: Any, target: str, *keys: str) -> None:
+    assert re.search(word, text(func, target))
+    assert not re.search(word, text(func, target, *keys))
+
+
+def _own_barriers() -> None:
+    with pytest.raises(TileUnsupportedError, match="threads exchange data through `s`"):
+        text(missed_by_some, "cuda -arch=sm_80")
+    found = text(missed_by_some, "cuda -arch=sm_80", "TL_DISABLE_THREAD_STORAGE_SYNC")
+    assert "__syncthreads();" in found  # that of `t`, which can stand
+
+
+def _flags() -> None:
+    configs = {"tl.device_compile_flags": ["-DOWN=1"]}
+    assert "-DOWN=1" in tilelang.lower(exponentials, "cpu", pass_configs=configs).flags
+
+
+def _fast_math() -> None:
+    flags = [
+        tilelang.lower(exponentials, "cpu", pass_configs={"tl.enable_fast_math": on}).flags
+        for on in (False, True)
+    ]
+    assert set(FAST_MATH) <= {*flags[1]} and not set(FAST_MATH) & {*flags[0]}
+
+
+def _uninitialised(**values: Any) -> Any:
+    configs = {PassConfigKey[key]: value for key, value in values.items()}
+    kernel = tilelang.compile(unset, execution_backend="interpret", pass_configs=configs)
+    numbers = np.arange(8, dtype=np.float32)
+    kernel(numbers)
+    return numbers
+
+
+def _reads() -> None:
+    with pytest.raises(TileError, match="is read before anything is written to it"):
+        _uninitialised()
+    np.testing.assert_array_equal(_uninitialised(TL_UNINITIALIZED_READS="zero"), np.arange(8))
+    with pytest.warns(tilelang.errors.TileWarning, match="is read before anything is written"):
+        _uninitialised(TL_UNINITIALIZED_READS="warn")
+
+
+def _unchecked_reads() -> None:
+    np.testing.assert_array_equal(_uninitialised(TL_DISABLE_BUFFER_INIT_CHECK=True), np.arange(8))
+
+
+def _stop() -> None:
+    with pytest.raises(CompilationStopped, match="stopped after the pass lower_tiles"):
+        text(exponentials, "cpu", TL_STOP_AFTER="lower_tiles")
+
+
+EFFECTS: dict[str, Callable[[], None]] = {
+    "TL_DISABLE_SAFE_MEMORY_ACCESS": lambda: _is_gone(
+        "TL_STORE_IF", exponentials, "cpu", "TL_DISABLE_SAFE_MEMORY_ACCESS"
+    ),
+    "TL_DISABLE_THREAD_STORAGE_SYNC": _own_barriers,
+    "TL_ENABLE_FAST_MATH": _fast_math,
+    "TL_DISABLE_TMA_LOWER": lambda: _is_gone(
+        "tl_tensor_map", product, SM_90A, "TL_DISABLE_TMA_LOWER"
+    ),
+    "TL_DISABLE_WGMMA": lambda: _is_gone("TL_WGMMA", product, SM_90A, "TL_DISABLE_WGMMA"),
+    "TL_DISABLE_WARP_SPECIALIZED": lambda: _is_gone(
+        "tl_setmaxnreg", product, SM_90A, "TL_DISABLE_WARP_SPECIALIZED"
+    ),
+    "TL_DEVICE_COMPILE_FLAGS": _flags,
+    "TL_UNINITIALIZED_READS": _reads,
+    "TL_DISABLE_BUFFER_INIT_CHECK": _unchecked_reads,
+    "TL_STOP_AFTER": _stop,
+}
+# What files of other folders look at: key -> the file and what it says.
+ELSEWHERE = {
+    "TL_DISABLE_WGMMA_OVERLAP": ("passes/test_overlap_products.py", "Options(no_overlap=True)"),
+    "TL_DISABLE_PERSISTENT_TILES": ("passes/test_persist_tiles.py", '"no_persistent_tiles"'),
+    "TL_ENABLE_DUMP_IR": ("jit/test_options.py", "tl.enable_dump_ir"),
+    "TL_DUMP_IR_DIR": ("jit/test_options.py", "tl.dump_ir_path"),
+    "TL_DUMP_IR_AFTER": ("test_watch.py", "dump_after"),
+    "TL_PASS_PROFILE": ("test_watch.py", "profile"),
+    "TL_PASS_PROFILE_THRESHOLD_MS": ("test_watch.py", "profile_threshold"),
+}
+
+
+@pytest.mark.parametrize("key", EFFECTS)
+def test_a_pass_config_does_what_the_page_says(key: str) -> None:
+    EFFECTS[key]()
+
+
+def test_every_pass_config_of_the_page_is_looked_at() -> None:
+    section = (DOCS / "running.md").read_text(encoding="utf-8").partition("## Pass configs")[2]
+    rows = re.findall(r"^\| (`TL_[^|]*) \|", section.partition("\n## ")[0], re.M)
+    promised = {key for row in rows for key in re.findall(r"TL_\w+", row)}
+    assert promised == {*EFFECTS, *ELSEWHERE}
+    for file, words in ELSEWHERE.values():
+        assert words in (DOCS.parent / "tests" / file).read_text(encoding="utf-8"), file
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"CPU_COUNTS": "3"}, 3),
+        ({"CPU_COUNTS": "30", "MAX_CPU_COUNT": "4"}, 4),
+        ({"CPU_UTILITIES": "0.5"}, 4),
+        ({"CPU_UTILITIES": "0.5", "MAX_CPU_COUNT": "2"}, 2),
+        ({}, 7),
+    ],
+)
+def test_the_environment_says_how_many_processes_of_the_tuner_compile(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    for name in ("CPU_COUNTS", "MAX_CPU_COUNT", "CPU_UTILITIES"):
+        monkeypatch.delenv(f"TILELANG_AUTO_TUNING_{name}", raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(f"TILELANG_AUTO_TUNING_{name}", value)
+    assert workers(100, None) == expected
+    assert workers(1, None) == 1 and workers(100, 5) == 5
