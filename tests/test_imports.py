@@ -70,6 +70,15 @@ def test_test_modules_import_without_torch_and_jax() -> None:
     assert not wrong, "\n".join(sorted(wrong))
 
 
+def test_modules_have_names_of_their_own() -> None:
+    """Those of folders that are no packages are found by their names alone."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if not (path.parent / "__init__.py").exists():
+            found.setdefault(path.stem, []).append(path)
+    assert not [paths for paths in found.values() if len(paths) > 1]
+
+
 def test_an_import_behind_others_is_found(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import numpy\nimport torch\n", encoding="utf-8")
     test = tmp_path / "test_it.py"
