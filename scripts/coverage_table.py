@@ -1,4 +1,4 @@
-"""Write ``docs/coverage.md``: which functions of the language run where.
+"""Write ``docs/dev/coverage.md``: which functions of the language run where.
 
     python scripts/coverage_table.py           write the page
     python scripts/coverage_table.py --check   say whether the page is current (status 1 if not)
@@ -29,7 +29,7 @@ import ptx_cases
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = ROOT / "docs" / "data" / "usage.tsv"
-PAGE = ROOT / "docs" / "coverage.md"
+PAGE = ROOT / "docs" / "dev" / "coverage.md"
 
 # State of a function -> what it means, in the order of the summary.
 STATES = {
@@ -183,7 +183,7 @@ def main() -> int:
         PAGE.write_text(text, encoding="utf-8")
         return 0
     current = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
-    print("docs/coverage.md is", "current" if current else "old: run scripts/coverage_table.py")
+    print("docs/dev/coverage.md is", "current" if current else "old: run scripts/coverage_table.py")
     return int(not current)
 
 

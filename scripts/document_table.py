@@ -1,4 +1,4 @@
-"""Write ``docs/documents.md``: which test holds each item of the documents of the language.
+"""Write ``docs/dev/documents.md``: which test holds each item of the documents of the language.
 
     python scripts/document_table.py           write the page
     python scripts/document_table.py --check   say whether the page is current (status 1 if not)
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "documents.tsv"
-PAGE = ROOT / "docs" / "documents.md"
+PAGE = ROOT / "docs" / "dev" / "documents.md"
 
 # Document -> what it describes, in the order of the page.
 DOCUMENTS = {

@@ -1,4 +1,4 @@
-"""Plant faults in a copy of the package and see whether the tests of ``docs/documents.md`` fail.
+"""Plant faults in a copy of the package: do the tests of ``docs/dev/documents.md`` fail?
 
     python scripts/planted_faults.py               all faults; status 1 if one survives
     python scripts/planted_faults.py BufferAnnot   those of items with that text

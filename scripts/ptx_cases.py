@@ -1,4 +1,4 @@
-"""The smallest program around each hardware intrinsic, for the tests and for ``docs/coverage.md``.
+"""The smallest program around each hardware intrinsic, for tests and ``docs/dev/coverage.md``.
 
 A case says the lowest architecture that has the intrinsic, what its text has to contain there, and
 what happens below: the intrinsic is refused, or, where it is a hint without effect on results,

@@ -1,4 +1,4 @@
-"""Which functions of the language run where: the table behind ``docs/coverage.md``.
+"""Which functions of the language run where: the table behind ``docs/dev/coverage.md``.
 
 Most of it follows from the rows of instructions: an intrinsic or tile operation that needs an
 architecture runs only there, one that needs threads runs in the interpreter but not on the CPU.
