@@ -21,7 +21,6 @@ on indices being simple.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -164,7 +163,7 @@ class _Loop:
             return 0
         if self.scan is not None and not self.runs(*self.scan):
             return 0
-        places = list(self.places())
+        places = self.places()
         stored = [place for place in places if place.stores]
         if not all(self.stride(place) == 1 for place in stored):
             return 0
@@ -177,7 +176,7 @@ class _Loop:
         """Whether no iteration reads what one may store."""
         if self.totals or self.scan is not None:
             return False
-        places = list(self.places())
+        places = self.places()
         stored, read = ([one for one in places if one.stores is kind] for kind in (True, False))
         return not any(memory.same(a.buffer, b.buffer) for a in stored for b in read)
 
@@ -263,15 +262,22 @@ class _Loop:
                 return False
         return found and not any(isinstance(part, S.If) for part in self.parts)
 
-    def places(self) -> Iterator[_Place]:
-        """The accesses of memory, the variables of the loop aside."""
+    def places(self) -> list[_Place]:
+        """The accesses of memory, each once; the variables of the loop aside."""
+        found: dict[tuple[object, ...], _Place] = {}
+
+        def add(buffer: Buffer, indices: tuple[E.Expr, ...], stores: bool) -> None:
+            if not buffer.is_var:
+                key = (id(buffer), stores, *map(id, indices))
+                found.setdefault(key, _Place(buffer, indices, stores))
+
         for part in self.parts:
-            if isinstance(part, S.Store) and not part.buffer.is_var:
-                yield _Place(part.buffer, part.indices, True)
+            if isinstance(part, S.Store):
+                add(part.buffer, part.indices, True)
             for item in part.exprs():
                 for load in E.find(item, E.Load):
-                    if not load.buffer.is_var:
-                        yield _Place(load.buffer, load.indices, False)
+                    add(load.buffer, load.indices, False)
+        return list(found.values())
 
     def stride(self, place: _Place) -> int | None:
         """Elements from one iteration to the next."""
