@@ -143,7 +143,7 @@ def _state(value: Any, depth: int) -> Any:
         return value.gi_frame and value.gi_frame.f_lasti
     if hasattr(kind, "__next__"):
         return _position(value)
-    if getattr(value, "nbytes", _MOST_BYTES) < _MOST_BYTES and hasattr(kind, "tobytes"):
+    if hasattr(kind, "tobytes") and getattr(value, "nbytes", _MOST_BYTES) < _MOST_BYTES:
         return value.tobytes()
     return None
 
