@@ -49,6 +49,7 @@ LEFT_OUT: dict[str, str] = {
     "test_safe_values_and_scalar_guards": "its threads do race",
     "test_print_and_device_assert": "looks at what the interpreter prints",
     "test_votes_and_masks": "the mask of active lanes is any, where threads run apart",
+    "test_warp_reduction_counts_executing_lanes_only": "lanes of the mask end without reducing",
     "test_votes_look_at_the_lanes_of_the_mask": "lanes vote without being in the mask",
     "test_a_workspace_is_shared_by_the_blocks_of_a_launch": "prints a tensor",
     "test_parallel_of_a_sub_range_is_dealt_to_its_threads": "divides a warp",
