@@ -271,3 +271,28 @@ def a_reducer_of_float16_and_of_float64():
     a = _ints((32, 6), 13, np.float16)
     c = _ints((32, 6), 14, np.float64) * 2.0**40 + 1
     return f, [a, Out(a.max(0)), c, Out(c.sum(0))]
+
+
+@program()
+def a_reducer_that_a_few_threads_read():
+    @T.prim_func
+    def f(
+        A: T.Tensor((5, 8), "float32"), S: T.Tensor((5,), "float32"), B: T.Tensor((5, 3), "float32")
+    ):
+        with T.Kernel(1, threads=32):
+            # Three of the threads hold it, and with it the loop that reads the reducer.
+            s = T.alloc_fragment((5,), "float32")
+            T.annotate_layout({s: T.Fragment((5,), forward_fn=lambda i: (i // 2, i % 2))})
+            T.copy(S, s)
+            r = T.alloc_reducer((3,), "float32", op="sum")
+            T.clear(r)
+            for i, j in T.Parallel(5, 8):
+                r[(i + j) % 3] += A[i, j]
+            T.finalize_reducer(r)
+            for i, j in T.Parallel(5, 3):
+                B[i, j] = s[i] * 100 + r[j]
+
+    a, s = _ints((5, 8), 15), _ints(5, 16)
+    sums = np.zeros(3, F)
+    np.add.at(sums, np.add.outer(np.arange(5), np.arange(8)) % 3, a)
+    return f, [a, s, Out(s[:, None] * 100 + sums)]

@@ -109,7 +109,8 @@ class RegisterLayout:
     @property
     def is_everywhere(self) -> bool:
         """Whether each thread holds all elements."""
-        return not any(item.place == "thread" and item.extent > 1 for item in self.all_modes())
+        spread = any(item.place == "thread" and item.extent > 1 for item in self.all_modes())
+        return not spread and self.replication == self.threads
 
     @property
     def padded(self) -> bool:
