@@ -28,7 +28,14 @@ DOCUMENTS = {
 }
 # Items of which a part is not there, with what is missing.
 LIMITS = {
+    "BufferAnnot.__call__ buffer_type=": "'' and 'default'; strides of 0 repeat elements",
+    "DTypeAnnot doctest: torch.float32, T.float32, 'float32' -> dtype('float32')": (
+        "`print` shows `float32`, `repr` as documented; a cached kernel is not traced again"
+    ),
     "get_lane_idx": "32 lanes on every target, as `T.shfl_*` have; `warp_size=64` says else",
+    "class TensorCoreIntrinEmitter": (
+        "the default tile of a warp, 8 x 8, is less than an instruction, and refused"
+    ),
     "output: TIR of foo with sincos": "functions of integers give float32, not int32",
 }
 

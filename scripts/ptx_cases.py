@@ -270,8 +270,8 @@ def _registers() -> list[Case]:
     return [
         Case("alloc_barrier", lambda k: k.bar, "tl_mbarrier_init(buf, 1);",
              "sm_80", "sm_75", error="the barrier `buf`"),
-        Case("ptx_arrive_cluster_barrier", lambda k: T.ptx_arrive_cluster_barrier(k.bar, 1),
-             "tl_mbarrier_arrive_remote(buf, 1);", "sm_90", "sm_89", error="T.mbarrier_arrive"),
+        Case("ptx_arrive_cluster_barrier", lambda k: T.ptx_arrive_cluster_barrier(k.bar, 0),
+             "tl_mbarrier_arrive_remote(buf, 0);", "sm_90", "sm_89", error="T.mbarrier_arrive"),
         Case("alloc_tmem", lambda k: k.tensor_memory, "tl_tmem_alloc<64>(buf_slot);",
              "sm_100a", "sm_90a", error="the tensor memory of `buf`"),
         Case("deallocate_tmem", lambda k: T.deallocate_tmem(k.tensor_memory),

@@ -266,6 +266,20 @@ def test_an_instruction_is_made_once_for_all_kernels():
             ),
             "T.ptx_mma_sm70 in this form is not supported on CUDA",
         ),
+        (
+            lambda k: T.ptx_mma_sm70(
+                "float16", "m16n16k4", "row", "rox", "fp16", "fp16", "fp32", k.registers(4), 0,
+                k.registers(4), 0, k.registers(8), 0,
+            ),
+            "the layout of B of T.ptx_mma_sm70 does not exist\n"
+            "  expected: \"row\" or \"col\"\n  got: 'rox'\n",
+        ),
+        (
+            lambda k: T.ptx_arrive_cluster_barrier(k.bar, 99),
+            "T.ptx_arrive_cluster_barrier of a block that the cluster does not have\n"
+            "  expected: 0 to 0: it has 1 block\n  got: 99\n"
+            "  hint: T.Kernel(..., cluster_dims=(x, y, z)) says how many\n",
+        ),
     ],
 )  # fmt: skip
 def test_forms_that_do_not_exist_are_refused(body, text):

@@ -249,7 +249,7 @@ EXPRESSIONS = [
     (E.select(P, A, B, lazy=False), "T.Select(p, a, b)"),
     (E.Load(BUF, (A, B + 1)), "buf[a, b + 1]"),
     (E.AddressOf(BUF, (A, B)), "T.address_of(buf[a, b])"),
-    (E.AddressOf(BUF, (A, B), "r"), 'T.address_of(buf[a, b], "r")'),
+    (E.AddressOf(BUF, (A, B), "r"), 'T.access_ptr(buf[a, b], "r")'),
     (E.call("exp", X), "T.exp(x)"),
     (E.StringImm("a\"b'c"), '"a\\"b\'c"'),
     (E.call("reinterpret", A, dtype="float32"), 'T.reinterpret(a, dtype="float32")'),

@@ -209,7 +209,7 @@ def test_instructions_with_several_forms_trace_with_any_operands() -> None:
 def test_descriptors() -> None:
     desc = buf("desc", (1,), "uint64", "local.descriptor")
     assert texts(lambda: T.initialize_wgmma_descriptor(desc, T.address_of(S[0, 0]), 1, 2, 64)) == [
-        'T.initialize_wgmma_descriptor(T.address_of(desc[0], "w"), T.address_of(S[0, 0]), 1, 2, 64)'
+        'T.initialize_wgmma_descriptor(T.access_ptr(desc[0], "w"), T.address_of(S[0, 0]), 1, 2, 64)'
     ]
     assert len(emitted(lambda: T.increase_descriptor_offset(desc[0], 32))) == 1
     assert len(emitted(lambda: T.initialize_tcgen05_descriptor(desc, S, 1, 2))) == 1

@@ -76,5 +76,5 @@ def test_loads_and_stores() -> None:
     load = T.atomic_load(N[1])
     assert (load.op, load.dtype, load.attr("memory_order")) == ("atomic_load", "int32", "seq_cst")
     assert texts(lambda: T.atomic_store(N[1], 5, "release")) == [
-        'T.atomic_store(T.address_of(N[1], "w"), 5, dtype="int32", memory_order="release")'
+        'T.atomic_store(T.access_ptr(N[1], "w"), 5, dtype="int32", memory_order="release")'
     ]

@@ -108,10 +108,10 @@ def test_documented_functions_take_the_documented_parameters(line: str) -> None:
         (lambda: T.tvm_storage_sync("warp"), "T.sync_warp()"),
         (lambda: T.barrier_arrive(BAR[1]), "T.mbarrier_arrive(T.address_of(BAR[1]))"),
         (lambda: T.barrier_arrive(BAR), "T.mbarrier_arrive(T.address_of(BAR[0]))"),
-        (lambda: T.mbarrier_arrive(BAR[0:1], 2), "T.mbarrier_arrive(T.address_of(BAR[0]), 2)"),
+        (lambda: T.mbarrier_arrive(BAR[0:1], 0), "T.mbarrier_arrive(T.address_of(BAR[0]), 0)"),
         (
-            lambda: T.ptx_arrive_cluster_barrier(BAR[0], 1),
-            "T.mbarrier_arrive(T.address_of(BAR[0]), 1)",
+            lambda: T.ptx_arrive_cluster_barrier(BAR[0], x),
+            "T.mbarrier_arrive(T.address_of(BAR[0]), v)",
         ),
         (lambda: T.barrier_wait(BAR[x], 1), "T.mbarrier_wait(T.address_of(BAR[v]), 1)"),
         (
@@ -199,13 +199,13 @@ def test_barriers_can_be_named_by_number() -> None:
 @pytest.mark.parametrize(
     ("address", "text"),
     [
-        (lambda: T.access_ptr(A[2, 3], "w"), 'T.address_of(A[2, 3], "w")'),
+        (lambda: T.access_ptr(A[2, 3], "w"), 'T.access_ptr(A[2, 3], "w")'),
         (lambda: T.access_ptr(A[2, 3], 3, 8, offset=4), 'T.access_ptr(A[2, 7], "rw", 8)'),
         (lambda: T.access_ptr(A[2:4, :], "r", 2, 64), 'T.access_ptr(A[2, 0], "r", 128)'),
-        (lambda: T.access_ptr(A, 1), 'T.address_of(A[0, 0], "r")'),
-        (lambda: T.access_ptr(A[2, 3], "r", ignore_last_ndim=1), 'T.address_of(A[2, 0], "r")'),
+        (lambda: T.access_ptr(A, 1), 'T.access_ptr(A[0, 0], "r")'),
+        (lambda: T.access_ptr(A[2, 3], "r", ignore_last_ndim=1), 'T.access_ptr(A[2, 0], "r")'),
         (lambda: T.address_of(A[1, 2]), "T.address_of(A[1, 2])"),
-        (lambda: A.access_ptr("r", offset=5), 'T.address_of(A[0, 5], "r")'),
+        (lambda: A.access_ptr("r", offset=5), 'T.access_ptr(A[0, 5], "r")'),
         (lambda: T.tvm_access_ptr(T.type_annotation("float16"), A, 3, 8, 1),
          'T.access_ptr(A[0, 3], "r", 8)'),
     ],
@@ -281,7 +281,7 @@ def test_thread_copies_are_marked_loops() -> None:
         (lambda: T.shuffle_elect(64), "T.shuffle_elect(64)"),
         (lambda: T.any_of(S[3, 0:8]), "T.any_of(S[3, 0:8])"),
         (lambda: T.all_of(S), "T.all_of(S)"),
-        (lambda: T.isnullptr(G), 'T.isnullptr(T.address_of(G[0], "r"))'),
+        (lambda: T.isnullptr(G), 'T.isnullptr(T.access_ptr(G[0], "r"))'),
     ],
 )
 def test_values_of_warps_and_tiles(value: Callable[[], Any], text: str) -> None:

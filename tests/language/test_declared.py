@@ -126,8 +126,9 @@ def refusal(make: Callable[[Any], Any]) -> str:
          "align of T.make_tensor is not a number\n"),
         (lambda B: T.Tensor((4,), data=B.data, buffer_type="auto_broadcast"),
          "T.make_tensor with buffer_type='auto_broadcast'\n"),
-        (lambda B: T.Tensor((4,), data=B.data, axis_separators=[1]),
-         "T.make_tensor with axis_separators\n"),
+        (lambda B: T.Tensor((4, 1), data=B.data, axis_separators=[2, 1]),
+         "axis_separators of T.make_tensor are no numbers of axes\n"
+         "  expected: ints in rising order, e.g. [1]\n  got: [2, 1]\n"),
         (lambda B: T.Tensor((4,), data="junk"), "T.make_tensor needs a pointer\n"),
         (lambda B: T.match_buffer(B, (4,), data=T.alloc_local((4,), "float32").data),
          "T.match_buffer with the data of something else\n"),
@@ -151,7 +152,8 @@ def test_a_parameter_starts_where_its_tensor_does() -> None:
             "  got: 8\n"
         )
     )
-    assert T.Tensor((4,), "float32", align=4, offset_factor=2).shape is not None
+    for options in ({"align": 4, "offset_factor": 2}, {"axis_separators": [1]}):
+        assert repr(T.Tensor((4,), "float32", **options)) == repr(T.Tensor((4,), "float32"))
 
 
 @pytest.mark.parametrize("said", [T.SharedBuffer((4,), "float32"), T.Tensor((4,), scope="shared"),

@@ -23,7 +23,7 @@ S = buf("S", (64, 64), "float16", "shared.dyn")
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (lambda: T.access_ptr(V[3], "r"), 'T.address_of(V[3], "r")'),
+        (lambda: T.access_ptr(V[3], "r"), 'T.access_ptr(V[3], "r")'),
         (lambda: T.access_ptr(V[3], "r", 16), 'T.access_ptr(V[3], "r", 16)'),
         (lambda: T.access_ptr(V[3], 2, 4, 5, extent=6), 'T.access_ptr(V[3], "w", 6)'),
         (lambda: T.access_ptr(A[2, 0], "rw", 2, 16), 'T.access_ptr(A[2, 0], "rw", 32)'),
@@ -38,7 +38,7 @@ def test_a_pointer_says_how_much_is_accessed(made: Callable[[], Any], text: str)
     found = texts(
         lambda: T.evaluate(T.call_extern("void", "f", pointer.append(made()) or pointer[0]))
     )
-    assert isinstance(pointer[0], AddressOf)
+    assert isinstance(pointer[0], AddressOf) and isinstance(pointer[0], tilelang.tvm.tir.Call)
     assert found == [f'T.call_extern({text}, name="f")']
 
 
@@ -103,34 +103,70 @@ def test_a_name_of_something_else_is_no_base() -> None:
     )
 
 
-def test_the_matrix_instruction_of_volta_runs_there() -> None:
+def volta(lane: Any, layout: str, factor: str) -> Any:
+    """Row or column of B, A transposed: which of 8, of the 4 elements of each lane, and their k.
+
+    "Matrix Fragments for mma.m8n8k4" of the PTX manual.
+    """
+    upper, element = lane[:, None] // 16 * 4, np.arange(4)[None, :]
+    outer_first = (layout == "row") == (factor == "a")  # a lane has one row of A, all of its k
+    if outer_first:
+        return lane[:, None] % 4 + upper + 0 * element, element + 0 * lane[:, None]
+    return element + upper, lane[:, None] % 4 + 0 * element
+
+
+@pytest.mark.parametrize("place", ["sm_70", "sm_75"])
+def test_the_matrix_instruction_of_volta_runs_there(place: str) -> None:
     """Four products of 8 x 8 x 4: each quad pair of lanes holds factors of its own."""
+    layouts = [(a, b) for a in ("row", "col") for b in ("row", "col")]
 
     @T.prim_func
-    def products(X: T.Tensor((32, 4), "float16"), Y: T.Tensor((32, 8), "float32")):
+    def products(
+        X: T.Tensor((32, 4), "float16"), Y: T.Tensor((32, 4), "float16"),
+        Z: T.Tensor((4, 32, 8), "float32"),
+    ):  # fmt: skip
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             a, b = T.alloc_local((4,), "float16"), T.alloc_local((4,), "float16")
             c = T.alloc_local((8,), "float32")
             for i in T.serial(4):
                 a[i] = X[tx, i]
-                b[i] = T.float16(1.0)
-            for i in T.serial(8):
-                c[i] = 0.0
-            T.ptx_mma_sm70(
-                "m16n16k4", "row", "col", "fp16", "fp16", "fp32", a.data, 0, b.data, 0, c.data, 0
-            )
-            for i in T.serial(8):
-                Y[tx, i] = c[i]
+                b[i] = Y[tx, i]
+            for n, (left, right) in enumerate(layouts):
+                for i in T.serial(8):
+                    c[i] = Z[n, tx, i]
+                T.ptx_mma_sm70(
+                    "float16",
+                    "m16n16k4",
+                    left,
+                    right,
+                    "fp16",
+                    "fp16",
+                    "fp32",
+                    a.data,
+                    0,
+                    b.data,
+                    0,
+                    c.data,
+                    0,
+                )
+                for i in T.serial(8):
+                    Z[n, tx, i] = c[i]
 
-    x = np.random.default_rng(1).integers(-4, 5, (32, 4)).astype(np.float16)
-    got = {place: np.zeros((32, 8), np.float32) for place in ("sm_70", "sm_75")}
-    for place, y in got.items():
-        compiled(products, place)(x, y)
-    # With ones for the other factor every element is the sum of its row of the first.
-    sums = set(x.astype(np.float32).sum(1).tolist())
-    assert set(got["sm_70"].ravel().tolist()) <= sums
-    np.testing.assert_array_equal(got["sm_70"], got["sm_75"])
+    rng = np.random.default_rng(1)
+    x, y = (rng.integers(-4, 5, (32, 4)).astype(np.float16) for _ in range(2))
+    z = rng.integers(-4, 5, (4, 32, 8)).astype(np.float32)
+    want, lane, i = z.copy(), np.arange(32), np.arange(8)[None, :]
+    group = lane % 16 // 4
+    row = (lane[:, None] & 1) + (i & 2) + lane[:, None] // 16 * 4
+    column = (i & 4) + (lane[:, None] & 2) + (i & 1)
+    for n, (left, right) in enumerate(layouts):
+        a, b = np.zeros((4, 8, 4), np.float32), np.zeros((4, 8, 4), np.float32)
+        a[(group[:, None], *volta(lane, left, "a"))] = x
+        b[(group[:, None], *volta(lane, right, "b"))] = y
+        want[n] += (a @ b.transpose(0, 2, 1))[group[:, None], row, column]
+    compiled(products, place)(x, y, z)
+    np.testing.assert_array_equal(z, want)
     with pytest.raises(TileError) as error:
         tilelang.compile(products, target="cuda -arch=sm_61", execution_backend="emulator")
     assert "sm_70" in str(error.value) or "sm_61" in str(error.value)

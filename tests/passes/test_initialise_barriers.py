@@ -33,9 +33,9 @@ def test_neighbours_share_one_rendezvous() -> None:
     found = body(meets)
     assert found[2:8] == [
         "if tx + ty * 8 + tz * 32 == 0:",
-        '    T.mbarrier_init(T.address_of(first[0], "w"), 32)',
-        '    T.mbarrier_init(T.address_of(first[1], "w"), 64)',
-        '    T.mbarrier_init(T.address_of(second[0], "w"), 3)',
+        '    T.mbarrier_init(T.access_ptr(first[0], "w"), 32)',
+        '    T.mbarrier_init(T.access_ptr(first[1], "w"), 64)',
+        '    T.mbarrier_init(T.access_ptr(second[0], "w"), 3)',
         "    T.ptx_fence_barrier_init()",
         "T.sync_threads()",
     ]

@@ -117,11 +117,11 @@ def test_a_lane_loop_becomes_copies_of_vectors_around_what_is_computed() -> None
         A_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
         B_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
         A_vec_1 = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
-        T.vector_copy(T.address_of(A_vec[0], "w"), T.address_of(A[tx * 4], "r"), bytes=16)
+        T.vector_copy(T.access_ptr(A_vec[0], "w"), T.access_ptr(A[tx * 4], "r"), bytes=16)
         for v in T.unroll(4):
             B_vec[v] = A_vec[v] + T.float32(1.0)
-        T.vector_copy(T.address_of(B[tx * 4], "w"), T.address_of(B_vec[0], "r"), bytes=16)
-        T.vector_copy(T.address_of(A_vec_1[0], "w"), T.address_of(A[tx * 4], "r"), bytes=16)
+        T.vector_copy(T.access_ptr(B[tx * 4], "w"), T.access_ptr(B_vec[0], "r"), bytes=16)
+        T.vector_copy(T.access_ptr(A_vec_1[0], "w"), T.access_ptr(A[tx * 4], "r"), bytes=16)
         for v in T.unroll(4):
             B[tx + v] = A_vec_1[v]
         """)

@@ -51,6 +51,9 @@ class Emitter(Protocol):
     def thread_extents(self) -> tuple[int, int, int]:
         """Threads of the enclosing kernel."""
 
+    def cluster_blocks(self) -> int:
+        """Blocks of a cluster of the enclosing kernel."""
+
     def thread_index(self) -> Expr:
         """The linear thread index of the enclosing kernel."""
 

@@ -551,6 +551,18 @@ class AddressOf(Expr):
     def _dtype(self) -> DType:
         return _HANDLE
 
+    @property
+    def op(self) -> str:
+        """What gives the pointer."""
+        return "access_ptr"
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """The element, how many are accessed from there on, and 1 (read), 2 (write) or both."""
+        mask = ("r" in self.access) + 2 * ("w" in self.access)
+        count = const(1) if self.extent is None else self.extent
+        return (Load(self.buffer, self.indices), count, const(mask))
+
 
 def moved_to(place: Load | AddressOf, buffer: Buffer, *indices: Expr) -> Load | AddressOf:
     """The access of ``place`` to an element of another array; how many follow is not kept."""

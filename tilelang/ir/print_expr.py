@@ -199,11 +199,11 @@ class ExprPrinter:
         if isinstance(node, Load):
             return index(node.buffer, node.indices)
         if isinstance(node, AddressOf):
-            access = "" if node.access == "rw" else f", {quoted(node.access)}"
-            if node.extent is not None:
-                place = index(node.buffer, node.indices)
-                return f"T.access_ptr({place}, {quoted(node.access)}, {text(node.extent)})"
-            return f"T.address_of({index(node.buffer, node.indices)}{access})"
+            place = index(node.buffer, node.indices)
+            if node.access == "rw" and node.extent is None:
+                return f"T.address_of({place})"
+            count = "" if node.extent is None else f", {text(node.extent)}"
+            return f"T.access_ptr({place}, {quoted(node.access)}{count})"
         if isinstance(node, Cast):
             return self._cast(node, text(node.value))
         if isinstance(node, Select):

@@ -184,6 +184,7 @@ MBARRIER_ARRIVE = _counted(
     _ARRIVE, BARRIER, Operand("block", name="cta_id", default=None),
     names=("barrier_arrive", "mbarrier_arrive", "ptx_arrive_barrier"),
     strict=("ptx_arrive_cluster_barrier",), text="tl_mbarrier_arrive", writer="arrival",
+    check="block of the cluster",
 )  # fmt: skip
 MBARRIER_WAIT = _counted(
     "mbarrier_wait", "mbarrier", "Wait until the phase with that parity (bit 0) is complete.",

@@ -12,6 +12,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError, shown
+from tilelang.ir.active import current
 from tilelang.ir.atoms import Atom, Operand, Option
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -120,9 +121,38 @@ def _check_barrier(what: str, given: dict[str, Any]) -> None:
     check_named(given["barrier_id"], given["thread_count"], what)
 
 
+def _check_block(what: str, given: dict[str, Any]) -> None:
+    """A block of the cluster is one that there is."""
+    rank = given.get("cta_id", given.get("block"))
+    known = rank.value if isinstance(rank, Const) else rank
+    active = current()
+    blocks = 0 if active is None else active.cluster_blocks()
+    if isinstance(known, int) and 0 < blocks <= known:
+        raise TileValueError(
+            f"{what} of a block that the cluster does not have",
+            expected=f"0 to {blocks - 1}: it has {blocks} block{'s' * (blocks > 1)}",
+            got=str(known),
+            hint="T.Kernel(..., cluster_dims=(x, y, z)) says how many",
+        )
+
+
+def _check_layouts(what: str, given: dict[str, Any]) -> None:
+    """The layouts of A and B behind the shape, in whatever form the operands come."""
+    words = [item for item in given["forms"] if isinstance(item, str)][-6:]
+    for name, word in zip("AB", words[1:3], strict=False):
+        if len(words) == 6 and word not in ("row", "col"):
+            raise TileValueError(
+                f"the layout of {name} of {what} does not exist",
+                expected='"row" or "col"',
+                got=repr(word),
+            )
+
+
 _CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
     "move of tensor memory": _check_move,
     "named barrier": _check_barrier,
+    "block of the cluster": _check_block,
+    "layouts of factors": _check_layouts,
 }
 
 
@@ -179,6 +209,8 @@ def _bound(
 ) -> tuple[list[Expr], dict[str, object]]:
     """The operands of the call, and its attributes."""
     if row.forms and not named:
+        if row.check:
+            _CHECKS[row.check](what, {"forms": args})
         return [operand(arg, what) for arg in args], {}
     _check_count(row, what, len(args), bool(named))
     try:
@@ -193,7 +225,7 @@ def _bound(
     given = bound.arguments
     attrs = {option.name: _option(option, given[option.name], what) for option in row.options}
     if row.check:
-        _CHECKS[row.check](what, {**given, **attrs})
+        _CHECKS[row.check](what, {**given, **attrs, "forms": (*given.values(),)})
     found = []
     for item in row.operands:
         values = given[item.parameter]

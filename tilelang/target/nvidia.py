@@ -66,7 +66,7 @@ def texts(**given: str) -> tuple[Operand, ...]:
 TO_ASYNC = ("generic", "async")  # what fences between a thread's accesses and a copy unit's
 MAP = Operand("map", "map", name="descriptor")
 TILE = Operand("tile", "shared", name="shared")
-BLOCK_RANK = Operand("block", name="block", example=1)
+BLOCK_RANK = Operand("block", name="block", example=0)
 PARITY = Operand("parity", dtype="int32")
 COORDINATES = Operand("coordinate", name="coordinates", many=True, example=(0, 8))
 DESCRIPTOR = Operand("descriptor", "descriptor", "w")
@@ -208,14 +208,15 @@ _MATRICES = [
     MMA, LDMATRIX, STMATRIX,
     intrinsic("ptx_mma", "mma", "A matrix instruction of one warp.",
          *_product("m16n8k16", 8, 4, 8, Operand("saturate", default=False)),
-         forms=True, writer="ptx mma"),
+         forms=True, writer="ptx mma", check="layouts of factors"),
     intrinsic("ptx_mma_sp", "mma_sp", "A sparse matrix instruction of one warp.",
          *_product("m16n8k32", 8, 8, 4, *run("metadata", 1, "uint32"),
                    Operand("selector", example=1), Operand("saturate", default=False)),
-         forms=True, writer="sparse mma"),
+         forms=True, writer="sparse mma", check="layouts of factors"),
     intrinsic("ptx_mma_sm70", "mma_sm70", "The m16n16k4 matrix instruction of sm_70. A leading "
          "dtype argument is accepted.",
-         *_product("m16n16k4", 4, 4, 8), forms=True, writer="mma of sm_70"),
+         *_product("m16n16k4", 4, 4, 8), forms=True, writer="mma of sm_70",
+         check="layouts of factors"),
     intrinsic("ptx_ldmatrix", "ldmatrix", "Load 8 x 8 matrices from shared memory.",
          Operand("dtype", "text", example="float16"), Operand("trans", example=False),
          Operand("count", example=4), Operand("type", "text", example=".b16"),
@@ -432,7 +433,7 @@ _CLUSTERS = [
     intrinsic("map_shared_rank", "cluster",
          "A pointer to the same place in the shared memory of block ``block`` of the cluster.",
          Operand("place", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",
-         own_order=True, text="tl_map_shared"),
+         own_order=True, text="tl_map_shared", check="block of the cluster"),
     ELECT_ONE,
 ]  # fmt: skip
 

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import prod
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
@@ -367,6 +368,11 @@ class Builder:
                 expected="a statement inside `with T.Kernel(...)`",
             )
         return self.launch
+
+    def cluster_blocks(self) -> int:
+        """Blocks of a cluster of the enclosing kernel; 1 where it has none."""
+        dims = self.kernel("a block of the cluster").annotations.get("cluster_dims") or (1,)
+        return prod(cast("tuple[int, ...]", dims))
 
     def thread_extents(self) -> tuple[int, int, int]:
         """Threads of the enclosing kernel, (x, y, z)."""

@@ -63,7 +63,7 @@ def check_options(
             accesses check what they need beyond that.
         offset_factor: what the element offset is a multiple of; see :func:`checked_offset`.
         buffer_type: "" or "default".
-        axis_separators: None or empty: memory is flat.
+        axis_separators: where groups of axes end. Memory is flat: they move no element.
 
     Raises:
         TileUnsupportedError: an option that means something else than what always holds.
@@ -80,12 +80,19 @@ def check_options(
         )
     if buffer_type not in ("", "default"):
         raise TileUnsupportedError(
-            f"{what} with buffer_type={buffer_type!r}", expected="'' or 'default'"
+            f"{what} with buffer_type={buffer_type!r}",
+            expected="'' or 'default'",
+            hint="a dimension with stride 0 repeats its one element",
         )
-    if axis_separators not in (None, (), []):
-        raise TileUnsupportedError(
-            f"{what} with axis_separators",
-            expected="none: memory is flat",
+    ends = () if axis_separators is None else axis_separators
+    if (
+        not isinstance(ends, (tuple, list))
+        or any(not isinstance(end, int) or end < 0 for end in ends)
+        or list(ends) != sorted(ends)
+    ):
+        raise TileValueError(
+            f"axis_separators of {what} are no numbers of axes",
+            expected="ints in rising order, e.g. [1]",
             got=repr(axis_separators),
         )
 
