@@ -166,7 +166,7 @@ def entry(name: str, value: Any, level: str = "##") -> Iterator[str]:
     yield ""
     called = signature(name, value)
     if called != name:
-        yield "```text"
+        yield "```py"
         yield called
         yield "```"
         yield ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 from functools import cache
@@ -63,11 +64,17 @@ def test_the_pictures_are_current() -> None:
     assert shown == {path.name for path in pictures.FOLDER.iterdir()}
 
 
-def test_the_gallery_names_the_words_of_an_example() -> None:
+def test_the_gallery_has_the_output_of_each_example() -> None:
+    outputs = json.loads(script("gallery").OUTPUTS.read_text(encoding="utf-8"))
+    assert sorted(outputs) == sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+    assert script("gallery").output(ROOT / "examples" / "softmax.py") == outputs["softmax.py"]
+
+
+def test_the_gallery_names_the_functions_of_an_example() -> None:
     import ast
 
     tree = ast.parse("with T.Kernel(1):\n    T.clear(T.alloc_shared((1,), 'int8'))\n    U.sum(x)\n")
-    assert script("gallery").words(tree) == ["clear", "alloc_shared"]
+    assert script("gallery").functions(tree) == ["clear", "alloc_shared"]
 
 
 def test_signatures_leave_types_out_and_keep_defaults() -> None:
