@@ -49,7 +49,7 @@ def error_of(line: str) -> TileError:
         ),
         (
             "x = bx[0]", "bx[0]",
-            "a value of the kernel is indexed\n  hint: it is one number; index the buffer itself",
+            "a value of the kernel is indexed\n  hint: it is one number; index the buffer, and T.match_buffer(p, shape, dtype) of a pointer",
         ),
         (
             "x = table[bx]", "table[bx]",

@@ -9,8 +9,9 @@ from typing import Any, Generic
 import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import KernelArgumentError, TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer as IRBuffer
 from tilelang.ir.expr import Var
 from tilelang.language.v2 import annot
@@ -105,6 +106,20 @@ def test_annot_is_abstract() -> None:
     assert abstract <= annot.Annot.__abstractmethods__
     with pytest.raises(TypeError):
         annot.Annot()  # type: ignore[abstract]  # the refusal is the test
+
+    class Own(annot.Annot):
+        """What a program derives, with nothing but the abstract methods."""
+
+        def with_name(self, name: str) -> annot.Annot:
+            return self
+
+        def get_key_parser(self) -> Any:
+            return lambda value: (value,)
+
+        def create_prim_func_arg(self, name: str, value: Any, vt: Any) -> Any:
+            return value
+
+    assert Own().is_kernel_arg() is False and Own().promote() is None
     assert issubclass(annot.Buffer, Generic)  # type: ignore[arg-type]  # a special form to mypy
 
 
@@ -133,6 +148,49 @@ def instances() -> dict[str, Any]:
         "Buffer": annot.Buffer((4,), "float32"),
         "FuncAnnot": _function_annotations(),
     }
+
+
+@pytest.mark.parametrize("where", [annot.Value, annot.Value()])
+def test_values_have_their_documented_defaults(where: Any) -> None:
+    assert (where.kind, where.name, where.value, where.creator) == ("dynamic", None, None, None)
+    assert where.dtype is None
+
+
+def test_values_are_named_and_read() -> None:
+    unknown, known = annot.Value("static"), annot.Value("static", "k", T.int32, 5)
+    assert unknown.with_name("n").name == "n" and known.with_name("n").name == "k"
+    keys = [unknown.parse_key(value) for value in (3, 3, 4, "3")]
+    assert keys[0] == keys[1] == unknown.get_key_parser()(3) and len({*keys}) == 3
+    assert known.get_key_parser()(5) == known.parse_key(5) == ()
+    for parse in (known.get_key_parser(), known.parse_key):
+        with pytest.raises(KernelArgumentError, match="`k` has the wrong value"):
+            parse(4)
+    assert annot.Value().get_key_parser()(3) == annot.Value().parse_key(3) == ()
+
+
+def test_values_make_what_they_say() -> None:
+    table = annot.ArgVarTable()
+    made = annot.Value("static", "k", creator=lambda: 7).create_prim_func_arg("k", None, table)
+    assert made == 7
+    wide = annot.Value(dtype=T.int64).create_prim_func_arg("n", None, table)
+    assert (wide.name, wide.dtype) == ("n", "int64") and table.var_tab == {"n": wide}
+    builder = Builder()
+    with builder.prim_func("f"):
+        annot.Value(name="m").create_prim_func_arg("m", None, table, False)
+        declared = annot.Value(name="s").create_prim_func_arg("s", None, table)
+        with T.Kernel(1, threads=32):
+            T.sync_threads()
+    assert list(table.var_tab) == ["n", "m", "s"] and declared.dtype == "int32"
+    assert [param.name for param in builder.get().params] == ["s"]
+
+
+def test_dynamic_sizes_are_called_and_indexed() -> None:
+    assert (T.dyn().kind, T.dyn().dtype, T.dyn().name) == ("dynamic", "float32", None)
+    assert (T.dyn("int64", "n").dtype, T.dyn("int64", "n").name) == ("int64", "n")
+    assert (T.dyn["K"].name, T.dyn["K"].dtype) == ("K", "int32")
+    assert isinstance(T.dyn["K"], annot.DynAnnot) and isinstance(T.dyn["K"], annot.Value)
+    inspected = inspect.signature(annot.DynAnnot.__call__).parameters
+    assert (inspected["dtype"].default, inspected["name"].default) == ("float32", None)
 
 
 @pytest.mark.parametrize(
@@ -199,13 +257,28 @@ def test_annotations_make_parameters_inside_a_function() -> None:
 def test_dtype_annotations_convert_every_form() -> None:
     annotation = annot.DTypeAnnot().with_name("A")
     assert annot.DTypeAnnot().name is None and annotation.name == "A"
-    for form in ("float32", np.float32, T.float32):
+    forms: list[Any] = ["float32", T.float32, np.float32, np.dtype("float32")]
+    for form in forms:
         made = annotation.create_prim_func_arg("A", form, annot.ArgVarTable())
-        assert made is T.dtype("float32")
-    parse = annotation.get_key_parser()
-    keys = {parse(form) for form in ("float32", T.float32, np.float32, np.dtype("float32"))}
-    assert len(keys) == 1
-    assert "A" in repr(annotation)
+        assert made is T.dtype("float32") and repr(made) == "dtype('float32')"
+        assert annotation.get_key_parser()(form) == (T.dtype("float32"),)
+    assert repr(annotation) == "A$dtype" and isinstance(annotation, annot.Annot)
+
+
+def test_dtypes_arrive_converted_in_the_function(capsys: Any) -> None:
+    """The document's example, whose first line is a dtype of torch."""
+    torch = pytest.importorskip("torch", reason="the example has a dtype of torch")
+
+    @tilelang.lazy_jit(execution_backend="interpret")
+    def foo(A: T.dtype):
+        print(repr(A))  # noqa: T201  # as the example does
+        with T.Kernel(1, threads=32):
+            pass
+
+    for form in (torch.float32, T.float32, "float32", torch.float16):
+        foo(form)
+    # What is compiled already is not traced again.
+    assert capsys.readouterr().out == "dtype('float32')\ndtype('float16')\n"
 
 
 def test_class_attributes_have_their_documented_values() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_80, SM_90A, holds
+from language.vocabulary import buf, texts
 
 import tilelang.language as T
 from tilelang.errors import TileError
@@ -99,7 +100,7 @@ def test_the_function_is_there_and_in_the_language(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENTED if name not in BOTH_SPELLINGS])
-def test_every_documented_call_is_accepted(name: str) -> None:
+def test_parameters_are_those_of_the_document(name: str) -> None:
     """The documented parameters come first, in order, with their defaults; more are optional.
     Where the document has ``*args``, the function may name the operands that there are."""
     found = list(inspect.signature(getattr(builtin, name)).parameters.values())
@@ -117,6 +118,278 @@ def test_every_documented_call_is_accepted(name: str) -> None:
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     for more in found[len(expected) :]:
         assert more.kind in variable or more.default is not inspect.Parameter.empty
+
+
+# -- calls -----------------------------------------------------------------------------------------
+X, N = buf("X", (64, 64), "float16"), buf("N", (128,), "int32")
+MAP = (6, 2, X, 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)
+
+
+class Kit:
+    """What calls are made with, inside a kernel."""
+
+    def __init__(self) -> None:
+        self.bar = T.alloc_barrier([1])[0]
+        self.peers = T.alloc_cluster_barrier([1])[0]
+        self.room = T.alloc_shared((64, 64), "float16")
+        self.tile = T.access_ptr(self.room, "r")
+        self.half = T.alloc_local((4,), "float16").data
+        self.sums = T.alloc_local((8,), "float32")
+        self.desc = T.alloc_wgmma_desc()
+        self.umma = T.alloc_tcgen05_smem_desc()
+        self.lane = T.get_thread_binding()
+
+
+def put(value: Any) -> None:
+    N[0] = value
+
+
+@T.macro
+def leave() -> None:
+    for _ in T.serial(4):
+        T.loop_break()
+
+
+def load(bits: int) -> tuple[Any, str]:
+    zero = "T.uint32(0)" if bits == 32 else f"T.Broadcast(T.uint32(0), {bits // 32})"
+    found = f"T.ldg{bits}(X[0, T.Ramp(0, 1, {bits // 16})])"
+    return (
+        lambda k: T.evaluate(getattr(T, f"ldg{bits}")(src=X[0, 0], pred=k.lane < 3)),
+        f"T.evaluate(T.if_then_else(tx < 3, {found}, {zero}))",
+    )
+
+
+def store(bits: int) -> tuple[Any, str]:
+    def body(k: Kit) -> None:
+        value = getattr(T, f"ldg{bits}")(X[1, 0])
+        getattr(T, f"stg{bits}")(dst=X[0, 0], value=value, pred=k.lane < 3)
+
+    run = f"T.Ramp(0, 1, {bits // 16})"
+    return body, f"if tx < 3:\n    T.stg{bits}(X[0, {run}], T.ldg{bits}(X[1, {run}]))"
+
+
+# Name -> a call with the documented parameters by name, and the statement that it is.
+CALLS: dict[str, tuple[Any, str]] = {
+    "access_ptr": (
+        lambda k: T.evaluate(
+            T.access_ptr(base=X[1, 0], access_type="w", offset=2, extent=4, ignore_last_ndim=0)
+        ),
+        'T.evaluate(T.access_ptr(X[1, 2], "w", 4))',
+    ),
+    "create_tma_descriptor": (
+        lambda k: T.evaluate(T.create_tma_descriptor(*MAP)),
+        "T.create_tma_descriptor(6, 2, T.address_of(X[0, 0]), 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)",
+    ),
+    "tma_load": (
+        lambda k: T.tma_load(T.create_tma_descriptor(*MAP), k.bar, k.room, 0, 8),
+        "T.tma_load(T.create_tma_descriptor(6, 2, T.address_of(X[0, 0]), 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0), T.address_of(buf[0]), T.address_of(buf_1[0, 0]), 0, 8)",
+    ),
+    "fence_proxy_async": (
+        lambda k: T.fence_proxy_async(),
+        "T.fence_proxy_async()",
+    ),
+    "tma_store_arrive": (
+        lambda k: T.tma_store_arrive(),
+        "T.tma_store_arrive()",
+    ),
+    "tma_store_wait": (
+        lambda k: T.tma_store_wait(1),
+        "T.tma_store_wait(1, read=True)",
+    ),
+    "set_max_nreg": (
+        lambda k: T.set_max_nreg(reg_count=40, is_inc=0),
+        "T.set_max_nreg(40, 0)",
+    ),
+    "inc_max_nreg": (
+        lambda k: T.inc_max_nreg(reg_count=240),
+        "T.set_max_nreg(240, 1)",
+    ),
+    "dec_max_nreg": (
+        lambda k: T.dec_max_nreg(reg_count=24),
+        "T.set_max_nreg(24, 0)",
+    ),
+    "annotate_producer_reg_dealloc": (
+        lambda k: T.annotate_producer_reg_dealloc(reg_count=32),
+        "T.annotate_producer_reg_dealloc(32)",
+    ),
+    "annotate_consumer_reg_alloc": (
+        lambda k: T.annotate_consumer_reg_alloc(reg_count=232),
+        "T.annotate_consumer_reg_alloc(232)",
+    ),
+    "no_set_max_nreg": (
+        lambda k: T.no_set_max_nreg(),
+        "T.no_set_max_nreg()",
+    ),
+    "disable_warp_group_reg_alloc": (
+        lambda k: T.disable_warp_group_reg_alloc(),
+        "T.disable_warp_group_reg_alloc()",
+    ),
+    "ptx_arrive_cluster_barrier": (
+        lambda k: T.ptx_arrive_cluster_barrier(mbarrier=k.peers, cta_id=k.lane),
+        "T.mbarrier_arrive(T.address_of(buf[0]), tx)",
+    ),
+    "mbarrier_wait_parity": (
+        lambda k: T.mbarrier_wait_parity(mbarrier=k.bar, parity=1),
+        "T.mbarrier_wait(T.address_of(buf[0]), 1)",
+    ),
+    "mbarrier_arrive": (
+        lambda k: T.mbarrier_arrive(mbarrier=k.bar),
+        "T.mbarrier_arrive(T.address_of(buf[0]))",
+    ),
+    "mbarrier_expect_tx": (
+        lambda k: T.mbarrier_expect_tx(mbarrier=k.bar, tx=64),
+        "T.mbarrier_expect_tx(T.address_of(buf[0]), 64)",
+    ),
+    "warpgroup_arrive": (
+        lambda k: T.warpgroup_arrive(),
+        "T.warpgroup_arrive()",
+    ),
+    "warpgroup_commit_batch": (
+        lambda k: T.warpgroup_commit_batch(),
+        "T.warpgroup_commit_batch()",
+    ),
+    "warpgroup_wait": (
+        lambda k: T.warpgroup_wait(num_mma=2),
+        "T.warpgroup_wait(2)",
+    ),
+    "get_lane_idx": (
+        lambda k: put(T.get_lane_idx(warp_size=64)),
+        "N[0] = tx % 64",
+    ),
+    "get_warp_idx_sync": (
+        lambda k: put(T.get_warp_idx_sync(warp_size=64)),
+        "N[0] = tx // 64",
+    ),
+    "get_warp_idx": (
+        lambda k: put(T.get_warp_idx(warp_size=16)),
+        "N[0] = tx // 16",
+    ),
+    "get_warp_group_idx": (
+        lambda k: put(T.get_warp_group_idx(warp_size=32, warps_per_group=6)),
+        "N[0] = tx // 192",
+    ),
+    "shuffle_elect": (
+        lambda k: put(T.shuffle_elect(thread_extent=64)),
+        'N[0] = T.Cast("int32", T.shuffle_elect(64))',
+    ),
+    "warpgroup_fence_operand": (
+        lambda k: T.warpgroup_fence_operand(
+            buffer_or_ptr=k.sums, offset=2, num_regs=4, dtype="float32"
+        ),
+        "T.warpgroup_fence_operand(T.address_of(buf[0]), 2, 4)",
+    ),
+    "wait_wgmma": (
+        lambda k: T.wait_wgmma(id=3),
+        "T.wait_wgmma(3)",
+    ),
+    "barrier_wait": (
+        lambda k: T.barrier_wait(mbarrier=k.bar, parity=0),
+        "T.mbarrier_wait(T.address_of(buf[0]), 0)",
+    ),
+    "barrier_arrive": (
+        lambda k: T.barrier_arrive(mbarrier=k.bar),
+        "T.mbarrier_arrive(T.address_of(buf[0]))",
+    ),
+    "shfl_xor": (
+        lambda k: put(T.shfl_xor(value=k.lane, offset=1)),
+        "N[0] = T.shfl_xor(tx, 1)",
+    ),
+    "shfl_down": (
+        lambda k: put(T.shfl_down(value=k.lane, offset=2)),
+        "N[0] = T.shfl_down(tx, 2)",
+    ),
+    "shfl_up": (
+        lambda k: put(T.shfl_up(value=k.lane, offset=4)),
+        "N[0] = T.shfl_up(tx, 4)",
+    ),
+    "sync_threads": (
+        lambda k: T.sync_threads(barrier_id=2, arrive_count=64),
+        "T.sync_threads(2, 64)",
+    ),
+    "sync_warp": (
+        lambda k: T.sync_warp(mask=15),
+        "T.sync_warp(15)",
+    ),
+    "shfl_sync": (
+        lambda k: put(T.shfl_sync(mask=15, value=k.lane, srcLane=3, width=8)),
+        "N[0] = T.shfl_sync(tx, 3, width=8, mask=T.uint32(15))",
+    ),
+    "sync_global": (
+        lambda k: T.sync_global(),
+        "T.sync_grid()",
+    ),
+    "sync_grid": (
+        lambda k: T.sync_grid(),
+        "T.sync_grid()",
+    ),
+    "initialize_wgmma_descriptor": (
+        lambda k: T.initialize_wgmma_descriptor(
+            descriptor=k.desc,
+            start_address=k.tile,
+            layout_type_=1,
+            leading_byte_offset=2,
+            stride_byte_offset=64,
+        ),
+        'T.initialize_wgmma_descriptor(T.access_ptr(buf[0], "w"), T.access_ptr(buf_1[0, 0], "r"), 1, 2, 64)',
+    ),
+    "initialize_tcgen05_descriptor": (
+        lambda k: T.initialize_tcgen05_descriptor(
+            descriptor=k.umma,
+            start_address=k.tile,
+            leading_byte_offset=1,
+            stride_byte_offset=64,
+            base_offset=0,
+            leading_is_absolute=False,
+            swizzle_mode=2,
+        ),
+        'T.initialize_tcgen05_descriptor(T.access_ptr(buf[0], "w"), T.access_ptr(buf_1[0, 0], "r"), 1, 64, 0, 0, 2)',
+    ),
+    "increase_descriptor_offset": (
+        lambda k: T.increase_descriptor_offset(descriptor=k.desc, offset=32),
+        'T.increase_descriptor_offset(T.access_ptr(buf[0], "w"), 32)',
+    ),
+    "cp_async_barrier_noinc": (
+        lambda k: T.cp_async_barrier_noinc(barrier=k.bar),
+        "T.cp_async_barrier_noinc(T.address_of(buf[0]))",
+    ),
+    "tcgen05_mma_arrive": (
+        lambda k: T.tcgen05_mma_arrive(mbar=k.bar),
+        "T.tcgen05_mma_arrive(T.address_of(buf[0]), arrive_2cta=False)",
+    ),
+    "ptx_mma_sm70": (
+        lambda k: T.ptx_mma_sm70(
+            shape="m16n16k4",
+            A_layout="row",
+            B_layout="col",
+            A_dtype="fp16",
+            B_dtype="fp16",
+            C_dtype="fp32",
+            multiplicand_a=k.half,
+            a_index=0,
+            multiplicand_b=k.half,
+            b_index=0,
+            accumulator=k.sums.data,
+            c_index=0,
+        ),
+        'T.ptx_mma_sm70("m16n16k4", "row", "col", "fp16", "fp16", "fp32", buf, 0, buf, 0, buf_1, 0)',
+    ),
+    "loop_break": (lambda k: leave(), "for _ in range(4):\n    break"),
+    **{f"ldg{bits}": load(bits) for bits in (32, 64, 128, 256)},
+    **{f"stg{bits}": store(bits) for bits in (32, 64, 128, 256)},
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_documented_call_is_accepted(name: str) -> None:
+    body, text = CALLS[name]
+
+    def inside() -> None:
+        kit = Kit()
+        T.pdl_sync()
+        body(kit)
+
+    lines = texts(inside)
+    assert "\n".join(lines[lines.index("T.pdl_sync()") + 1 :]) == text
 
 
 def trace(body: Any) -> str:

@@ -21,7 +21,7 @@ _FORMS = (
     (
         re.compile(r"'(\w+)' object is not subscriptable"),
         "{what} is indexed",
-        "it is one number; index the buffer itself",
+        "it is one number; index the buffer, and T.match_buffer(p, shape, dtype) of a pointer",
     ),
     (
         re.compile(r"object of type '(\w+)' has no len\(\)"),
