@@ -158,7 +158,7 @@ def _truncate(value: Value, target: DType) -> Value:
 # -- operators --------------------------------------------------------------------------------
 def _truncdiv(a: Value, b: Value) -> Value:
     quotient = np.floor_divide(a, b)
-    inexact = (np.multiply(quotient, b) != a) & ((a < 0) != (b < 0))
+    inexact = (np.multiply(quotient, b) != a) & ((a < 0) != (b < 0)) & (np.asarray(b) != 0)
     return (quotient + inexact.astype(quotient.dtype)).astype(quotient.dtype)
 
 
