@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tilelang.language as T
+from tilelang.target.limits import limits_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,6 +37,18 @@ def test_the_gallery_is_current() -> None:
     assert script("gallery").PAGE.read_text(encoding="utf-8") == script("gallery").page(), (
         "python scripts/gallery.py writes it"
     )
+
+
+def test_the_page_of_memory_has_the_limits_of_the_targets() -> None:
+    text = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w, ]+) \| (\d+) KiB \| (\d+) KiB \|$", text, re.M)
+    assert len(rows) == 7
+    for archs, block, processor in rows:
+        for arch in archs.split(", "):
+            kind = {"s": "cuda", "g": "hip", "M": "metal"}[arch[0]]
+            limits = limits_of(kind, arch)
+            expected = (int(block) * 1024, int(processor) * 1024)
+            assert (limits.shared_block, limits.shared_processor) == expected, arch
 
 
 def test_every_function_of_the_language_has_an_entry() -> None:
