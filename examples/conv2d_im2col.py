@@ -1,4 +1,4 @@
-"""Convolution of NHWC images as a matrix product: T.im2col gathers tiles of patches."""
+"""Convolution of NHWC images as a matrix product: T.im2col gathers the patches of a tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running sums of long rows: a scan in each tile, and what came before is carried on."""
+"""Running sums of long rows: a scan of each tile, with a carry from tile to tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C = A + B: the kernel itself is decorated, its sizes come from the call."""
+"""C = A + B: an eager function, whose sizes come from the call."""
 
 from __future__ import annotations
 

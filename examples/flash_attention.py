@@ -1,4 +1,4 @@
-"""Flash attention forward: softmax(Q K^T / sqrt(d)) V without the matrix of scores in memory."""
+"""Flash attention forward: softmax(Q K^T / sqrt(d)) V without storing the scores."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""float8 product with a scale for each block of 128 in K, summed in two levels.
+"""float8 product with a scale for each block of 128 in K and two levels of accumulation.
 
-The matrix units add the products of one block; its sum, times the block's scales, is added to a
-second accumulator by float32 additions. What the units round away in long sums of float8 (about 14
-bits are kept on sm_90a: DeepSeek-V3 Technical Report, 3.3.2) so stays that of 128 products. Scales
-are those of training there: for 1 x 128 elements of A and for 128 x 128 of B.
+Tensor cores accumulate the products of one block. FMA units scale this sum and add it to a second
+accumulator in float32. Tensor cores keep about 14 bits of a float8 sum on sm_90a (DeepSeek-V3
+Technical Report, 3.3.2), so their rounding error stays that of 128 products. As in that report, a
+scale covers 1 x 128 elements of A and 128 x 128 elements of B.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of A belong to groups, and each group has its own B; sizes of groups come at run time."""
+"""Grouped product: rows of A belong to groups, each with its own B; group sizes are dynamic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums and maxima of groups of rows; the number of rows is known at run time only."""
+"""Sums and maxima of groups of rows; the number of rows is dynamic."""
 
 from __future__ import annotations
 

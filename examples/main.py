@@ -1,7 +1,7 @@
 """A tiled matrix product with a fused epilogue and flash attention, on this machine's CPU.
 
-Both are checked against numpy and timed beside it. Without a C compiler the interpreter runs the
-same programs, on smaller sizes.
+Both are compared with numpy in results and time. Without a C compiler the interpreter runs the same
+programs on smaller sizes.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Products over several devices that read each other's memory through tables of addresses.
+"""Products over several devices that access each other's memory through address tables.
 
-``gathered_gemm`` multiplies the rows of all ranks with a rank's own columns and fetches the tiles
-from their owners, so that no gather runs before. A tile of a large product is needed often, and
-comes over the link each time: there ``fetched`` gets the rows once, or the copy engines do while
-``product`` multiplies a rank's own rows, and then those of each other one. ``scattered_sum`` adds
-up the rows of a rank in the partial products of all. Here the ranks are arrays of one process. On
-GPUs that reach each other,
+``gathered_gemm`` multiplies the rows of all ranks by the columns of one rank. It fetches tiles from
+their owners, so no gather runs first. A large product needs each tile often and transfers it each
+time. For such products ``fetched`` transfers the rows once, or copy engines transfer them while
+``product`` multiplies the rank's own rows. ``scattered_sum`` adds up a rank's rows of the partial
+products of all ranks. Here the ranks are arrays of one process. On GPUs with peer access, which
+NVLink or PCIe gives,
 
     torchrun --nproc-per-node 2 examples/peers.py
 
-runs the same programs on symmetric memory of ``torch.distributed`` and times them beside NCCL and
+runs the same programs on symmetric memory of ``torch.distributed`` and compares them with NCCL and
 cuBLAS.
 """
 

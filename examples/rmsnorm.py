@@ -1,4 +1,4 @@
-"""Root-mean-square normalisation of rows that are walked in pieces."""
+"""Root-mean-square normalisation of long rows, segment by segment."""
 
 from __future__ import annotations
 

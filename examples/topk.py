@@ -1,4 +1,4 @@
-"""The k largest of each row with their places: k rounds of a maximum that is then struck out."""
+"""The k largest of each row with their indices: k maxima, each masked out afterwards."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""C = A @ W^T for few rows of A: 4-bit weights, a float16 scale for each 64 of k, float16 sums out.
+"""C = A @ W^T for few rows of A: 4-bit weights, a float16 scale for each 64 of k, float16 results.
 
-With 16 rows the product is bound by reading the weights once. They are packed so that unpacking
-takes one mask for two numbers: number ``j`` of a word of eight is at bits ``4 * (j // 2) + 16 *
-(j % 2)``, so that neighbours are 16 bits apart, which is where two float16 stand in a register.
-Each weight is unpacked by the thread that multiplies it and never stored. Two groups of threads
-share out the groups of k; their sums meet in shared memory at the end. Scales apply to the sum of
-each group rather than to its weights.
+With 16 rows the product is bound by reading the weights once. One mask unpacks two weights: weight
+``j`` of eight in 32 bits is at bits ``4 * (j // 2) + 16 * (j % 2)``. Neighbours are 16 bits apart,
+like two float16 in a register. The thread that multiplies a weight unpacks it in registers.
+
+Two groups of threads split k, and shared memory combines their sums. Scales apply to the sum of
+each group instead of its weights.
 """
 
 from __future__ import annotations
