@@ -34,11 +34,11 @@ PAGE = ROOT / "docs" / "dev" / "coverage.md"
 # State of a function -> what it means, in the order of the summary.
 STATES = {
     "runs": "runs in the interpreter and on the CPU",
-    "interpreter": "runs in the interpreter; a CPU compilation refuses it with an error",
-    "cuda": "traces and prints everywhere; runs on CUDA from the architecture given on",
-    "planned": "traces and prints; its lowering is planned",
-    "rejected": "not part of this implementation, for the reason given",
-    "missing": "not there yet",
+    "interpreter": "runs in the interpreter; an error on the CPU",
+    "cuda": "can be traced everywhere; runs on CUDA from the given architecture on",
+    "planned": "can be traced; lowering is planned",
+    "rejected": "not part of this implementation, for the given reason",
+    "missing": "not implemented yet",
 }
 
 
@@ -137,10 +137,9 @@ def page(table: list[Function]) -> str:
         "",
         "<!-- written by scripts/coverage_table.py; a test compares -->",
         "",
-        "Every function of the language (`T.*`) that a survey found in real programs, in the",
-        "examples or in the tests of the reference implementation, with the number of files that",
-        "use it. What HIP and Metal run has been compiled for gfx942 and for Metal; the state says",
-        "nothing of them.",
+        "Every function of the language (`T.*`) that real programs, examples or tests of the",
+        "original use, with the number of files that use it. The columns of HIP and Metal mean",
+        "compiled for gfx942 and for Metal. The state describes the other targets.",
         "",
         "| state | meaning | functions |",
         "| --- | --- | ---: |",

@@ -58,9 +58,9 @@ def rows() -> list[Row]:
 def page() -> str:
     """The text of the page."""
     found = rows()
-    text = ["# The documents of the language", ""]
+    text = ["# Tests of the documented API", ""]
     text += ["<!-- written by scripts/document_table.py; a test compares -->", ""]
-    text += ["Each item of the public documents of the language with the tests that hold it.", ""]
+    text += ["Each item of the public documents of the language, with its tests.", ""]
     text += ["| document | items |", "| --- | ---: |"]
     for name, what in DOCUMENTS.items():
         count = sum(row.document == name for row in found)

@@ -59,22 +59,22 @@ HEAD = """\
 
 <!-- written by scripts/instruction_table.py; a test compares -->
 
-What one line of a small program becomes: tiles of 64 x 64 elements and 128 threads, for every GPU
-architecture that is supported. Bytes are those that a thread moves at once; `fma` stands for plain
-multiplications and additions. A cell ends in how far it is shown to be right: **tested** (run on an
-H200, agrees with the interpreter), compiled (machine code of that architecture was made), or it is
-the error that a program gets.
+What the compiler generates for one tile operation of a small program: tiles of 64 x 64 elements,
+128 threads, every supported GPU architecture. Bytes are those of one access of a thread. `fma`
+means that threads multiply element by element.
+
+Each cell ends in its evidence: **tested** (run on an H200, equal to the interpreter), compiled
+(machine code exists), or the error that a program gets.
 """
 OTHERS = """\
-The same on AMD's chips and as Metal (products 32 deep, for less shared memory). None of it has been
-run on such a GPU. **Emulated** is what the emulator ran with all of its checks and the results of
-the interpreter, and clang took it, too (for Metal `-x clcpp` and a list of the library's names);
-compiled is what only clang has seen.
+The same for AMD chips and Metal, with products of depth 32. Nothing has run on such a GPU.
+**Emulated**: the emulator ran it with all checks and the results of the interpreter, and clang
+compiled it (Metal: `-x clcpp` with declarations of the library). Compiled: clang only.
 """
 FUNCTIONS = """\
 ## Functions of single instructions
 
-With the first architecture that has them. The program itself orders what asynchronous units do.
+Each with its first architecture. The program orders asynchronous instructions itself.
 """
 
 
