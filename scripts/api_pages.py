@@ -42,8 +42,8 @@ PAGES = (
     Page(
         "kernels", "Kernels and parameters",
         "Programs, launches, the types of parameters, macros.",
-        ("language.entry", "language.v2.kernel", "language.v2.annot", "language.macro",
-         "language.v2.values", "language.annotations", "ir.dtypes", "typing"),
+        ("frontend.entry", "frontend.kernel", "frontend.annot", "frontend.macro",
+         "frontend.values", "language.annotations", "ir.dtypes", "typing"),
     ),
     Page(
         "memory", "Memory and layouts", "Tiles, views, layouts, scalars of a thread.",
@@ -57,7 +57,7 @@ PAGES = (
     ),
     Page(
         "loops", "Loops and control", "Which thread runs what, and in which order.",
-        ("language.v2.loop", "language.control", "language.schedules"),
+        ("frontend.loop", "language.control", "language.schedules"),
     ),
     Page(
         "elements", "Arithmetic of elements", "Functions of numbers, bits and constants.",

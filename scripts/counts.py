@@ -5,7 +5,7 @@
 * instructions: in how many files of the package each name of an instruction stands, in code (not in
   docstrings or comments). One is its row. The headers of all machines count as one place, and so do
   the tables of their dialects. Advice on what is not there is none.
-* name sets: collections of two or more instructions' names in passes, explain or the interpreter,
+* name sets: collections of two or more instructions' names in transforms, explain or interpret,
   which know by name what a row should say.
 * kinds: comparisons with a kind of target, and architecture numbers, outside ``target/`` and the
   back ends.
@@ -26,8 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tilelang"
 sys.path.insert(0, str(ROOT))  # a plain checkout need not be installed
-BACK_ENDS = ("target", "cpu", "cuda", "hip", "metal", "emulator", "rocm")
-KNOWS_BY_NAME = ("passes", "explain", "interpret", "codegen", "compiler.py")
+BACK_ENDS = ("target", "cpu", "cuda", "hip", "metal", "emulator", "compat")
+KNOWS_BY_NAME = ("transforms", "explain", "interpret", "codegen", "compiler.py")
 FINDS = ("isinstance", "E.find", "find")
 KINDS = frozenset(("cpu", "cuda", "hip", "metal", "c", "llvm"))
 
@@ -36,7 +36,7 @@ def instructions() -> list[str]:
     """Names of instructions of GPUs that are no words of mathematics, nor names of features, which
     others ask for."""
     from tilelang.target.features import FEATURES
-    from tilelang.target.rows import ROWS
+    from tilelang.target.instruction_table import ROWS
 
     return sorted(
         name
@@ -76,7 +76,7 @@ def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str
     in the language."""
     words: dict[str, set[str]] = {}
     for path, tree in modules.items():
-        if path.name in ("__init__.py", "absent.py") or path.parts[:2] == ("cuda", "intrinsics"):
+        if path.name in ("__init__.py", "absent.py") or path.parts[:2] == ("compat", "emitters"):
             continue
         place = "dialects" if path.name == "dialect.py" else str(path)
         words[place] = words.get(place, set()) | words_of(tree)
@@ -91,7 +91,7 @@ def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str
 
 def name_sets(modules: dict[Path, ast.Module]) -> list[str]:
     """Places of collections whose elements are names of instructions."""
-    from tilelang.target.rows import ROWS
+    from tilelang.target.instruction_table import ROWS
 
     found: list[str] = []
     for path, tree in modules.items():
@@ -154,7 +154,12 @@ def effects(modules: dict[Path, ast.Module]) -> list[str]:
     """Functions that find out from fields and rows which buffers are read or written."""
     found: list[str] = []
     for path, tree in modules.items():
-        if path == Path("ir/effects.py") or path.parts[0] in ("language", "emulator", "utils"):
+        if path == Path("ir/effects.py") or path.parts[0] in (
+            "language",
+            "frontend",
+            "emulator",
+            "utils",
+        ):
             continue
         for node in ast.walk(tree):
             if not isinstance(node, ast.FunctionDef):

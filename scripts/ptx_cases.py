@@ -17,7 +17,7 @@ from typing import Any
 import tilelang.language as T
 from tilelang.ir.atoms import Atom, Operand
 from tilelang.target.features import features_of, lowest_with
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
 
 # Architectures in the order of what they have, for "one below".
 ARCHS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120a")

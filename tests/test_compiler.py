@@ -23,15 +23,15 @@ from tilelang.target import Context, parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
-    "drop_hints", "wrap_host_statements", "one_thread_by_default", "write_out_functions",
-    "widen_indices", "simplify", "check_tile_bounds", "number_barriers", "bound_shifts", "wrap_indices",
+    "strip_hints", "wrap_host_statements", "one_thread_by_default", "expand_library_calls",
+    "widen_indices", "simplify", "check_tile_bounds", "number_barriers", "bound_shifts", "legalize_negative_indices",
     "separate_overlaps",
-    "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_products",
-    "scalarize_vectors", "read_in_place", "convolve", "join_steps", "write_in_place", "choose_operands",
+    "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_gemm_completion",
+    "scalarize_vectors", "forward_operands", "convolve", "coalesce_k_loops", "forward_results", "choose_operands",
     "serialize_threads",
-    "lower_operand_copies", "lower_tiles", "settle_fragments", "join_taps", "fuse_loops", "contract_tiles", "contract_rows", "interchange_rows", "read_copies", "widen_blocks", "jam_rows", "share_loads", "spread_rows",
-    "verify_views", "insert_guards", "simplify_again", "steady_quotients",
-    "mark_vectors",
+    "lower_operand_copies", "lower_tiles", "lower_fragments_to_arrays", "unroll_stencils", "fuse_loops", "replace_tiles_by_scalars", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "unroll_and_jam", "tile_registers", "pad_rows",
+    "verify_views", "insert_guards", "simplify_again", "simplify_invariant_quotients",
+    "mark_vector_loops",
 ]  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_an_illegal_program_is_found_before_the_first_pass() -> None:
 def test_a_pass_that_breaks_the_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = tuple(step for step in pass_list(CPU) if step.name != "lower_tiles")
     monkeypatch.setattr("tilelang.compiler.pass_list", lambda target: steps)
-    for checked, where in (("0", ""), ("1", " after the pass settle_fragments")):
+    for checked, where in (("0", ""), ("1", " after the pass lower_fragments_to_arrays")):
         monkeypatch.setenv("TILELANG_CHECK_PASSES", checked)
         with pytest.raises(InternalError) as caught:
             lower(program(), CPU, Options())

@@ -50,6 +50,6 @@ def test_the_counts_can_fail() -> None:
         "def reads(expr):\n"
         "    return {n.buffer.data.add(n) for n in walk(expr) if isinstance(n, E.Load)}\n"
     )
-    wrong = {Path("passes/wrong.py"): ast.parse(text)}
+    wrong = {Path("transforms/wrong.py"): ast.parse(text)}
     for find in (counts.name_sets, counts.kinds, counts.warps, counts.effects):
         assert len(find(wrong)) == 1, find.__name__

@@ -63,7 +63,7 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     named = re.findall(r"\b(?:tilelang|tests|docs|scripts|bench)/[\w/.]*[\w/]", text)
     missing = {path for path in named if not (ROOT / path).exists() and "*" not in path}
-    assert missing <= {"tests/golden/replay_"}
+    assert missing <= {"tests/golden/replay_", "tilelang/cache"}  # a folder of users
     assert len(named) > 30 or page == "CHANGELOG.md"
 
 

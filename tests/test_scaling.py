@@ -144,7 +144,7 @@ def test_barriers_for_elements_of_a_tile_cost_the_same_for_each() -> None:
     def barriers(count: int) -> int:
         func = traced(program("elements", count))
         target = parse_target("cuda -arch=sm_80")
-        return lines("/passes/sync/", lambda: to_source(func, target, Options()))
+        return lines("/transforms/sync/", lambda: to_source(func, target, Options()))
 
     small, large = barriers(100), barriers(1000)
     assert large < 12 * small, f"{large} lines for 1000, {small} for 100"

@@ -26,7 +26,7 @@ BOUNDARIES = frozenset(
     (
         ("errors.py", "internal_boundary"),
         ("tracebacks.py", "call"),
-        ("language/v2/trace.py", "trace_root"),
+        ("frontend/trace.py", "trace_root"),
         ("autotuner/jobs.py", "attempt"),
         ("tracebacks.py", "call"),  # both raise it again
         ("jit/core.py", "__call__"),

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilelang import env, language, tvmalias
+from tilelang import env, language
+from tilelang.compat import finder
 from tilelang.env import disable_cache, enable_cache, is_cache_enabled
 from tilelang.ir.dtypes import dtype as DataType
 from tilelang.jit import JITImpl, JITKernel, compile, lazy_jit, lower, par_compile
@@ -22,23 +23,14 @@ if not TYPE_CHECKING:
     from tilelang import jit
 
 if TYPE_CHECKING:
-    from tilelang import (
-        cache,
-        contrib,
-        dtypes,
-        engine,
-        interpret,
-        layout,
-        math,
-        profiler,
-        testing,
-        utils,
-    )
+    from tilelang import interpret, layout, math, profiler, testing, utils
     from tilelang.autotuner import autotune
-    from tilelang.engine.callback import register_cuda_postproc
+    from tilelang.compat import cache, contrib, engine
+    from tilelang.compat.engine.callback import register_cuda_postproc
     from tilelang.jit.core import jit  # the package itself, which can be called
     from tilelang.jit.export import export_library, load_library
     from tilelang.jit.sanitize import sanitize
+    from tilelang.language import dtypes
     from tilelang.layout import Fragment, Layout
     from tilelang.profiler import Profiler, do_bench
     from tilelang.utils.log import set_log_level
@@ -54,7 +46,7 @@ _LAZY = {
     "do_bench": "tilelang.profiler",
     "export_library": "tilelang.jit.export",
     "load_library": "tilelang.jit.export",
-    "register_cuda_postproc": "tilelang.engine.callback",
+    "register_cuda_postproc": "tilelang.compat.engine.callback",
     "sanitize": "tilelang.jit.sanitize",
     "set_log_level": "tilelang.utils.log",
 }
@@ -121,4 +113,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY, *_SUBPACKAGES})
 
 
-tvmalias.install()
+finder.install()

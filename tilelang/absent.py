@@ -200,14 +200,16 @@ def absent_names(module: str) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module that has names which are not here.
 
     Args:
-        module: its full name, a key of :data:`ABSENT`.
+        module: its name as programs import it, a key of :data:`ABSENT`.
     """
+
+    home = sys._getframe(1).f_globals["__name__"]  # the module under its own name
 
     def __getattr__(name: str) -> Placeholder:  # noqa: N807  # as traces know a missing name
         advice = ABSENT[module].get(name)
         if advice is None:
             message = f"module {module!r} has no attribute {name!r}"
-            raise AttributeError(message, name=name, obj=sys.modules.get(module))
+            raise AttributeError(message, name=name, obj=sys.modules.get(home))
         return Placeholder(f"{module}.{name}", advice)
 
     return __getattr__

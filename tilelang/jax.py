@@ -23,11 +23,11 @@ import numpy as np
 from tilelang.backends import BACKENDS, backend_of
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.frontend.entry import Tensor
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.jit.calls import check_backward, gradient_names, in_order
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel, input_params
-from tilelang.language.entry import Tensor
 from tilelang.runtime.binding import bind, convert_scalar, count_error
 from tilelang.runtime.cache import Entry, content_key, default_cache
 from tilelang.runtime.launch_spec import launch_spec

@@ -14,13 +14,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.frontend.annot import Annot
+from tilelang.frontend.entry import Tensor
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import fold
 from tilelang.jit.calls import check_backward, gradient_names
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel, input_params
-from tilelang.language.entry import Tensor
-from tilelang.language.v2.annot import Annot
 from tilelang.runtime.autograd import AGAIN, NEVER, has_tangent, look
 from tilelang.runtime.dims import DimExpr, solvable_in, solve, symbols_in
 from tilelang.runtime.launch_spec import launch_spec

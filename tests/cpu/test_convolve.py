@@ -10,12 +10,12 @@ from contexts import CPU
 
 import tilelang
 import tilelang.language as T
-from tilelang.cpu.convolve import convolve
-from tilelang.cpu.kernels import KernelSpec, emit_kernel
-from tilelang.cpu.read_in_place import read_in_place
+from tilelang.cpu.gemm_kernels import KernelSpec, emit_kernel
+from tilelang.cpu.loops.convolve import convolve
+from tilelang.cpu.loops.operand_forwarding import forward_operands
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import stmt as S
-from tilelang.passes.normalize.simplify import simplify_func
+from tilelang.transforms.normalize.simplify import simplify_func
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 N, H, W = 2, 6, 8
@@ -51,7 +51,7 @@ def program(
 
 def taken(func: Any) -> bool:
     """Whether the product is one of the image."""
-    lowered = convolve(read_in_place(simplify_func(func, CPU), CPU), CPU)
+    lowered = convolve(forward_operands(simplify_func(func, CPU), CPU), CPU)
     (gemm,) = (n for n in S.walk(lowered.body) if isinstance(n, S.Gemm))
     columns = any(isinstance(n, S.Im2col) for n in S.walk(lowered.body))
     assert columns != ("taps" in dict(gemm.annotations))

@@ -14,16 +14,16 @@ import pytest
 from contexts import CPU
 
 import tilelang.language as T
+from tilelang.cpu.gemm_kernels import ISAS, KernelSpec, emit_kernel, panel_width
 from tilelang.cpu.gemm_writer import has_kernel
-from tilelang.cpu.kernels import ISAS, KernelSpec, emit_kernel, panel_width
 from tilelang.cpu.module import emit_module
 from tilelang.cpu.operands import Panels, choose_operands, lower_operand_copies
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.runtime.library import load_library
+from tilelang.transforms.normalize.simplify import simplify_func
 
 
 def program(

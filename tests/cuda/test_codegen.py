@@ -16,9 +16,9 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
-from tilelang.passes.sync.initialise_barriers import initialise_barriers
 from tilelang.target import Context, Target
 from tilelang.target.nvidia import ATOMS
+from tilelang.transforms.sync.initialize_barriers import initialize_barriers
 
 
 def emit(func: PrimFunc, arch: str = "sm_80") -> CudaModule:
@@ -231,7 +231,7 @@ def test_barriers_get_their_counts_before_use() -> None:
     plain = lines(meets)
     assert not any("mbarrier_init" in line or "__syncthreads" in line for line in plain)
     target = Target("cuda", "sm_90")
-    text = lines(initialise_barriers(meets, Context(target)), "sm_90")
+    text = lines(initialize_barriers(meets, Context(target)), "sm_90")
     at = text.index("__shared__ __align__(128) uint64_t bar[2];")
     assert text[at + 1 : at + 9] == [
         "if (tx == 0) {",

@@ -20,7 +20,7 @@ from tilelang.cuda.forms import (
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import INCLUDE_DIR, compile_cubin
 from tilelang.target.features import features_of
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
 
 pytestmark = pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
 

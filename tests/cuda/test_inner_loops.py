@@ -8,7 +8,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.passes.lower import parallel
+from tilelang.transforms.lower import parallel
 
 
 def scan(count: int, whole: bool = True) -> Any:

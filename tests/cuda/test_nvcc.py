@@ -12,7 +12,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.cuda import places
+from tilelang.cuda import search_paths
 from tilelang.cuda.toolchain import find_nvcc
 from tilelang.target.device import cuda_driver_version
 
@@ -120,6 +120,6 @@ def test_nvcc_of_a_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.setattr(places, "toolkits", lambda home, path: iter(()))
+    monkeypatch.setattr(search_paths, "toolkits", lambda home, path: iter(()))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_nvcc() == str(tool)

@@ -17,9 +17,9 @@ from ptx_programs import BYTES
 import tilelang
 import tilelang.language as T
 from tilelang.codegen.gpu.module import LaunchPlan, MapStep
+from tilelang.compat.host_text.c_host import CHost
+from tilelang.compat.host_text.host_module import host_module
 from tilelang.compiler import compile
-from tilelang.cuda.host.c_host import CHost
-from tilelang.cuda.host.host_module import host_module
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.compilers import find_cxx
@@ -27,7 +27,7 @@ from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, Tile
 from tilelang.language import builtin
 from tilelang.target import Target
 from tilelang.target.features import FEATURES
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
 

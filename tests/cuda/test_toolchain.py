@@ -13,7 +13,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.cuda import disassembly, nvrtc, places, toolchain
+from tilelang.cuda import disassembly, nvrtc, search_paths, toolchain
 from tilelang.cuda.disassembly import disassemble
 from tilelang.cuda.nvrtc import Nvrtc, Output, candidates, find_nvrtc
 from tilelang.cuda.toolchain import (
@@ -426,7 +426,7 @@ def test_cuda_pathfinder_is_asked_for_tools_and_may_be_missing(
 ) -> None:
     finder = Pathfinder("/conda/bin/nvcc")
     monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(pathfinder=finder))
-    monkeypatch.setattr(places, "toolkits", lambda home, path: iter(()))
+    monkeypatch.setattr(search_paths, "toolkits", lambda home, path: iter(()))
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.setenv("PATH", "")
     assert find_nvcc() == "/conda/bin/nvcc" and finder.asked == ["nvcc"]
@@ -526,7 +526,7 @@ def test_disassembler_is_run_on_the_image(tmp_path: Path, monkeypatch: pytest.Mo
     tool.parent.mkdir()
     tool.write_text('#!/bin/sh\necho "$1"\ncat "$2"\n')
     tool.chmod(0o755)
-    monkeypatch.setattr(places, "toolkits", lambda home, path: [tmp_path])
+    monkeypatch.setattr(search_paths, "toolkits", lambda home, path: [tmp_path])
     assert disassemble(b"IMAGE") == "--print-code\nIMAGE"
     tool.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     with pytest.raises(CompileError, match="refused the machine code\n  got: broken"):

@@ -20,7 +20,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.expr import call
 from tilelang.language import instructions
 from tilelang.target.features import FEATURES, lowest_with
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 import ptx_cases  # a script of the repository

@@ -115,7 +115,7 @@ def test_a_serial_loop_says_why() -> None:
 
 def test_a_pipeline_that_is_not_proved_says_why() -> None:
     why = "`As` may be overwritten while it is read"
-    with mock.patch("tilelang.passes.schedule.pipeline.refusal", lambda node: why):
+    with mock.patch("tilelang.transforms.schedule.pipeline.refusal", lambda node: why):
         lines = section(report(product()), "for k in T.Pipelined(8, num_stages=stages):")
     assert lines[0] == f"pipeline: serial: not with cp.async: {why}"
 

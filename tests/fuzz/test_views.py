@@ -12,8 +12,8 @@ from tilelang.compiler import lower
 from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import TileUnsupportedError
 from tilelang.options import Options
-from tilelang.passes.verify.places import verify_places
 from tilelang.target import Context, parse_target
+from tilelang.transforms.verify.bounds import verify_bounds
 
 from .model import numbered
 from .products import make_product
@@ -47,7 +47,7 @@ def agree(program: ViewProgram, seed: int) -> int:
         if way.get("execution_backend") != "interpret":
             lowered = lower(load(program.source), parse_target(way["target"]), Options())
             context = Context(parse_target(way["target"]))
-            verify_places(lowered, context, everything=True)
+            verify_bounds(lowered, context, everything=True)
         for name, array in given.items():
             np.testing.assert_array_equal(
                 array,

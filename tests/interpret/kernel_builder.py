@@ -11,11 +11,11 @@ import numpy as np
 
 from tilelang import interpret
 from tilelang.ir import stmt as S
-from tilelang.ir.active import activate
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr, cast, const
-from tilelang.target.rows import ROWS
+from tilelang.ir.trace_context import activate
+from tilelang.target.instruction_table import ROWS
 
 INT32 = DType("int32")
 FP32 = DType("float32")

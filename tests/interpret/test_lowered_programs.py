@@ -23,7 +23,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
 
 INT = DType("int32")
 TX = E.Var("tx", INT)

@@ -26,7 +26,7 @@ from tilelang.ir.expr import (
     const,
 )
 from tilelang.target.features import FEATURES
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
 
 INT = np.int32
 
@@ -253,7 +253,7 @@ def test_reinterpret_of_vectors_and_nibbles() -> None:
     assert pair.tolist() == [[2.0, 1.0]]
 
 
-def test_vectors() -> None:
+def test_vectorization() -> None:
     with Kernel(threads=4) as k:
         a, out = k.tensor("A", (4, 4)), k.tensor("O", (4, 4))
         total = k.tensor("T", (4,))

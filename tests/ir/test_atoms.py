@@ -10,7 +10,7 @@ import pytest
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir.atoms import Atom, Effect
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
 
 
 def named(holds: Callable[[Atom], object]) -> set[str]:

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 import tilelang.language as T
-from tilelang.ir.collection import collection_put_off
+from tilelang.ir.garbage_collection import garbage_collection_paused
 
 
 def test_a_kernel_is_traced_without_the_collector_which_goes_on_afterwards() -> None:
@@ -28,12 +28,12 @@ def test_a_kernel_is_traced_without_the_collector_which_goes_on_afterwards() -> 
 
 
 def test_errors_turn_it_on_again_and_who_turned_it_off_finds_it_off() -> None:
-    with pytest.raises(ValueError, match="inside"), collection_put_off():
+    with pytest.raises(ValueError, match="inside"), garbage_collection_paused():
         raise ValueError("inside")
     assert gc.isenabled()
     gc.disable()
     try:
-        with collection_put_off():
+        with garbage_collection_paused():
             pass
         assert not gc.isenabled()
     finally:

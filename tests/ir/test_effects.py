@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tilelang.cpu.loops.serialize_threads import memory_use
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
@@ -18,10 +19,9 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import How, accesses, pointers, used, written
 from tilelang.ir.tables import portable
 from tilelang.ir.uniform import Varying
-from tilelang.passes.serial.threads import memory_use
-from tilelang.passes.sync.events import Scope, own_accesses
 from tilelang.runtime.launch_spec import launch_spec
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
+from tilelang.transforms.sync.events import Scope, own_accesses
 
 I32, F32, HANDLE = DType("int32"), DType("float32"), DType("handle")
 ZERO, ONE = E.const(0), E.const(1.0)

@@ -309,6 +309,6 @@ def test_wrong_names_are_refused(
 
 def test_instructions_of_a_pickled_program_are_those_of_the_table() -> None:
     """Passes know them by identity: a reduction over threads lost its room in shared memory."""
-    from tilelang.target.rows import ROWS
+    from tilelang.target.instruction_table import ROWS
 
     assert all(pickle.loads(pickle.dumps(row)) is row for row in ROWS.values())

@@ -147,8 +147,11 @@ EFFECTS: dict[str, Callable[[], None]] = {
 }
 # What files of other folders look at: key -> the file and what it says.
 ELSEWHERE = {
-    "TL_DISABLE_WGMMA_OVERLAP": ("passes/test_overlap_products.py", "Options(no_overlap=True)"),
-    "TL_DISABLE_PERSISTENT_TILES": ("passes/test_persist_tiles.py", '"no_persistent_tiles"'),
+    "TL_DISABLE_WGMMA_OVERLAP": ("transforms/test_gemm_overlap.py", "Options(no_overlap=True)"),
+    "TL_DISABLE_PERSISTENT_TILES": (
+        "transforms/test_persistent_epilogue.py",
+        '"no_persistent_tiles"',
+    ),
     "TL_ENABLE_DUMP_IR": ("jit/test_options.py", "tl.enable_dump_ir"),
     "TL_DUMP_IR_DIR": ("jit/test_options.py", "tl.dump_ir_path"),
     "TL_DUMP_IR_AFTER": ("test_watch.py", "dump_after"),

@@ -10,6 +10,13 @@ from typing import Any
 
 import pytest
 from host_stub import CppHost, FakeDriver, FakeTensor, needs_compiler, python_host
+from tilelang.jit.adapter.host import host_source
+from tilelang.jit.adapter.wrapper import (
+    TLCPUSourceWrapper,
+    TLCUDASourceWrapper,
+    TLHIPSourceWrapper,
+    TLNVRTCSourceWrapper,
+)
 
 import tilelang.language as T
 from tilelang.codegen.gpu.module import (
@@ -23,28 +30,21 @@ from tilelang.codegen.gpu.module import (
     Step,
     WorkspaceStep,
 )
-from tilelang.compiler import Artifact
-from tilelang.cuda.dialect import emit_cuda
-from tilelang.cuda.host.host_module import HostModule, call_arguments, host_module
-from tilelang.cuda.host.programs import (
+from tilelang.compat.host_text.host_module import HostModule, call_arguments, host_module
+from tilelang.compat.host_text.programs import (
     C_HELPERS,
     PYTHON_HELPERS,
     CPrinter,
     PythonPrinter,
     may_be_undefined,
 )
+from tilelang.compiler import Artifact
+from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.standalone import standalone
 from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.postfix import Program, evaluate
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.adapter.host import host_source
-from tilelang.jit.adapter.wrapper import (
-    TLCPUSourceWrapper,
-    TLCUDASourceWrapper,
-    TLHIPSourceWrapper,
-    TLNVRTCSourceWrapper,
-)
 from tilelang.target import Target
 
 n, stride = T.dynamic("n"), T.dynamic("stride", "int64")

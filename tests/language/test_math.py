@@ -182,7 +182,7 @@ def test_node_names_build_the_operators() -> None:
     assert repr(T.Let(n, 3, n + 1)) == "4"
 
 
-def test_vectors() -> None:
+def test_vectorization() -> None:
     ramp = T.Ramp(n, 1, 4)
     assert ramp.dtype == "int32x4"
     assert T.Broadcast(x, 2).dtype == "float32x2"

@@ -8,8 +8,8 @@ from tilelang.errors import InternalError
 from tilelang.options import Options, make_options
 from tilelang.target import Context, parse_target
 from tilelang.target.features import FEATURES, lowest_with
+from tilelang.target.instruction_table import ROWS
 from tilelang.target.nvidia import HARDWARE_TILES
-from tilelang.target.rows import ROWS
 
 # Target -> features by name. Written out, so that a change of the tables is a change here.
 VOLTA = "simt division_branches mma_sm70"

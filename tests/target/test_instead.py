@@ -18,8 +18,8 @@ from tilelang.compiler import compile as text_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.hip.toolchain import compile_code, tools
 from tilelang.target import parse_target
+from tilelang.target.alternatives import INSTEAD
 from tilelang.target.features import FEATURES
-from tilelang.target.instead import INSTEAD
 
 OTHERS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201", "metal")
 # Their texts call a function that the program itself would have to bring.

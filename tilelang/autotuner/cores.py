@@ -33,7 +33,7 @@ _EDGE = (6, 8, 6)  # rows, columns and steps that a tile of a product loses
 _FIRST, _SECOND = 32 << 10, 512 << 10  # bytes of the caches of a core
 _TURN = (0.2e-9, 0.8e-9, 1.2e-9)  # of an element read across rows: in each of them, and behind
 _LAUNCH = 2e-6
-_WIDE, _LEFT = 2048, 16  # see :mod:`tilelang.passes.serial.widen_blocks`
+_WIDE, _LEFT = 2048, 16  # see :mod:`tilelang.cpu.loops.block_coarsening`
 
 
 @dataclass

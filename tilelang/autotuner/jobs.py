@@ -28,7 +28,7 @@ from tilelang.runtime.cache import default_cache
 from tilelang.runtime.device_array import DeviceMemory
 from tilelang.runtime.tensors import as_numpy_view, describe, is_torch
 from tilelang.target import Target
-from tilelang.target.questions import target_is_cuda
+from tilelang.target.kinds import target_is_cuda
 from tilelang.utils.tensor import copied, to_device
 
 DRIVER = "driver"  # in place of a library: memory by the driver alone

@@ -201,7 +201,7 @@ def on_multiprocessors(
 
 def specialized(launch: Launch, target: Target) -> bool:
     """Whether the launch gets a producer warpgroup, see
-    :mod:`tilelang.passes.schedule.specialize_warps`."""
+    :mod:`tilelang.transforms.schedule.specialize_warps`."""
     several = 2 * launch.shared_size <= target.concrete().limits.shared_processor
     return (
         launch.groups and launch.fed and launch.stages > 1 and launch.threads % _GROUP == 0
@@ -211,7 +211,7 @@ def specialized(launch: Launch, target: Target) -> bool:
 
 def persists(launch: Launch, machine: Machine, target: Target) -> bool:
     """Whether blocks go through several tiles, see
-    :mod:`tilelang.passes.schedule.persist_tiles`."""
+    :mod:`tilelang.transforms.schedule.persistent_epilogue`."""
     several = launch.threads > _GROUP and launch.blocks > machine.processors
     alone = launch.multiplied == 1 and launch.narrow
     return specialized(launch, target) and several and alone

@@ -36,7 +36,7 @@ from tilelang.profiler.timing import milliseconds
 from tilelang.scratch import ScratchFolder
 from tilelang.target import Target
 from tilelang.target.device import cuda_devices, hip_devices, import_gpu_framework
-from tilelang.target.questions import target_is_cuda
+from tilelang.target.kinds import target_is_cuda
 from tilelang.utils.tensor import copied, get_tensor_supply
 
 # Milliseconds that a measurement takes at least: other work on the machine disturbs the host's

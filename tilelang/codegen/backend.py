@@ -13,10 +13,10 @@ from tilelang.target import Context, Target
 if TYPE_CHECKING:
     from tilelang.codegen.prototype import Prototype
     from tilelang.options import Options
-    from tilelang.passes.step import Step
     from tilelang.runtime.executable import Executable
     from tilelang.runtime.library import Library
     from tilelang.runtime.signature import LaunchSpec
+    from tilelang.transforms.step import Step
 
 Limits = tuple[tuple[str, int], ...]  # (parameter, bytes) of tensors aligned less than vectors
 

@@ -8,13 +8,13 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Backend, Foreign, Program, Shipping
 from tilelang.ir import stmt as S
 from tilelang.options import Options
-from tilelang.passes.notes import FUSION
 from tilelang.target import Context
 from tilelang.target.cores import core_flags
+from tilelang.transforms.notes import FUSION
 
 if TYPE_CHECKING:
-    from tilelang.passes.step import Step
     from tilelang.runtime.executable import Executable
+    from tilelang.transforms.step import Step
 
 # What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
 # (x + large) - large, by which exponentials round, into x. Loops that sum say themselves that the
@@ -94,35 +94,35 @@ def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
 
 def _steps() -> tuple[Step, ...]:
     """Passes for one core that runs a whole block."""
-    from tilelang.cpu.convolve import convolve
-    from tilelang.cpu.join_steps import join_steps
+    from tilelang.cpu.loops.array_contraction import contract_arrays
+    from tilelang.cpu.loops.block_coarsening import coarsen_blocks
+    from tilelang.cpu.loops.cache_padding import pad_rows
+    from tilelang.cpu.loops.convolve import convolve
+    from tilelang.cpu.loops.copy_forwarding import forward_copies
+    from tilelang.cpu.loops.fragments import lower_fragments_to_arrays
+    from tilelang.cpu.loops.k_loop_coalescing import coalesce_k_loops
+    from tilelang.cpu.loops.loop_fusion import fuse_loops
+    from tilelang.cpu.loops.loop_interchange import interchange_loops
+    from tilelang.cpu.loops.operand_forwarding import forward_operands
+    from tilelang.cpu.loops.register_tiling import tile_registers
+    from tilelang.cpu.loops.result_forwarding import forward_results
+    from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
+    from tilelang.cpu.loops.serialize_threads import serialize_threads
+    from tilelang.cpu.loops.unroll_and_jam import unroll_and_jam
+    from tilelang.cpu.loops.unroll_stencils import unroll_stencils
     from tilelang.cpu.operands import choose_operands, lower_operand_copies
-    from tilelang.cpu.read_copies import read_copies
-    from tilelang.cpu.read_in_place import read_in_place
-    from tilelang.cpu.spread_rows import spread_rows
     from tilelang.cpu.tiles import lower_tiles_without_kernel
-    from tilelang.cpu.write_in_place import write_in_place
-    from tilelang.passes.serial.contract_rows import contract_rows
-    from tilelang.passes.serial.contract_tiles import contract_tiles
-    from tilelang.passes.serial.fragments import settle_fragments
-    from tilelang.passes.serial.fuse_loops import fuse_loops
-    from tilelang.passes.serial.interchange_rows import interchange_rows
-    from tilelang.passes.serial.jam_rows import jam_rows
-    from tilelang.passes.serial.join_taps import join_taps
-    from tilelang.passes.serial.share_loads import share_loads
-    from tilelang.passes.serial.threads import serialize_threads
-    from tilelang.passes.serial.widen_blocks import widen_blocks
-    from tilelang.passes.step import Step, always
+    from tilelang.transforms.step import Step, always
 
     return (
-        Step("read_in_place", read_in_place, always,
+        Step("forward_operands", forward_operands, always,
              "products that use an element a few times read it where it lies; copies are whole, "
              "and tiles that are left get their layouts behind this", "scheduled"),
         Step("convolve", convolve, always,
              "columns of an image and their product are whole, and weights are read in place"),
-        Step("join_steps", join_steps, always,
+        Step("coalesce_k_loops", coalesce_k_loops, always,
              "the loops of products have lost their copies"),
-        Step("write_in_place", write_in_place, always,
+        Step("forward_results", forward_results, always,
              "a product that was a loop overwrites its tile, and the copy of that is still whole"),
         Step("choose_operands", choose_operands, always,
              "kernels choose the layouts of their operands while copies are still whole, so that "
@@ -134,27 +134,27 @@ def _steps() -> tuple[Step, ...]:
              "copies into operand tiles know their layout; the general lowering does not"),
         Step("lower_tiles", lower_tiles_without_kernel, always,
              "what is left of tile operations becomes loops over elements"),
-        Step("settle_fragments", settle_fragments, always,
+        Step("lower_fragments_to_arrays", lower_fragments_to_arrays, always,
              "tile operations are gone, whose lowering asks where a tile lives", "thread"),
-        Step("join_taps", join_taps, always,
+        Step("unroll_stencils", unroll_stencils, always,
              "loops over taps and elements are a nest, which nothing has joined yet"),
         Step("fuse_loops", fuse_loops, always,
              "operations are loops over elements, and no guard stands between them yet"),
-        Step("contract_tiles", contract_tiles, always,
+        Step("replace_tiles_by_scalars", replace_tiles_by_scalars, always,
              "iterations that hand elements to each other are one now"),
-        Step("contract_rows", contract_rows, always,
+        Step("contract_arrays", contract_arrays, always,
              "tiles that are left are memory, and loops over their rows are joined"),
-        Step("interchange_rows", interchange_rows, always,
+        Step("interchange_loops", interchange_loops, always,
              "loops over rows are whole, and what lives in an iteration only is no tile"),
-        Step("read_copies", read_copies, always,
+        Step("forward_copies", forward_copies, always,
              "loops that only copy are those that no loop has taken in"),
-        Step("widen_blocks", widen_blocks, always,
+        Step("coarsen_blocks", coarsen_blocks, always,
              "what is left of tiles is what a block needs; no guard asks for its indices yet"),
-        Step("jam_rows", jam_rows, always,
+        Step("unroll_and_jam", unroll_and_jam, always,
              "rows have their final length; conditions go to each access of a row"),
-        Step("share_loads", share_loads, always,
+        Step("tile_registers", tile_registers, always,
              "blocks have their final extents, and no guard stands between accesses yet"),
-        Step("spread_rows", spread_rows, always,
+        Step("pad_rows", pad_rows, always,
              "no pass below asks whether the rows of a tile are one piece"),
     )  # fmt: skip
 

@@ -12,11 +12,13 @@ from dataclasses import field
 from typing import cast
 
 from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, value_type
-from tilelang.codegen.generators import one_generator
 from tilelang.codegen.names import Names
+from tilelang.codegen.random_states import one_generator
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
-from tilelang.cpu.streams import NONE, Streams
+from tilelang.cpu.loops.loop_fission import no_word_of_cpus
+from tilelang.cpu.loops.tiles import reductions_of
+from tilelang.cpu.nontemporal_stores import NONE, Streams
 from tilelang.cpu.vector_writer import VectorLoop
 from tilelang.errors import Loc, Site, TileUnsupportedError
 from tilelang.ir import effects
@@ -28,10 +30,8 @@ from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.linear import parted
 from tilelang.ir.tables import RNG_INIT, RNG_RAND_FLOAT
 from tilelang.ir.visitor import substitute
-from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.serial.barriers import no_word_of_cpus
-from tilelang.passes.serial.tiles import reductions_of
 from tilelang.records import dataclass
+from tilelang.transforms.analysis.loops import trip_count
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64

@@ -11,7 +11,7 @@ from math import prod
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.passes.analysis.loops import trip_count
+from tilelang.transforms.analysis.loops import trip_count
 
 UNKNOWN = 1000  # iterations
 _OPERATION = 0.3  # ns of an operation or an access, on one value or one vector

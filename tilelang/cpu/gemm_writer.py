@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilelang.codegen.c import bare
-from tilelang.cpu.few_rows import PAIRS, FewRows, emit_few_rows, has_few_rows
-from tilelang.cpu.kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
-from tilelang.cpu.passing_rows import PassingRows, emit_passing_rows, has_passing_rows
+from tilelang.cpu.dot_instructions import (
+    BRAIN_HALVES,
+    SEVEN_BITS,
+    SIGNED_BYTES,
+    TILE_WORDS,
+    Words,
+    words_of,
+)
+from tilelang.cpu.dot_kernels import PAIRS, FewRows, emit_few_rows, has_few_rows
+from tilelang.cpu.gemm_kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
+from tilelang.cpu.outer_product_kernels import PassingRows, emit_passing_rows, has_passing_rows
 from tilelang.cpu.small_operands import small_b
-from tilelang.cpu.units import BRAIN_HALVES, SEVEN_BITS, SIGNED_BYTES, TILE_WORDS, Words, words_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.passes.analysis.combine import accumulator
+from tilelang.transforms.analysis.combine import accumulator
 
 if TYPE_CHECKING:
     from tilelang.cpu.codegen import BlockWriter

@@ -17,7 +17,7 @@ from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment, quote
 from tilelang.cpu.codegen import ALIGN, BlockWriter, CpuPrinter, Unit
 from tilelang.cpu.cost import block_cost
-from tilelang.cpu.streams import NONE, Streams, bytes_of, streams_of
+from tilelang.cpu.nontemporal_stores import NONE, Streams, bytes_of, streams_of
 from tilelang.errors import Site, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S

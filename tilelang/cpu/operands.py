@@ -15,18 +15,18 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from tilelang.cpu.kernels import ACCUMULATORS, panel_width
-from tilelang.cpu.units import words_of
+from tilelang.cpu.dot_instructions import words_of
+from tilelang.cpu.gemm_kernels import ACCUMULATORS, panel_width
+from tilelang.cpu.loops.tiles import indices_at, load_at, nest
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
-from tilelang.passes.analysis.combine import accumulator
-from tilelang.passes.serial.tiles import indices_at, load_at, nest
 from tilelang.records import dataclass
 from tilelang.target import Context
+from tilelang.transforms.analysis.combine import accumulator
 
 TILE_SCOPES = ("shared", "shared.dyn", "local.fragment")
 RUN = 8  # rows that are packed into a panel before the next panel: writes are runs of lines

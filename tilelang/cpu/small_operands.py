@@ -8,10 +8,10 @@ about as long as a small product does.
 
 from __future__ import annotations
 
-from tilelang.cpu.kernels import ACCUMULATORS, panel_width
+from tilelang.cpu.gemm_kernels import ACCUMULATORS, panel_width
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
-from tilelang.passes.analysis.combine import accumulator
+from tilelang.transforms.analysis.combine import accumulator
 
 ROOM = 16 << 10  # bytes; half of the first cache
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilelang.cpu.gemm_writer import has_kernel
+from tilelang.cpu.loops.tiles import lower_tiles_except
 from tilelang.ir import stmt as S
-from tilelang.passes.serial.tiles import lower_tiles_except
 from tilelang.target import Context
 
 

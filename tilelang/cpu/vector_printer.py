@@ -23,14 +23,14 @@ from tilelang.codegen.c import (
     bare,
     storage_type,
 )
-from tilelang.cpu.near_places import NearPlaces
+from tilelang.cpu.address_sharing import NearPlaces
+from tilelang.cpu.loops.vectorization import stride_of, value_bits
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.tables import BINARY
-from tilelang.passes.serial.vectors import stride_of, value_bits
 
 if TYPE_CHECKING:
     from tilelang.cpu.codegen import CpuPrinter

@@ -1,4 +1,4 @@
-"""Loops that :mod:`~tilelang.passes.serial.vectors` marks, as loops over vectors.
+"""Loops that :mod:`~tilelang.cpu.loops.vectorization` marks, as loops over vectors.
 
 What is left of the iterations behind the last whole vector, if there may be any, follows as a loop
 over scalars, or, where they may run twice, as a vector that ends with the last of them. A reduction
@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.c import bare
+from tilelang.cpu.loops.tiles import reductions_of, scan_of
+from tilelang.cpu.loops.vectorization import added_value, moves_bits
 from tilelang.cpu.vector_printer import (
     FAMILIES,
     MOST_LANES,
@@ -22,10 +24,8 @@ from tilelang.errors import assert_never
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.passes.analysis.combine import start_of
-from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.serial.tiles import reductions_of, scan_of
-from tilelang.passes.serial.vectors import added_value, moves_bits
+from tilelang.transforms.analysis.combine import start_of
+from tilelang.transforms.analysis.loops import trip_count
 
 if TYPE_CHECKING:
     from tilelang.cpu.codegen import BlockWriter

@@ -19,7 +19,7 @@ TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a mul
 def _emit(func: PrimFunc, context: Context) -> Artifact:
     """The device text and the host steps of a lowered program."""
     from tilelang.cuda.dialect import emit_cuda
-    from tilelang.passes.normalize.alignment import needed_alignments
+    from tilelang.transforms.normalize.alignment import needed_alignments
 
     module = emit_cuda(func, context.target)
     needs = dict(needed_alignments(func))

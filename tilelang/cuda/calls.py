@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, value_type
-from tilelang.codegen.generators import one_generator
 from tilelang.codegen.gpu.calls import (
     SHARED,
     address_of,
@@ -17,6 +16,7 @@ from tilelang.codegen.gpu.calls import (
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter, thread_index
 from tilelang.codegen.gpu.rows import constant
+from tilelang.codegen.random_states import one_generator
 from tilelang.codegen.text import quote
 from tilelang.cuda.forms import (
     ATOMIC_SUFFIX,

@@ -19,9 +19,9 @@ from tilelang.cuda.ptx_intrinsics import OPERANDS
 from tilelang.cuda.tensor_map import map_step, map_tensor
 from tilelang.cuda.toolchain import MODEST
 from tilelang.ir import stmt as S
-from tilelang.passes.analysis.loops import matrix_calls
 from tilelang.target import Target
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
+from tilelang.transforms.analysis.loops import matrix_calls
 
 # Matrix instructions of one iteration. With more of them the assembler's highest level moves loads
 # between them better than the level below (3 % of a GEMM's time on an H200), which takes it 0.2 s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilelang.cuda.places import executable
+from tilelang.cuda.search_paths import executable
 from tilelang.errors import CompileError, TileUnsupportedError
 from tilelang.scratch import ScratchFolder
 

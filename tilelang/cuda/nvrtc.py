@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilelang.cuda.places import by_pathfinder, toolkits
+from tilelang.cuda.search_paths import by_pathfinder, toolkits
 from tilelang.env import env
 from tilelang.records import dataclass
 from tilelang.target.device import cuda_driver_version

@@ -19,7 +19,7 @@ from pathlib import Path
 from tilelang.cuda.advice import sentence
 from tilelang.cuda.compile_report import refused
 from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc
-from tilelang.cuda.places import executable
+from tilelang.cuda.search_paths import executable
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
 from tilelang.hostcc import run, versions_of

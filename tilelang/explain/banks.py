@@ -17,9 +17,9 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.layout.evaluate import Array, evaluate
-from tilelang.passes.analysis.groups import thread_indices
 from tilelang.records import dataclass
 from tilelang.target import Limits
+from tilelang.transforms.analysis.groups import thread_indices
 
 MAX_POINTS = 16  # combinations of loop variables that are looked at
 MAX_WARPS = 4

@@ -12,9 +12,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Var
-from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.layouts.shuffles import warp_shuffles
 from tilelang.records import dataclass
+from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.layouts.shuffles import warp_shuffles
 
 
 @dataclass(frozen=True)

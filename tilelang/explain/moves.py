@@ -13,9 +13,9 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import VALUE, Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
-from tilelang.passes.analysis.loops import values_of
 from tilelang.records import dataclass
 from tilelang.target import Limits
+from tilelang.transforms.analysis.loops import values_of
 
 
 @dataclass(frozen=True)

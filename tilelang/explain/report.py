@@ -22,18 +22,18 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import in_bulk
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
-from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.analysis.tma import TMA_NOTE
-from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers
-from tilelang.passes.lower.direct_loads import DIRECT
-from tilelang.passes.memory.arena import OFFSET, TOTAL
-from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
-from tilelang.passes.notes import NOTES, Note
-from tilelang.passes.schedule.persist_tiles import NOTE as TILE_NOTE
-from tilelang.passes.schedule.pipeline import NOTE
-from tilelang.passes.sync.own_waits import WAITS
 from tilelang.records import dataclass
 from tilelang.target import Context, Limits, Target
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.analysis.tma import TMA_NOTE
+from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers
+from tilelang.transforms.lower.direct_loads import DIRECT
+from tilelang.transforms.memory.arena import OFFSET, TOTAL
+from tilelang.transforms.normalize.register_hints import NOTE as REGISTER_NOTE
+from tilelang.transforms.notes import NOTES, Note
+from tilelang.transforms.schedule.persistent_epilogue import NOTE as TILE_NOTE
+from tilelang.transforms.schedule.pipeline import NOTE
+from tilelang.transforms.sync.user_wgmma_waits import WAITS
 
 # Operations of 16 bits that a multiprocessor of sm_90 does in a cycle, times 16 (NVIDIA H100 Tensor
 # Core GPU Architecture, "H100 Tensor Core GPU": 989 TFLOPS by 132 multiprocessors at 1830 MHz).

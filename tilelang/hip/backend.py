@@ -17,7 +17,7 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
     """The device text and the host steps of a lowered program."""
     from tilelang.codegen.gpu.emit import emit_module
     from tilelang.hip.dialect import HIP
-    from tilelang.passes.normalize.alignment import needed_alignments
+    from tilelang.transforms.normalize.alignment import needed_alignments
 
     module = emit_module(func, context.target, HIP)
     return artifact_of(func, module, "hip", dict(needed_alignments(func)))

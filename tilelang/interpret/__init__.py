@@ -65,7 +65,7 @@ def run(
     from tilelang.interpret.machine import Block, DivergentGroup, Run, Scope
     from tilelang.interpret.stmts import execute
     from tilelang.interpret.sync import drive
-    from tilelang.ir.depth import make_room, nesting
+    from tilelang.ir.recursion import nesting, raise_recursion_limit
 
     if uninitialized not in UNINITIALIZED:
         raise TileValueError(
@@ -73,7 +73,7 @@ def run(
             expected=", ".join(UNINITIALIZED),
             got=shown(uninitialized),
         )
-    make_room(nesting(func.body))
+    raise_recursion_limit(nesting(func.body))
     state = Run(func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
     state.uninitialized = uninitialized
     state.observer = observer

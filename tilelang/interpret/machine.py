@@ -21,8 +21,8 @@ from tilelang.errors import (
 )
 from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import Facts
+from tilelang.interpret.async_copies import Flight
 from tilelang.interpret.exprs import evaluate, exact
-from tilelang.interpret.flight import Flight
 from tilelang.interpret.lanes import Active, Lanes, narrow, union
 from tilelang.interpret.memory import Bound, Memory, Site
 from tilelang.interpret.schedule import Items

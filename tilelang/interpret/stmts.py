@@ -29,7 +29,7 @@ from tilelang.interpret.sync import Steps, Wait, join
 from tilelang.interpret.tile_ops import OWN_MEANING, run_tile_op
 from tilelang.interpret.values import Value
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.define import loop_of
+from tilelang.ir.elementwise import loop_of
 from tilelang.ir.expr import Call, Expr, call, const
 from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles, Run, WaitProducts
 from tilelang.ir.stmt import (

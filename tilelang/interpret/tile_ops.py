@@ -13,7 +13,7 @@ from tilelang.errors import (
     assert_never,
 )
 from tilelang.interpret import memory, values
-from tilelang.interpret.flight import TILE_COPIES
+from tilelang.interpret.async_copies import TILE_COPIES
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
 from tilelang.interpret.tiles import extents_of, forget_tile, read_tile, shaped, write_tile

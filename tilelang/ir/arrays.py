@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tilelang.errors import TileTypeError
-from tilelang.ir.active import current
+from tilelang.ir.trace_context import current
 from tilelang.tracebacks import number
 
 # ufunc -> the operator of Python that means the same.

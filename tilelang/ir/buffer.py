@@ -232,7 +232,7 @@ class Buffer(NoArray):
         return index_buffer(self, key)
 
     def __setitem__(self, key: object, value: object) -> None:
-        from tilelang.ir.active import emitter
+        from tilelang.ir.trace_context import emitter
 
         emitter(f"{self.name}[...] = ...").store(self, key, value)
 

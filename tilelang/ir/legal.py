@@ -4,7 +4,7 @@ Besides the tables :func:`check` holds at all levels that every variable is boun
 that every buffer exists, that accesses have one integer index per dimension, and that stored values
 have the dtype of their buffer. In Thread IR a constant index of on-chip memory lies inside it, too.
 That those that depend on threads and loops do is shown once, of the finished program, by
-:func:`tilelang.passes.verify.places.verify_places`: it looks at every thread and iteration.
+:func:`tilelang.transforms.verify.bounds.verify_bounds`: it looks at every thread and iteration.
 """
 
 from __future__ import annotations

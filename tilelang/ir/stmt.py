@@ -353,9 +353,9 @@ class TileOp(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ElementOp(TileOp):
-    """What is done for each element on its own: ``ir/define.py`` has the loop, which every back end
-    lowers and the interpreter runs. Where the elements of the result are not those of an operand in
-    order, and may lie on it, a copy of the operand is taken before."""
+    """What is done for each element on its own: ``ir/elementwise.py`` has the loop, which every
+    back end lowers and the interpreter runs. Where the elements of the result are not those of an
+    operand in order, and may lie on it, a copy of the operand is taken before."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -390,7 +390,7 @@ class Gemm(TileOp):
 
     The matrices are the last two dimensions of the regions (leading extents are 1). ``policy``
     is 0 (square), 1 (full row) or 2 (full column). ``asynchronous`` marks ``wgmma_gemm``. ``plan``
-    says how threads compute it (:class:`~tilelang.passes.layouts.gemm_plan.GemmPlan`); it is set
+    says how threads compute it (``transforms.layouts.gemm_plan.GemmPlan``); it is set
     where layouts are inferred. ``barrier`` is arrived at once when the product is complete.
     """
 

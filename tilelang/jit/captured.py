@@ -19,8 +19,8 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileError
+from tilelang.frontend.ast import analyse
 from tilelang.jit.fingerprint import MISSING, Fingerprint, content, is_library
-from tilelang.language.v2.ast import analyse
 
 _Path: TypeAlias = "tuple[str, tuple[str, ...]]"  # name of a global or a cell, attributes
 _LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"))

@@ -159,8 +159,8 @@ def lower(
     Raises:
         TileTypeError: ``func`` is neither, or holds several functions.
     """
+    from tilelang.compat.adapter.base import functions_of
     from tilelang.compiler import compile as compile_source
-    from tilelang.jit.adapter.base import functions_of
 
     found = functions_of(func)
     if len(found) != 1:

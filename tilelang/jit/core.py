@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, overload
 
 from tilelang.env import env
 from tilelang.errors import TileError, TileTypeError, TileValueError, near, shown
+from tilelang.frontend.annot import freeze
+from tilelang.frontend.builder import locate_error
+from tilelang.frontend.pickling import reduce_function
+from tilelang.frontend.template import EagerFunc, classify_by_call, is_factory
+from tilelang.frontend.texts import name_the_text, text_for_number
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.compile import run_on, run_parallel, several
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.progress import progress
-from tilelang.language.v2.annot import freeze
-from tilelang.language.v2.builder import locate_error
-from tilelang.language.v2.pickling import reduce_function
-from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
-from tilelang.language.v2.texts import name_the_text, text_for_number
 from tilelang.options import surroundings
 from tilelang.runtime.autograd import not_traced
 from tilelang.target.device import cuda_devices

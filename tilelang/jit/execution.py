@@ -47,7 +47,7 @@ def check_backend(name: str | None) -> str:
 
 def load_compiler(target: Target) -> None:
     """Load what compiles for ``target``, in a process that has no program yet."""
-    from tilelang.target.questions import target_is_cuda
+    from tilelang.target.kinds import target_is_cuda
 
     if target_is_cuda(target):
         from tilelang.cuda import nvrtc

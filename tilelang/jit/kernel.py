@@ -248,10 +248,10 @@ class JITKernel:
         the CUDA runtime, with ``execution_backend="nvrtc"`` Python over ``cuda.bindings``."""
         artifact = self._executable.artifact
         if artifact is not None and artifact.device is not None:
-            from tilelang.jit.adapter.host import host_source as around
+            from tilelang.compat.adapter.host import host_source as around
 
             return around(artifact, self.prim_func, self._backend)
-        from tilelang.jit.adapter.wrapper import host_source
+        from tilelang.compat.adapter.wrapper import host_source
 
         return host_source(self.prim_func, self.get_kernel_source(), self.target)
 

@@ -20,7 +20,7 @@ from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, field_names
-from tilelang.target.rows import ROWS
+from tilelang.target.instruction_table import ROWS
 
 _MODULE = re.compile(r"tilelang(\.[a-z]\w*)+", re.ASCII)
 _BUILTINS: dict[str, type] = {item.__name__: item for item in (bool, int, float, str)}

@@ -16,6 +16,13 @@ if _typing.TYPE_CHECKING:  # mypy takes the first of several meanings, pyright t
     from tilelang.language.checked import macro as macro
     from tilelang.language.checked import prim_func as prim_func
 
+from tilelang import frontend
+from tilelang.frontend import annot, ast, builder
+from tilelang.frontend.dtypes import AnyDType, dtype
+from tilelang.frontend.entry import *  # type: ignore[assignment]  # prim_func, see above
+from tilelang.frontend.kernel import *
+from tilelang.frontend.loop import *
+from tilelang.frontend.macro import *  # type: ignore[assignment]  # macro, see above
 from tilelang.ir.dtypes import (
     bfloat16,
     bool_,
@@ -49,7 +56,7 @@ from tilelang.ir.dtypes import (
     void,
 )
 from tilelang.ir.stmt import PrimFunc
-from tilelang.language import dtypes, eager, v2
+from tilelang.language import dtypes
 from tilelang.language.allocate import *
 from tilelang.language.annotations import *
 from tilelang.language.atomic import *
@@ -58,12 +65,10 @@ from tilelang.language.builtin import *
 from tilelang.language.constants import *
 from tilelang.language.control import *
 from tilelang.language.copy_op import *
-from tilelang.language.entry import *  # type: ignore[assignment]  # prim_func, see above
 from tilelang.language.fill_op import *
 from tilelang.language.gemm_op import *
 from tilelang.language.hardware import *
 from tilelang.language.instructions import *
-from tilelang.language.macro import *  # type: ignore[assignment]  # macro, see above
 from tilelang.language.math import *
 from tilelang.language.math import __cos, __exp, __exp10, __log, __log2, __log10, __sin, __tan
 from tilelang.language.memory import *
@@ -74,16 +79,14 @@ from tilelang.language.reducer import *
 from tilelang.language.scan_op import *
 from tilelang.language.schedules import *
 from tilelang.language.sync import *
-from tilelang.language.v2 import annot, ast, builder
-from tilelang.language.v2.dtypes import AnyDType, dtype
-from tilelang.language.v2.kernel import *
-from tilelang.language.v2.loop import *
 from tilelang.language.view import *
 from tilelang.language.warp import *
 from tilelang.layout import Fragment, Layout
 
 if _typing.TYPE_CHECKING:
     from tilelang.language.checked import macro, prim_func
+
+eager = v2 = frontend  # names of the package by which programs know it
 
 _ALIASES = frozenset(("bool", "boolean", "double", "float", "half", "int", "long", "short", "uint"))
 # Modules that programs know, and names that a star does not take.

@@ -9,12 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.ir.active import emitter
-from tilelang.ir.buffer import SCOPES, Buffer, Shape
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.dtypes import max_value, min_value
-from tilelang.ir.expr import Const, Expr, Var, as_expr
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     check_options,
     constant_int,
     constant_shape,
@@ -22,6 +17,11 @@ from tilelang.language.regions import (
     describe,
     freeze,
 )
+from tilelang.ir.buffer import SCOPES, Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.expr import Const, Expr, Var, as_expr
+from tilelang.ir.trace_context import emitter
 from tilelang.tracebacks import borders
 
 __all__ = [
@@ -317,8 +317,8 @@ def decl_buffer(
 
     Over ``data`` the options are those of ``T.make_tensor``, and the scope is that of the memory.
     """
-    from tilelang.language.entry import make_tensor
-    from tilelang.language.v2.described import check_options, checked_offset
+    from tilelang.frontend.described import check_options, checked_offset
+    from tilelang.frontend.entry import make_tensor
 
     options: dict[str, Any] = {
         "align": align, "offset_factor": offset_factor, "buffer_type": buffer_type,

@@ -10,10 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.active import current, emitter
-from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import Call
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     cast_to,
     constant_int,
     describe,
@@ -21,6 +18,9 @@ from tilelang.language.regions import (
     freeze,
     scalar,
 )
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Call
+from tilelang.ir.trace_context import current, emitter
 from tilelang.layout import Fragment, Layout
 from tilelang.layout.validity import check_layout
 from tilelang.tracebacks import borders
@@ -108,7 +108,7 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
 
 
 def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
-    from tilelang.language.v2.builder import locate, warn
+    from tilelang.frontend.builder import locate, warn
 
     warn(
         f"the layout of `{buffer.name}` in {what} is ignored: each thread has an array of its own; "
@@ -119,7 +119,7 @@ def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
 
 def layout_given(buffer: Buffer) -> Layout | None:
     """The layout that :func:`annotate_layout` has given ``buffer`` so far, None if none."""
-    from tilelang.language.v2.builder import Builder
+    from tilelang.frontend.builder import Builder
 
     active = current()
     if not isinstance(active, Builder) or active.launch is None:
@@ -234,7 +234,7 @@ def import_source(source: str | None = None) -> None:
         return
     if not isinstance(source, str):
         raise TileTypeError(f"{what} of something that is not text", got=describe(source))
-    from tilelang.language.v2.builder import builder
+    from tilelang.frontend.builder import builder
 
     active = builder(what)
     table = active.attrs if active.launch is None else active.launch.annotations

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.errors import Loc, TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.ir.active import emitter
+from tilelang.frontend.builder import locate
+from tilelang.frontend.regions import (
+    align,
+    cast_to,
+    constant_bool,
+    describe,
+    element_of,
+    region_of,
+    scalar,
+    stored,
+)
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
@@ -23,18 +33,8 @@ from tilelang.ir.expr import (
     const,
 )  # fmt: skip
 from tilelang.ir.stmt import AtomicTile, Eval, For, Parallel, Stmt, Store
+from tilelang.ir.trace_context import emitter
 from tilelang.ir.uniform import Varying
-from tilelang.language.regions import (
-    align,
-    cast_to,
-    constant_bool,
-    describe,
-    element_of,
-    region_of,
-    scalar,
-    stored,
-)
-from tilelang.language.v2.builder import locate
 from tilelang.tracebacks import borders
 
 __all__ = [

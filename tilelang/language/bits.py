@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.frontend.regions import constant_int, describe, scalar
 from tilelang.ir import expr as ir
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, as_expr, binary, call, cast, const, unary
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.language.constants import int_op, plain_ints
-from tilelang.language.regions import constant_int, describe, scalar
 from tilelang.tracebacks import borders
 
 __all__ = [
@@ -279,7 +279,7 @@ def SizeVar(name: str, dtype: object = "int32", *, span: object = None) -> ir.Va
 
 def Call(dtype: object, op: str, args: Sequence[object], *, span: object = None) -> Expr:
     """The intrinsic or external function called ``op``."""
-    from tilelang.target.rows import ROWS
+    from tilelang.target.instruction_table import ROWS
 
     name = str(op).removeprefix("tl.").removeprefix("tir.")
     if name in ROWS:

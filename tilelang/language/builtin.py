@@ -8,10 +8,17 @@ as the rows of instructions declare.
 from __future__ import annotations
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.active import emitter
+from tilelang.frontend.loop import loop_break
+from tilelang.frontend.regions import (
+    cast_to,
+    describe,
+    emit_call,
+    scalar,
+)
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, call
 from tilelang.ir.tables import RNG_INIT, RNG_RAND, RNG_RAND_FLOAT
+from tilelang.ir.trace_context import emitter
 from tilelang.language import instructions, memory, sync
 from tilelang.language.annotations import (
     annotate_consumer_reg_alloc,
@@ -25,14 +32,7 @@ from tilelang.language.annotations import (
 from tilelang.language.instructions import *
 from tilelang.language.instructions import operand
 from tilelang.language.memory import *
-from tilelang.language.regions import (
-    cast_to,
-    describe,
-    emit_call,
-    scalar,
-)
 from tilelang.language.sync import *
-from tilelang.language.v2.loop import loop_break
 from tilelang.language.warp import (
     get_lane_idx,
     get_warp_group_idx,
@@ -142,7 +142,7 @@ def rng_init(
         )
     active = emitter(what)
     if seq is None:
-        from tilelang.language.v2.kernel import get_block_binding, get_thread_binding
+        from tilelang.frontend.kernel import get_block_binding, get_thread_binding
 
         width = active.thread_extents()[0]
         seq = get_thread_binding(0) + get_block_binding(0) * width

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilelang.frontend.regions import shape_tuple
 from tilelang.ir import dtypes as _dtypes
 from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, as_expr, binary, const
-from tilelang.language.regions import shape_tuple
 from tilelang.tracebacks import borders
 
 __all__ = [

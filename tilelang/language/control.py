@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, shown
+from tilelang.frontend.builder import Block, Builder, builder, describe, locate
+from tilelang.frontend.frames import Frame
+from tilelang.frontend.regions import check_options
+from tilelang.frontend.scope import truth
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Call, Const, Expr, Var, as_expr, const, unary
 from tilelang.ir.stmt import Assert as AssertNode
 from tilelang.ir.stmt import Attr, Eval, Let, Seq, Stmt
 from tilelang.ir.stmt import If as IfNode
 from tilelang.ir.stmt import While as WhileNode
-from tilelang.language.regions import check_options
-from tilelang.language.v2.builder import Block, Builder, builder, describe, locate
-from tilelang.language.v2.frames import Frame
-from tilelang.language.v2.scope import truth
 from tilelang.tracebacks import borders
 
 __all__ = [

@@ -10,12 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Load
-from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Pairs, Transpose
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     align,
     cast_to,
     check_options,
@@ -29,6 +24,11 @@ from tilelang.language.regions import (
     text_of,
     tile_of,
 )
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, Load
+from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Pairs, Transpose
+from tilelang.ir.trace_context import emitter
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 

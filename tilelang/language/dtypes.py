@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilelang.frontend import dtypes as _home
+from tilelang.frontend.dtypes import AnyDType, dtype, max_value, min_value, promote
 from tilelang.ir.dtypes import SCALARS
-from tilelang.language.v2 import dtypes as _home
-from tilelang.language.v2.dtypes import AnyDType, dtype, max_value, min_value, promote
 
 __all__ = ["AnyDType", "dtype", "max_value", "min_value", "promote"]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.ir.active import emitter
-from tilelang.ir.stmt import Fill
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     check_number,
     check_options,
     check_plain,
@@ -14,6 +12,8 @@ from tilelang.language.regions import (
     scalar,
     stored,
 )
+from tilelang.ir.stmt import Fill
+from tilelang.ir.trace_context import emitter
 from tilelang.tracebacks import borders
 
 __all__ = ["clear", "fill"]

@@ -9,12 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, binary
-from tilelang.ir.stmt import Gemm, HardwareOp, Pairs
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     constant_bool,
     constant_extents,
     constant_int,
@@ -24,6 +19,11 @@ from tilelang.language.regions import (
     text_of,
     tile_of,
 )
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, binary
+from tilelang.ir.stmt import Gemm, HardwareOp, Pairs
+from tilelang.ir.trace_context import emitter
 from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders

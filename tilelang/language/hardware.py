@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError
-from tilelang.ir.active import emitter
+from tilelang.frontend.regions import describe, pairs, region_of, scalar
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Expr, as_expr
 from tilelang.ir.stmt import HardwareOp
+from tilelang.ir.trace_context import emitter
 from tilelang.language.gemm_op import condition
-from tilelang.language.regions import describe, pairs, region_of, scalar
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 

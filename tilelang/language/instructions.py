@@ -12,12 +12,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError, shown
-from tilelang.ir.active import current
-from tilelang.ir.atoms import Atom, Operand, Option
-from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, StringImm, as_expr, call
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     address_of_operand,
     cast_to,
     constant_bool,
@@ -26,10 +21,15 @@ from tilelang.language.regions import (
     emit_call,
     scalar,
 )
+from tilelang.ir.atoms import Atom, Operand, Option
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, StringImm, as_expr, call
+from tilelang.ir.trace_context import current
 from tilelang.language.sync import barrier_address, check_named
 from tilelang.target.features import FEATURES, lowest_with
+from tilelang.target.instruction_table import ROWS
 from tilelang.target.nvidia import TMEM_MOVES
-from tilelang.target.rows import ROWS
 from tilelang.tracebacks import borders
 
 _NUMBERED = ("count", "block", "blocks", "bytes", "parity")  # ends of roles that are not negative

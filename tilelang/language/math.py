@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.frontend.regions import check_options, describe, scalar
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Cast as CastNode
 from tilelang.ir.expr import Const, Expr, as_expr, binary, call, select
 from tilelang.ir.expr import cast as build_cast
 from tilelang.language.constants import plain_ints
-from tilelang.language.regions import check_options, describe, scalar
 from tilelang.tracebacks import borders
 
 __all__ = [

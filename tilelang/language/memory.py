@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError
-from tilelang.ir.active import emitter
+from tilelang.frontend.regions import (
+    address_of_operand,
+    cast_to,
+    constant_int,
+    describe,
+    region_of,
+    scalar,
+)
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
@@ -25,15 +32,8 @@ from tilelang.ir.expr import (
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval, For, If, Store
 from tilelang.ir.tables import UNKNOWN_POINTER
+from tilelang.ir.trace_context import emitter
 from tilelang.language.gemm_op import condition
-from tilelang.language.regions import (
-    address_of_operand,
-    cast_to,
-    constant_int,
-    describe,
-    region_of,
-    scalar,
-)
 from tilelang.records import dataclass
 from tilelang.tracebacks import borders
 
@@ -129,7 +129,7 @@ def _bound(base: object, what: str) -> object:
     """
     if not isinstance(base, Var) or base.dtype.is_handle:
         return base
-    from tilelang.language.v2.builder import builder, is_pure
+    from tilelang.frontend.builder import builder, is_pure
 
     value = builder(what).values.get(base)
     if isinstance(value, Load) and all(map(is_pure, value.indices)):
@@ -407,7 +407,7 @@ class _Run:
 
 def _pointed(operand: object, what: str, role: str) -> _Run:
     """What a thread copies to or from."""
-    from tilelang.language.v2.builder import builder
+    from tilelang.frontend.builder import builder
 
     found = address_of_operand(operand, what)
     if isinstance(found, AddressOf):

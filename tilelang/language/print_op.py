@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileValueError
-from tilelang.ir.active import emitter
+from tilelang.frontend.regions import check_options, constant_int, emit_call, scalar
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr, binary, const
 from tilelang.ir.stmt import PrintTile
-from tilelang.language.regions import check_options, constant_int, emit_call, scalar
+from tilelang.ir.trace_context import emitter
 from tilelang.tracebacks import borders
 
 __all__ = ["device_assert", "print"]

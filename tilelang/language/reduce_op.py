@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Region
-from tilelang.ir.stmt import Reduce
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     constant_bool,
     constant_extents,
     constant_int,
@@ -16,6 +13,9 @@ from tilelang.language.regions import (
     text_of,
     tile_of,
 )
+from tilelang.ir.buffer import Region
+from tilelang.ir.stmt import Reduce
+from tilelang.ir.trace_context import emitter
 from tilelang.tracebacks import borders
 
 __all__ = [

@@ -10,12 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import Load
-from tilelang.ir.stmt import ReducerFinalize, ReducerInit, ReducerUpdate
-from tilelang.language.reduce_op import batch_of
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     cast_to,
     constant_extents,
     describe,
@@ -25,6 +20,11 @@ from tilelang.language.regions import (
     text_of,
     tile_of,
 )
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Load
+from tilelang.ir.stmt import ReducerFinalize, ReducerInit, ReducerUpdate
+from tilelang.ir.trace_context import emitter
+from tilelang.language.reduce_op import batch_of
 from tilelang.tracebacks import borders
 
 __all__ = ["finalize_reducer", "reducer_init", "reducer_update"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileValueError
-from tilelang.ir.active import emitter
+from tilelang.frontend.regions import constant_bool, constant_extents, text_of, tile_of
 from tilelang.ir.stmt import Scan
+from tilelang.ir.trace_context import emitter
 from tilelang.language.reduce_op import dimension, on_chip
-from tilelang.language.regions import constant_bool, constant_extents, text_of, tile_of
 from tilelang.tracebacks import borders
 
 __all__ = ["cummax", "cumsum"]

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Any
 
 from tilelang.errors import TileTypeError
-from tilelang.ir.active import emitter
-from tilelang.language.regions import describe
+from tilelang.frontend.regions import describe
+from tilelang.ir.trace_context import emitter
 from tilelang.records import dataclass
 
 __all__ = [

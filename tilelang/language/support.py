@@ -13,8 +13,8 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.tables import MBARRIER_ARRIVE, RNG_INIT, UNKNOWN_POINTER
 from tilelang.records import dataclass
 from tilelang.target.features import lowest_with
+from tilelang.target.instruction_table import ROWS
 from tilelang.target.nvidia import HARDWARE_TILES
-from tilelang.target.rows import ROWS
 
 __all__ = ["SUPPORT", "Support", "support_table"]
 

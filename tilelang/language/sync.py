@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer, Region, same_extent
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     address_of_operand,
     describe,
     emit_call,
     region_of,
     scalar,
 )
+from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr
+from tilelang.ir.trace_context import emitter
 from tilelang.tracebacks import borders
 
 __all__ = [
@@ -139,8 +139,8 @@ def _is_one(region: Region) -> bool:
 
 def create_list_of_mbarrier(*counts: Any) -> Buffer:
     """Barriers with these arrival counts, which barrier operations may name by number."""
+    from tilelang.frontend.builder import builder
     from tilelang.language.allocate import create_barriers
-    from tilelang.language.v2.builder import builder
 
     flat: list[Any] = []
     for part in counts:
@@ -153,7 +153,7 @@ def create_list_of_mbarrier(*counts: Any) -> Buffer:
 
 def get_mbarrier(index: object) -> Expr:
     """Barrier ``index`` of :func:`create_list_of_mbarrier`."""
-    from tilelang.language.v2.builder import builder
+    from tilelang.frontend.builder import builder
 
     what = "T.get_mbarrier"
     found = builder(what).kernel(what).barriers
@@ -185,7 +185,7 @@ def warpgroup_fence_operand(
         TileTypeError: memory that is not in registers, or no known buffer.
         TileValueError: registers outside of it (when its layout is known).
     """
-    from tilelang.language.v2.builder import builder
+    from tilelang.frontend.builder import builder
 
     what = "T.warpgroup_fence_operand"
     owner = builder(what).owner(buffer_or_ptr) if isinstance(buffer_or_ptr, Var) else None

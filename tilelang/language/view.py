@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.frontend.builder import builder
+from tilelang.frontend.regions import describe, shape_tuple, text_of
 from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, as_expr
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import View
-from tilelang.language.regions import describe, shape_tuple, text_of
-from tilelang.language.v2.builder import builder
 from tilelang.tracebacks import borders
 
 __all__ = ["reshape", "view"]

@@ -6,14 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
-from tilelang.ir.lanes import WARP
-from tilelang.ir.stmt import Store
-from tilelang.ir.tables import portable
-from tilelang.language.regions import (
+from tilelang.frontend.regions import (
     cast_to,
     constant_int,
     describe,
@@ -21,6 +14,13 @@ from tilelang.language.regions import (
     scalar,
     tile_of,
 )
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
+from tilelang.ir.lanes import WARP
+from tilelang.ir.stmt import Store
+from tilelang.ir.tables import portable
+from tilelang.ir.trace_context import emitter
 from tilelang.records import dataclass
 from tilelang.tracebacks import borders
 
@@ -416,7 +416,7 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
     ``tvm_thread_allreduce(1, value, cond, out[0], thread_var)``: ``out`` gets the combination of
     ``value`` over the threads along ``thread_var`` for which ``cond`` holds.
     """
-    from tilelang.language.v2.builder import builder
+    from tilelang.frontend.builder import builder
 
     what = "T.tvm_thread_allreduce"
     active = builder(what)

@@ -11,8 +11,8 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context
 
 if TYPE_CHECKING:
-    from tilelang.passes.step import Step
     from tilelang.runtime.executable import Executable
+    from tilelang.transforms.step import Step
 
 HEADER = Path(__file__).parent / "include" / "tl_metal.h"
 _INCLUDE = '#include "tl_metal.h"'
@@ -22,7 +22,7 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
     """The text and the host steps of a lowered program."""
     from tilelang.codegen.gpu.emit import emit_module
     from tilelang.metal.dialect import METAL as DIALECT
-    from tilelang.passes.normalize.alignment import needed_alignments
+    from tilelang.transforms.normalize.alignment import needed_alignments
 
     module = emit_module(func, context.target, DIALECT)
     return artifact_of(func, module, "metal", dict(needed_alignments(func)))
@@ -36,7 +36,7 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
 
 def _steps() -> tuple[Step, ...]:
     from tilelang.metal.check_dtypes import check_dtypes
-    from tilelang.passes.step import Step, always
+    from tilelang.transforms.step import Step, always
 
     why = "statements are still those of the program, so the error names its line"
     return (Step("check_dtypes", check_dtypes, always, why),)

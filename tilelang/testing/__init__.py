@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _cuda_version() -> tuple[int, int] | None:
-    from tilelang.contrib.nvcc import get_target_compute_version, parse_compute_version
+    from tilelang.compat.contrib.nvcc import get_target_compute_version, parse_compute_version
     from tilelang.target import parse_target
 
     if parse_target("auto").compute is None:
@@ -72,7 +72,7 @@ def _needs(what: str, condition: Callable[[], bool]) -> Mark:
 
 def _hip_target(check: str) -> bool:
     """Whether the machine has an AMD GPU whose target passes a check of `tilelang.rocm.target`."""
-    from tilelang.rocm import target as rocm
+    from tilelang.compat.rocm import target as rocm
 
     return rocm.check_hip_availability() and bool(getattr(rocm, check)("auto"))
 

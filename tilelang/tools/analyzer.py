@@ -7,11 +7,11 @@ from math import prod
 from typing import Any
 
 from tilelang.autotuner.model import estimate
+from tilelang.compat.adapter.base import functions_of
 from tilelang.errors import TileTypeError, TileUnsupportedError, shown
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.effects import Access, How, accesses
-from tilelang.jit.adapter.base import functions_of
 from tilelang.jit.kernel import JITKernel
 from tilelang.notebook import Preformatted
 from tilelang.profiler.work import Counter

@@ -8,7 +8,7 @@ from tilelang.errors import TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target import Target, parse_target
 from tilelang.target.device import cuda_devices, has_hip, has_metal
-from tilelang.target.questions import (
+from tilelang.target.kinds import (
     has_fnuz,
     target_is_cuda,
     target_is_hip,

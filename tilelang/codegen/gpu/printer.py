@@ -34,8 +34,8 @@ from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
+from tilelang.target.alternatives import unavailable
 from tilelang.target.apple import HELD
-from tilelang.target.instead import unavailable
 
 _SIGNED = ("int32", "int64")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")

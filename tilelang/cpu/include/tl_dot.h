@@ -1,6 +1,6 @@
 // Products of narrow factors: neighbours in k share a word of 32 bits, and one instruction adds the products of all
 // factors of a word to its lane. The generated text says first which unit the machine has (a row of
-// tilelang.cpu.units): TL_<KIND>_GROUP factors in a word, vectors of TL_<KIND>_BYTES, TL_<KIND>_DOT(V, sum, b, a).
+// tilelang.cpu.dot_instructions): TL_<KIND>_GROUP factors in a word, vectors of TL_<KIND>_BYTES, TL_<KIND>_DOT(V, sum, b, a).
 //
 // Operands become words once per product. Rows of A: [m][words + 1 or more], behind the words what the sums of the row
 // start from. B in panels 16 words wide: [ceil(n / 16)][words][16]. Factors that are missing are zero.

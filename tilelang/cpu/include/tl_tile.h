@@ -1,6 +1,6 @@
 // Products of words by tiles: registers of 16 rows of 64 bytes. A has rows of words, B lies in panels of 16 words, and
 // one instruction adds the products of 16 x 16 words of both to 16 x 16 sums. The generated text says first which
-// instruction the machine has (a row of tilelang.cpu.units): TL_TILE_KERNEL makes the kernel of that.
+// instruction the machine has (a row of tilelang.cpu.dot_instructions): TL_TILE_KERNEL makes the kernel of that.
 #ifndef TL_TILE_H
 #define TL_TILE_H
 #include "tl_dot.h"

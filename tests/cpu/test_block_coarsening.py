@@ -1,0 +1,154 @@
+"""One block does the columns of its neighbours where they differ in nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+from contexts import CPU
+from script_text import body_of, text
+from test_loop_fusion import loops
+
+import tilelang.language as T
+from tilelang import interpret
+from tilelang.cpu.loops.block_coarsening import coarsen_blocks
+from tilelang.cpu.loops.loop_fusion import fuse_loops
+from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
+from tilelang.ir import stmt as S
+from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.notes import FUSION
+
+
+def before(func: S.PrimFunc) -> S.PrimFunc:
+    return replace_tiles_by_scalars(fuse_loops(loops(func), CPU), CPU)
+
+
+def unchanged(func: S.PrimFunc) -> bool:
+    plain = before(func)
+    return coarsen_blocks(plain, CPU) is plain
+
+
+def launch_of(func: S.PrimFunc) -> S.Launch:
+    return next(node for node in S.walk(func.body) if isinstance(node, S.Launch))
+
+
+def columns(blocks: int = 32) -> S.PrimFunc:
+    @T.prim_func
+    def kernel(A: T.Tensor((2, blocks * 64), "float32"), B: T.Tensor((blocks * 64,), "float32")):
+        with T.Kernel(blocks, threads=1) as b:
+            a = T.alloc_shared((2, 64), "float32")
+            s = T.alloc_fragment((64,), "float32")
+            T.clear(s)
+            T.copy(A[0, b * 64], a)
+            T.reduce_sum(a, s, dim=0, clear=False)
+            T.copy(s, B[b * 64])
+
+    return kernel
+
+
+def test_loops_and_tiles_along_the_block_grow_and_the_grid_shrinks() -> None:
+    made = coarsen_blocks(before(columns()), CPU)
+    assert body_of(simplify_func(made, CPU)) == text("""
+        s = T.alloc_buffer((128,), "float32", scope="local")
+        for i in T.serial(128, parallel=0):
+            s[i] = T.float32(0.0)
+        for i in range(2):
+            for j in T.serial(128, parallel=0):
+                a: T.float32 = A[i, b * 128 + j]
+                s[j] = s[j] + a
+        for i in T.serial(128, parallel=0):
+            B[b * 128 + i] = s[i]
+        """)
+    assert [int(extent) for extent in launch_of(made).grid] == [16]
+    assert "2 blocks along b are one" in launch_of(made).annotation(FUSION)
+
+
+def test_results_are_the_same() -> None:
+    numbers = np.random.default_rng(0).integers(-9, 9, (2, 2048)).astype(np.float32)
+    found = np.zeros(2048, np.float32)
+    interpret.run(coarsen_blocks(before(columns()), CPU), (numbers, found))
+    np.testing.assert_array_equal(found, numbers.sum(axis=0))
+
+
+def test_few_blocks_stay_for_the_cores() -> None:
+    assert unchanged(columns(blocks=16))
+
+
+def test_a_block_that_is_asked_for_its_number_stays() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2048,), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                A[b * 32 + i] = b
+
+    assert unchanged(kernel)
+
+
+def test_a_place_in_the_row_that_is_asked_for_stays() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2048,), "float32"), W: T.Tensor((32,), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                A[b * 32 + i] = W[i]
+
+    assert unchanged(kernel)
+
+
+def test_rows_that_overlap_or_leave_gaps_stay() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4096,), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                A[b * 64 + i] = 1
+
+    assert unchanged(kernel)
+
+
+def test_blocks_whose_rows_are_not_contiguous_stay() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2048, 8), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                A[b * 32 + i, 0] = 1
+
+    assert unchanged(kernel)
+
+
+def test_sums_of_all_blocks_stay() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2048,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                T.atomic_add(B[0], A[b * 32 + i])
+
+    assert unchanged(kernel)
+
+
+def pairs(rest: int = 1) -> S.PrimFunc:
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 4096), "float32"), B: T.Tensor((2, 2048), "float32")):
+        with T.Kernel(32, threads=1) as b:
+            a = T.alloc_shared((2, 128), "float32")
+            T.copy(A[0, b * 128], a)
+            for i, j in T.Parallel(2, 64):
+                B[i, b * 64 + j] = a[i, 2 * j] + a[i, 2 * j + rest]
+
+    return kernel
+
+
+def test_tiles_of_pairs_grow_twice_as_much() -> None:
+    made = coarsen_blocks(before(pairs()), CPU)
+    assert body_of(simplify_func(made, CPU)) == text("""
+        a = T.alloc_buffer((2, 256), "float32", scope="shared.dyn")
+        for i in T.serial(2, parallel=0):
+            for j in T.serial(256, parallel=1):
+                a[i, j] = A[i, b * 256 + j]
+            for j in T.serial(128, parallel=1):
+                B[i, b * 128 + j] = a[i, j * 2] + a[i, j * 2 + 1]
+        """)
+    numbers = np.random.default_rng(0).integers(-9, 9, (2, 4096)).astype(np.float32)
+    found = np.zeros((2, 2048), np.float32)
+    interpret.run(made, (numbers, found))
+    np.testing.assert_array_equal(found, numbers[:, ::2] + numbers[:, 1::2])
+
+
+def test_tiles_of_pairs_stay_where_an_element_is_not_of_the_pair() -> None:
+    assert unchanged(pairs(rest=2))

@@ -1,0 +1,216 @@
+"""Products of few rows and a transposed right operand, and operands that are read where they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from contexts import CPU
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.dot_kernels import FewRows, emit_few_rows, has_few_rows
+from tilelang.cpu.loops.operand_forwarding import forward_operands
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.ir import floats
+from tilelang.ir import stmt as S
+from tilelang.transforms.normalize.simplify import simplify_func
+
+# The instruction, by its manual, where factors and sums are normal numbers.
+MODEL = (
+    "-DTL_VDPBF16PS(V,C,B,A)=((C)+(V)((tl_word64)(B)<<16)*(V)((tl_word64)(A)<<16)"
+    "+(V)((tl_word64)(B)&-65536)*(V)((tl_word64)(A)&-65536))"
+)
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+
+def program(
+    M: int, N: int, K: int, dtype: str, acc: str = "float32", between: str = "", tile: int = 16
+) -> Any:
+    """``C = A B^T`` in one block of rows; ``between`` says what stands between copy and product."""
+    columns, step = 8, tile
+
+    @T.prim_func
+    def kernel(A: T.Tensor((M, K), dtype), B: T.Tensor((N, K), dtype), C: T.Tensor((M, N), acc)):
+        with T.Kernel(T.ceildiv(N, columns), threads=32) as bx:
+            a = T.alloc_shared((M, step), dtype)
+            b = T.alloc_shared((columns, step), dtype)
+            c = T.alloc_fragment((M, columns), acc)
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, step), num_stages=2):
+                T.copy(A[0, k * step], a)
+                T.copy(B[bx * columns, k * step], b)
+                if between == "a store to the source":
+                    for i in T.Parallel(M):
+                        B[0, 0] = B[0, 0]
+                if between == "another use":
+                    for i, j in T.Parallel(columns, step):
+                        b[i, j] = b[i, j] + b[i, j]
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C[0, bx * columns])
+
+    return kernel
+
+
+def scopes(func: Any) -> list[str]:
+    """Where the operands of the product are, after the pass."""
+    lowered = forward_operands(simplify_func(func, CPU), CPU)
+    (gemm,) = (n for n in S.walk(lowered.body) if isinstance(n, S.Gemm))
+    return [region.buffer.storage for region in (gemm.a, gemm.b)]
+
+
+def test_tiles_that_one_product_reads_once_are_gone() -> None:
+    func = program(2, 16, 64, "float16")
+    assert scopes(func) == ["global", "global"]
+    lowered = forward_operands(simplify_func(func, CPU), CPU)
+    assert [n.dst.buffer.name for n in S.walk(lowered.body) if isinstance(n, S.Copy)] == ["C"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"M": 9}, ["shared.dyn", "shared.dyn"]),
+        ({"N": 20}, ["global", "shared.dyn"]),
+        ({"K": 65}, ["shared.dyn", "shared.dyn"]),
+        ({"between": "a store to the source"}, ["shared.dyn", "shared.dyn"]),
+        ({"between": "another use"}, ["shared.dyn", "shared.dyn"]),
+        ({"M": 9, "dtype": "int8", "acc": "int32"}, ["global", "global"]),
+    ],
+    ids=["many rows", "columns outside", "k outside", "source stored to", "used twice", "words"],
+)
+def test_other_tiles_stay(options: dict[str, Any], expected: list[str]) -> None:
+    given: dict[str, Any] = {"M": 2, "N": 16, "K": 64, "dtype": "float16", **options}
+    assert scopes(program(**given)) == expected
+
+
+def test_a_program_without_products_is_the_same_object() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((16,), "float32")
+            T.copy(A, a)
+
+    func = simplify_func(kernel, CPU)
+    assert forward_operands(func, CPU) is func
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e5m2", "int8"])
+@pytest.mark.parametrize("M", [1, 2, 3, 4, 5, 6, 7, 8, 9])
+def test_every_number_of_rows(M: int, dtype: str) -> None:
+    N, K = 21, 44  # columns, steps and lanes that are left over
+    acc = "int32" if dtype == "int8" else "float32"
+    rng = np.random.default_rng(M)
+    a, b = rng.integers(-3, 4, (M, K)), rng.integers(-3, 4, (N, K))
+    kinds = {"float32": "f4", "float16": "f2", "int8": "i1"}
+    given = [
+        x.astype(kinds[dtype]) if dtype in kinds else floats.encode(x.astype(np.float32), dtype)
+        for x in (a, b)
+    ]
+    got = tilelang.compile(program(M, N, K, dtype, acc, tile=22), out_idx=[-1], target="cpu")(
+        *given
+    )
+    np.testing.assert_array_equal(got, (a @ b.T).astype(got.dtype))
+
+
+@needs_compiler
+def test_sums_go_on_where_they_are_not_cleared_and_sources_in_place_may_change_between_calls() -> (
+    None
+):
+    @T.prim_func
+    def kernel(A: T.Tensor((3, 16), "float32"), B: T.Tensor((2, 8, 16), "float32"),
+               C: T.Tensor((3, 8), "float16")):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((3, 16), "float32")
+            b = T.alloc_shared((8, 16), "float32")
+            c = T.alloc_fragment((3, 8), "float16")
+            T.fill(c, 5)
+            T.copy(A, a)
+            for s in T.serial(2):
+                T.copy(B[s, 0, 0], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C)
+
+    compiled = tilelang.compile(kernel, out_idx=[-1], target="cpu")
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        A, B = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((3, 16), (2, 8, 16)))
+        np.testing.assert_array_equal(compiled(A, B), 5 + A @ B[0].T + A @ B[1].T)
+
+
+def test_specs_that_differ_have_kernels_of_different_names() -> None:
+    spec = ("float32", 1, 2, 3, 4, 5, 6, 7)
+    others = [(*spec[:at], "float16" if at == 0 else 9, *spec[at + 1 :]) for at in range(8)]
+    assert len({FewRows(*item).name for item in (spec, *others)}) == 9  # type: ignore[arg-type]  # fields
+
+
+def test_rows_that_are_left_have_a_function_of_their_own() -> None:
+    text = emit_few_rows(FewRows("float16", 3, 10, 64, 64, 2048, 10))
+    wide, narrow = text.removeprefix("#if TL_AVX512").split("#else")
+    assert wide.count("static void") == narrow.count("static void") == 3
+    assert "_rest(a, b + 8 * 2048L, c + 8, clear);" in wide
+    assert "_rest(a, b + 9 * 2048L, c + 9, clear);" in narrow
+
+
+def test_as_many_columns_at_once_on_every_machine_need_no_choice() -> None:
+    text = emit_few_rows(FewRows("float16", 1, 10, 64, 64, 2048, 10))
+    assert text.count("static void") == 3
+    assert "#if" not in text
+
+
+BUILDS = {
+    "native": [],
+    "multiply-adds": ["-U__AVX512BF16__"],
+    "model": ["-U__AVX512BF16__", "-D__AVX512BF16__=1", "-DTL_DOT_MODEL", MODEL],
+    "AVX2": ["-DTL_VECTOR_BYTES=32"],
+    "SSE": ["-DTL_VECTOR_BYTES=16"],
+    "long vectors": ["-DTL_VECTOR_BYTES=128"],
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize(("M", "N", "K"), [(8, 21, 64), (1, 24, 96), (5, 9, 60)])
+@pytest.mark.parametrize("small", ["", "A", "B"])
+def test_products_of_bfloat16_by_pairs_count_subnormal_factors(
+    M: int, N: int, K: int, small: str, build: str
+) -> None:
+    rng = np.random.default_rng(M)
+    A, B = (rng.integers(-3, 4, shape).astype(ml_dtypes.bfloat16) for shape in ((M, K), (N, K)))
+    for name, (mine, other) in (("A", (A, B)), ("B", (B, A))):
+        if small == name:  # one product, 0.085, with a factor that counts as zero in pairs
+            mine[:, K - 1], other[:, K - 1] = 0, 2.0**126
+            mine[-1, K - 1] = 1e-39
+    want = A.astype("f8") @ B.astype("f8").T
+    func = program(M, N, K, "bfloat16", tile=K)
+    for backend in ("auto", "interpret"):
+        flags = BUILDS[build] if backend == "auto" else None
+        run = tilelang.compile(
+            func, out_idx=[-1], target="cpu", execution_backend=backend, compile_flags=flags
+        )
+        got = run(A.view("u2"), B.view("u2"))
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+        assert (got != np.rint(got)).any() == bool(small)
+
+
+@needs_compiler
+def test_a_nan_and_an_infinity_of_one_row_reach_its_sums_only() -> None:
+    A, B = np.ones((8, 64), ml_dtypes.bfloat16), np.ones((16, 64), ml_dtypes.bfloat16)
+    A[2, 3], B[5, 40] = np.nan, np.inf
+    run = tilelang.compile(program(8, 16, 64, "bfloat16", tile=64), out_idx=[-1], target="cpu")
+    got = run(A.view("u2"), B.view("u2"))
+    want = A.astype("f4") @ B.astype("f4").T
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, True), ({"M": 9}, False), ({"dtype": "int8", "acc": "int32"}, False),
+     ({"dtype": "float8_e5m2"}, False)],
+)  # fmt: skip
+def test_which_products_have_few_rows(options: dict[str, Any], expected: bool) -> None:
+    func = simplify_func(program(**{"M": 2, "N": 16, "K": 64, "dtype": "float16", **options}), CPU)
+    (gemm,) = (n for n in S.walk(func.body) if isinstance(n, S.Gemm))
+    assert has_few_rows(gemm) is expected

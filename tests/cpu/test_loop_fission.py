@@ -1,0 +1,725 @@
+"""Barriers stand where threads exchange data, only there, and never where some threads miss them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from contexts import OWN_BARRIERS, SM_80
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thread_races import RaceError, simulate
+
+import tilelang.language as T
+from tilelang import interpret
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.legal import check
+from tilelang.ir.visitor import Rewriter
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.target import parse_target
+from tilelang.transforms.analysis.groups import inverse, thread_group_of
+from tilelang.transforms.sync.barriers import insert_barriers
+
+
+def ordered(func: S.PrimFunc) -> S.PrimFunc:
+    """After the pass; legal, and the pass finds nothing more to do."""
+    made = insert_barriers(func, SM_80)
+    check(made, "scheduled")
+    assert insert_barriers(made, SM_80).script() == made.script()
+    return made
+
+
+def body_text(func: S.PrimFunc) -> str:
+    """The kernel's statements after the declarations."""
+    lines = func.script().splitlines()
+    words = ("alloc_buffer", "T.Buffer", "block_attr")
+    last = max(k for k, line in enumerate(lines) if any(word in line for word in words))
+    return "\n".join(line[8:] for line in lines[last + 1 :]) + "\n"
+
+
+def launch_of(func: S.PrimFunc) -> S.Launch:
+    return next(node for node in S.walk(func.body) if isinstance(node, S.Launch))
+
+
+# -- tile operations --
+def test_a_tile_that_is_filled_and_used_in_a_loop() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 32), "float16"), C: T.Tensor((32, 32), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.clear(c)
+            for k in T.serial(2):
+                T.copy(A[k * 32, 0], a)
+                T.gemm(a, a, c)
+            T.copy(c, C)
+
+    assert body_text(ordered(kernel)) == '''\
+T.fill(c, T.float32(0.0))
+for k in range(2):
+    T.sync_threads()
+    T.copy(A[k * 32:k * 32 + 32, 0:32], a)
+    T.sync_threads()
+    T.gemm(a, a, c)
+T.copy(c, C)
+'''  # fmt: skip
+
+
+def test_what_a_loop_only_reads_is_waited_for_before_it() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((128,), "float32"), C: T.Tensor((128,), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((128,), "float32")
+            c = T.alloc_local((1,), "float32")
+            tx = T.get_thread_binding()
+            a[tx] = A[tx]
+            c[0] = 0.0
+            for k in T.serial(8):
+                c[0] += a[(tx + k) % 128]
+            C[tx] = c[0]
+
+    lines = [line.strip() for line in body_text(ordered(kernel)).splitlines()]
+    loop = next(k for k, line in enumerate(lines) if line.startswith("for k in"))
+    assert lines.index("T.sync_threads()") == loop - 1
+    assert lines.count("T.sync_threads()") == 1
+
+
+def test_disjoint_parts_need_no_barrier() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 32), "float16"), B: T.Tensor((64, 32), "float16"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((4, 32, 32), "float16")
+            T.copy(A[0:32, :], a[0, :, :])
+            T.copy(A[32:64, :], a[1, :, :])
+            T.copy(a[2, :, :], B[0:32, :])
+            T.copy(a[n, 0:16, :], B[32:48, :])
+            T.copy(A[0:16, :], a[n, 16:32, :])
+
+    text = body_text(insert_barriers(kernel, SM_80))
+    assert text.count("sync_threads") == 1
+    assert text.splitlines()[3] == "T.sync_threads()"
+
+
+@pytest.mark.parametrize(("distance", "barriers"), [(0, 1), (1, 0)])
+def test_moving_parts_are_compared_by_their_distance(distance: int, barriers: int) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 32), "float16"), B: T.Tensor((8, 32), "float16"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            T.copy(A[0:8, :], a[n * 8 : n * 8 + 8, :])
+            T.copy(a[(n + distance) * 8 : (n + distance) * 8 + 8, :], B)
+
+    assert ordered(kernel).script().count("sync_threads") == barriers
+
+
+def test_views_share_storage_and_atomics_do_not_conflict() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 8), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((64,), "float32")
+            b = T.view(a, (8, 8))
+            T.fill(a, 0)
+            for i in T.Parallel(64):
+                T.atomic_add(a[i % 4], 1.0)
+            for i in T.Parallel(64):
+                T.atomic_add(a[i % 8], 1.0)
+            T.copy(b, A)
+
+    lines = body_text(ordered(kernel)).splitlines()
+    where = [k for k, line in enumerate(lines) if "sync_threads" in line]
+    assert len(where) == 2
+    assert "T.fill" in lines[where[0] - 1]
+    assert lines[where[1] + 1].startswith("T.copy")
+
+
+def test_loops_with_one_distribution_hand_nothing_over() -> None:
+    def kernel_with(reversed_index: bool, layouts: bool) -> S.PrimFunc:
+        @T.prim_func
+        def kernel(A: T.Tensor((64,), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+            with T.Kernel(1, threads=64):
+                a = T.alloc_shared((64,), "float32")
+                for i in T.Parallel(64):
+                    a[i] = A[i]
+                for i in T.Parallel(64):
+                    a[63 - i if reversed_index else i] = a[63 - i if reversed_index else i] * 2
+
+        class Lay(Rewriter):
+            def stmt(self, stmt: S.Stmt) -> S.Stmt:
+                if isinstance(stmt, S.Parallel) and layouts:
+                    return replace(stmt, loop_layout=RegisterLayout.linear((64,), 64, 1))
+                return stmt
+
+        return S.PrimFunc("kernel", kernel.params, Lay().rewrite(kernel.body))
+
+    def count(*options: bool) -> int:
+        return insert_barriers(kernel_with(*options), SM_80).script().count("sync_threads")
+
+    assert count(False, True) == 0
+    assert count(True, True) == 1
+    assert count(False, False) == 1
+
+
+def test_asynchronous_copies_are_waited_for_before_their_data_is_read() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((8, 32), "float32"),
+        B: T.Tensor((8, 32), "float32"),
+        C: T.Tensor((8, 32), "float32"),
+    ):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((8, 32), "float32")
+            b = T.alloc_shared((8, 32), "float32")
+            T.async_copy(A, a)
+            T.ptx_wait_group(0)
+            T.sync_threads()
+            T.copy(a, B)
+            T.async_copy(A, b)
+            T.sync_threads()
+            T.copy(b, C)
+
+    lines = body_text(ordered(kernel)).splitlines()
+    assert lines[:4] == ["T.async_copy(A, a)", "T.ptx_wait_group(0)", "T.sync_threads()",
+                         "T.copy(a, B)"]  # fmt: skip
+    assert lines[4:] == ["T.async_copy(A, b)", "T.sync_threads()", "T.ptx_wait_group(0)",
+                         "T.sync_threads()", "T.copy(b, C)"]  # fmt: skip
+
+
+class _Pipelined(Rewriter):
+    """Every loop in a pipeline over the first tile that it writes, waited for and released."""
+
+    def __init__(self, mechanism: str) -> None:
+        self.mechanism = mechanism
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.For):
+            return stmt
+        tile = next(region for node in S.walk(stmt) for region in node.regions_written())
+        pipe = E.Var("p", DType("handle"))
+        steps = [kind(pipe=pipe, number=stmt.var) for kind in (H.Wait, H.Release)]
+        return H.Pipeline(
+            pipe=pipe, stages=1, tiles=(tile.buffer.data,), mechanism=self.mechanism,
+            body=replace(stmt, body=S.seq(steps[0], stmt.body, steps[1])),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", ["cp_async", "mbarrier"])
+def test_the_tiles_of_a_pipeline_are_left_to_it(mechanism: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 32), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((8, 32), "float32")
+            b = T.alloc_shared((8, 32), "float32")
+            for _ in T.serial(4):
+                T.copy(A, a)
+                T.copy(a, b)
+            T.copy(b, A)
+
+    func = replace(kernel, body=_Pipelined(mechanism).rewrite(kernel.body))
+    lines = [line.strip() for line in body_text(ordered(func)).splitlines()]
+    # All threads meet where they wait for a group of copies, which orders `b`, too.
+    own = [] if mechanism == "cp_async" else ["T.sync_threads()"]
+    assert lines[3:] == ["T.copy(A, a)", *own, "T.copy(a, b)", "T.release(p, _)", *own,
+                         "T.copy(b, A)"]  # fmt: skip
+
+
+# -- code by thread --
+def threads_program(kind: str) -> S.PrimFunc:
+    @T.prim_func
+    def kernel(A: T.Tensor((128,), "int32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((128,), "int32")
+            g = T.alloc_shared((128, 4), "int32")
+            tx = T.get_thread_binding()
+            if kind == "own element":
+                s[tx] = A[tx]
+                s[tx] = s[tx] + 1
+                A[tx] = s[tx]
+            elif kind == "own row":
+                for k in T.serial(4):
+                    g[tx, k] = k
+                for k in T.serial(4):
+                    A[tx] = g[tx, 3 - k]
+            elif kind == "neighbour":
+                s[tx] = A[tx]
+                A[tx] = s[(tx + 1) % 128]
+            elif kind == "rotation":
+                s[tx] = A[tx]
+                s[tx] = s[(tx + 1) % 128]
+            elif kind == "strided":
+                for k in T.serial(tx, 128, 64):
+                    s[k] = k
+                A[tx] = s[127 - tx]
+            elif kind == "branch":
+                s[tx] = A[tx]
+                if tx % 2 == 0:
+                    A[tx] = s[tx + 1]
+            elif kind == "uniform branch":
+                s[tx] = A[tx]
+                if n > 3:
+                    A[tx] = s[127 - tx]
+                s[tx] = 1
+            elif kind == "group":
+                if tx < 64:
+                    s[tx] = A[tx]
+                    A[tx] = s[63 - tx]
+                else:
+                    s[tx] = A[tx]
+                    A[tx] = s[191 - tx]
+            elif kind == "lanes":
+                if tx < 8:
+                    s[tx] = A[tx]
+                    A[tx] = s[7 - tx]
+            elif kind == "one thread":
+                if tx == 0:
+                    s[0] = A[0]
+                    s[1] = s[0]
+                A[tx] = s[1]
+            elif kind == "while":
+                s[tx] = n
+                while s[0] > 0:
+                    if tx == 0:
+                        s[0] = s[0] - 1
+            elif kind == "group loop":
+                half = tx // 64
+                if half == 1:
+                    for k in T.serial(half, n):
+                        s[tx] = A[tx] + k
+                        A[tx] = s[191 - tx]
+            elif kind == "divergent":
+                if A[tx] > 0:
+                    s[tx] = A[tx]
+                    A[tx] = s[(tx + 1) % 128]
+            elif kind == "divergent loop":
+                for _ in T.serial(A[tx]):
+                    s[tx] = A[tx]
+                    A[tx] = s[(tx + 1) % 128]
+
+    return kernel
+
+
+TEXTS = {
+    "own element": """\
+s[tx] = A[tx]
+s[tx] = s[tx] + 1
+A[tx] = s[tx]
+""",
+    "own row": """\
+for k in range(4):
+    g[tx, k] = k
+for k in range(4):
+    A[tx] = g[tx, 3 - k]
+""",
+    "neighbour": """\
+s[tx] = A[tx]
+T.sync_threads()
+A[tx] = s[(tx + 1) % 128]
+""",
+    "rotation": """\
+s[tx] = A[tx]
+T.sync_threads()
+value: T.int32 = s[(tx + 1) % 128]
+T.sync_threads()
+s[tx] = value
+""",
+    "strided": """\
+for k in T.serial(tx, 128, 64):
+    s[k] = k
+T.sync_threads()
+A[tx] = s[127 - tx]
+""",
+    "branch": """\
+s[tx] = A[tx]
+T.sync_threads()
+if tx % 2 == 0:
+    A[tx] = s[tx + 1]
+""",
+    "uniform branch": """\
+s[tx] = A[tx]
+if n > 3:
+    T.sync_threads()
+    A[tx] = s[127 - tx]
+T.sync_threads()
+s[tx] = 1
+""",
+    "group": """\
+if tx < 64:
+    s[tx] = A[tx]
+    T.sync_threads(1, 64)
+    A[tx] = s[63 - tx]
+else:
+    s[tx] = A[tx]
+    T.sync_threads(2, 64)
+    A[tx] = s[191 - tx]
+""",
+    "lanes": """\
+if tx < 8:
+    s[tx] = A[tx]
+    T.sync_warp(T.uint32(255))
+    A[tx] = s[7 - tx]
+""",
+    "one thread": """\
+if tx == 0:
+    s[0] = A[0]
+    s[1] = s[0]
+T.sync_threads()
+A[tx] = s[1]
+""",
+    "while": """\
+s[tx] = n
+T.sync_threads()
+while s[0] > 0:
+    T.sync_threads()
+    if tx == 0:
+        s[0] = s[0] - 1
+    T.sync_threads()
+""",
+    "group loop": """\
+half: T.int32 = tx // 64
+if half == 1:
+    for k in T.serial(half, n):
+        T.sync_threads(1, 64)
+        s[tx] = A[tx] + k
+        T.sync_threads(1, 64)
+        A[tx] = s[191 - tx]
+""",
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_code_by_thread(kind: str) -> None:
+    assert body_text(ordered(threads_program(kind))) == TEXTS[kind]
+
+
+def test_groups_are_listed_with_their_barriers() -> None:
+    made = ordered(threads_program("group"))
+    assert launch_of(made).annotation("barrier_ids") == ((0, 64, 1), (64, 64, 2))
+
+
+@pytest.mark.parametrize("kind", ["divergent", "divergent loop"])
+def test_an_exchange_that_some_threads_miss_is_an_error(kind: str) -> None:
+    with pytest.raises(TileUnsupportedError) as error:
+        insert_barriers(threads_program(kind), SM_80)
+    text = str(error.value)
+    under = "A[tx] > 0" if kind == "divergent" else "A[tx]"
+    line = error.value.loc.line if error.value.loc is not None else 0
+    assert text.startswith(
+        "threads exchange data through `s` where not all of them are\n"
+        "  expected: a place that all threads of the block (or of whole warps) reach together, so "
+        "that a barrier can stand there\n"
+        f"  got: `s` written at line {line - 1} and read here, under `{under}`\n"
+        "  hint: end the `if` (or the loop) after the first access and start it again for the "
+        "second; the barrier then goes in between\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["divergent", "divergent loop"])
+def test_single_threads_are_left_to_programs_with_barriers_of_their_own(kind: str) -> None:
+    program = threads_program(kind)
+    assert body_text(insert_barriers(program, OWN_BARRIERS)) == body_text(program)
+
+
+@pytest.mark.parametrize("kind", sorted(TEXTS))
+def test_barriers_that_can_stand_do_so_beside_the_program_s_own(kind: str) -> None:
+    assert body_text(insert_barriers(threads_program(kind), OWN_BARRIERS)) == TEXTS[kind]
+
+
+@pytest.mark.parametrize(
+    ("cond", "group"),
+    [
+        (lambda x, y: x < 32, None),
+        (lambda x, y: y < 2, (0, 128)),
+        (lambda x, y: y >= 2, (128, 128)),
+        (lambda x, y: inverse(E.as_expr(y >= 2)), (0, 128)),
+        (lambda x, y: x < 65, (0, 256)),
+        (lambda x, y: x < 0, (0, 0)),
+        (lambda x, y: (x + y * 64) // 32 == 3, (96, 32)),
+        (lambda x, y: (x + y * 64) % 64 < 32, None),
+        (lambda x, y: x + y * 64 < 100, None),
+    ],
+)
+def test_groups_of_threads(cond: Any, group: tuple[int, int] | None) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((1,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=(64, 4)):
+            A[0] = 1
+
+    launch = launch_of(kernel)
+    assert thread_group_of(E.as_expr(cond(*launch.thread_vars[:2])), launch, 32) == group
+
+
+@pytest.mark.parametrize(("first", "group"), [(32, None), (64, (0, 64)), (128, (0, 128))])
+def test_groups_are_of_whole_warps_of_the_target(first: int, group: tuple[int, int] | None) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((1,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=256):
+            A[0] = 1
+
+    launch, warp = launch_of(kernel), parse_target("hip -arch=gfx942").limits.warp
+    assert warp == 64
+    assert thread_group_of(E.as_expr(launch.thread_vars[0] < first), launch, warp) == group
+
+
+# -- random programs: the race detector finds nothing, and results stay --
+THREADS = 64
+Program = list[Any]
+
+
+def _programs() -> st.SearchStrategy[Program]:
+    index = st.tuples(st.sampled_from(("shift", "xor", "mirror", "own")), st.integers(0, 63))
+    simple = st.one_of(
+        st.tuples(st.just("read"), index),
+        st.tuples(st.just("write"), index),
+        st.tuples(st.just("update"), index, index),
+    )
+
+    def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        block = st.lists(inner, min_size=1, max_size=3)
+        return st.one_of(
+            st.tuples(st.just("loop"), st.sampled_from((0, 1, 3, None)), block),
+            st.tuples(st.just("if"), st.integers(0, 4), block),
+            st.tuples(st.just("group"), st.sampled_from((0, 1)), block),
+            st.tuples(st.just("lanes"), st.sampled_from((1, 8)), block),
+            st.tuples(st.just("odd"), st.just(0), block),
+        )
+
+    return st.lists(st.recursive(simple, nested, max_leaves=6), min_size=1, max_size=6)
+
+
+class _Writer:
+    """Makes Thread IR of a random program."""
+
+    def __init__(self) -> None:
+        kind = DType("int32")
+        self.out = Buffer("out", Shape((THREADS, 2)), kind)
+        self.n = E.Var("n", kind)
+        self.s = Buffer("s", Shape((THREADS,)), kind, "shared.dyn")
+        self.acc = Buffer("acc", Shape((1,)), kind, "local.var")
+        self.names = tuple(E.Var(name, kind) for name in "tx ty tz bx by bz".split())
+        self.tx = self.names[0]
+
+    def place(self, index: Any) -> E.Expr:
+        kind, by = index
+        return {
+            "shift": (self.tx + by) % THREADS,
+            "xor": self.tx ^ by,
+            "mirror": THREADS - 1 - self.tx,
+            "own": self.tx + 0,
+        }[kind]
+
+    def load(self, index: Any) -> E.Expr:
+        return E.Load(self.s, (self.place(index),))
+
+    def block(self, items: Any) -> S.Stmt:
+        return S.seq(*(self.stmt(item) for item in items))
+
+    def stmt(self, item: Any) -> S.Stmt:
+        kind = item[0]
+        total = E.Load(self.acc, (E.const(0),))
+        if kind == "read":
+            value = total * 3 + self.load(item[1])
+            return S.Store(buffer=self.acc, indices=(E.const(0),), value=value)
+        if kind == "write":
+            return S.Store(buffer=self.s, indices=(self.place(item[1]),), value=total + 1)
+        if kind == "update":
+            value = self.load(item[2]) + 2
+            return S.Store(buffer=self.s, indices=(self.place(item[1]),), value=value)
+        body = self.block(item[2])
+        if kind == "loop":
+            stop = self.n if item[1] is None else E.const(item[1])
+            zero, one = E.const(0), E.const(1)
+            return S.For(var=E.Var("k", DType("int32")), start=zero, stop=stop, step=one, body=body)
+        cond: Any = {
+            "if": self.n > item[1],
+            "group": self.tx // 32 == item[1],
+            "lanes": self.tx < item[1],
+            "odd": self.tx % 2 == 1,
+        }[kind]
+        return S.If(cond=cond, then=body)
+
+    def func(self, program: Program) -> S.PrimFunc:
+        own = (self.tx,)
+        total = E.Load(self.acc, (E.const(0),))
+        body = S.seq(
+            S.Alloc(buffer=self.s),
+            S.Alloc(buffer=self.acc, init=E.const(0)),
+            S.Store(buffer=self.s, indices=own, value=self.tx * 5),
+            self.block(program),
+            S.Store(buffer=self.out, indices=(self.tx, E.const(0)), value=total),
+            S.Store(
+                buffer=self.out, indices=(self.tx, E.const(1)), value=E.Load(self.s, own)
+            ),
+        )  # fmt: skip
+        launch = S.Launch(
+            grid=(E.const(1),) * 3,
+            block_vars=self.names[3:],
+            thread_vars=self.names[:3],
+            threads=(THREADS, 1, 1),
+            body=body,
+        )
+        return S.PrimFunc("random", (self.out, self.n), launch)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_programs(), st.integers(0, 3))
+def test_random_programs_have_no_races(program: Program, n: int) -> None:
+    writer = _Writer()
+    func = writer.func(program)
+    try:
+        made = insert_barriers(func, SM_80)
+    except TileUnsupportedError:
+        return
+    want = np.zeros((THREADS, 2), np.int32)
+    interpret.run(func, (want, n))
+    got = np.zeros((THREADS, 2), np.int32)
+    simulate(launch_of(made), {writer.out: got}, {writer.n: n})
+    np.testing.assert_array_equal(want, got)
+
+
+def test_the_race_detector_sees_a_missing_barrier() -> None:
+    writer = _Writer()
+    func = writer.func([("write", ("own", 0)), ("read", ("shift", 1))])
+    with pytest.raises(RaceError):
+        simulate(launch_of(func), {writer.out: np.zeros((THREADS, 2), np.int32)}, {writer.n: 0})
+
+
+def test_more_groups_than_barriers_is_an_error() -> None:
+    writer = _Writer()
+    branches = [
+        S.If(
+            cond=E.as_expr(writer.tx < 32 * k),
+            then=S.seq(writer.stmt(("write", ("own", 0))), writer.stmt(("read", ("shift", 1)))),
+        )
+        for k in range(2, 18)
+    ]
+    func = writer.func([])
+    launch = launch_of(func)
+    body = S.seq(launch.body, *branches)
+    wide = replace(launch, body=body, threads=(1024, 1, 1))
+    with pytest.raises(TileUnsupportedError) as error:
+        insert_barriers(replace(func, body=wide), SM_80)
+    assert str(error.value) == (
+        "the kernel needs more barriers than a block has\n"
+        "  expected: at most 15 different groups of warps\n"
+        "  got: another group: threads 0 to 543\n"
+        "  hint: use fewer different thread ranges, or free ids of T.sync_threads(id, n)"
+    )
+
+
+# -- groups that the program orders itself --
+def test_signals_of_the_program_order_its_groups() -> None:
+    @T.prim_func
+    def kernel(O: T.Tensor((4,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=256):
+            s = T.alloc_shared((1,), "int32")
+            bar = T.alloc_barrier([128, 128])
+            tx = T.get_thread_binding()
+            if tx < 128:
+                for k in T.serial(4):
+                    T.barrier_wait(bar[0], k % 2)
+                    O[k] = s[0]
+                    T.barrier_arrive(bar[1])
+            if tx >= 128:
+                for k in T.serial(4):
+                    T.barrier_wait(bar[1], (k + 1) % 2)
+                    T.fill(s, k * 10)
+                    T.barrier_arrive(bar[0])
+
+    made = ordered(kernel)
+    assert "T.sync_threads()" not in made.script()
+    got = np.zeros(4, np.int32)
+    interpret.run(made, (got,))
+    assert got.tolist() == [0, 10, 20, 30]
+
+
+def test_no_barrier_of_all_threads_stands_between_the_halves_of_a_rendezvous() -> None:
+    @T.prim_func
+    def kernel(O: T.Tensor((4,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((1,), "int32")
+            tx = T.get_thread_binding()
+            for k in T.serial(4):
+                if tx < 32:
+                    T.sync_threads(1, 64)
+                if tx >= 32:
+                    s[0] = k + 7
+                    T.sync_threads(1, 64)
+                O[k] = s[0]
+
+    made = ordered(kernel)
+    got = np.zeros(4, np.int32)
+    interpret.run(made, (got,))
+    assert got.tolist() == [7, 8, 9, 10]
+    lines = [line.strip() for line in body_text(made).splitlines()]
+    assert lines[1:3] == ["T.sync_threads()", "if tx < 32:"]
+    assert lines.count("T.sync_threads()") == 2
+
+
+# -- global memory --
+def test_what_a_statement_stores_globally_is_there_for_the_next() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128,), "float32"),
+        B: T.Tensor((128,), "float32"),
+        C: T.Tensor((128,), "float32"),
+    ):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                B[i] = A[i] * 2.0
+            for i in T.Parallel(128):
+                C[i] = B[127 - i]
+
+    text = ordered(kernel).script()
+    stored, read = text.index("B[i] = "), text.index("C[i] = ")
+    assert stored < text.index("T.sync_threads()") < read
+    assert text.count("T.sync_threads()") == 1
+
+
+def test_two_stores_to_one_place_keep_their_order() -> None:
+    @T.prim_func
+    def kernel(C: T.Tensor((16, 20), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            T.clear(C)
+            T.fill(C[3:7, 5:8], 1)
+            T.fill(C[8:12, 5:8], 2)
+
+    text = ordered(kernel).script()
+    assert text.index("T.fill(C, ") < text.index("T.sync_threads()") < text.index("T.fill(C[3:7")
+    assert text.count("T.sync_threads()") == 1  # the parts are disjoint
+
+
+def test_tensors_that_are_read_or_written_once_need_no_barrier() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 32), "float32"),
+        C: T.Tensor((64, 32), "float32"),
+        N: T.Tensor((1,), "int32"),
+    ):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(2, threads=128) as b:
+            x = T.alloc_fragment((32, 32), "float32")
+            T.copy(A[b * 32, 0], x)
+            T.copy(x, C[b * 32, 0])
+            for i in T.Parallel(32):
+                T.atomic_add(N[0], 1)
+            for i in T.Parallel(8):
+                T.atomic_add(N[0], 2)
+
+    assert "T.sync_threads" not in ordered(kernel).script()
+
+
+def test_order_in_global_memory_is_the_programs_own_where_threads_go_apart() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            if t % 2 == 0:
+                A[t] = A[t] + 1
+                A[t + 1] = A[t]
+
+    assert "sync" not in ordered(kernel).script()

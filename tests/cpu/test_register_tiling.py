@@ -1,0 +1,298 @@
+"""Iterations that load the same vectors are taken several at a time where no result changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from contexts import CPU
+from script_text import body_of, text
+from test_block_coarsening import launch_of
+from test_loop_fusion import loops
+
+import tilelang.language as T
+from tilelang import interpret
+from tilelang.cpu.loops import register_tiling as share_module
+from tilelang.cpu.loops.loop_fusion import fuse_loops
+from tilelang.cpu.loops.register_tiling import tile_registers
+from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
+from tilelang.cpu.loops.unroll_stencils import unroll_stencils
+from tilelang.ir import stmt as S
+from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.notes import FUSION
+
+
+def ready(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` as the pass gets it."""
+    return replace_tiles_by_scalars(fuse_loops(unroll_stencils(loops(func), CPU), CPU), CPU)
+
+
+def shared(func: S.PrimFunc) -> S.PrimFunc:
+    return simplify_func(tile_registers(ready(func), CPU), CPU)
+
+
+def stays(func: S.PrimFunc) -> bool:
+    plain = ready(func)
+    return tile_registers(plain, CPU) is plain
+
+
+def along_time(length: int, taps: int = 4, channels: int = 16) -> S.PrimFunc:
+    """A convolution along rows, each channel with weights of its own."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((length + taps - 1, channels), "float32"),
+               W: T.Tensor((taps, channels), "float32"),
+               Y: T.Tensor((length, channels), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            y = T.alloc_fragment((length, channels), "float32")
+            T.clear(y)
+            for r in T.serial(taps):
+                for i, c in T.Parallel(length, channels):
+                    y[i, c] += X[i + r, c] * W[r, c]
+            T.copy(y, Y)
+
+    return kernel
+
+
+def row_by_row(rows: int, taps: int = 4) -> S.PrimFunc:
+    """The same with a block for each row."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((rows + taps - 1, 16), "float32"), W: T.Tensor((taps, 16), "float32"),
+               Y: T.Tensor((rows, 16), "float32")):  # fmt: skip
+        with T.Kernel(rows, threads=1) as b:
+            y = T.alloc_fragment((16,), "float32")
+            T.clear(y)
+            for r in T.serial(taps):
+                for c in T.Parallel(16):
+                    y[c] += X[b + r, c] * W[r, c]
+            T.copy(y, Y[b, 0])
+
+    return kernel
+
+
+def picture(
+    rows: int, columns: int, taps: int = 2, stride: int = 1, dilation: int = 1, channels: int = 16
+) -> S.PrimFunc:
+    """The same over pictures, a block for each row."""
+    height = (rows - 1) * stride + (taps - 1) * dilation + 1
+    width = (columns - 1) * stride + (taps - 1) * dilation + 1
+
+    @T.prim_func
+    def kernel(X: T.Tensor((height, width, channels), "float32"),
+               W: T.Tensor((taps, taps, channels), "float32"),
+               Y: T.Tensor((rows, columns, channels), "float32")):  # fmt: skip
+        with T.Kernel(rows, threads=1) as b:
+            y = T.alloc_fragment((columns, channels), "float32")
+            T.clear(y)
+            for r, s in T.grid(taps, taps):
+                for j, c in T.Parallel(columns, channels):
+                    y[j, c] += (
+                        X[b * stride + r * dilation, j * stride + s * dilation, c] * W[r, s, c]
+                    )
+            T.copy(y, Y[b, 0, 0])
+
+    return kernel
+
+
+def test_statements_of_iterations_take_turns_and_the_rest_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(share_module, "MOST", 3)
+    assert body_of(shared(along_time(7))) == text("""
+        for i in T.serial(2, parallel=0):
+            for j in T.serial(16, parallel=1):
+                y = T.alloc_buffer((1,), "float32", scope="local.var")
+                y[0] = T.float32(0.0)
+                y_1 = T.alloc_buffer((1,), "float32", scope="local.var")
+                y_1[0] = T.float32(0.0)
+                y_2 = T.alloc_buffer((1,), "float32", scope="local.var")
+                y_2[0] = T.float32(0.0)
+                y[0] = y[0] + X[i * 3, j] * W[0, j]
+                y_1[0] = y_1[0] + X[i * 3 + 1, j] * W[0, j]
+                y_2[0] = y_2[0] + X[i * 3 + 2, j] * W[0, j]
+                y[0] = y[0] + X[i * 3 + 1, j] * W[1, j]
+                y_1[0] = y_1[0] + X[i * 3 + 2, j] * W[1, j]
+                y_2[0] = y_2[0] + X[i * 3 + 3, j] * W[1, j]
+                y[0] = y[0] + X[i * 3 + 2, j] * W[2, j]
+                y_1[0] = y_1[0] + X[i * 3 + 3, j] * W[2, j]
+                y_2[0] = y_2[0] + X[i * 3 + 4, j] * W[2, j]
+                y[0] = y[0] + X[i * 3 + 3, j] * W[3, j]
+                y_1[0] = y_1[0] + X[i * 3 + 4, j] * W[3, j]
+                y_2[0] = y_2[0] + X[i * 3 + 5, j] * W[3, j]
+                Y[i * 3, j] = y[0]
+                Y[i * 3 + 1, j] = y_1[0]
+                Y[i * 3 + 2, j] = y_2[0]
+        for i in T.serial(6, 7, parallel=0):
+            for j in T.serial(16, parallel=1):
+                y = T.alloc_buffer((1,), "float32", scope="local.var")
+                y[0] = T.float32(0.0)
+                y[0] = y[0] + X[i, j] * W[0, j]
+                y[0] = y[0] + X[i + 1, j] * W[1, j]
+                y[0] = y[0] + X[i + 2, j] * W[2, j]
+                y[0] = y[0] + X[i + 3, j] * W[3, j]
+                Y[i, j] = y[0]
+        """)
+
+
+def test_blocks_are_iterations_that_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_module, "MOST", 2)
+    made = tile_registers(ready(row_by_row(64)), CPU)
+    assert body_of(simplify_func(made, CPU)) == text("""
+        for i in T.serial(16, parallel=0):
+            y = T.alloc_buffer((1,), "float32", scope="local.var")
+            y[0] = T.float32(0.0)
+            y_1 = T.alloc_buffer((1,), "float32", scope="local.var")
+            y_1[0] = T.float32(0.0)
+            y[0] = y[0] + X[b * 2, i] * W[0, i]
+            y_1[0] = y_1[0] + X[b * 2 + 1, i] * W[0, i]
+            y[0] = y[0] + X[b * 2 + 1, i] * W[1, i]
+            y_1[0] = y_1[0] + X[b * 2 + 2, i] * W[1, i]
+            y[0] = y[0] + X[b * 2 + 2, i] * W[2, i]
+            y_1[0] = y_1[0] + X[b * 2 + 3, i] * W[2, i]
+            y[0] = y[0] + X[b * 2 + 3, i] * W[3, i]
+            y_1[0] = y_1[0] + X[b * 2 + 4, i] * W[3, i]
+            Y[b * 2, i] = y[0]
+            Y[b * 2 + 1, i] = y_1[0]
+        """)
+    assert [int(extent) for extent in launch_of(made).grid] == [32]
+    (line,) = [one for one in launch_of(made).annotation(FUSION) if "share" in one]
+    assert line.endswith(" takes 2 blocks at a time, which share loads")
+
+
+def taken(func: S.PrimFunc) -> str:
+    """How many iterations are taken at a time."""
+    lines = [line for line in launch_of(shared(func)).annotation(FUSION, ()) if "share" in line]
+    return lines[0].partition(" takes ")[2].partition(" at a time")[0] if lines else ""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "wanted"),
+    [
+        (64, 52, "2 blocks x 4 iterations"),  # a square shares more than a line
+        (62, 52, "7 iterations"),  # half of the blocks would be too few for the cores
+        (65, 7, "7 iterations"),  # no block may be left over
+        (31, 13, "6 iterations"),  # one is left, of eight five would be
+    ],
+)
+def test_what_is_taken_shares_most(rows: int, columns: int, wanted: str) -> None:
+    assert taken(picture(rows, columns, taps=3)) == wanted
+
+
+def test_long_windows_are_written_out_less_often() -> None:
+    assert taken(picture(31, 16, taps=7)) == "4 iterations"
+    assert taken(picture(31, 16, taps=3, channels=24)) == "8 iterations"
+
+
+@pytest.mark.parametrize(
+    ("taps", "stride", "dilation"), [(2, 1, 1), (3, 1, 1), (3, 2, 1), (3, 1, 2), (4, 3, 2)]
+)
+@pytest.mark.parametrize(("rows", "columns"), [(64, 5), (3, 11)])
+def test_results_are_the_same_to_the_bit(
+    rows: int, columns: int, taps: int, stride: int, dilation: int
+) -> None:
+    plain = ready(picture(rows, columns, taps, stride, dilation))
+    made = tile_registers(plain, CPU)
+    assert made is not plain
+    rng = np.random.default_rng(0)
+    x, w, wanted = (
+        rng.standard_normal([int(n) for n in param.shape]).astype(np.float32)
+        for param in plain.buffers
+    )
+    found = np.zeros_like(wanted)
+    interpret.run(plain, (x, w, wanted))
+    interpret.run(made, (x, w, found))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def nest(body: Callable[..., None], inner: int = 32) -> S.PrimFunc:
+    """``body(X, W, Y, i, c)`` in loops over 12 rows and ``inner`` columns."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((40, 64), "float32"), W: T.Tensor((20, 64), "float32"),
+               Y: T.Tensor((12, 64), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            for i, c in T.Parallel(12, inner):
+                body(X, W, Y, i, c)
+
+    return kernel
+
+
+def put(tensor: Any, index: Any, value: Any) -> None:
+    tensor[index] = value
+
+
+def sums(X: Any, W: Any, i: Any, c: Any, taps: int = 4) -> Any:
+    """Products of ``taps`` elements."""
+    total: Any = T.float32(0)
+    for r in range(taps):
+        total = total + X[i + r, c] * W[r, c]
+    return total
+
+
+TAKEN = {
+    "a sum in one expression": lambda X, W, Y, i, c: put(Y, (i, c), sums(X, W, i, c)),
+    "a sum that goes on": lambda X, W, Y, i, c: put(Y, (i, c), Y[i, c] + sums(X, W, i, c)),
+    "every second row": lambda X, W, Y, i, c: put(Y, (i, c), sums(X, W, i * 2, c)),
+}
+LEFT = {
+    "a few loads": lambda X, W, Y, i, c: put(Y, (i, c), sums(X, W, i, c, 3)),
+    "many in one expression": lambda X, W, Y, i, c: put(Y, (i, c), sums(X, W, i, c, 9)),
+    "nothing that stays": lambda X, W, Y, i, c: put(Y, (i, c), sums(X, X, i, c + i, 8)),
+    "one number for all": lambda X, W, Y, i, c: put(
+        Y, (i, c), sums(X, W, i, c, 0) + sum(X[i + r, c] * W[r, 0] for r in range(8))
+    ),
+    "rows that are read by others": lambda X, W, Y, i, c: put(Y, (i, c), sums(Y, W, i, c)),
+    "one row for all": lambda X, W, Y, i, c: put(Y, (0, c), sums(X, W, i, c)),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_iterations_that_share_loads_are_jammed(case: str) -> None:
+    assert not stays(nest(TAKEN[case]))
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_other_loops_stay(case: str) -> None:
+    assert stays(nest(LEFT[case]))
+
+
+def test_a_short_vector_stays() -> None:
+    assert stays(nest(TAKEN["a sum in one expression"], inner=8))
+
+
+def test_bodies_with_two_stores_stay() -> None:
+    def both(X: Any, W: Any, Y: Any, i: Any, c: Any) -> None:
+        put(Y, (i, c), sums(X, W, i, c))
+        put(Y, (i, c + 32), sums(X, W, i, c + 32))
+
+    assert stays(nest(both))
+
+
+def test_blocks_that_do_something_else_are_not_jammed() -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((70, 16), "float32"), W: T.Tensor((4, 16), "float32"),
+               Y: T.Tensor((64, 1, 16), "float32"), Z: T.Tensor((64,), "int32")):  # fmt: skip
+        with T.Kernel(64, threads=1) as b:
+            Z[b] = b
+            for i, c in T.Parallel(1, 16):
+                Y[b, i, c] = sums(X, W, b + i, c)
+
+    assert stays(kernel)
+
+
+def test_loops_in_a_loop_that_depends_on_itself_are_jammed() -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((24, 16), "float32"), W: T.Tensor((6, 4, 16), "float32"),
+               Y: T.Tensor((12, 16), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            for k in T.serial(6):
+                for i, c in T.Parallel(12, 16):
+                    Y[i, c] = Y[i, c] * 0.5 + (
+                        X[i, c] * W[k, 0, c] + X[i + 1, c] * W[k, 1, c]
+                        + X[i + 2, c] * W[k, 2, c] + X[i + 3, c] * W[k, 3, c]
+                    )  # fmt: skip
+
+    assert taken(kernel) == "6 iterations"

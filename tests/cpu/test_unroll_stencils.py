@@ -1,0 +1,173 @@
+"""Taps of a window are taken one after the other by each element where windows overlap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from contexts import CPU
+from script_text import body_of, text
+from test_block_coarsening import launch_of
+from test_loop_fusion import loops
+
+import tilelang.language as T
+from tilelang import interpret
+from tilelang.cpu.loops.loop_fusion import fuse_loops
+from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
+from tilelang.cpu.loops.unroll_stencils import unroll_stencils
+from tilelang.ir import stmt as S
+from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.notes import FUSION
+
+
+def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
+    """Sums over windows of ``taps`` x ``taps`` elements that begin ``apart`` elements apart."""
+    size = 8 * apart + taps
+
+    @T.prim_func
+    def kernel(X: T.Tensor((size, size), "float32"), W: T.Tensor((taps, taps), "float32"),
+               Y: T.Tensor((8, 8), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            y = T.alloc_fragment((8, 8), "float32")
+            T.clear(y)
+            for r, s in T.grid(taps, taps):
+                for i, j in T.Parallel(8, 8):
+                    y[i, j] += X[i * apart + r, j * apart + s] * W[r, s]
+            T.copy(y, Y)
+
+    return kernel
+
+
+def test_an_element_takes_all_taps_and_needs_no_memory_meanwhile() -> None:
+    made = unroll_stencils(loops(window()), CPU)
+    (line,) = launch_of(made).annotation(FUSION)
+    assert re.fullmatch(r"line \d+ runs in the loop over elements, tap after tap", line)
+    made = replace_tiles_by_scalars(fuse_loops(made, CPU), CPU)
+    assert body_of(simplify_func(made, CPU)) == text("""
+        for i in T.serial(8, parallel=0):
+            for j in T.serial(8, parallel=1):
+                y = T.alloc_buffer((1,), "float32", scope="local.var")
+                y[0] = T.float32(0.0)
+                y[0] = y[0] + X[i, j] * W[0, 0]
+                y[0] = y[0] + X[i, j + 1] * W[0, 1]
+                y[0] = y[0] + X[i + 1, j] * W[1, 0]
+                y[0] = y[0] + X[i + 1, j + 1] * W[1, 1]
+                Y[i, j] = y[0]
+        """)
+
+
+@pytest.mark.parametrize(("taps", "apart"), [(2, 1), (3, 1), (5, 1), (3, 2), (2, 2)])
+def test_windows_that_overlap_or_touch_are_joined_and_results_are_the_same(
+    taps: int, apart: int
+) -> None:
+    plain = loops(window(taps, apart))
+    made = unroll_stencils(plain, CPU)
+    assert made is not plain
+    size = 8 * apart + taps
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((size, size)).astype(np.float32)
+    w = rng.standard_normal((taps, taps)).astype(np.float32)
+    found, wanted = np.zeros((8, 8), np.float32), np.zeros((8, 8), np.float32)
+    interpret.run(plain, (x, w, wanted))
+    interpret.run(made, (x, w, found))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_window_may_begin_at_a_block_and_be_a_maximum() -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((18, 16), "float32"), Y: T.Tensor((16, 16), "float32")):
+        with T.Kernel(16, threads=1) as b:
+            y = T.alloc_fragment((16,), "float32")
+            T.fill(y, -T.infinity("float32"))
+            for r in T.serial(3):
+                for j in T.Parallel(16):
+                    y[j] = T.max(y[j], X[b + r, j])
+            T.copy(y, Y[b, 0])
+
+    made = unroll_stencils(loops(kernel), CPU)
+    assert body_of(made).count("T.max(") == 3
+
+
+def stays(operation: Callable[..., None]) -> bool:
+    """Whether the loops of ``operation(A, c)``, a tensor (64, 64) and a tile (8, 8), are left."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32"), C: T.Tensor((8, 8), "float32")):
+        with T.Kernel(8, threads=1) as b:
+            c = T.alloc_shared((8, 8), "float32")
+            T.clear(c)
+            operation(A, C, c, b)
+            T.copy(c, C)
+
+    plain = loops(kernel)
+    return unroll_stencils(plain, CPU) is plain
+
+
+@T.macro
+def rows_of_a_matrix(A, C, c, b):
+    for k in T.serial(8):
+        for i, j in T.Parallel(8, 8):
+            c[i, j] += A[b * 8 + k, j]
+
+
+@T.macro
+def planes(A, C, c, b):
+    for k in T.serial(8):
+        for i, j in T.Parallel(8, 8):
+            c[i, j] += A[k, j]
+
+
+@T.macro
+def elements_that_others_read(A, C, c, b):
+    for r in T.serial(3):
+        for i, j in T.Parallel(8, 8):
+            c[i, j] += A[i + r, j] + c[i, 7 - j]
+
+
+@T.macro
+def elements_that_a_tap_chooses(A, C, c, b):
+    for r in T.serial(3):
+        for i, j in T.Parallel(5, 8):
+            c[i + r, j] += A[i + r, j]
+
+
+@T.macro
+def elements_that_several_iterations_share(A, C, c, b):
+    for r in T.serial(3):
+        for i, j in T.Parallel(8, 8):
+            c[i, 0] += A[i + r, j]
+
+
+@T.macro
+def a_tensor(A, C, c, b):
+    for r in T.serial(3):
+        for i, j in T.Parallel(8, 8):
+            C[i, j] += A[i + r, j]
+
+
+@T.macro
+def a_bound_that_depends_on_the_tap(A, C, c, b):
+    for r in T.serial(3):
+        for i in T.Parallel(8):
+            for j in T.serial(r + 1):
+                c[i, j] += A[i + r, j]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        rows_of_a_matrix, planes, elements_that_others_read, elements_that_a_tap_chooses,
+        elements_that_several_iterations_share, a_tensor, a_bound_that_depends_on_the_tap,
+    ],
+    ids=lambda operation: operation.__name__,
+)  # fmt: skip
+def test_other_loops_stay(operation: Callable[..., None]) -> None:
+    assert stays(operation)
+
+
+def test_of_many_taps_one_row_is_joined() -> None:
+    made = unroll_stencils(loops(window(9)), CPU)
+    assert "for r in range(9):" in body_of(made)
+    assert body_of(made).count("X[i + r, j") == 9

@@ -1,0 +1,404 @@
+"""Places of shared buffers: aligned, apart while both are in use, shared when they never are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from contexts import SM_80, SM_90
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import BARRIER, Operand, mbarrier
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.legal import check
+from tilelang.layout.layout import Layout
+from tilelang.target.nvidia import ATOMS, lowered
+from tilelang.transforms.memory.arena import plan_shared
+from tilelang.transforms.memory.liveness import find_live_ranges
+
+INT32 = DType("int32")
+FILL = lowered(
+    "fill_tile", 2, 2, "sm_90", Operand("destination", "shared", "w"), BARRIER,
+    completes=mbarrier(),
+)  # fmt: skip
+ZERO, ONE = E.const(0), E.const(1)
+
+
+class Program:
+    """Thread IR built by hand."""
+
+    def __init__(self) -> None:
+        self.names = tuple(E.Var(name, INT32) for name in "tx ty tz bx by bz".split())
+        self.n = E.Var("n", INT32)
+        self.out = Buffer("out", Shape((8,)), INT32)
+
+    def tile(self, name: str, *shape: int, dtype: str = "float32", **attrs: Any) -> Buffer:
+        scope = attrs.pop("scope", "shared.dyn")
+        return Buffer(name, Shape(shape), DType(dtype), scope, attrs=tuple(attrs.items()))
+
+    def alloc(self, *buffers: Buffer) -> S.Stmt:
+        return S.seq(*(S.Alloc(buffer=buffer) for buffer in buffers))
+
+    def use(self, buffer: Buffer) -> S.Stmt:
+        where = (ZERO,) * buffer.ndim
+        value = E.Load(buffer, where)
+        return S.Store(buffer=buffer, indices=where, value=value)
+
+    def sync(self, *args: int) -> S.Stmt:
+        return S.Eval(value=E.call("sync_threads", *args))
+
+    def loop(self, *body: S.Stmt) -> S.Stmt:
+        var = E.Var("k", INT32)
+        return S.For(var=var, start=ZERO, stop=self.n, step=ONE, body=S.seq(*body))
+
+    def when(self, *body: S.Stmt, orelse: S.Stmt | None = None) -> S.Stmt:
+        return S.If(cond=E.as_expr(self.n > 1), then=S.seq(*body), orelse=orelse)
+
+    def func(self, *body: S.Stmt) -> S.PrimFunc:
+        launch = S.Launch(
+            grid=(ONE, ONE, ONE),
+            block_vars=self.names[3:],
+            thread_vars=self.names[:3],
+            threads=(128, 1, 1),
+            body=S.seq(*body),
+        )
+        return S.PrimFunc("kernel", (self.out, self.n), launch)
+
+
+P = Program()
+
+
+def launch_of(func: S.PrimFunc) -> S.Launch:
+    return next(node for node in S.walk(func.body) if isinstance(node, S.Launch))
+
+
+def planned(*body: S.Stmt, reuse: bool = True) -> tuple[dict[str, int], int]:
+    """Offset by name, and the total; every use names the buffer that was placed."""
+    func = plan_shared(P.func(*body), SM_80, reuse)
+    check(func, "thread")
+    found: dict[str, int] = {}
+    for node in S.walk(func.body):
+        for buffer in node.parts("buffer"):
+            place = buffer.attr("arena_offset")
+            assert found.setdefault(buffer.name, place) == place
+        for expr in node.exprs():
+            for part in E.walk(expr):
+                if isinstance(part, E.Load):
+                    assert found[part.buffer.name] == part.buffer.attr("arena_offset")
+    return found, launch_of(func).annotation("shared_bytes")
+
+
+def tiles(count: int = 2) -> list[Buffer]:
+    return [P.tile(name, 32, 8) for name in "abcdef"[:count]]  # 1024 bytes each
+
+
+def test_two_tiles_stand_side_by_side() -> None:
+    a, b = tiles()
+    body = P.alloc(a, b), P.use(a), P.sync(), P.use(b), P.sync(), P.use(a)
+    assert planned(*body) == ({"a": 0, "b": 1024}, 2048)
+
+
+def test_a_tile_takes_the_place_of_one_that_is_done() -> None:
+    a, b = tiles()
+    body = P.alloc(a, b), P.use(a), P.sync(), P.use(b)
+    assert planned(*body) == ({"a": 0, "b": 0}, 1024)
+    assert planned(*body, reuse=False) == ({"a": 0, "b": 1024}, 2048)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        (),
+        (P.sync(1, 64),),
+        (P.when(P.sync()),),
+        (P.loop(P.sync()),),
+        (S.Eval(value=E.call("sync_warp")),),
+    ],
+    ids=["nothing", "some threads", "perhaps", "zero times", "a warp"],
+)
+def test_without_a_barrier_of_all_threads_nothing_is_shared(between: tuple[S.Stmt, ...]) -> None:
+    a, b = tiles()
+    places, total = planned(P.alloc(a, b), P.use(a), *between, P.use(b))
+    assert places == {"a": 0, "b": 1024}
+    assert total == 2048
+
+
+def test_tiles_of_a_loop_live_through_all_of_it() -> None:
+    a, b, c = tiles(3)
+    loop = P.loop(P.use(a), P.sync(), P.use(b), P.sync())
+    places, total = planned(P.alloc(a, b, c), loop, P.sync(), P.use(c))
+    assert (places["c"], total) == (0, 2048)
+    assert places["a"] != places["b"]
+
+
+def test_tiles_allocated_in_a_loop_share_when_barriers_stand_on_both_sides() -> None:
+    a, b = tiles()
+    both = P.loop(P.alloc(a, b), P.use(a), P.sync(), P.use(b), P.sync())
+    assert planned(both) == ({"a": 0, "b": 0}, 1024)
+    a, b = tiles()
+    one = P.loop(P.alloc(a, b), P.use(a), P.sync(), P.use(b))
+    assert planned(one) == ({"a": 0, "b": 1024}, 2048)
+
+
+def test_the_two_sides_of_a_branch_share_after_a_barrier() -> None:
+    a, b = tiles()
+    body = P.alloc(a, b), P.when(P.use(a), P.sync(), orelse=P.use(b))
+    assert planned(*body) == ({"a": 0, "b": 0}, 1024)
+
+
+def test_a_condition_of_a_while_loop_is_read_after_its_body() -> None:
+    a, b = tiles()
+    cond = E.as_expr(E.Load(a, (ZERO, ZERO)) > 0)
+    loop = S.While(cond=cond, body=S.seq(P.sync(), P.use(b), P.sync()))
+    assert planned(P.alloc(a, b), loop)[1] == 2048
+
+
+def test_a_copy_under_way_keeps_its_place() -> None:
+    a, b = tiles()
+    source = E.AddressOf(P.out, (ZERO,), "r")
+    copy = S.Eval(
+        value=E.call(ATOMS["cp_async"], E.AddressOf(a, (ZERO, ZERO), "w"), source, bytes=16)
+    )
+    wait = S.Eval(value=E.call(ATOMS["cp_async_wait"], count=0))
+    assert planned(P.alloc(a, b), copy, P.sync(), P.use(b), wait)[1] == 2048
+    a, b = tiles()
+    copy = S.Eval(
+        value=E.call(ATOMS["cp_async"], E.AddressOf(a, (ZERO, ZERO), "w"), source, bytes=16)
+    )
+    assert planned(P.alloc(a, b), copy, wait, P.sync(), P.use(b))[1] == 1024
+
+
+def test_memory_with_another_name_stays() -> None:
+    a, b = tiles()
+    pointer = S.Let(var=E.Var("p", DType("handle")), value=E.AddressOf(a, (ZERO, ZERO)))
+    assert planned(P.alloc(a, b), pointer, P.use(a), P.sync(), P.use(b))[1] == 2048
+
+
+def test_views_follow_their_storage() -> None:
+    a, b = tiles()
+    view = Buffer("view", Shape((256,)), DType("float32"), a.storage, data=a.data)
+    body = P.alloc(b, a), S.View(buffer=view), P.use(b), P.use(view), P.sync(), P.use(b)
+    places, _ = planned(*body)
+    assert places["view"] == places["a"] != places["b"]
+
+
+def test_alignment_and_order() -> None:
+    small = P.tile("small", 1)
+    bar = P.tile("bar", 2, dtype="uint64", scope="shared.barrier")
+    row = P.tile("row", 9)
+    swizzle = P.tile("swizzle", 2, 8, 32, layout=Layout((8, 32), lambda i, j: i * 32 + (j ^ i)))
+    padded = P.tile("padded", 8, 32, layout=Layout((8, 32), lambda i, j: i * 40 + j))
+    own = P.tile("own", 100, align=256)
+    nibbles = P.tile("nibbles", 3, dtype="int4")
+    buffers = (small, bar, row, swizzle, padded, own, nibbles)
+    uses = [P.use(buffer) for buffer in buffers]
+    places, total = planned(P.alloc(*buffers), *uses, *uses)
+    assert places == {
+        "swizzle": 0, "padded": 2048, "small": 3296, "nibbles": 3312, "own": 3328, "row": 3728,
+        "bar": 3776,
+    }  # fmt: skip
+    assert total == 3792
+
+
+def test_barriers_that_a_plan_needs_are_added_and_no_others() -> None:
+    a, b, c = P.tile("a", 1, 256, 128), P.tile("b", 1, 64, 128), P.tile("c", 1, 64, 128)
+    body = [P.alloc(a, b, c), P.use(a), P.use(b), P.use(c), P.use(b)]
+    made = plan_shared(P.func(*body), SM_80)
+    (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
+    assert launch.annotation("shared_bytes") <= SM_80.limits.shared_block
+    lines = [line.strip() for line in made.script().splitlines()]
+    meets = [k for k, line in enumerate(lines) if line == "T.sync_threads()"]
+    assert len(meets) == 1
+    assert lines[meets[0] - 1].startswith("b[") and lines[meets[0] + 1].startswith("c[")
+
+
+def test_too_much_is_an_error_that_adds_up() -> None:
+    a = P.tile("a", 4, 128, 128, dtype="float16")
+    b = P.tile("b", 4, 64, 128, dtype="float16")
+    with pytest.raises(TileUnsupportedError) as error:
+        planned(P.alloc(a, b), P.use(a), P.use(b), P.use(a))
+    assert str(error.value) == (
+        "the kernel needs 196608 bytes of shared memory, 29696 more than a block of "
+        "cuda -arch=sm_80 can have\n"
+        "  expected: at most 166912 bytes\n"
+        "  got: a (4, 128, 128) float16: 131072 bytes at 0; b (4, 64, 128) float16: 65536 bytes "
+        "at 131072; total 196608 bytes\n"
+        "  hint: use fewer stages (num_stages of T.Pipelined) or smaller tiles"
+    )
+
+
+def test_sizes_must_be_constants() -> None:
+    a = Buffer("a", Shape((P.n, 4)), DType("float32"), "shared.dyn")
+    with pytest.raises(TileUnsupportedError) as error:
+        plan_shared(P.func(P.alloc(a)), SM_80)
+    assert str(error.value) == (
+        "the size of the shared buffer `a` is not a constant\n"
+        "  expected: extents known when the kernel is compiled\n"
+        "  got: a: (n, 4) float32\n"
+        "  hint: allocate the largest tile and use a part of it"
+    )
+
+
+def test_kernels_without_shared_memory_say_so() -> None:
+    assert planned(P.sync()) == ({}, 0)
+
+
+# -- branches of whole warps --
+def warps(*body: S.Stmt, orelse: S.Stmt | None = None) -> S.Stmt:
+    """``body`` by the first 64 threads."""
+    return S.If(cond=P.names[0] < 64, then=S.seq(*body), orelse=orelse)
+
+
+def filled(tile: Buffer, bank: Buffer) -> S.Stmt:
+    """A copy unit fills ``tile`` and counts its bytes on ``bank``."""
+    call = E.call(
+        FILL, E.AddressOf(tile, (ZERO,) * tile.ndim, "w"),
+        E.AddressOf(bank, (ZERO,), "rw"), dtype="void",
+    )  # fmt: skip
+    return S.Eval(value=call)
+
+
+def bank(**attrs: Any) -> Buffer:
+    return P.tile("bank", 1, dtype="uint64", scope="shared.barrier", **attrs)
+
+
+def shares(*body: S.Stmt) -> bool:
+    """Whether the tiles a and b have one place."""
+    places, _ = planned(*body)
+    return places["a"] == places["b"]
+
+
+def test_threads_of_a_branch_share_what_they_alone_touch_when_they_meet() -> None:
+    a, b = tiles()
+    alloc, own = P.alloc(a, b), (P.use(a), P.sync(1, 64), P.use(b))
+    assert shares(alloc, warps(*own))
+    assert shares(warps(P.loop(alloc, *own, P.sync(1, 64))))
+    assert not shares(warps(P.loop(alloc, *own)))
+    assert not shares(alloc, warps(P.use(a), P.sync(1, 32), P.use(b)))
+    assert not shares(alloc, warps(P.use(a), P.use(b)), P.sync(1, 64))
+    assert not shares(alloc, warps(*own), P.use(a))
+    assert not shares(alloc, warps(P.use(a), P.sync(1, 64), orelse=P.use(b)))
+    assert not shares(alloc, P.when(*own))
+
+
+def test_tiles_that_another_branch_fills_belong_to_the_one_that_uses_them() -> None:
+    a, b = tiles()
+    full = bank(made=True)
+    alloc, used = P.alloc(a, b, full), (P.use(a), P.sync(1, 64), P.use(b))
+    assert shares(alloc, warps(*used, orelse=filled(a, full)))
+    assert not shares(alloc, warps(*used, orelse=S.seq(filled(a, full), P.use(a))))
+    assert not shares(alloc, warps(*used, orelse=filled(b, full)))
+    again = warps(*used, P.sync(1, 64), orelse=filled(a, full)), P.sync()
+    assert not shares(P.loop(alloc, *again))
+    assert shares(P.loop(alloc, warps(*used, P.sync(1, 64)), P.sync()))
+    own = bank()
+    assert not shares(P.alloc(a, b, own), warps(*used, orelse=filled(a, own)))
+
+
+def test_what_a_thread_itself_fills_is_in_use_from_there_on() -> None:
+    a, b = tiles()
+    full = bank(made=True)
+    alloc = P.alloc(a, b, full)
+    assert shares(alloc, filled(a, full), P.use(a), P.sync(), P.use(b))
+    assert not shares(alloc, filled(a, full), P.sync(), P.use(b), P.sync(), P.use(a))
+    assert not shares(alloc, P.use(b), P.sync(), filled(a, full), P.use(a))
+    assert not shares(alloc, P.loop(filled(a, full)), P.use(b))
+
+
+def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
+    a, b, c = P.tile("a", 1, 256, 128), P.tile("b", 1, 64, 128), P.tile("c", 1, 64, 128)
+    body = [P.alloc(a, b, c), warps(P.use(a), P.use(b), P.sync(3, 64), P.use(b), P.use(c))]
+    made = plan_shared(P.func(*body), SM_80)
+    (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
+    assert launch.annotation("shared_bytes") <= SM_80.limits.shared_block
+    assert made.script().count("T.sync_threads(3, 64)") == 1
+    inner = S.seq(P.use(a), warps(P.use(b), P.sync(3, 64), P.use(b), P.use(c)))
+    nested = S.If(cond=P.names[0] >= 64, then=P.use(a), orelse=inner)
+    text = plan_shared(P.func(P.alloc(a, b, c), P.sync(), nested), SM_80).script()
+    assert text.count("T.sync_threads(3, 64)") == 2
+    more = [P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b), P.sync(3, 64))]
+    text = plan_shared(P.func(*more), SM_80).script()
+    assert text.count("T.sync_threads(3, 64)") == 2
+    with pytest.raises(SharedMemoryLimitError):
+        plan_shared(P.func(P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b))), SM_80)
+
+
+def test_barriers_are_added_behind_what_a_copy_unit_fills_if_more_blocks_fit_for_them() -> None:
+    a, b, full = P.tile("a", 256, 64), P.tile("b", 256, 64), bank(made=True)
+    body = [P.alloc(a, b, full), filled(a, full), P.use(a), P.use(b)]
+    made = plan_shared(P.func(*body), SM_90)
+    assert made.script().count("T.sync_threads()") == 1
+    assert launch_of(made).annotation("shared_bytes") == 65536 + 16
+    plain = plan_shared(P.func(P.alloc(a, b), P.use(a), P.use(b)), SM_90)
+    assert "T.sync_threads()" not in plain.script()
+    c, d = tiles()
+    few = plan_shared(P.func(P.alloc(c, d, full), filled(c, full), P.use(c), P.use(d)), SM_90)
+    assert "T.sync_threads()" not in few.script()
+
+
+# -- random programs: places against traces --
+def _bodies() -> st.SearchStrategy[list[Any]]:
+    simple = st.one_of(st.tuples(st.just("use"), st.integers(0, 3)), st.just(("sync", 0)))
+
+    def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        block = st.lists(inner, min_size=1, max_size=5)
+        return st.tuples(st.sampled_from(("loop", "when")), block)
+
+    return st.lists(st.recursive(simple, nested, max_leaves=10), min_size=1, max_size=8)
+
+
+def _made(items: list[Any], buffers: list[Buffer]) -> S.Stmt:
+    stmts = [
+        P.use(buffers[item[1]])
+        if item[0] == "use"
+        else P.sync()
+        if item[0] == "sync"
+        else (P.loop if item[0] == "loop" else P.when)(_made(item[1], buffers))
+        for item in items
+    ]
+    return S.seq(*stmts)
+
+
+def _traces(items: list[Any]) -> list[list[Any]]:
+    """Event lists of some executions: each branch taken or not, loops zero to two times."""
+    found: list[list[Any]] = [[]]
+    for item in items:
+        if item[0] in ("use", "sync"):
+            found = [[*trace, item] for trace in found]
+            continue
+        inner = _traces(item[1])
+        once = [[*trace, *more] for trace in found for more in inner[:3]]
+        twice = [[*t, *more, *inner[0]] for t in found for more in inner[:2]]
+        found = [*found, *once, *(twice if item[0] == "loop" else [])][:40]
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(_bodies())
+def test_shared_places_never_meet(items: list[Any]) -> None:
+    buffers = tiles(4)
+    func = P.func(P.alloc(*buffers), _made(items, buffers))
+    table = find_live_ranges(launch_of(func), 32)
+    separate = {
+        (x.buffer.name, y.buffer.name): table.separate(x, y)
+        for x in table.ranges
+        for y in table.ranges
+        if x is not y
+    }
+    for trace in _traces(items):
+        epoch = 0
+        used: list[tuple[str, int]] = []
+        for kind, which in trace:
+            epoch += kind == "sync"
+            if kind == "use":
+                used.append((buffers[which].name, epoch))
+        for first, a in enumerate(used):
+            for second, b in enumerate(used[first + 1 :], first + 1):
+                if a[0] != b[0] and separate[a[0], b[0]]:
+                    assert a[1] < b[1], "no barrier in between"
+                    assert a[0] not in [c[0] for c in used[second:]], "overwritten"

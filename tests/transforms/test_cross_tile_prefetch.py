@@ -1,0 +1,152 @@
+"""Copies at the top of loops over tiles: which the producer makes, where tiles are given back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+HOPPER = parse_target("cuda -arch=sm_90a")
+TILES = 134  # the chip has 132 multiprocessors
+ROWS, KEYS, DIM = 128, 64, 64
+
+
+def greatest(case: str = "", most: int = 3, out: str = "float16") -> Any:
+    """The values of the keys with the greatest score of each block of keys, added up: exact."""
+
+    @T.prim_func
+    def main(
+        Q: T.Tensor((TILES * ROWS, DIM), "float16"), K: T.Tensor((most * KEYS, DIM), "float16"),
+        V: T.Tensor((most * KEYS, DIM), "float16"), place: T.Tensor((TILES,), "int32"),
+        O: T.Tensor((TILES * ROWS, DIM), out),
+    ):  # fmt: skip
+        with T.Kernel(TILES, threads=2 * ROWS) as bx:
+            q = T.alloc_shared((ROWS, DIM), "float16")
+            k = T.alloc_shared((KEYS, DIM), "float16")
+            v = T.alloc_shared((KEYS, DIM), "float16")
+            queries = T.alloc_fragment((ROWS, DIM), "float16")
+            s = T.alloc_fragment((ROWS, KEYS), "float32")
+            p = T.alloc_fragment((ROWS, KEYS), "float16")
+            top = T.alloc_fragment((ROWS,), "float32")
+            o = T.alloc_fragment((ROWS, DIM), "float32")
+            first = place[bx] if case in ("table", "written table") else bx
+            T.copy(Q[first * ROWS, 0], q)
+            if case == "changed":
+                for i, j in T.Parallel(ROWS, DIM):
+                    q[i, j] = q[i, j] * 2
+            if case == "held":
+                T.copy(q, queries)
+            T.clear(o)
+            for i in T.Pipelined(most, num_stages=2):
+                T.copy(K[i * KEYS, 0], k)
+                T.clear(s)
+                T.gemm(queries if case == "held" else q, k, s, transpose_B=True)
+                T.reduce_max(s, top, dim=1)
+                for r, c in T.Parallel(ROWS, KEYS):
+                    p[r, c] = T.if_then_else(s[r, c] == top[r], 1.0, 0.0)
+                T.copy(V[i * KEYS, 0], v)
+                T.gemm(p, v, o)
+            if case == "late":
+                for r, c in T.Parallel(ROWS, DIM):
+                    o[r, c] += q[r, c]
+            if case == "written table":
+                place[bx] = bx
+            T.copy(o, O[bx * ROWS, 0])
+
+    return main
+
+
+def behind(func: Any, options: Options | None = None) -> S.PrimFunc:
+    """The program behind the pass."""
+    found: list[S.PrimFunc] = []
+
+    def look(name: str, made: S.PrimFunc) -> None:
+        if name == "prefetch_across_tiles":
+            found.append(made)
+
+    lower(func, HOPPER, options or Options(), look)
+    return found[0]
+
+
+def roles(func: S.PrimFunc) -> dict[str, S.Stmt]:
+    """The bodies of the roles of a program."""
+    return {node.name: node.body for node in S.walk(func.body) if isinstance(node, H.Role)}
+
+
+def copies(body: S.Stmt) -> list[str]:
+    """The tiles that copies of ``body`` bring from global memory."""
+    return [
+        node.dst.buffer.name for node in S.walk(body)
+        if isinstance(node, S.Copy) and node.src.buffer.storage == "global"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ["", "held", "late", "table"])
+def test_the_producer_copies_what_a_tile_needs_once(case: str) -> None:
+    made = roles(behind(greatest(case)))
+    assert copies(made["producer"]) == ["q", "k", "v"]
+    assert copies(made["consumers"]) == []
+
+
+@pytest.mark.parametrize("case", ["changed", "written table"])
+def test_what_consumers_write_or_say_stays_theirs(case: str) -> None:
+    made = roles(behind(greatest(case)))
+    assert copies(made["producer"]) == ["k", "v"]
+    assert copies(made["consumers"]) == ["q"]
+
+
+def test_nothing_is_copied_ahead_without_overlap() -> None:
+    made = roles(behind(greatest(), Options(no_overlap=True)))
+    assert copies(made["producer"]) == ["k", "v"]
+
+
+def test_the_tile_is_given_back_ahead_of_the_last_product() -> None:
+    func = behind(greatest())
+    (pipeline,) = (
+        node for node in S.walk(func.body) if isinstance(node, H.Pipeline) and node.stages == 1
+    )
+    steps = []
+    for node in S.walk(roles(func)["consumers"]):
+        if isinstance(node, H.PipelineStep) and node.pipe is pipeline.pipe:
+            steps.append(type(node).__name__)
+        elif isinstance(node, S.Gemm):
+            steps.append("scores" if node.c.buffer.name == "s" else "values")
+    # The first scores stand ahead of the loop, the last product with values behind it.
+    assert steps == ["Wait", "scores", "scores", "values", "Release", "values"]
+
+
+def small(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(shape[0]).integers(-3, 4, shape).astype(np.float16)
+
+
+@pytest.mark.parametrize(
+    ("case", "most"), [("", 2), ("", 3), ("held", 3), ("late", 2), ("table", 3)]
+)
+@pytest.mark.parametrize("out", ["float16", "float32"])
+def test_results(case: str, most: int, out: str) -> None:
+    func = greatest(case, most, out)
+    kernel = tilelang.compile(func, target=HOPPER, execution_backend="emulator")
+    Q, K = small(TILES * ROWS, DIM), small(most * KEYS, DIM)
+    V = K[::-1].copy()
+    place = np.random.default_rng(3).permutation(TILES).astype(np.int32)
+    O = np.zeros((TILES * ROWS, DIM), out)
+    assert tilelang.sanitize(kernel, Q, K, V, place, O, schedule="random").ok
+    kernel(Q, K, V, place, O)
+    asked = Q.astype(np.float32)
+    if case == "table":
+        asked = asked.reshape(TILES, ROWS, DIM)[place].reshape(-1, DIM)
+    wanted = asked.copy() if case == "late" else np.zeros_like(asked)
+    for i in range(most):
+        keys = slice(KEYS * i, KEYS * i + KEYS)
+        s = asked @ K[keys].astype(np.float32).T
+        wanted += (s == s.max(1, keepdims=True)).astype(np.float32) @ V[keys].astype(np.float32)
+    np.testing.assert_array_equal(O.astype(np.float32), wanted)

@@ -1,0 +1,108 @@
+"""Running totals: which are added up between lanes at the end, and that they stay what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import SM_90A, compiled
+
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.ir import stmt as S
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+HOPPER = parse_target("cuda -arch=sm_90a")
+
+
+def weights(  # type: ignore[no-untyped-def]  # a traced function
+    *, steps: int = 3, start: float = 0.0, early: bool = False, also: bool = False,
+    kind: str = "sum", before: bool = False,
+):  # fmt: skip
+    """Sums of rows of products, scaled down in each step; ``early``: they are read in the loop,
+    ``also``: their parts are, ``before``: they are read ahead of the loop."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((128, 64), "float16"),
+        B: T.Tensor((steps * 64, 64), "float16"),
+        C: T.Tensor((128,), "float32"),
+        D: T.Tensor((128,), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((128, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            s = T.alloc_fragment((128, 64), "float32")
+            top = T.alloc_fragment((128,), "float32")
+            part = T.alloc_fragment((128,), "float32")
+            total = T.alloc_fragment((128,), "float32")
+            T.copy(A, a)
+            T.fill(total, start)
+            if before:
+                T.copy(total, D)
+            for k in T.Pipelined(steps, num_stages=2):
+                T.copy(B[k * 64, 0], b)
+                T.clear(s)
+                T.gemm(a, b, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.reduce_max(s, top, dim=1)
+                if kind == "sum":
+                    T.reduce_sum(s, part, dim=1)
+                else:
+                    T.reduce_max(s, part, dim=1)
+                for i in T.Parallel(128):
+                    total[i] = total[i] * top[i] + part[i]
+                if early:
+                    T.copy(total, D)
+                if also:
+                    T.copy(part, D)
+            T.copy(total, C)
+
+    return main
+
+
+def deferred(func: Any, options: Options | None = None) -> tuple[int, int]:
+    """How many reductions leave lanes out, and how many totals are added up at the end."""
+    found: list[S.PrimFunc] = []
+
+    def look(name: str, made: S.PrimFunc) -> None:
+        if name == "defer_reductions":
+            found.append(made)
+
+    lower(func, HOPPER, options or Options(), look)
+    nodes = list(S.walk(found[0].body))
+    partial = sum(isinstance(node, S.Reduce) and node.partial for node in nodes)
+    return partial, sum(isinstance(node, S.ReducerFinalize) for node in nodes)
+
+
+def test_a_running_total_is_added_up_where_it_is_read() -> None:
+    assert deferred(weights()) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"start": 1.0}, {"early": True}, {"also": True}, {"before": True}, {"kind": "max"}],
+    ids=["begins with 1", "read in the loop", "parts are read", "read before", "a maximum"],
+)
+def test_others_stay_as_they_are(other: dict[str, Any]) -> None:
+    assert deferred(weights(**other)) == (0, 0)
+
+
+def test_products_by_single_warps_keep_their_sums() -> None:
+    assert deferred(weights(), Options(no_wgmma=True)) == (0, 0)
+
+
+@pytest.mark.parametrize("other", [{}, {"start": 1.0}, {"early": True}])
+def test_results(other: dict[str, Any]) -> None:
+    rng = np.random.default_rng(3)
+    A, B = (rng.integers(-1, 2, shape).astype(np.float16) for shape in ((128, 64), (192, 64)))
+    C, D = np.zeros(128, np.float32), np.zeros(128, np.float32)
+    compiled(weights(**other), SM_90A)(A, B, C, D)
+    wanted = np.full(128, other.get("start", 0.0), np.float32)
+    for k in range(3):
+        s = A.astype(np.float32) @ B[64 * k : 64 * k + 64].astype(np.float32).T
+        wanted = wanted * s.max(1) + s.sum(1)
+    np.testing.assert_array_equal(C, wanted)
+    if other.get("early"):
+        np.testing.assert_array_equal(D, wanted)

@@ -1,0 +1,351 @@
+"""Products by warpgroups: what is planned, and Thread IR interpreted against numpy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gemm_case import Build, Case, check
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import UninitializedReadError
+from tilelang.interpret.warpgroup import GROUP
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.visitor import Rewriter
+from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import make_padded_layout, swizzled
+from tilelang.options import Options
+from tilelang.target import Context, parse_target
+from tilelang.target.atoms import warpgroup_kinds
+from tilelang.target.nvidia_mma import wgmma_atom, wgmma_columns
+from tilelang.transforms.layouts.descriptors import Descriptor, descriptor_of, wanted_layout
+from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers, plan_gemm
+
+SM_90A = Context(parse_target("cuda -arch=sm_90a"))
+HOPPER = Case(64, 64, 64, arch=90)
+WIDE = [("float32", "float32", 8), ("int8", "int32", 32), ("uint8", "int32", 32),
+        ("float8_e4m3", "float32", 32), ("float8_e5m2", "float16", 32)]  # fmt: skip
+
+
+def planned(case: Case) -> GemmPlan:
+    """The plan of a case that is multiplied by warpgroups as numpy does."""
+    plan = check(case)
+    assert plan.by_warpgroups, plan.why
+    return plan
+
+
+def tile(
+    name: str, shape: tuple[int, ...], dtype: str = "float16", scope: str = "shared"
+) -> Buffer:
+    return Buffer(name, Shape(shape), DType(dtype), scope)
+
+
+def gemm(a: Buffer | Region, b: Buffer | Region, c: Buffer, **fields: object) -> S.Gemm:
+    regions = [item if isinstance(item, Region) else item.whole() for item in (a, b, c)]
+    return S.Gemm(a=regions[0], b=regions[1], c=regions[2], clear=E.const(False), **fields)  # type: ignore[arg-type]  # fields of a product
+
+
+# -- results -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "out"), [("float16", "float32"), ("float16", "float16"), ("bfloat16", "float32")]
+)
+@pytest.mark.parametrize("scopes", ["ss", "rs"])
+def test_types_of_16_bits_in_every_orientation(
+    scopes: str, dtype: str, out: str, trans_a: bool, trans_b: bool
+) -> None:
+    case = replace(HOPPER, n=96, k=48, dtype=dtype, out=out, scopes=scopes,
+                   trans_a=trans_a, trans_b=trans_b)  # fmt: skip
+    plan = planned(case)
+    assert isinstance(plan.a, Registers if scopes == "rs" else Descriptor)
+
+
+@pytest.mark.parametrize(("dtype", "out", "k"), WIDE)
+@pytest.mark.parametrize("scopes", ["ss", "rs"])
+def test_other_types_along_k(scopes: str, dtype: str, out: str, k: int) -> None:
+    planned(replace(HOPPER, n=48, k=3 * k, dtype=dtype, out=out, scopes=scopes, trans_b=True))
+
+
+@pytest.mark.parametrize(("dtype", "out", "k"), WIDE)
+def test_other_types_across_k_are_multiplied_by_warps(dtype: str, out: str, k: int) -> None:
+    plan = plan_gemm(
+        gemm(tile("a", (64, 64), dtype), tile("b", (64, 64), dtype), tile("c", (64, 64), out)),
+        (0, 128), SM_90A,
+    )  # fmt: skip
+    assert plan.why == f"`b` of {dtype} is not contiguous along k"
+
+
+@pytest.mark.parametrize(
+    ("trans_b", "columns"),
+    [(True, columns) for columns in (8, 24, 40, 80, 128, 256)]
+    + [(False, columns) for columns in (8, 16, 64, 80, 192, 256)],
+)
+def test_every_number_of_columns(trans_b: bool, columns: int) -> None:
+    plan = planned(replace(HOPPER, n=columns, k=32, trans_b=trans_b))
+    assert plan.atom is not None
+    assert plan.atom.n == columns
+
+
+def test_a_product_wider_than_one_instruction() -> None:
+    assert planned(replace(HOPPER, n=320, k=16, trans_b=True)).tiles == (1, 2, 1)
+    # An instruction does not leave a panel of 64 columns in its middle.
+    assert planned(replace(HOPPER, n=320, k=16)).tiles == (1, 5, 1)
+
+
+@pytest.mark.parametrize("k", [16, 32, 64, 96, 128])
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(False, True), (True, False)])
+def test_every_swizzle(k: int, trans_a: bool, trans_b: bool) -> None:
+    plan = planned(replace(HOPPER, k=k, n=k, trans_a=trans_a, trans_b=trans_b))
+    assert isinstance(plan.b, Descriptor)
+    assert plan.b.span == {16: 32, 32: 64, 64: 128, 96: 64, 128: 128}[k]
+
+
+def test_rows_of_16_bytes_have_no_swizzle() -> None:
+    plan = planned(replace(HOPPER, n=8, k=64))
+    assert isinstance(plan.b, Descriptor)
+    assert (plan.b.span, plan.b.swizzle) == (16, 0)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "threads", "policy", "warps"),
+    [
+        (128, 64, 128, 0, (1, 1)),
+        (256, 64, 256, 0, (2, 1)),
+        (192, 32, 384, 0, (3, 1)),
+        (64, 64, 256, 0, (1, 2)),
+        (128, 64, 256, 2, (1, 2)),
+        (128, 64, 512, 0, (2, 2)),
+        (128, 64, 256, 1, (2, 1)),
+    ],
+)
+@pytest.mark.parametrize("trans", [False, True])
+def test_warpgroups_share_rows_first(
+    m: int, n: int, threads: int, policy: int, warps: tuple[int, int], trans: bool
+) -> None:
+    case = Case(m, n, 32, threads=threads, policy=policy, arch=90, trans_a=trans, trans_b=trans)
+    assert planned(case).warps == warps
+    assert planned(replace(case, scopes="rs")).warps == warps
+
+
+@pytest.mark.parametrize(("n", "columns"), [(48, 8), (96, 16), (160, 16), (192, 32), (256, 128)])
+@pytest.mark.parametrize("scopes", ["ss", "rs"])
+def test_shares_of_columns_that_begin_within_a_panel(n: int, columns: int, scopes: str) -> None:
+    """96 columns lie in panels of 32: the share of 48 of the second warpgroup begins within one."""
+    plan = planned(Case(64, n, 32, threads=256, arch=90, scopes=scopes))
+    assert plan.warps == (1, 2)
+    assert plan.atom is not None and plan.atom.n == columns
+
+
+@pytest.mark.parametrize("clear", ["no", "yes", "expression"])
+@pytest.mark.parametrize(
+    ("c_scope", "out"),
+    [("local.fragment", "float32"), ("local.fragment", "bfloat16"), ("shared", "float32")],
+)
+def test_accumulators_start_as_the_program_says(clear: str, c_scope: str, out: str) -> None:
+    case = replace(HOPPER, dtype="bfloat16", out=out, clear=clear, c_scope=c_scope)
+    planned(case)
+
+
+def test_a_long_product_keeps_its_loop() -> None:
+    case = replace(HOPPER, k=640)
+    assert planned(case).tiles == (1, 1, 40)
+    kinds = [node.kind for node in S.walk(Build(case).launch) if isinstance(node, S.For)]
+    assert "serial" in kinds
+
+
+@pytest.mark.parametrize("scopes", ["ss", "rs"])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_a_version_of_a_tile_and_a_group_of_threads(scopes: str, trans_b: bool) -> None:
+    planned(replace(HOPPER, k=32, stages=3, lo=GROUP, scopes=scopes, trans_b=trans_b))
+
+
+@pytest.mark.parametrize(
+    ("trans_a", "trans_b", "margin"),
+    [(False, True, (8, 64)), (True, False, (8, 64)), (True, False, (16, 128))],
+)
+def test_a_part_of_a_larger_tile(trans_a: bool, trans_b: bool, margin: tuple[int, int]) -> None:
+    planned(replace(HOPPER, trans_a=trans_a, trans_b=trans_b, margin=margin))
+
+
+def test_a_part_inside_one_panel() -> None:
+    planned(replace(HOPPER, k=32, trans_b=True, margin=(0, 32)))
+
+
+# -- what is missed where a statement is missing -------------------------------------------------
+class Without(Rewriter):
+    """A program without the calls of one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+        call = stmt.value if isinstance(stmt, S.Eval) else None
+        return None if isinstance(call, E.Call) and call.op == self.name else stmt
+
+
+@pytest.mark.parametrize("name", ["warpgroup_wait", "warpgroup_commit_batch"])
+def test_sums_arrive_where_they_are_waited_for(name: str) -> None:
+    build = Build(replace(HOPPER, clear="yes"))
+    launch = Without(name).rewrite(build.launch)
+    assert isinstance(launch, S.Launch)
+    build.launch = launch
+    with pytest.raises(UninitializedReadError):
+        build.run()
+
+
+# -- plans ---------------------------------------------------------------------------------------
+A, B, C = tile("a", (64, 64)), tile("b", (64, 64)), tile("c", (64, 64), "float32", "local.fragment")
+
+
+def part(buffer: Buffer, mins: tuple[int | E.Expr, ...], extents: tuple[int, ...]) -> Region:
+    return Region(buffer, tuple(map(E.as_expr, mins)), extents)
+
+
+I = E.Var("i", DType("int32"))
+
+
+@pytest.mark.parametrize(
+    ("stmt", "group", "why"),
+    [
+        (gemm(A, B, C), (0, 64), "threads 0 to 63 are no whole warpgroups"),
+        (gemm(A, B, C), (32, 128), "threads 32 to 159 are no whole warpgroups"),
+        (gemm(tile("a", (64, 8)), tile("b", (8, 64)), C), (0, 128), "k = 8 is no multiple of 16"),
+        (gemm(tile("a", (32, 64)), B, tile("c", (32, 64), "float32")), (0, 128),
+         "1 warpgroups cannot share a 32 x 64 result"),
+        (gemm(A, tile("b", (64, 64), scope="local.fragment"), C), (0, 128), "`b` is in registers"),
+        (gemm(A, tile("b", (64, 40)), tile("c", (64, 40), "float32")), (0, 128),
+         "no swizzle divides the rows of `b`"),
+        (gemm(tile("a", (64, 64), "float64"), tile("b", (64, 64), "float64"),
+              tile("c", (64, 64), "float64")), (0, 128),
+         "no wgmma multiplies float64 and float64 into float64"),
+        (gemm(A, B, C, annotations=(("k_run", 2),)), (0, 128),
+         "its weights are in registers in another order of k"),
+        (gemm(part(tile("a", (64, 128), scope="local.fragment"), (0, 64), (64, 64)), B, C),
+         (0, 128), "only a part of the fragment `a` is multiplied"),
+        (gemm(A, part(tile("b", (72, 64)), (4, 0), (64, 64)), C), (0, 128),
+         "the part of `b` does not start where the pattern of its layout does"),
+        (gemm(A, part(tile("b", (128, 64)), (I, 0), (64, 64)), C), (0, 128),
+         "the part of `b` does not start where the pattern of its layout does"),
+        (gemm(part(tile("a", (64, 128)), (0, 32), (64, 64)), B, C), (0, 128),
+         "the part of `a` along k leaves a panel of 128 bytes in its middle"),
+        (gemm(A, part(tile("b", (64, 192)), (0, 32), (64, 128)), tile("c", (64, 128), "float32")),
+         (0, 128), "columns of `b` leave a panel of 128 bytes in its middle"),
+        (gemm(A, replace(B, strides=(72, 1)), C), (0, 128), "`b` is a part of another tile"),
+        (gemm(A, replace(B, elem_offset=64), C), (0, 128), "`b` is a part of another tile"),
+    ],
+)  # fmt: skip
+def test_a_plan_says_why_it_is_not_by_warpgroups(
+    stmt: S.Gemm, group: tuple[int, int], why: str
+) -> None:
+    plan = plan_gemm(stmt, group, SM_90A)
+    assert plan.why == why
+    assert not plan.by_warpgroups
+
+
+def test_part_of_fragment_with_whole_c() -> None:
+    whole = gemm(tile("a", (64, 64), scope="local.fragment"), B, C)
+    assert plan_gemm(whole, (0, 128), SM_90A).by_warpgroups
+
+
+def test_other_targets_have_nothing_to_say() -> None:
+    for arch in ("sm_80", "sm_90", "sm_120a"):
+        plan = plan_gemm(gemm(A, B, C), (0, 128), Context(parse_target(f"cuda -arch={arch}")))
+        assert (plan.by_warpgroups, plan.why) == (False, "")
+    off = Context(SM_90A.target, Options(no_wgmma=True))
+    assert not plan_gemm(gemm(A, B, C), (0, 128), off).by_warpgroups
+
+
+def test_a_known_layout_stays() -> None:
+    narrow, padded = swizzled((64, 64), 16, 64), make_padded_layout(B)
+
+    def known(layout: Layout) -> GemmPlan:
+        return plan_gemm(
+            gemm(A, B, C), (0, 128), SM_90A, lambda buffer, want: layout if buffer is B else want
+        )
+
+    plan = known(narrow)
+    assert isinstance(plan.b, Descriptor)
+    assert plan.b.span == 64
+    assert known(padded).why == "no descriptor names the layout of `b`"
+    assert known(swizzled((64, 64), 16, 32)).by_warpgroups
+
+
+def test_results_of_one_product_are_operands_of_another() -> None:
+    """The accumulator of S = Q K^T, rounded to 16 bits, is A of P V: the same registers."""
+    for m, threads in ((64, 128), (128, 128), (192, 384)):
+        s = tile("s", (m, 64), "float32", "local.fragment")
+        p = tile("p", (m, 64), scope="local.fragment")
+        first = plan_gemm(gemm(tile("q", (m, 64)), B, s), (0, threads), SM_90A)
+        second = plan_gemm(
+            gemm(p, B, tile("o", (m, 64), "float32", "local.fragment")), (0, threads), SM_90A
+        )
+        assert isinstance(first.c, Registers)
+        assert isinstance(second.a, Registers)
+        assert first.c.spread.same(second.a.spread)
+
+
+# -- rows ----------------------------------------------------------------------------------------
+def test_kinds_of_instructions() -> None:
+    def kinds(a: str, b: str, c: str) -> tuple[str, ...] | None:
+        found = warpgroup_kinds(DType(a), DType(b), DType(c))
+        return None if found is None else tuple(map(str, found))
+
+    assert kinds("float16", "float16", "float16") == ("float16",) * 3
+    assert kinds("bfloat16", "bfloat16", "bfloat16") == ("bfloat16", "bfloat16", "float32")
+    assert kinds("float32", "float32", "float32") == ("tfloat32", "tfloat32", "float32")
+    assert kinds("float8_e4m3", "float8_e5m2", "float32") == (
+        "float8_e4m3fn", "float8_e5m2", "float32",
+    )  # fmt: skip
+    assert kinds("int8", "uint8", "int32") == ("int8", "uint8", "int32")
+    assert kinds("float16", "bfloat16", "float32") is None
+    assert kinds("int8", "int8", "float32") is None
+
+
+def test_columns_of_instructions() -> None:
+    assert wgmma_columns(DType("float32")) == tuple(range(256, 0, -8))
+    assert wgmma_columns(DType("int32")) == (*range(256, 16, -16), 24, 16, 8)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float8_e4m3fn", "tfloat32"])
+def test_registers_hold_every_element_once(kind: str) -> None:
+    atom = wgmma_atom(40, DType(kind), DType(kind), DType("float32"))
+    for layout in (atom.a_layout, atom.c_layout):
+        assert not layout.replicated
+        assert layout.register_count * layout.threads == layout.shape[0] * layout.shape[1]
+
+
+def test_tiles_of_no_swizzle() -> None:
+    assert wanted_layout(tile("b", (64, 12))) is None
+    assert wanted_layout(tile("b", (12, 64))) is None
+    region = tile("b", (64, 20)).whole()
+    layout = Layout((64, 20), lambda i, j: (i, j))
+    assert descriptor_of(region, layout, False, None) == "no descriptor names the layout of `b`"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_tile_is_multiplied_by_itself(turned: bool) -> None:
+    @T.prim_func
+    def squared(A: T.Tensor((128, 128), "float16"), C: T.Tensor((128, 128), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((128, 128), "float16")
+            c = T.alloc_fragment((128, 128), "float32")
+            T.copy(A, a)
+            T.clear(c)
+            T.gemm(a, a, c, transpose_B=turned)
+            T.copy(c, C)
+
+    text = tilelang.lower(squared, target="cuda -arch=sm_90a").source
+    assert "tl_wgmma_m64" in text and "mma_m16" not in text
+    a = np.random.default_rng(0).integers(-3, 4, (128, 128)).astype(np.float16)
+    report = tilelang.sanitize(
+        squared, a, np.zeros((128, 128), np.float32), target="cuda -arch=sm_90a"
+    )
+    assert report.ok
+    wide = a.astype(np.float32)
+    np.testing.assert_array_equal(report.arguments[1], wide @ (wide.T if turned else wide))

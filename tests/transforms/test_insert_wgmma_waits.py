@@ -1,0 +1,298 @@
+"""Waits for products of warpgroups: where they stand, that each is needed, and results."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import SM_90A, holds
+
+import tilelang
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.options import Options
+from tilelang.target import parse_target
+from tilelang.transforms.analysis import in_flight_wgmma as P
+
+HOPPER = parse_target("cuda -arch=sm_90a")
+
+
+def after_pass(func: Any) -> S.PrimFunc:
+    """The program behind the pass."""
+    found: list[S.PrimFunc] = []
+
+    def look(name: str, made: S.PrimFunc) -> None:
+        if name == "insert_wgmma_waits":
+            found.append(made)
+
+    lower(func, HOPPER, Options(), look)
+    return found[0]
+
+
+def order(func: Any) -> list[str]:
+    """Products, waits, fills and loops in the order of the text."""
+    found = []
+    for node in S.walk(after_pass(func).body):
+        if isinstance(node, S.Gemm):
+            found.append(f"{'start' if node.asynchronous else 'multiply'} {node.c.buffer.name}")
+        elif isinstance(node, H.WaitProducts):
+            names = " ".join(region.buffer.name for region in node.sums)
+            found.append(f"wait {node.newer}: {names}")
+        elif isinstance(node, S.Fill):
+            found.append(f"fill {node.dst.buffer.name}")
+        elif isinstance(node, S.Parallel):
+            found.append("loop")
+    return found
+
+
+def small(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(shape[-1]).integers(-3, 4, shape).astype(np.float16)
+
+
+@T.prim_func
+def two(
+    A: T.Tensor((64, 64), "float16"),
+    B: T.Tensor((2, 64, 64), "float16"),
+    O: T.Tensor((2, 64, 64), "float32"),
+):
+    with T.Kernel(1, threads=128):
+        a = T.alloc_shared((64, 64), "float16")
+        b = T.alloc_shared((64, 64), "float16")
+        c = T.alloc_shared((64, 64), "float16")
+        x = T.alloc_fragment((64, 64), "float32")
+        y = T.alloc_fragment((64, 64), "float32")
+        T.copy(A, a)
+        T.copy(B[0, 0, 0], b)
+        T.copy(B[1, 0, 0], c)
+        T.gemm(a, b, x, clear_accum=True)
+        T.gemm(a, c, y, clear_accum=True)
+        for i, j in T.Parallel(64, 64):
+            x[i, j] = x[i, j] + 1.0
+        for i, j in T.Parallel(64, 64):
+            y[i, j] = y[i, j] * 2.0
+        T.copy(x, O[0, 0, 0])
+        T.copy(y, O[1, 0, 0])
+
+
+def two_results() -> tuple[Any, ...]:
+    A, B = small(64, 64), small(2, 64, 64)
+    O = A.astype(np.float32) @ B.astype(np.float32)
+    return A, B, np.zeros_like(O), np.stack([O[0] + 1, O[1] * 2])
+
+
+def test_a_product_is_waited_for_where_its_sum_is_used() -> None:
+    assert order(two) == ["start x", "start y", "wait 1: x", "loop", "wait 0: y", "loop"]
+    *given, wanted = two_results()
+    holds(two, tuple(given), wanted, on=(SM_90A,))
+
+
+@T.prim_func
+def reads_an_operand(
+    A: T.Tensor((64, 64), "float16"),
+    B: T.Tensor((64, 64), "float16"),
+    O: T.Tensor((64, 64), "float32"),
+    R: T.Tensor((64, 64), "float16"),
+):
+    with T.Kernel(1, threads=128):
+        a = T.alloc_fragment((64, 64), "float16")
+        b = T.alloc_shared((64, 64), "float16")
+        r = T.alloc_fragment((64, 64), "float16")
+        x = T.alloc_fragment((64, 64), "float32")
+        T.copy(A, a)
+        T.copy(B, b)
+        T.gemm(a, b, x, clear_accum=True)
+        for i, j in T.Parallel(64, 64):
+            r[i, j] = a[i, j] * T.float16(2)
+        T.copy(x, O)
+        T.copy(r, R)
+
+
+def test_an_operand_in_registers_is_read_when_its_product_is_complete() -> None:
+    words = order(reads_an_operand)
+    assert words[words.index("start x") :][:3] == ["start x", "wait 0: x", "loop"]
+    a, b = small(64, 64), small(64, 64)
+    x = a.astype(np.float32) @ b.astype(np.float32)
+    given = (a, b, np.zeros_like(x), np.zeros_like(a))
+    holds(reads_an_operand, given, x, a * 2, on=(SM_90A,))
+
+
+@T.prim_func
+def chain(
+    A: T.Tensor((64, 256), "float16"),
+    B: T.Tensor((256, 64), "float16"),
+    n: T.int32,
+    O: T.Tensor((64, 64), "float32"),
+):
+    with T.Kernel(1, threads=128):
+        a = T.alloc_shared((64, 64), "float16")
+        b = T.alloc_shared((64, 64), "float16")
+        p = T.alloc_fragment((64, 64), "float16")
+        x = T.alloc_fragment((64, 64), "float32")
+        y = T.alloc_fragment((64, 64), "float32")
+        T.fill(y, 0)
+        for k in T.serial(n):
+            T.copy(A[0, k * 64], a)
+            T.copy(B[k * 64, 0], b)
+            T.gemm(a, b, x, clear_accum=True)
+            T.gemm(a, b, y)
+            T.copy(x, p)
+            T.gemm(p, b, y)
+        T.copy(y, O)
+
+
+def chain_results(n: int) -> tuple[Any, ...]:
+    A, B = small(64, 256), small(256, 64)
+    O = np.zeros((64, 64), np.float32)
+    for k in range(n):
+        a, b = A[:, 64 * k : 64 * k + 64], B[64 * k : 64 * k + 64]
+        once = a.astype(np.float32) @ b.astype(np.float32)
+        O += once + once.astype(np.float16).astype(np.float32) @ b.astype(np.float32)
+    return A, B, O
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_products_in_a_loop(n: int) -> None:
+    A, B, O = chain_results(n)
+    holds(chain, (A, B, n, 0 * O), O, on=(SM_90A,))
+
+
+def test_an_iteration_ends_what_the_next_would_disturb() -> None:
+    # A product that adds to the same registers waits for none; the last one of an iteration, which
+    # adds to what threads have filled, is complete where that ends.
+    assert [item for item in order(chain) if item != "loop"] == [
+        "fill y", "start x", "start y", "wait 1: x", "start y", "wait 0: y",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["two", "chain"])
+def test_no_wait_may_come_later(name: str) -> None:
+    func = {"two": two, "chain": chain}[name]
+    A, B, *more = two_results()[:2] if name == "two" else (*chain_results(3)[:2], 3)
+    kernel = tilelang.compile(func, target="cuda -arch=sm_90a", execution_backend="emulator")
+    O = np.zeros((2, 64, 64) if name == "two" else (64, 64), np.float32)
+    text = kernel.get_kernel_source()
+    assert tilelang.sanitize(kernel, A, B, *more, O, schedule="late").ok
+    waits = list(re.finditer(r"tl_wgmma_wait<(\d)>", text))
+    assert len(waits) >= 2
+    for wait in waits:
+        later = f"tl_wgmma_wait<{int(wait[1]) + 1}>"
+        edited = text[: wait.start()] + later + text[wait.end() :]
+        assert not tilelang.sanitize(kernel, A, B, *more, O, schedule="late", source=edited).ok
+
+
+def slopes(length: int, stages: int) -> Any:
+    """Products of a pipeline of two tiles: what is computed of the first product stands beside the
+    second, and what is computed of that beside the third, which the last statements need not."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((length, 64), "float16"),
+        B: T.Tensor((length, 64), "float16"),
+        X: T.Tensor((64, 64), "float32"),
+        Y: T.Tensor((length, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            w = T.alloc_fragment((64, 64), "float16")
+            s = T.alloc_fragment((64, 64), "float32")
+            x = T.alloc_fragment((64, 64), "float32")
+            y = T.alloc_fragment((64, 64), "float32")
+            T.clear(x)
+            for k in T.Pipelined(length // 64, num_stages=stages):
+                T.copy(A[k * 64, 0], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                T.gemm(a, a, y, transpose_B=True, clear_accum=True)
+                T.copy(s, w)
+                T.gemm(w, b, x)
+                for i, j in T.Parallel(64, 64):
+                    y[i, j] = y[i, j] + 1.0
+                T.copy(y, Y[k * 64, 0])
+            T.copy(x, X)
+
+    return kernel
+
+
+def test_an_item_is_released_where_its_products_are_complete_anyway() -> None:
+    made = after_pass(slopes(256, 2))
+    loop = next(
+        node for node in S.walk(made.body)
+        if isinstance(node, S.For) and any(isinstance(one, S.Gemm) for one in S.walk(node))
+    )  # fmt: skip
+    found = []
+    for node in S.walk(loop.body):
+        if isinstance(node, S.Gemm):
+            found.append(f"start {node.c.buffer.name}")
+        elif isinstance(node, H.WaitProducts):
+            found.append(f"wait {node.newer}")
+        elif isinstance(node, H.Release):
+            found.append("release")
+        elif isinstance(node, S.Parallel):
+            found.append("loop")
+    # The loop needs y and is done beside the product for x, which reads what is released.
+    assert " ".join(found) == "start s start y wait 1 start x wait 1 loop wait 0 release"
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("length", [64, 128, 320])
+def test_releases_that_are_held_back_hold_nobody_up(length: int, stages: int) -> None:
+    A, B = small(length, 64), small(length, 64) // 2
+    X, Y = np.zeros((64, 64), np.float32), np.zeros((length, 64), np.float32)
+    wanted, blocks = X.copy(), Y.copy()
+    for k in range(0, length, 64):
+        a, b = (part[k : k + 64].astype(np.float32) for part in (A, B))
+        wanted += (a @ b.T).astype(np.float16).astype(np.float32) @ b
+        blocks[k : k + 64] = a @ a.T + 1
+    kernel = tilelang.compile(
+        slopes(length, stages), target="cuda -arch=sm_90a", execution_backend="emulator"
+    )
+    assert tilelang.sanitize(kernel, A, B, X, Y, schedule="late").ok
+    kernel(A, B, X, Y)
+    np.testing.assert_array_equal(X, wanted)
+    np.testing.assert_array_equal(Y, blocks)
+
+
+# -- the analysis --
+def fragment(name: str) -> Buffer:
+    return Buffer(name, Shape((64, 64)), DType("float32"), "local.fragment")
+
+
+def test_what_may_be_under_way() -> None:
+    tile = Buffer("t", Shape((64, 64)), DType("float16"), "shared").whole()
+    one, two, three = (
+        S.Gemm(a=tile, b=tile, c=fragment(name).whole(), clear=E.const(False)) for name in "xyz"
+    )
+    state = P.issued(P.issued(P.NOTHING, one), two)
+    assert state == {one: 1, two: 0}
+    assert (
+        P.waited(state, 1) == {two: 0} and P.waited(state, 0) == {} and P.waited(state, 2) == state
+    )
+    # Where two ways meet, only what is newer on both counts.
+    other = P.issued(P.issued(P.issued(P.NOTHING, one), three), two)
+    assert P.joined(state, other) == {one: 1, two: 0, three: 1}
+    assert P.depth(other, [one, three]) == 1 and P.depth(other, []) is None
+    assert P.issued(state, one) == {one: 0, two: 1}
+
+
+def test_programs_with_waits_of_their_own_keep_their_order() -> None:
+    @T.prim_func
+    def own(A: T.Tensor((64, 64), "float16"), O: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            x = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.gemm(a, a, x, clear_accum=True)
+            T.wait_wgmma(0)
+            T.copy(x, O)
+
+    assert order(own) == ["multiply x"]
+    A = small(64, 64)
+    holds(own, (A, np.zeros((64, 64), np.float32)), A.astype(np.float32) @ A, on=(SM_90A,))

@@ -1,0 +1,86 @@
+"""Tiles of an item beside each other: which ones, where they lie, and what else finds room."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from test_persistent_epilogue import HOPPER, product
+
+import tilelang
+import tilelang.language as T
+
+SPECIAL = {"tl.disable_persistent_tiles": True}
+
+
+def places(text: str) -> dict[str, int]:
+    """Where the buffers of a kernel begin."""
+    found = re.findall(r"\* const (\w+) = \(\w+\*\)\(tl_smem(?: \+ (\d+))?\);", text)
+    return {name: int(at or 0) for name, at in found}
+
+
+def text_of(func: Any, **options: Any) -> str:
+    return tilelang.compile(func, target=HOPPER, pass_configs=options).get_kernel_source()
+
+
+def test_versions_of_two_tiles_lie_beside_each_other() -> None:
+    text = text_of(product())  # 16384 and 8192 bytes, three versions
+    found = places(text)
+    assert (found["a"], found["b"]) == (0, 16384)
+    assert found["rows"] == 3 * (16384 + 8192)
+    assert "tl_tma_load(&a[stage_1 * 12288]" in text
+    assert "tl_tma_load(&b[stage_1 * 12288]" in text
+
+
+def test_what_comes_behind_the_pipeline_takes_their_room() -> None:
+    found = places(text_of(product(block=(128, 128, 64)), **SPECIAL))
+    assert found["out"] == 0
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_results_stay(stages: int, trans_b: bool) -> None:
+    func = product(256, 192, 256, stages=stages, trans_b=trans_b)
+    random = np.random.default_rng(3)
+    A, B = (random.integers(-2, 3, (n, 256)).astype(np.float16) for n in (256, 192))
+    C = np.full((256, 192), np.nan, np.float16)
+    kernel = tilelang.compile(
+        func, target=HOPPER, execution_backend="emulator", pass_configs=SPECIAL
+    )
+    kernel(A, B if trans_b else np.ascontiguousarray(B.T), C)
+    np.testing.assert_array_equal(C, (A.astype(np.float32) @ B.T.astype(np.float32)))
+
+
+def small() -> Any:
+    """A product of one warpgroup, whose users copy themselves."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 512), "float16"),
+        B: T.Tensor((512, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(8, num_stages=3):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[0, 0])
+
+    return kernel
+
+
+def test_a_pipeline_by_cp_async_keeps_its_tiles_apart() -> None:
+    found = places(text_of(small(), **{"tl.disable_tma_lower": True}))
+    assert abs(found["a"] - found["b"]) == 3 * 8192
+
+
+def test_the_users_of_one_warpgroup_have_them_beside_each_other_too() -> None:
+    found = places(text_of(small()))
+    assert abs(found["a"] - found["b"]) == 8192

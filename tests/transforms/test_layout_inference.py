@@ -1,0 +1,259 @@
+"""What inference decides: layouts of fragments, loops and shared tiles, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from contexts import SM_80
+
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.layout import Layout
+from tilelang.options import Options
+from tilelang.transforms.layouts.infer import infer_layouts
+from tilelang.transforms.normalize.simplify import simplify_func
+
+
+def buffers(func: S.PrimFunc) -> dict[str, Buffer]:
+    """The allocated buffers after inference, by name."""
+    found = infer_layouts(simplify_func(func, SM_80), SM_80)
+    return {node.buffer.name: node.buffer for node in S.walk(found.body)
+            if isinstance(node, S.Alloc)}  # fmt: skip
+
+
+def test_a_row_result_is_held_where_its_row_was() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            b = T.alloc_fragment((64,), "float32")
+            T.copy(A, a)
+            T.reduce_sum(a, b, dim=1)
+            T.copy(b, B)
+
+    found = buffers(main)
+    rows, result = found["a"].attr("register_layout"), found["b"].attr("register_layout")
+    assert result == rows.drop(1)
+    assert result.replication == 16  # 16 threads share a row: 64 floats in vectors of 4
+
+
+def test_an_update_keeps_all_iterations_of_an_element_in_its_threads() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((16, 32), "float32"), B: T.Tensor((16,), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((16, 32), "float32")
+            b = T.alloc_fragment((16,), "float32")
+            T.copy(A, a)
+            T.clear(b)
+            for i, j in T.Parallel(16, 32):
+                b[i] += a[i, j]
+            T.copy(b, B)
+
+    found = infer_layouts(simplify_func(main, SM_80), SM_80)
+    loop = next(node for node in S.walk(found.body) if isinstance(node, S.Parallel))
+    modes = loop.loop_layout.modes[1]  # of j
+    assert all(mode.place == "register" for mode in modes)
+
+
+def test_a_column_result_does_not_spoil_the_accesses_of_a_tile() -> None:
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float32"),
+        B: T.Tensor((64, 64), "float32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            total = T.alloc_fragment((64,), "float32")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.reduce_sum(a, total, dim=1)
+            T.copy(B, c)
+            for i, j in T.Parallel(64, 64):
+                c[i, j] = c[i, j] + total[j]
+            T.copy(c, C)
+
+    found = buffers(main)
+    assert found["c"].attr("register_layout") == found["a"].attr(
+        "register_layout"
+    )  # rows of 16 bytes
+    assert found["total_shared"].storage == "shared"
+
+
+def test_a_small_tile_follows_the_larger_one() -> None:
+    @T.prim_func
+    def main(W: T.Tensor((64,), "float16"), A: T.Tensor((32, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            w = T.alloc_fragment((64,), "float16")
+            a = T.alloc_fragment((32, 64), "float16")
+            T.copy(W, w)
+            T.copy(A, a)
+            for i, j in T.Parallel(32, 64):
+                a[i, j] = a[i, j] * w[j]
+            T.copy(a, A)
+
+    found = buffers(main)
+    assert found["w"].attr("register_layout").modes == (
+        found["a"].attr("register_layout").modes[1],
+    )
+
+
+def test_a_tile_read_across_its_rows_gets_a_layout_without_conflicts() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tile = T.alloc_shared((64, 64), "float16")
+            turned = T.alloc_fragment((64, 64), "float16")
+            T.copy(A, tile)
+            for i, j in T.Parallel(64, 64):
+                turned[i, j] = tile[j, i]
+            T.copy(turned, B)
+
+    layout = buffers(main)["tile"].attr("layout")
+    assert isinstance(layout, Layout) and layout.is_bijective()
+
+
+def test_a_tile_that_is_only_copied_stays_row_major() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tile = T.alloc_shared((64, 64), "float16")
+            T.copy(A, tile)
+            T.copy(tile, B)
+
+    assert buffers(main)["tile"].attr("layout") is None
+
+
+def test_a_fragment_in_an_unsuitable_layout_goes_through_shared_memory() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((32, 32), "float32"), B: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_fragment((32, 32), "float32")
+            b = T.alloc_fragment((32, 32), "float32")
+            T.copy(A, a)
+            for i, j in T.Parallel(32, 32):
+                b[i, j] = a[i, j] + a[j, i]
+            T.copy(b, B)
+
+    text = lower(main, SM_80.target, Options()).script()
+    assert "a_shared" in text or "b_shared" in text
+
+
+def refusal(func: S.PrimFunc) -> str:
+    with pytest.raises(TileUnsupportedError) as caught:
+        infer_layouts(simplify_func(func, SM_80), SM_80)
+    return str(caught.value).split("\n --> ")[0]
+
+
+def test_a_tile_operation_of_threads_that_data_decides_is_refused() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8, 8), "float16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((8, 8), "float16")
+            tx = T.get_thread_binding()
+            if A[0, tx % 8] > 0:
+                T.copy(A, tile)
+
+    assert refusal(main) == (
+        "a tile operation stands in a branch that only some threads of a warp take\n"
+        "  expected: a condition that is the same for all threads, or that whole warps share "
+        "(such as `tx < 128`)\n"
+        "  got: a condition that differs between the threads of a warp\n"
+        "  hint: move the operation out of the branch, or write it with plain loads and stores"
+    )
+
+
+@pytest.mark.parametrize("kind", ["threads 3 to 6", "some threads that are not consecutive"])
+def test_a_fragment_of_part_of_a_warp_is_refused(kind: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8, 8), "float16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_fragment((8, 8), "float16")
+            tx = T.get_thread_binding()
+            if (tx >= 3 and tx < 7) if kind.startswith("threads") else tx % 3 == 1:
+                T.copy(A, tile)
+
+    assert refusal(main) == (
+        "a tile operation stands in a branch that only some threads of a warp take\n"
+        "  expected: a condition that is the same for all threads, or that whole warps share "
+        "(such as `tx < 128`); other threads may copy or fill shared and global memory, "
+        "and one thread alone fragments of its own\n"
+        f"  got: an operation that needs whole warps, by {kind}\n"
+        "  hint: move the operation out of the branch, or write it with plain loads and stores"
+    )
+
+
+def halves(apart: bool) -> S.PrimFunc:
+    """Two warps multiply a half each: in one branch for both, or in a branch of each."""
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 16), "float16"), B: T.Tensor((16, 8), "float16")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((32, 16), "float16")
+            b = T.alloc_shared((16, 8), "float16")
+            c = T.alloc_fragment((16, 8), "float32")
+            tx = T.get_thread_binding()
+            half = tx // 32
+            T.copy(A, a)
+            T.copy(B, b)
+            if apart:
+                if tx < 32:
+                    T.gemm(a[half * 16 : half * 16 + 16, :], b, c, clear_accum=True)
+            else:
+                T.gemm(a[half * 16 : half * 16 + 16, :], b, c, clear_accum=True)
+
+    return main
+
+
+def test_threads_that_share_a_product_name_one_operand() -> None:
+    assert refusal(halves(False)) == (
+        "the gemm operand `a` differs between the threads that compute the product\n"
+        "  expected: one place for all of them: they share out the product\n"
+        "  got: an index computed from the thread index, for threads 0 to 63\n"
+        "  hint: name the operands of all these threads, or write a branch for each warpgroup "
+        "(`if tx < 128:`) with a product of its own"
+    )
+    infer_layouts(simplify_func(halves(True), SM_80), SM_80)
+
+
+def flat(outer: int, inner: int) -> S.PrimFunc:
+    """A fragment of one dimension in a loop over two, which write its index in mixed radix."""
+    count = outer * inner
+
+    @T.prim_func
+    def main(A: T.Tensor((count,), "float16"), B: T.Tensor((count,), "float16")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((count,), "float16")
+            b = T.alloc_fragment((count,), "float16")
+            T.copy(A, a)
+            for i, j in T.Parallel(outer, inner):
+                b[i * inner + j] = a[i * inner + j] + T.float16(1)
+            T.copy(b, B)
+
+    return main
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(64, 8), (32, 16), (8, 128), (1, 512), (512, 1)])
+def test_two_loop_variables_may_write_one_index(outer: int, inner: int) -> None:
+    found = buffers(flat(outer, inner))
+    assert set(found) == {"a", "b"}  # nothing goes through shared memory
+    assert found["a"].attr("register_layout").same(found["b"].attr("register_layout"))
+
+
+def test_loop_variables_that_cut_vectors_do_not() -> None:
+    assert any(name.endswith("_shared") for name in buffers(flat(64, 6)))
+
+
+def test_a_free_fragment_follows_two_loop_variables() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((32, 16), "float32"), B: T.Tensor((512,), "float32")):
+        with T.Kernel(1, threads=64):
+            b = T.alloc_fragment((512,), "float32")
+            for i, j in T.Parallel(32, 16):
+                b[i * 16 + j] = A[i, j]
+            T.copy(b, B)
+
+    found = buffers(main)
+    assert set(found) == {"b"} and found["b"].attr("register_layout").register_count == 8

@@ -1,0 +1,101 @@
+"""Unchanging parts of indices get names before unrolled loops."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from contexts import SM_80
+from script_text import body_of, text
+from test_vectorize import body
+
+import tilelang.language as T
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.transforms.cleanup.loop_invariant_code_motion import hoist_loop_invariants
+
+
+def loop(index: Any, kind: str = "unroll", count: int = 4) -> tuple[S.PrimFunc, E.Var]:
+    """A function that stores 0 at ``index(x, i)`` in a loop over ``i``."""
+    x, i = E.Var("x", E.DType("int32")), E.Var("i", E.DType("int32"))
+    array = Buffer("A", Shape((4096,)), E.DType("int32"), "global")
+    body = S.For(
+        var=i, start=E.const(0), stop=E.const(count), step=E.const(1), kind=kind,
+        body=S.Store(buffer=array, indices=(index(x, i),), value=E.const(0)),
+    )  # fmt: skip
+    return S.PrimFunc(name="f", params=(array, x), body=body), x
+
+
+def lets(func: S.PrimFunc) -> list[E.Expr]:
+    return [
+        node.value
+        for node in S.walk(hoist_loop_invariants(func, SM_80).body)
+        if isinstance(node, S.Let)
+    ]
+
+
+def test_terms_without_the_loop_variable_become_one_name() -> None:
+    func, x = loop(lambda x, i: x // 4 * 32 + i * 8 + 5)
+    assert lets(func) == [x // 4 * 32]
+    store = [
+        node
+        for node in S.walk(hoist_loop_invariants(func, SM_80).body)
+        if isinstance(node, S.Store)
+    ][0]
+    assert repr(store.indices[0]) == "A_at + i * 8 + 5"
+
+
+def test_parts_inside_the_rest_are_named_too() -> None:
+    func, x = loop(lambda x, i: ((i % 8) ^ (x // 4 % 8)) * 8)
+    assert lets(func) == [x // 4 % 8]
+
+
+def test_one_operation_is_not_worth_a_name() -> None:
+    assert lets(loop(lambda x, i: x * 4 + i)[0]) == []
+
+
+def test_loops_that_are_not_copied_out_stay() -> None:
+    assert lets(loop(lambda x, i: x // 4 * 32 + i, kind="serial")[0]) == []
+    assert lets(loop(lambda x, i: x // 4 * 32 + i, count=1)[0]) == []
+
+
+def test_a_divisor_that_may_be_zero_stays_where_it_is() -> None:
+    assert lets(loop(lambda x, i: 4096 // x * 2 + 7 % x + i)[0]) == []
+
+
+def test_nothing_to_name_gives_the_same_program() -> None:
+    func, _ = loop(lambda x, i: i)
+    assert hoist_loop_invariants(func, SM_80) is func
+
+
+def test_a_name_serves_later_loops_of_its_block() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(2, threads=32) as bx:
+            t = T.alloc_shared((32, 64), "float32")
+            T.copy(A[bx * 32, 0], t)
+            T.copy(t, B[bx * 32, 0])
+
+    text = body(main)
+    assert len(re.findall(r"const int A_at = bx \* 32 \+ tx / 16;", text)) == 1
+    assert text.count("A_at + s") == 2
+
+
+def test_the_text_before_and_after() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4096,), "float32")):
+        with T.Kernel(8, threads=128) as bx:
+            tx = T.get_thread_binding()
+            for i in T.unroll(4):
+                A[bx * 512 + tx // 4 * 16 + i] = A[bx * 512 + tx // 4 * 16 + i + 4]
+
+    assert body_of(kernel) == text("""
+        for i in T.unroll(4):
+            A[bx * 512 + tx // 4 * 16 + i] = A[bx * 512 + tx // 4 * 16 + i + 4]
+        """)
+    assert body_of(hoist_loop_invariants(kernel, SM_80)) == text("""
+        A_at: T.int32 = bx * 512 + tx // 4 * 16
+        for i in T.unroll(4):
+            A[A_at + i] = A[A_at + i + 4]
+        """)

@@ -1,0 +1,85 @@
+"""Operations that write what they read elsewhere: which of them work on a copy."""
+
+# Kernels are Python in form only: linters and type checkers do not know its rules.
+# mypy: ignore-errors
+from __future__ import annotations
+
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import stmt as S
+from tilelang.target import Context, parse_target
+from tilelang.transforms.normalize.overlaps import separate_overlaps
+from tilelang.transforms.normalize.simplify import simplify_func
+
+CPU = Context(parse_target("cpu"))
+
+
+def moving(first, second):
+    """A copy from one slice of rows of a tile to another one."""
+
+    @T.prim_func
+    def moved(A: T.Tensor((8, 8), "float32")):
+        with T.Kernel(2, threads=32) as bx:
+            tile = T.alloc_shared((16, 8), "float32")
+            T.fill(tile, 1.0)
+            for k in T.serial(2):
+                low, high = first(bx, k), second(bx, k)
+                T.copy(tile[low : low + 4, 0:8], tile[high : high + 4, 0:8])
+
+    return simplify_func(moved, CPU)  # as the pass list does
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (lambda b, k: 0, lambda b, k: 4),
+        (lambda b, k: k * 4, lambda b, k: k * 4 + 8),
+        (lambda b, k: k, lambda b, k: 8 + b),  # at most 1 + 4 <= 8
+        (lambda b, k: b * 4, lambda b, k: b * 4),  # each element onto itself
+    ],
+)
+def test_regions_that_are_apart_or_the_same_are_left_alone(first, second) -> None:
+    func = moving(first, second)
+    assert separate_overlaps(func, CPU) is func
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (lambda b, k: 0, lambda b, k: 3),
+        (lambda b, k: k, lambda b, k: 4 + b),  # 1 + 4 > 4
+        (lambda b, k: k * 4, lambda b, k: b * 4),
+    ],
+)
+def test_regions_that_may_overlap_go_through_a_fragment(first, second) -> None:
+    made = separate_overlaps(moving(first, second), CPU)
+    found = [node for node in S.walk(made.body) if isinstance(node, S.Copy)]
+    assert len(found) == 2
+    assert found[0].dst.buffer is found[1].src.buffer
+    assert found[0].dst.buffer.storage == "local.fragment"
+    assert found[0].dst.is_whole
+    assert tuple(found[0].dst.extents) == (4, 8)
+
+
+def test_extents_known_at_run_time_are_refused_where_regions_may_overlap() -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def shifted(A: T.Tensor((n, 8), "float32")):
+        with T.Kernel(1, threads=32):
+            T.copy(A[0 : n - 1, 0:8], A[1:n, 0:8])
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        tilelang.lower(shifted, target="cpu")
+    line = shifted.loc.line + 2
+    assert str(caught.value).splitlines()[:4] == [
+        "an operation writes elements of `A` that it reads as others",
+        "  expected: regions that do not overlap, or constant extents, for which the elements can be "
+        "kept in a fragment meanwhile",
+        "  got: A[0:n - 1, 0:8]",
+        "  hint: copy the elements to a tile of their own first, and write from there",
+    ]
+    assert f"test_overlaps.py:{line}:" in str(caught.value)

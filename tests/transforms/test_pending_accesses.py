@@ -1,0 +1,67 @@
+"""Accesses since the last barrier: which of them another access is compared with."""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype
+from tilelang.transforms.sync.events import Access
+from tilelang.transforms.sync.pending_accesses import Open
+
+INT = dtype("int32")
+
+
+def tile(data: E.Var | None = None) -> Buffer:
+    storage = E.Var("s", dtype("handle")) if data is None else data
+    return Buffer(data=storage, name="s", shape=(8,), dtype=INT, storage="shared")
+
+
+def access(buffer: Buffer, place: int | None, mode: str = "write") -> Access:
+    """Of one element, or of all."""
+    return Access(buffer, mode, (None if place is None else (E.const(place), 1),))
+
+
+def test_an_element_is_compared_with_itself_and_with_what_is_not_one_element() -> None:
+    s = tile()
+    first, other, whole, again = (access(s, place) for place in (0, 1, None, 0))
+    assert Open((first, other, whole, again)).near(access(s, 0)) == [first, whole, again]
+    assert Open((first, other, whole)).near(access(s, None)) == [first, other, whole]
+
+
+def test_reads_are_compared_with_writes_only() -> None:
+    s = tile()
+    read, write = access(s, 0, "read"), access(s, 0)
+    assert Open((read, write)).near(access(s, 0, "read")) == [write]
+    assert Open((read, write)).near(access(s, 0)) == [read, write]
+
+
+def test_elements_of_another_name_of_the_storage_are_all_compared() -> None:
+    s = tile()
+    view = tile(s.data)
+    near, far = access(s, 0), access(s, 5)
+    assert Open((near, far)).near(access(view, 0)) == [near, far]
+    assert Open((near, far)).near(access(tile(), 0)) == []
+
+
+def test_a_block_adds_to_what_is_open_before_it_and_a_barrier_in_it_clears_its_own_only() -> None:
+    s = tile()
+    before, inside = access(s, 0), access(s, 0)
+    live = Open((before,))
+    block = Open(base=live)
+    block.add((inside,))
+    assert block.near(access(s, 0)) == [before, inside]
+    assert live.near(access(s, 0)) == [before]
+    block.assign(())
+    assert block.near(access(s, 0)) == []
+    assert list(live) == [before]
+
+
+def test_what_is_kept_is_found_and_what_is_entered_later_as_well() -> None:
+    s = tile()
+    first, second, third = (access(s, None) for _ in range(3))
+    live = Open((first, second))
+    assert live.near(first) == [first, second]
+    live.assign((first, second, third))
+    assert live.near(first) == [first, second, third]
+    live.assign((third, first))
+    assert live.near(first) == [third, first]

@@ -1,0 +1,323 @@
+"""Persistent tiles: which kernels loop over tiles, what the loop is, and that results stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import find_cxx
+from test_pipeline import body_text
+
+import tilelang
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.ir import stmt as S
+from tilelang.ir.legal import check
+from tilelang.options import Options
+from tilelang.target import Context, parse_target
+from tilelang.transforms.analysis.tma import PART
+from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
+from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.schedule.persistent_epilogue import overlap_persistent_epilogues
+from tilelang.transforms.schedule.pipeline import pipelined
+from tilelang.transforms.schedule.specialize_warps import specialized
+
+HOPPER = parse_target("cuda -arch=sm_90a")
+
+
+def product(  # type: ignore[no-untyped-def]  # a traced function
+    M: Any = 1792, N: Any = 1280, K: Any = 256, *, block: tuple[int, int, int] = (128, 64, 64),
+    stages: int = 3, threads: int = 256, trans_b: bool = False, via: bool = True, panel: int = 0,
+    order: str = "row", result: str = "float16", extra: Any = lambda **names: None,
+    inside: Any = lambda **names: None,
+):  # fmt: skip
+    """A plain product; ``via``: its result goes through a shared tile; ``extra`` adds statements
+    behind the loop, ``inside`` in it."""
+    bm, bn, bk = block
+    b_shape, b_tile = ((N, K), (bn, bk)) if trans_b else ((K, N), (bk, bn))
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor(b_shape, "float16"),
+        C: T.Tensor((M, N), result),
+    ):
+        with T.Kernel(T.ceildiv(N, bn), T.ceildiv(M, bm), threads=threads) as (bx, by):
+            a = T.alloc_shared((bm, bk), "float16")
+            b = T.alloc_shared(b_tile, "float16")
+            c = T.alloc_fragment((bm, bn), "float32")
+            if panel:
+                T.use_swizzle(panel, order)
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, bk), num_stages=stages):
+                T.copy(A[by * bm, k * bk], a)
+                if trans_b:
+                    T.copy(B[bx * bn, k * bk], b)
+                else:
+                    T.copy(B[k * bk, bx * bn], b)
+                inside(a=a)
+                T.gemm(a, b, c, transpose_B=trans_b)
+            extra(A=A, a=a, c=c)
+            if via:
+                out = T.alloc_shared((bm, bn), result)
+                T.copy(c, out)
+                T.copy(out, C[by * bm, bx * bn])
+            else:
+                T.copy(c, C[by * bm, bx * bn])
+
+    return main
+
+
+def persistent(func: S.PrimFunc, options: Options | None = None) -> S.PrimFunc:
+    """After the pass."""
+    context = Context(HOPPER, options or Options())
+    made = simplify_func(fold_zero_init(simplify_func(func, context), context), context)
+    made = overlap_persistent_epilogues(made, context)
+    check(made, "scheduled")
+    return made
+
+
+def parts(func: S.PrimFunc) -> list[S.Stmt]:
+    return [n for n in S.walk(func.body) if isinstance(n, S.Copy) and PART in dict(n.annotations)]
+
+
+TILES = """\
+T.block_attr({"tile_note": "20 x 14 tiles in turn, each stored under the first products of the next, by each warp in 1 x 16 rows of 64"})
+for tile in T.serial(block, 280, 132):
+    bx: T.int32 = tile % 20
+    by: T.int32 = tile // 20
+    for k in T.Pipelined(4, num_stages=3):
+        T.copy(A[by * 128:by * 128 + 128, k * 64:k * 64 + 64], a)
+        T.copy(B[k * 64:k * 64 + 64, bx * 64:bx * 64 + 64], b)
+        T.gemm(a, b, c, clear_accum=k == 0)
+        if tile >= 132 and k < 1:
+            bx_before: T.int32 = (tile - 132) % 20
+            by_before: T.int32 = (tile - 132) // 20
+            T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before * 64 + 64], part=Part(rows=rows, number=0, count=1, last=False))
+    T.copy(c, c_held)
+last: T.int32 = (279 - block) // 132 * 132 + block
+bx_before: T.int32 = last % 20
+by_before: T.int32 = last // 20
+T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before * 64 + 64], part=Part(rows=rows, number=0, count=1, last=True))
+"""  # noqa: E501  # program text
+
+
+def test_a_part_goes_out_under_the_next_product() -> None:
+    made = persistent(product())
+    assert body_text(made) == TILES
+    assert 'T.launch_thread("blockIdx.x", 132)' in made.script()
+
+
+# -- the rule --
+def adds(**names: Any) -> None:
+    for i, j in T.Parallel(128, 64):
+        names["c"][i, j] += 1.0
+
+
+def doubles(**names: Any) -> None:
+    for i, j in T.Parallel(128, 64):
+        names["a"][i, j] *= 2.0
+
+
+REFUSED = {
+    "registers of the loop's own": {"inside": doubles},
+    "float32 results": {"result": "float32"},
+    "one warpgroup": {"threads": 128},
+    "few tiles": {"M": 128},
+    "one stage": {"stages": 1},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_who_keeps_a_block_for_each_tile(why: str) -> None:
+    func = product(**REFUSED[why])
+    assert not parts(persistent(func))
+
+
+OFF = [
+    Options(**{name: True}) for name in ("no_persistent_tiles", "no_roles", "no_wgmma", "no_tma")
+]
+
+
+@pytest.mark.parametrize("options", OFF)
+def test_options_keep_a_block_for_each_tile(options: Options) -> None:
+    assert not parts(persistent(product(), options))
+
+
+def test_what_cannot_have_roles_keeps_a_block_for_each_tile() -> None:
+    def meets(**names: Any) -> None:
+        T.sync_threads()
+
+    assert not parts(persistent(product(extra=meets)))
+
+
+# -- results --
+def small(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(shape[0]).integers(-3, 4, shape).astype(np.float16)
+
+
+def same(func: Any, M: int, N: int, K: int, trans_b: bool = False, plus: float = 0.0) -> None:
+    """The persistent kernel gives the product, with checks of every access."""
+    assert parts(persistent(func))
+    A, B = small(M, K), small(*((N, K) if trans_b else (K, N)))
+    wide = B.astype(np.float32)
+    wanted = (A.astype(np.float32) @ (wide.T if trans_b else wide) + plus).astype(np.float16)
+    if find_cxx() is None:
+        pytest.skip("needs a C++ compiler")
+    C = 0 * wanted
+    target = "cuda -arch=sm_90a"
+    kernel = tilelang.compile(func, target=target, execution_backend="emulator")
+    report = tilelang.sanitize(kernel, A, B, C, schedule="late")
+    assert report.ok, str(report)
+    np.testing.assert_array_equal(report.arguments[2], wanted)
+
+
+CASES: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {
+    "whole tiles": ((1792, 640, 256), {}),
+    "partial tiles": ((1752, 632, 192), {"panel": 3}),
+    "runs that begin alike": ((1792, 640, 384), {}),
+    "panels of columns": ((1792, 640, 128), {"panel": 4, "order": "column"}),
+    "directly": ((1792, 640, 128), {"via": False, "trans_b": True}),
+    "two parts, two blocks of k": ((1792, 1280, 128), {"block": (128, 128, 64), "panel": 10}),
+    "more parts than blocks of k": ((640, 6912, 128), {"block": (128, 256, 64)}),
+    "two rows of instructions": ((1792, 1280, 128), {"block": (256, 64, 64)}),
+    "three warpgroups": ((1344, 1280, 128), {"block": (192, 64, 64), "threads": 384}),
+    "warpgroups side by side": ((1024, 2304, 128), {"block": (64, 256, 64)}),
+    "an epilogue": ((1792, 640, 128), {"extra": adds}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results(case: str) -> None:
+    (M, N, K), form = CASES[case]
+    func = product(M, N, K, **form)
+    same(func, M, N, K, form.get("trans_b", False), 1.0 if "extra" in form else 0.0)
+
+
+@pytest.mark.parametrize("size", [(1, 64, 64), (1000, 256, 512), (1792, 1280, 64)])
+def test_extents_that_are_known_at_run_time(size: tuple[int, int, int]) -> None:
+    M, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")
+    func = product(M, 8 * N, 8 * K, block=(128, 128, 64))
+    same(func, *size)
+
+
+def test_what_becomes_of_a_launch_is_found_once() -> None:
+    """Whether it gets roles is asked of the passes below, which go on with what they found."""
+    func = product()
+    for found in (pipelined, specialized):
+        found.cache_clear()
+    lower(func, HOPPER, Options())
+    for found in (pipelined, specialized):
+        assert (found.cache_info().misses, found.cache_info().hits) == (1, 1)
+
+
+def test_registers_hold_a_tile_and_the_one_before() -> None:
+    text = tilelang.compile(product(), target=HOPPER).get_kernel_source()
+    assert "__align__(16) uint16_t c_held[32];" in text
+    # A lane of its own number would put the unit's instruction in a loop over lanes.
+    assert "const int32_t warp = tl_warp_uniform(tx / 32);" in text
+    assert "tl_tma_store(&C_map, &rows[warp * 1024], " in text
+    assert text.index("tl_wgmma_commit") < text.index("tl_tma_store") < text.index("wgmma_wait<0>")
+
+
+def test_versions_give_way_to_parts() -> None:
+    big = product(4096, 4096, 4096, block=(128, 256, 64), stages=4)
+    (loop,) = [n for n in S.walk(persistent(big).body)
+               if isinstance(n, S.For) and n.kind == "pipelined"]  # fmt: skip
+    assert dict(loop.annotations)["num_stages"] == 3
+
+
+# -- places that are read from memory --
+def by_table(  # type: ignore[no-untyped-def]  # a traced function
+    sizes: tuple[int, ...], N: int, bound: bool = True, inside: Any = lambda **names: None
+):
+    """Groups of rows, each times a matrix of its own, to places of a table; every thread looks its
+    group up. ``bound``: the last tile of a group may have fewer rows; ``inside`` adds statements to
+    the loop of products."""
+    groups, total = len(sizes), sum(sizes)
+    blocks = sum(-(-size // 128) for size in sizes)
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((total, 64), "float16"),
+        B: T.Tensor((groups, 64, N), "float16"),
+        rows: T.Tensor((groups,), "int32"),
+        starts: T.Tensor((groups,), "int32"),
+        padded: T.Tensor((groups,), "int32"),
+        places: T.Tensor((groups,), "int32"),
+        C: T.Tensor((total, N), "float16"),
+    ):
+        with T.Kernel(blocks, N // 64, threads=256) as (bx, by):
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            group = T.alloc_local((1,), "int32")
+            group[0] = 0
+            for i in range(groups):
+                if bx * 128 >= padded[i]:
+                    group[0] = i
+            line = bx * 128 - padded[group[0]]
+            place = line + places[group[0]]
+            here = rows[group[0]] - line
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[line + starts[group[0]], k * 32], a)
+                T.copy(B[group[0], k * 32, by * 64], b)
+                T.gemm(a, b, c)
+                inside(group=group)
+            for i, j in T.Parallel(128, 64):
+                if bound:
+                    if i < here:
+                        C[place + i, by * 64 + j] = c[i, j]
+                else:
+                    C[place + i, by * 64 + j] = c[i, j]
+
+    return main
+
+
+TABLES: dict[str, tuple[tuple[int, ...], bool, bool]] = {
+    "whole tiles": ((128, 1152, 512), True, False),
+    "partial tiles": ((128, 300, 1, 897, 256), True, False),
+    "the last tile is a part": ((1700, 101), True, False),
+    "no bound": ((1024, 768), False, False),
+    "places that count from the end": ((128, 300, 1, 897, 256), True, True),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_results_whose_place_is_looked_up(case: str) -> None:
+    sizes, bound, from_end = TABLES[case]
+    func = by_table(sizes, 640, bound)
+    assert parts(persistent(func))
+    if find_cxx() is None:
+        pytest.skip("needs a C++ compiler")
+    total = sum(sizes)
+    A, B = small(total, 64), small(len(sizes) * 64, 640).reshape(-1, 64, 640)
+    starts = np.cumsum((0, *sizes[:-1])).astype(np.int32)
+    padded = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes[:-1])]).astype(np.int32)
+    groups = np.split(A.astype(np.float32), starts[1:])
+    wanted = np.concatenate([part @ b.astype(np.float32) for part, b in zip(groups, B)])
+    places = starts - total if from_end else starts
+    tables = (np.array(sizes, np.int32), starts, padded, places.astype(np.int32))
+    kernel = tilelang.compile(func, target=HOPPER, execution_backend="emulator")
+    C = np.full((total, 640), np.nan, np.float16)
+    report = tilelang.sanitize(kernel, A, B, *tables, C, schedule="late")
+    assert report.ok, str(report)
+    np.testing.assert_array_equal(report.arguments[6], wanted.astype(np.float16))
+
+
+def test_a_table_in_registers_that_the_loop_changes_keeps_a_block_for_each_tile() -> None:
+    def changes(**names: Any) -> None:
+        names["group"][0] = 0
+
+    assert not parts(persistent(by_table((128, 1152, 512), 640, inside=changes)))
+
+
+def test_rows_of_a_looked_up_place_go_out_by_boxes_or_from_registers() -> None:
+    text = tilelang.compile(by_table((1700, 101), 640), target=HOPPER).get_kernel_source()
+    assert "if ((here_before >= 128) && (place_before >= 0)) {" in text
+    assert text.count("tl_bar_sync") == 0  # no warp waits for another
+    assert text.count("group[0] = 0;") == 2  # each role looks it up
+    producer = text[text.index("tl_setmaxnreg_dec") :]
+    assert "here" not in producer

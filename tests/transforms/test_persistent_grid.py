@@ -1,0 +1,87 @@
+"""Attention tile after tile: which launches loop over their grid, what the loop is, results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cross_tile_prefetch import greatest
+from test_gemm_overlap import attention, small
+
+import tilelang
+from tilelang.compiler import lower
+from tilelang.ir import stmt as S
+from tilelang.options import Options
+from tilelang.target import parse_target
+from tilelang.transforms.analysis.tma import TILES
+
+HOPPER = parse_target("cuda -arch=sm_90a")
+MANY = 134  # blocks; the chip has 132 multiprocessors
+
+
+def repeated(func: Any, options: Options | None = None) -> S.Launch:
+    """The launch behind the pass."""
+    found: list[S.PrimFunc] = []
+
+    def look(name: str, made: S.PrimFunc) -> None:
+        if name == "make_grids_persistent":
+            found.append(made)
+
+    lower(func, HOPPER, options or Options(), look)
+    (launch,) = (node for node in S.walk(found[0].body) if isinstance(node, S.Launch))
+    return launch
+
+
+def loops_over_tiles(launch: S.Launch) -> bool:
+    return any(isinstance(n, S.For) and TILES in dict(n.annotations) for n in S.walk(launch.body))
+
+
+def test_more_tiles_than_multiprocessors_are_a_loop() -> None:
+    launch = repeated(attention(dynamic=False, blocks=MANY))
+    assert loops_over_tiles(launch)
+    assert [str(extent) for extent in launch.grid] == ["132"]
+    assert launch.annotation("tile_note") == f"{MANY} tiles in turn"
+
+
+@pytest.mark.parametrize(
+    ("func", "options"),
+    [
+        (attention(dynamic=False, blocks=132), Options()),
+        (attention(dynamic=False, blocks=MANY, causal=True), Options()),
+        (attention(dynamic=True, blocks=MANY), Options()),
+        (attention(dynamic=False, blocks=MANY, staged=True), Options()),
+        (attention(dynamic=False, blocks=MANY), Options(no_persistent_tiles=True)),
+        (attention(dynamic=False, blocks=MANY), Options(no_overlap=True)),
+        (attention(dynamic=False, blocks=MANY), Options(no_roles=True)),
+    ],
+    ids=["few", "lengths differ", "length unknown", "no overlap", "off", "overlap off", "one role"],
+)
+def test_others_keep_a_block_for_each_tile(func: Any, options: Options) -> None:
+    assert not loops_over_tiles(repeated(func, options))
+
+
+@pytest.mark.parametrize("most", [2, 3])
+def test_results(most: int) -> None:
+    """An odd number of iterations leaves the versions of a tile where the next one goes on."""
+    func = attention(dynamic=False, blocks=MANY, most=most, columns=64)
+    kernel = tilelang.compile(func, target=HOPPER, execution_backend="emulator")
+    Q, K, V = small(MANY * 128, 64), small(most * 64, 64), small(most * 64, 64)[::-1].copy()
+    O, wanted = (np.zeros((MANY * 128, 64), np.float32) for _ in range(2))
+    assert tilelang.sanitize(kernel, Q, K, V, most, O, schedule="random").ok
+    kernel(Q, K, V, most, O)
+    for i in range(most):
+        keys = slice(64 * i, 64 * i + 64)
+        s = Q.astype(np.float32) @ K[keys].astype(np.float32).T
+        wanted += (s == s.max(1, keepdims=True)).astype(np.float32) @ V[keys].astype(np.float32)
+    np.testing.assert_array_equal(O, wanted)
+
+
+def test_results_of_16_bits_are_stored_by_each_warp() -> None:
+    launch = repeated(greatest())
+    note = f"{MANY} tiles in turn, stored by each warp in 1 x 16 rows of 64"
+    assert launch.annotation("tile_note") == note
+    kernel = tilelang.compile(greatest(), target=HOPPER, execution_backend="emulator")
+    text = kernel.get_kernel_source()
+    loop = text[text.index("for (int tile") : text.index("} else {")]
+    assert "tl_bar_sync" not in loop and loop.count("tl_tma_store") == 1

@@ -1,0 +1,404 @@
+"""Pipelined loops: what runs ahead, what stays serial, and that results never change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from contexts import SM_75, SM_80
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilelang.language as T
+from tilelang import interpret
+from tilelang.interpret.observe import Observer
+from tilelang.ir import stmt as S
+from tilelang.ir.legal import check
+from tilelang.ir.visitor import Rewriter
+from tilelang.transforms.lower.pipelines import lower_pipelines
+from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.schedule.pipeline import NOTE, pipeline_loops
+from tilelang.transforms.sync.barriers import insert_barriers
+
+
+def pipelined(func: S.PrimFunc, context: Any = SM_80) -> S.PrimFunc:
+    """After the passes before it; what comes out is legal."""
+    made = pipeline_loops(simplify_func(func, context), context)
+    check(made, "scheduled")
+    return made
+
+
+def notes(func: S.PrimFunc) -> list[str]:
+    """What became of each loop."""
+    loops = [node for node in S.walk(func.body) if isinstance(node, S.For)]
+    return [str(dict(loop.annotations)[NOTE]) for loop in loops if NOTE in dict(loop.annotations)]
+
+
+def body_text(func: S.PrimFunc) -> str:
+    """The kernel's statements after the allocations."""
+    lines = func.script().splitlines()
+    first = next(k for k, line in enumerate(lines) if "alloc_buffer" in line)
+    kept = [line[8:] for line in lines[first:] if "alloc_buffer" not in line]
+    return "\n".join(kept) + "\n"
+
+
+# -- execution in which asynchronous copies arrive as late as they may --
+class _UnderWay(Observer):
+    """The copies that have not arrived."""
+
+    def __init__(self) -> None:
+        self.copies: list[object] = []
+
+    def begin(self, block: Any, copy: object) -> None:
+        self.copies.append(copy)
+
+    def end(self, block: Any, copy: object) -> None:
+        self.copies.remove(copy)
+
+
+def same_results(func: S.PrimFunc, *args: Any, expect: str | None = None) -> S.PrimFunc:
+    """The pipelined program does what the program does, with its steps in order; so does what
+    they become, however late copies arrive."""
+    made = pipelined(func)
+    want = [np.array(item) if isinstance(item, np.ndarray) else item for item in args]
+    interpret.run(func, want)
+    ordered = insert_barriers(made, SM_80)
+    lowered = lower_pipelines(ordered, SM_80)
+    check(lowered, "scheduled")
+    for program, late in ((ordered, False), (lowered, True)):
+        got = [np.array(item) if isinstance(item, np.ndarray) else item for item in args]
+        under_way = _UnderWay()
+        interpret.run(program, got, observer=under_way, late_copies=late)
+        assert not under_way.copies
+        for a, b in zip(want, got):
+            np.testing.assert_array_equal(a, b)
+    if expect is not None:
+        assert any(note.startswith(expect) for note in notes(made)), notes(made)
+    return made
+
+
+def numbers(*shape: int) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(len(shape) + shape[0])
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+# -- text --
+@T.prim_func
+def product(  # type: ignore[no-untyped-def]  # a traced function
+    A: T.Tensor((32, 128), "float32"), B: T.Tensor((128, 32), "float32"),
+    C: T.Tensor((32, 32), "float32"), n: T.int32,
+):  # fmt: skip
+    with T.Kernel(1, threads=32):
+        a = T.alloc_shared((32, 16), "float32")
+        b = T.alloc_shared((16, 32), "float32")
+        c = T.alloc_fragment((32, 32), "float32")
+        T.clear(c)
+        for k in T.Pipelined(n, num_stages=3):
+            T.copy(A[0, k * 16], a)
+            T.copy(B[k * 16, 0], b)
+            T.gemm(a, b, c)
+        T.copy(c, C)
+
+
+SCHEDULED = """\
+T.fill(c, T.float32(0.0))
+with T.pipeline(3, (a.data, b.data), "cp_async") as p:
+    if 0 < n:
+        T.acquire(p, 0)
+        T.async_copy(A[0:32, 0:16], a[0, 0:32, 0:16], commit=False)
+        T.async_copy(B[0:16, 0:32], b[0, 0:16, 0:32], commit=False)
+    T.commit(p, 0)
+    if 1 < n:
+        T.acquire(p, 1)
+        T.async_copy(A[0:32, 16:32], a[1, 0:32, 0:16], commit=False)
+        T.async_copy(B[16:32, 0:32], b[1, 0:16, 0:32], commit=False)
+    T.commit(p, 1)
+    for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a, b copied ahead with \
+cp.async, one barrier per iteration"):
+        T.wait(p, k, ahead=1)
+        if k + 2 < n:
+            T.acquire(p, k + 2)
+            T.async_copy(A[0:32, k * 16 + 32:k * 16 + 32 + 16], a[(k + 2) % 3, 0:32, 0:16], \
+commit=False)
+            T.async_copy(B[k * 16 + 32:k * 16 + 32 + 16, 0:32], b[(k + 2) % 3, 0:16, 0:32], \
+commit=False)
+        T.commit(p, k + 2)
+        T.gemm(a[k % 3, 0:32, 0:16], b[k % 3, 0:16, 0:32], c)
+        T.release(p, k)
+T.copy(c, C)
+"""
+LOWERED = """\
+T.fill(c, T.float32(0.0))
+if 0 < n:
+    T.async_copy(A[0:32, 0:16], a[0, 0:32, 0:16], commit=False)
+    T.async_copy(B[0:16, 0:32], b[0, 0:16, 0:32], commit=False)
+T.cp_async_commit()
+if 1 < n:
+    T.async_copy(A[0:32, 16:32], a[1, 0:32, 0:16], commit=False)
+    T.async_copy(B[16:32, 0:32], b[1, 0:16, 0:32], commit=False)
+T.cp_async_commit()
+for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a, b copied ahead with \
+cp.async, one barrier per iteration"):
+    T.cp_async_wait(count=1)
+    T.sync_threads()
+    if k + 2 < n:
+        T.async_copy(A[0:32, k * 16 + 32:k * 16 + 32 + 16], a[(k + 2) % 3, 0:32, 0:16], \
+commit=False)
+        T.async_copy(B[k * 16 + 32:k * 16 + 32 + 16, 0:32], b[(k + 2) % 3, 0:16, 0:32], \
+commit=False)
+    T.cp_async_commit()
+    T.gemm(a[k % 3, 0:32, 0:16], b[k % 3, 0:16, 0:32], c)
+T.cp_async_wait(count=0)
+T.sync_threads()
+T.copy(c, C)
+"""
+
+
+def test_three_stages_with_one_barrier_per_iteration() -> None:
+    made = pipelined(product)
+    assert body_text(made) == SCHEDULED
+    assert insert_barriers(made, SM_80) is made
+    assert body_text(lower_pipelines(made, SM_80)) == LOWERED
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 3, 5, 8])
+def test_any_number_of_iterations(trips: int) -> None:
+    args = numbers(32, 128), numbers(128, 32), np.zeros((32, 32), np.float32), trips
+    same_results(product, *args, expect="3 stages: a, b")
+
+
+def test_targets_without_asynchronous_copies_keep_the_loop() -> None:
+    made = pipelined(product, SM_75)
+    assert notes(made) == ["serial: the target has no asynchronous copies"]
+    assert not any(isinstance(n, S.Copy) and n.mode != "copy" for n in S.walk(made.body))
+    assert not any(isinstance(n, S.For) and n.kind == "pipelined" for n in S.walk(made.body))
+
+
+ORDER = np.array([3, 7, 1, 5, 0, 6, 2, 4] * 4, np.int32)
+
+
+# -- shapes of programs --
+def program(  # type: ignore[no-untyped-def]  # a traced function
+    *, stages: int, start: int = 0, stop: Any = None, kind: str = "plain", threads: int = 32
+):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((160, 8), "float32"), I: T.Tensor((32,), "int32"),
+        O: T.Tensor((160, 8), "float32"), n: T.int32,
+    ):  # fmt: skip
+        with T.Kernel(1, threads=threads) as bx:
+            a = T.alloc_shared((8, 8), "float32")
+            b = T.alloc_shared((8, 8), "float32")
+            if kind == "used after":
+                T.clear(a)
+            if kind == "fresh after":
+                T.clear(b)
+            for k in T.Pipelined(start, n if stop is None else stop, num_stages=stages):
+                if kind == "plain":
+                    T.copy(A[k * 8, 0], a)
+                    T.copy(a, O[k * 8, 0])
+                elif kind == "index":
+                    row = I[k] * 8
+                    T.copy(A[row, 0], a)
+                    for i, j in T.Parallel(8, 8):
+                        O[k * 8 + i, j] = a[i, j] + row
+                elif kind == "condition":
+                    if I[k] > 3:
+                        T.copy(A[k * 8, 0], a)
+                        T.copy(a, O[k * 8, 0])
+                elif kind == "part condition":
+                    if I[k] > 3:
+                        T.copy(A[k * 8, 0], a)
+                    if k == start:
+                        T.clear(a)
+                    T.copy(a, O[k * 8, 0])
+                elif kind == "halves":
+                    T.copy(A[k * 8 : k * 8 + 4, :], a[0:4, :])
+                    T.copy(A[k * 8 + 4 : k * 8 + 8, :], a[4:8, :])
+                    T.copy(a, O[k * 8, 0])
+                elif kind == "one half":
+                    if k == start:
+                        T.clear(a)
+                    T.copy(A[k * 8 : k * 8 + 4, :], a[0:4, :])
+                    T.copy(a, O[k * 8, 0])
+                elif kind == "late":
+                    if k == start:
+                        T.clear(a)
+                    T.copy(a, O[k * 8, 0])
+                    T.copy(A[k * 8, 0], a)
+                elif kind == "changed":
+                    T.copy(A[k * 8, 0], a)
+                    for i, j in T.Parallel(8, 8):
+                        a[i, j] = a[i, j] * 2
+                    T.copy(a, O[k * 8, 0])
+                elif kind == "source written":
+                    T.copy(O[k * 8, 0], a)
+                    for i, j in T.Parallel(8, 8):
+                        O[k * 8 + 8 + i, j] = a[i, j] + 1
+                elif kind == "two tiles":
+                    T.copy(A[k * 8, 0], a)
+                    T.copy(A[0, 0], b)
+                    for i, j in T.Parallel(8, 8):
+                        O[k * 8 + i, j] = a[i, j] + b[j, i]
+                elif kind == "staged":
+                    T.copy(A[k * 8, 0], a)
+                    for i, j in T.Parallel(8, 8):
+                        b[j, i] = a[i, j] * 3
+                    T.copy(b, O[k * 8, 0])
+                elif kind == "break":
+                    if k == start + 2:
+                        T.loop_break()
+                    T.copy(A[k * 8, 0], a)
+                    T.copy(a, O[k * 8, 0])
+                elif kind == "fresh after":
+                    T.copy(A[k * 8, 0], b)
+                    T.copy(b, O[k * 8, 0])
+                elif kind == "used after":
+                    T.copy(A[k * 8, 0], a)
+                    T.copy(a, O[k * 8, 0])
+            if kind == "used after":
+                T.copy(a, O[152, 0])
+            if kind == "fresh after":
+                T.fill(b, 7)
+                T.copy(b, O[152, 0])
+
+    return kernel
+
+
+CASES = {
+    "plain": "stages: a copied",
+    "index": "stages: a copied",
+    "condition": "stages: a copied",
+    "part condition": "serial: no copy to shared memory in it can run ahead",
+    "halves": "stages: a copied",
+    "one half": "serial: no copy",
+    "late": "serial: no copy",
+    "changed": "serial: no copy",
+    "source written": "serial: no copy",
+    "two tiles": "stages: a, b copied",
+    "staged": "stages: a copied",
+    "break": "serial: its iterations can end early",
+    "fresh after": "stages: b copied",
+    "used after": "serial: `a` is used after the loop",
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize(("start", "stop"), [(0, 5), (0, 1), (3, 3), (2, 9), (0, 2)])
+def test_results_do_not_change(kind: str, start: int, stop: int) -> None:
+    func = program(stages=3, start=start, kind=kind)
+    made = same_results(func, numbers(160, 8), ORDER, numbers(160, 8), stop)
+    assert CASES[kind] in notes(made)[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(CASES)),
+    stages=st.integers(0, 5),
+    start=st.integers(-2, 4),
+    length=st.integers(-2, 9),
+    constant=st.booleans(),
+)
+def test_random_shapes(kind: str, stages: int, start: int, length: int, constant: bool) -> None:
+    start = max(start, 0)
+    stop = max(start + length, 0)
+    func = program(stages=stages, start=start, stop=stop if constant else None, kind=kind)
+    same_results(func, numbers(160, 8), ORDER, numbers(160, 8), stop)
+
+
+def test_constant_trip_counts_need_no_more_versions_than_iterations() -> None:
+    made = pipelined(program(stages=4, stop=2))
+    assert notes(made) == ["2 stages: a copied ahead with cp.async, one barrier per iteration"]
+    assert notes(pipelined(program(stages=4, stop=1)))[0].startswith("serial: one stage")
+
+
+def test_loops_with_a_step() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((8, 8), "float32")
+            for k in T.serial(1, n, 3):
+                T.copy(A[k * 8, 0], a)
+                T.copy(a, O[k * 8, 0])
+
+    class Mark(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if isinstance(stmt, S.For):
+                return replace(stmt, kind="pipelined", annotations=(("num_stages", 3),))
+            return stmt
+
+    marked = replace(kernel, body=Mark().rewrite(kernel.body))
+    for stop in (0, 1, 2, 8, 14):
+        same_results(marked, numbers(160, 8), numbers(160, 8), stop, expect="3 stages")
+
+
+def test_nested_and_repeated_loops() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((8, 8), "float32")
+            for r in T.Pipelined(3, num_stages=2):
+                for k in T.Pipelined(n, num_stages=2):
+                    T.copy(A[(r + k) * 8, 0], a)
+                    T.copy(a, O[(r * 5 + k) * 8, 0])
+            for k in T.Pipelined(n, num_stages=4):
+                T.copy(A[k * 8, 0], a)
+                for i, j in T.Parallel(8, 8):
+                    O[k * 8 + i, j] += a[i, j]
+
+    made = same_results(kernel, numbers(160, 8), numbers(160, 8), 4, expect="2 stages")
+    assert [note.split(",")[0] for note in notes(made)] == [
+        "serial: it holds a pipelined loop",
+        "2 stages: a copied ahead with cp.async",
+        "4 stages: a copied ahead with cp.async",
+    ]
+    same_results(kernel, numbers(160, 8), numbers(160, 8), 0)
+
+
+def test_bounds_that_the_loop_changes_are_read_once() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((8, 8), "float32")
+            end = T.alloc_var("int32", init=5)
+            for k in T.Pipelined(end, num_stages=3):
+                T.copy(A[k * 8, 0], a)
+                end = end + 7
+                T.copy(a, O[k * 8, 0])
+
+    same_results(kernel, numbers(160, 8), numbers(160, 8), expect="3 stages")
+
+
+def test_tiles_allocated_in_the_loop_and_layouts() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=32):
+            b = T.alloc_shared((8, 8), "float32")
+            T.annotate_layout({b: T.Layout((8, 8), lambda i, j: i * 8 + (i ^ j))})
+            for k in T.Pipelined(6, num_stages=2):
+                a = T.alloc_shared((8, 8), "float32")
+                T.copy(A[k * 8, 0], a)
+                T.copy(A[8, 0], b)
+                for i, j in T.Parallel(8, 8):
+                    O[k * 8 + i, j] = a[i, j] - b[i, j]
+
+    made = same_results(kernel, numbers(160, 8), numbers(160, 8), expect="2 stages: a, b")
+    launch = next(node for node in S.walk(made.body) if isinstance(node, S.Launch))
+    tiles = [node.buffer for node in S.walk(made.body) if isinstance(node, S.Alloc)]
+    assert list(launch.annotation("layout_map"))[0][0] in tiles
+    assert sorted(tuple(tile.shape) for tile in tiles) == [(2, 8, 8), (2, 8, 8)]
+
+
+def test_loops_of_some_threads_stay_serial() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((8, 8), "float32")
+            if T.get_thread_binding() < 32:
+                for k in T.Pipelined(6, num_stages=2):
+                    T.copy(A[k * 8, 0], a)
+                    T.copy(a, O[k * 8, 0])
+
+    assert notes(pipelined(kernel)) == ["serial: not all threads of the block run it together"]

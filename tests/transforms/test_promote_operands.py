@@ -1,0 +1,558 @@
+"""Factors of products that loops compute: held in registers, in runs along k."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import SM_90A, holds
+from thread_races import simulate
+
+import tilelang.language as T
+from tilelang.compiler import lower, pass_list
+from tilelang.ir import stmt as S
+from tilelang.options import Options
+from tilelang.target import Context, Target, parse_target
+from tilelang.tools import explain
+from tilelang.transforms.layouts.descriptors import Descriptor
+from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers, SharedLoad, SharedRuns
+
+TARGET = parse_target("cuda -arch=sm_80")
+HOPPER = parse_target("cuda -arch=sm_90a")
+GROUP = 64
+
+
+def weights(M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, threads: int) -> Any:
+    """float16 times 4-bit numbers, two a byte, through a fragment and a shared tile."""
+    block_M, block_N, block_K = tile
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        Q: T.Tensor((N, K // 2), "uint8"),
+        scales: T.Tensor((N, K // GROUP), "float16"),
+        C: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(N // block_N, M // block_M, threads=threads) as (bx, by):
+            A_tile = T.alloc_shared((block_M, block_K), "float16")
+            packed = T.alloc_shared((block_N, block_K // 2), "uint8")
+            local = T.alloc_fragment((block_N, block_K // 2), "uint8")
+            B_local = T.alloc_fragment((block_N, block_K), "float16")
+            B_tile = T.alloc_shared((block_N, block_K), "float16")
+            acc = T.alloc_fragment((block_M, block_N), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(K // block_K, num_stages=stages):
+                T.copy(A[by * block_M, k * block_K], A_tile)
+                T.copy(Q[bx * block_N, k * block_K // 2], packed)
+                T.copy(packed, local)
+                for i, j in T.Parallel(block_N, block_K):
+                    B_local[i, j] = (
+                        T.cast((local[i, j // 2] >> (j % 2 * 4)) & 15, "float16")
+                        - T.cast(8, "float16")
+                    ) * scales[bx * block_N + i, (k * block_K + j) // GROUP]
+                T.copy(B_local, B_tile)
+                T.gemm(A_tile, B_tile, acc, transpose_B=True)
+            T.copy(acc, C[by * block_M, bx * block_N])
+
+    return kernel
+
+
+def after(
+    func: S.PrimFunc, name: str = "promote_operands", target: Target = TARGET
+) -> list[S.Stmt]:
+    """The statements after a pass."""
+    context = Context(target)
+    for step in pass_list(target):
+        if step.when(context):
+            func = step.run(func, context)
+        if step.name == name:
+            break
+    return list(S.walk(func.body))
+
+
+def held(func: S.PrimFunc) -> dict[str, str]:
+    """Where each tile is after the pass."""
+    return {n.buffer.name: n.buffer.storage for n in after(func) if isinstance(n, S.Alloc)}
+
+
+@pytest.mark.parametrize(
+    ("tile", "threads", "order"),
+    [
+        ((16, 64, 64), 128, (("k_run", 4), ("exchanged", True))),
+        ((32, 32, 32), 64, (("k_run", 2), ("exchanged", True))),
+        ((16, 32, 64), 128, (("k_run", 4),)),
+        ((16, 64, 128), 256, (("k_run", 4), ("exchanged", True), ("k_parts", 2))),
+        ((16, 32, 256), 256, (("k_run", 4), ("exchanged", True), ("k_parts", 4))),
+        ((64, 64, 64), 128, ()),
+    ],
+)
+def test_the_order_of_k_stands_at_the_product_and_in_its_plan(
+    tile: tuple[int, int, int], threads: int, order: tuple[tuple[str, object], ...]
+) -> None:
+    kernel = weights(tile[0], 2 * tile[1], 512, tile, 2, threads)
+    (product,) = (node for node in after(kernel) if isinstance(node, S.Gemm))
+    assert product.annotations == order
+    assert product.plan is None
+    (planned,) = (node for node in after(kernel, "infer_layouts") if isinstance(node, S.Gemm))
+    plan, asked = planned.plan, dict(order)
+    assert plan.run == asked.get("k_run", 1)
+    assert plan.exchanged is asked.get("exchanged", False)
+    assert plan.parts == asked.get("k_parts", 1)
+    assert type(plan.a) is (SharedRuns if order else SharedLoad)
+    assert type(plan.b) is (Registers if order else SharedLoad)
+
+
+@pytest.mark.parametrize(
+    ("tile", "threads"),
+    [
+        ((16, 64, 64), 128),  # computed as the transposed product
+        ((32, 32, 32), 64),  # runs of two steps
+        ((16, 64, 128), 64),
+        ((16, 32, 64), 128),  # eight columns a warp: not transposed
+        ((16, 64, 128), 256),  # two groups of warps with a half of k each
+        ((32, 32, 256), 256),  # four groups, two tiles of rows
+        ((64, 64, 64), 128),  # rows shared by warps: through shared memory
+    ],
+)
+def test_unpacked_weights_multiply_as_numpy_says(tile: tuple[int, int, int], threads: int) -> None:
+    M, N, K = tile[0], 2 * tile[1], 2 * max(tile[2], GROUP)
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((M, K)).astype(np.float16)
+    q = rng.integers(0, 256, (N, K // 2)).astype(np.uint8)
+    scales = (rng.random((N, K // GROUP)) * 0.1).astype(np.float16)
+    c = np.zeros((M, N), np.float16)
+    func = lower(weights(M, N, K, tile, 2, threads), TARGET, Options())
+    simulate(func.body, dict(zip(func.params, (a, q, scales, c), strict=True)))
+    numbers = np.stack([q & 15, q >> 4], -1).reshape(N, K).astype(np.float16) - np.float16(8)
+    full = numbers * np.repeat(scales, GROUP, axis=1)
+    expected = a.astype(np.float64) @ full.astype(np.float64).T
+    np.testing.assert_allclose(c, expected, rtol=2e-3, atol=2e-3)
+
+
+def fed(clear: bool, several: bool = False) -> Any:
+    """A product like that of :func:`weights`, whose sums are not complete behind one loop alone.
+
+    Args:
+        clear: whether the sum starts from zero; from one otherwise.
+        several: whether the loop looks at the sum.
+    """
+    M, N, K, block_K = 16, 32, 512, 256
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        Q: T.Tensor((N, K), "uint8"),
+        C: T.Tensor((M, N), "float32"),
+        D: T.Tensor((2, M, N), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            A_tile = T.alloc_shared((M, block_K), "float16")
+            packed = T.alloc_shared((N, block_K), "uint8")
+            local = T.alloc_fragment((N, block_K), "uint8")
+            B_local = T.alloc_fragment((N, block_K), "float16")
+            B_tile = T.alloc_shared((N, block_K), "float16")
+            acc = T.alloc_fragment((M, N), "float32")
+            T.fill(acc, 0 if clear else 1)
+            for k in T.Pipelined(K // block_K, num_stages=2):
+                T.copy(A[0, k * block_K], A_tile)
+                T.copy(Q[0, k * block_K], packed)
+                T.copy(packed, local)
+                for i, j in T.Parallel(N, block_K):
+                    B_local[i, j] = T.cast(local[i, j] & 15, "float16") - T.float16(8)
+                T.copy(B_local, B_tile)
+                T.gemm(A_tile, B_tile, acc, transpose_B=True)
+                if several:
+                    T.copy(acc, D[k, 0, 0])
+            T.copy(acc, C)
+
+    return kernel
+
+
+@pytest.mark.parametrize(("clear", "several", "parts"), [(True, False, 4), (False, False, 1),
+                                                         (True, True, 1)])  # fmt: skip
+def test_k_is_shared_out_where_sums_start_from_zero_and_are_read_behind_the_loop(
+    clear: bool, several: bool, parts: int
+) -> None:
+    kernel = fed(clear, several)
+    (product,) = (n for n in after(kernel, "infer_layouts") if isinstance(n, S.Gemm))
+    assert isinstance(product.plan, GemmPlan)
+    assert product.plan.parts == parts
+    rng = np.random.default_rng(2)
+    a = rng.integers(-4, 4, (16, 512)).astype(np.float16)
+    q = rng.integers(0, 256, (32, 512)).astype(np.uint8)
+    b = (q & 15).astype(np.float64) - 8
+    sums = np.stack([a[:, :256] @ b[:, :256].T, a.astype(np.float64) @ b.T]) + (not clear)
+    d = sums.astype(np.float32) if several else np.zeros((2, 16, 32), np.float32)
+    holds(kernel, (a, q, np.zeros((16, 32), np.float32), np.zeros_like(d)),
+          sums[1].astype(np.float32), d, on=(SM_90A,))  # fmt: skip
+
+
+def test_reports_say_that_k_is_shared_out() -> None:
+    text = explain(weights(16, 64, 256, (16, 64, 128), 2, 256), "cuda -arch=sm_80")
+    assert (
+        "64 x 16 x 128: mma.sync.m16n8k16.float16 on 4 x 1 warps, each 1 x 2 tiles in 4 steps, k "
+        "shared out to 2 groups of them, of the transposed product: B is in registers\n" in text
+    )
+
+
+# -- warpgroups ---
+def plan_on_hopper(func: S.PrimFunc) -> GemmPlan:
+    """The plan of the product of a program."""
+    (found,) = (n for n in after(func, "infer_layouts", HOPPER) if isinstance(n, S.Gemm))
+    assert isinstance(found.plan, GemmPlan)
+    return found.plan
+
+
+def small_weights(M: int, N: int, K: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Arguments of ``weights`` whose products are exact, and the result."""
+    rng = np.random.default_rng(N)
+    a = rng.integers(-2, 3, (M, K)).astype(np.float16)
+    numbers = rng.integers(5, 12, (N, K))
+    packed = (numbers[:, ::2] | numbers[:, 1::2] << 4).astype(np.uint8)
+    scales = rng.choice([0.5, 1.0, 2.0], (N, K // GROUP)).astype(np.float16)
+    full = (numbers - 8) * np.repeat(scales.astype(np.float64), GROUP, axis=1)
+    return a, packed, scales, (a.astype(np.float64) @ full.T).astype(np.float16)
+
+
+@pytest.mark.parametrize(
+    ("tile", "threads", "warps", "tiles"),
+    [
+        ((128, 128, 64), 256, (2, 1), (1, 1, 4)),
+        ((64, 128, 64), 128, (1, 1), (2, 1, 4)),
+        ((256, 64, 32), 128, (1, 1), (1, 1, 2)),
+        ((40, 64, 128), 128, (1, 1), (1, 1, 8)),
+    ],
+)
+def test_warpgroups_have_weights_that_a_loop_computes_in_registers(
+    tile: tuple[int, int, int], threads: int, warps: tuple[int, int], tiles: tuple[int, int, int]
+) -> None:
+    M, N, K = tile[0], 2 * tile[1], 256
+    func = weights(M, N, K, tile, 3, threads)
+    plan = plan_on_hopper(func)
+    assert plan.by_warpgroups, plan.why
+    assert plan.exchanged
+    assert isinstance(plan.b, Registers)
+    assert isinstance(plan.a, Descriptor)
+    assert (plan.m, plan.n, plan.warps, plan.tiles) == (tile[1], tile[0], warps, tiles)
+    a, packed, scales, c = small_weights(M, N, K)
+    holds(func, (a, packed, scales, 0 * c), c, on=(SM_90A,))
+
+
+def scaled_rows(down: int) -> Any:
+    """A product whose left factor a loop computes from rows of another tile."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 128), "float16"),
+        B: T.Tensor((128, 64 * down), "float16"),
+        C: T.Tensor((128, 64 * down), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            raw = T.alloc_shared((128, 64), "float16")
+            twice = T.alloc_shared((128, 64), "float16")
+            b = T.alloc_shared((64, 64 * down), "float16")
+            c = T.alloc_fragment((128, 64 * down), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 64], raw)
+                T.copy(B[k * 64, 0], b)
+                for i, j in T.Parallel(128, 64):
+                    twice[i, j] = raw[i, j] * 2
+                T.gemm(twice, b, c)
+            T.copy(c, C)
+
+    return kernel
+
+
+def test_warpgroups_have_a_left_factor_in_registers_and_no_product_is_exchanged() -> None:
+    func = scaled_rows(2)
+    plan = plan_on_hopper(func)
+    assert plan.by_warpgroups and not plan.exchanged
+    assert isinstance(plan.a, Registers) and isinstance(plan.b, Descriptor)
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-2, 3, (128, 128)).astype(np.float16) for _ in range(2))
+    c = 2 * a.astype(np.float32) @ b.astype(np.float32)
+    holds(func, (a, b, 0 * c), c, on=(SM_90A,))
+
+
+def test_reports_say_which_operand_is_in_registers() -> None:
+    target = "cuda -arch=sm_90a"
+    line = (
+        "128 x 128 x 64: wgmma.m64n128k16.float16 on 2 x 1 warpgroups, each 1 x 1 tiles in 4 steps"
+    )
+    turned = explain(weights(128, 128, 128, (128, 128, 64), 2, 256), target)
+    assert f"{line}, of the transposed product: B is in registers\n" in turned
+    assert f"{line}, A is in registers\n" in explain(scaled_rows(2), target)
+
+
+def across_k(block: int = 64) -> Any:
+    """A product whose right factor lies across k, in pairs that no register has."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 64), "float16"),
+        Q: T.Tensor((64, block), "int8"),
+        C: T.Tensor((64, block), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            q = T.alloc_shared((64, block), "int8")
+            b = T.alloc_shared((64, block), "float16")
+            c = T.alloc_fragment((64, block), "float32")
+            T.clear(c)
+            T.copy(A, a)
+            T.copy(Q, q)
+            for i, j in T.Parallel(64, block):
+                b[i, j] = q[i, j]
+            T.gemm(a, b, c)
+            T.copy(c, C)
+
+    return kernel
+
+
+def used_twice() -> Any:
+    """Two products add up in one result, and only one of them has computed weights."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 64), "float16"),
+        Q: T.Tensor((64, 64), "int8"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            q = T.alloc_shared((64, 64), "int8")
+            b = T.alloc_shared((64, 64), "float16")
+            other = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            T.copy(A, a)
+            T.copy(Q, q)
+            T.copy(B, other)
+            for i, j in T.Parallel(64, 64):
+                b[i, j] = q[i, j]
+            T.gemm(a, b, c, transpose_B=True)
+            T.gemm(a, other, c, transpose_B=True)
+            T.copy(c, C)
+
+    return kernel
+
+
+@pytest.mark.parametrize("func", [across_k(), used_twice()], ids=["across_k", "used_twice"])
+def test_what_warpgroups_read_from_shared_memory(func: S.PrimFunc) -> None:
+    found = [n.plan for n in after(func, "infer_layouts", HOPPER) if isinstance(n, S.Gemm)]
+    assert all(isinstance(plan, GemmPlan) and plan.by_warpgroups for plan in found)
+    assert all(isinstance(plan.b, Descriptor) and not plan.exchanged for plan in found)
+
+
+def test_a_computed_operand_makes_no_round_trip() -> None:
+    found = held(weights(16, 64, 128, (16, 64, 64), 2, 128))
+    assert found["B_tile"] == "local.fragment"
+    assert found["packed"] == found["A_tile"] == "shared.dyn"
+
+
+def test_an_operand_that_several_warps_would_compute_stays_shared() -> None:
+    assert held(weights(64, 64, 128, (64, 64, 64), 2, 128))["B_tile"] == "shared.dyn"
+
+
+def test_an_operand_with_another_use_stays_shared() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((16, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        D: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((16, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            A_tile = T.alloc_shared((16, 64), "float16")
+            raw = T.alloc_shared((64, 64), "float16")
+            twice = T.alloc_shared((64, 64), "float16")
+            seen = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((16, 64), "float32")
+            T.clear(acc)
+            T.copy(A, A_tile)
+            T.copy(B, raw)
+            for i, j in T.Parallel(64, 64):
+                twice[i, j] = raw[i, j] + raw[i, j]
+            for i, j in T.Parallel(64, 64):
+                seen[i, j] = raw[i, j] + raw[i, j]
+            T.gemm(A_tile, twice, acc, transpose_B=True)
+            T.gemm(A_tile, seen, acc, transpose_B=True)
+            T.copy(seen, D)
+            T.copy(acc, C)
+
+    found = held(kernel)
+    assert found["twice"] == "local.fragment"
+    assert found["seen"] == "shared.dyn"
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((16, 64), (64, 64)))
+    d, c = np.zeros((64, 64), np.float16), np.zeros((16, 64), np.float32)
+    func = lower(kernel, TARGET, Options())
+    simulate(func.body, dict(zip(func.params, (a, b, d, c), strict=True)))
+    np.testing.assert_array_equal(d, b + b)
+    np.testing.assert_array_equal(c, 4 * (a.astype(np.float32) @ b.astype(np.float32).T))
+
+
+def test_operand_a_in_a_fragment_takes_words_of_eight() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((16, 128), "float16"),
+        Q: T.Tensor((64, 16), "uint32"),
+        C: T.Tensor((64, 16), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            A_tile = T.alloc_shared((16, 128), "float16")
+            words = T.alloc_fragment((64, 16), "uint32")
+            W = T.alloc_fragment((64, 128), "float16")
+            acc = T.alloc_fragment((64, 16), "float32")
+            T.clear(acc)
+            T.copy(A, A_tile)
+            T.copy(Q, words)
+            for i, j in T.Parallel(64, 128):
+                W[i, j] = T.cast((words[i, j // 8] >> (j % 8 * 4)) & 15, "float16")
+            T.gemm(W, A_tile, acc, transpose_B=True)
+            T.copy(acc, C)
+
+    rng = np.random.default_rng(3)
+    a = rng.integers(-3, 4, (16, 128)).astype(np.float16)
+    q = rng.integers(0, 1 << 32, (64, 16), dtype=np.uint32)
+    c = np.zeros((64, 16), np.float32)
+    func = lower(kernel, TARGET, Options())
+    text = func.script()
+    assert "half2_field" in text
+    assert "vector_copy" in text
+    simulate(func.body, dict(zip(func.params, (a, q, c), strict=True)))
+    w = (q[..., None] >> (np.arange(8, dtype=np.uint32) * 4) & 15).reshape(64, 128)
+    np.testing.assert_array_equal(c, w.astype(np.float32) @ a.astype(np.float32).T)
+
+
+def test_products_that_share_an_operand_differently_still_agree() -> None:
+    """One multiplies all rows, the other half of the threads' worth of them."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((32, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 16), "float32"),
+        D: T.Tensor((64, 32), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            few = T.alloc_shared((16, 64), "float16")
+            many = T.alloc_shared((32, 64), "float16")
+            W = T.alloc_fragment((64, 64), "float16")
+            c = T.alloc_fragment((64, 16), "float32")
+            d = T.alloc_fragment((64, 32), "float32")
+            T.copy(A[0, 0], few)
+            T.copy(A, many)
+            for i, j in T.Parallel(64, 64):
+                W[i, j] = B[i, j] + B[i, j]
+            T.gemm(W, few, c, transpose_B=True, clear_accum=True)
+            T.gemm(W, many, d, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullCol)
+            T.copy(c, C)
+            T.copy(d, D)
+
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((32, 64), (64, 64)))
+    c, d = np.zeros((64, 16), np.float32), np.zeros((64, 32), np.float32)
+    func = lower(kernel, TARGET, Options())
+    simulate(func.body, dict(zip(func.params, (a, b, c, d), strict=True)))
+    expected = 2 * b.astype(np.float32) @ a.astype(np.float32).T
+    np.testing.assert_array_equal(c, expected[:, :16])
+    np.testing.assert_array_equal(d, expected)
+
+
+def test_operand_b_in_a_fragment_with_many_rows() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            A_tile = T.alloc_shared((64, 64), "float16")
+            W = T.alloc_fragment((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, A_tile)
+            for i, j in T.Parallel(64, 64):
+                W[i, j] = B[i, j] + B[i, j]
+            T.gemm(A_tile, W, c, transpose_B=True, clear_accum=True)
+            T.copy(c, C)
+
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-3, 4, (64, 64)).astype(np.float16) for _ in range(2))
+    c = np.zeros((64, 64), np.float32)
+    func = lower(kernel, TARGET, Options())
+    assert "ldmatrix" in func.script()
+    simulate(func.body, dict(zip(func.params, (a, b, c), strict=True)))
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ (2 * b.astype(np.float32)).T)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_transposed_product_is_summed_over_several_calls(dtype: str) -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((16, 128), dtype), B: T.Tensor((64, 128), dtype), C: T.Tensor((16,), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            A_tile = T.alloc_shared((16, 64), dtype)
+            raw = T.alloc_shared((64, 64), dtype)
+            W = T.alloc_shared((64, 64), dtype)
+            c = T.alloc_fragment((16, 64), "float32")
+            rows = T.alloc_fragment((16,), "float32")
+            T.clear(c)
+            for k in T.serial(2):
+                T.copy(A[0, k * 64], A_tile)
+                T.copy(B[0, k * 64], raw)
+                for i, j in T.Parallel(64, 64):
+                    W[i, j] = raw[i, j] + raw[i, j]
+                T.gemm(A_tile, W, c, transpose_B=True)
+            for i, j in T.Parallel(16, 64):
+                c[i, j] = c[i, j] * (1 + i)
+            T.reduce_max(c, rows, dim=1)
+            T.copy(rows, C)
+
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((16, 128), (64, 128)))
+    c = np.zeros(16, np.float32)
+
+    def stored(x: Any) -> Any:
+        if dtype == "float16":
+            return x.astype(np.float16)
+        return (x.view(np.uint32) >> 16).astype(np.uint16)
+
+    func = lower(kernel, TARGET, Options())
+    simulate(func.body, dict(zip(func.params, (stored(a), stored(b), c), strict=True)))
+    expected = (2 * a @ b.T) * np.arange(1, 17)[:, None]
+    np.testing.assert_array_equal(c, expected.max(axis=1))
+
+
+def test_the_example_keeps_its_weights_in_registers() -> None:
+    path = Path(__file__).parents[2] / "examples" / "w4a16.py"
+    spec = importlib.util.spec_from_file_location("example_w4a16", path)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    M, N, K = 16, 32, 512
+    rng = np.random.default_rng(9)
+    a = rng.standard_normal((M, K)).astype(np.float16)
+    numbers = rng.integers(0, 16, (N, K))
+    scales = (rng.random((N, K // 64)) * 0.1).astype(np.float16)
+    c = np.zeros((M, N), np.float16)
+    func = example.w4a16(M, N, K, block_N=32, block_K=256, threads=128)
+    func = lower(func, parse_target("cuda -arch=sm_90"), Options())
+    text = func.script()
+    assert "half2_field" in text
+    assert "ldmatrix" not in text
+    simulate(func.body, dict(zip(func.params, (a, example.pack(numbers), scales, c), strict=True)))
+    weights = (numbers - 8) * np.repeat(scales, 64, axis=1).astype(np.float64)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ weights.T, rtol=2e-3, atol=2e-3)
+
+
+def test_packed_weights_are_read_without_bank_conflicts() -> None:
+    # Neighbouring rows' pairs of chunks lie apart: four threads read 32 bytes of a row.
+    text = explain(weights(16, 64, 512, (16, 64, 256), 2, 256), "cuda -arch=sm_80")
+    assert "loads packed (shared): 8 bytes a thread, no bank conflicts\n" in text

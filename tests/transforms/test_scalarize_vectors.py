@@ -1,0 +1,136 @@
+"""Vector values are written out lane by lane."""
+
+from __future__ import annotations
+
+import pytest
+from contexts import CPU
+from script_text import body_of, text
+
+import tilelang.language as T
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
+
+
+def lanes(func: S.PrimFunc) -> str:
+    return body_of(scalarize_vectors(func, CPU))
+
+
+def test_a_program_without_vectors_is_the_same_object() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "float16")):
+        with T.Kernel(1, threads=1):
+            A[0] = A[1]
+
+    assert scalarize_vectors(kernel, CPU) is kernel
+
+
+def test_a_buffer_of_vectors_gets_a_dimension_of_lanes() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "float16x2")):
+        with T.Kernel(1, threads=1):
+            A[0] = A[1]
+
+    func = scalarize_vectors(kernel, CPU)
+    (A,) = func.buffers
+    assert (tuple(A.shape), A.dtype) == ((8, 2), "float16")
+    assert body_of(func) == text("""
+        lane: T.float16 = A[1, 0]
+        lane_1: T.float16 = A[1, 1]
+        A[0, 0] = lane
+        A[0, 1] = lane_1
+        """)
+
+
+def test_all_lanes_are_read_before_one_is_written() -> None:
+    """The vector stored is the vector before the store."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32x2")):
+        with T.Kernel(1, threads=1):
+            A[0] = A[0] + A[1]
+
+    lines = lanes(kernel).splitlines()
+    assert [line.startswith("lane") for line in lines] == [True, True, False, False]
+
+
+def test_a_vector_let_is_one_let_per_lane() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32x2")):
+        with T.Kernel(1, threads=1):
+            x = A[3]
+            A[0] = x * x
+
+    assert lanes(kernel) == text("""
+        x_0: T.int32 = A[3, 0]
+        x_1: T.int32 = A[3, 1]
+        lane: T.int32 = x_0 * x_0
+        lane_1: T.int32 = x_1 * x_1
+        A[0, 0] = lane
+        A[0, 1] = lane_1
+        """)
+
+
+def test_packed_arithmetic_is_the_scalar_operation_of_each_lane() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "float16x2")):
+        with T.Kernel(1, threads=1):
+            A[0] = T.fma2(A[1], A[2], T.max2(A[3], A[4]))
+
+    first, second = lanes(kernel).splitlines()[:2]
+    assert first == "lane: T.float16 = T.fma(A[1, 0], A[2, 0], T.max(A[3, 0], A[4, 0]))"
+    assert second == "lane_1: T.float16 = T.fma(A[1, 1], A[2, 1], T.max(A[3, 1], A[4, 1]))"
+
+
+def run(value: E.Expr, count: int) -> list[E.Expr]:
+    """The lanes of ``value`` stored to a vector buffer."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), f"{value.dtype.element_of}x{count}")):
+        with T.Kernel(1, threads=1):
+            A[0] = value
+
+    return [
+        node.value
+        for node in S.walk(scalarize_vectors(kernel, CPU).body)
+        if isinstance(node, S.Let)
+    ]
+
+
+def test_a_ramp_counts_and_a_broadcast_repeats() -> None:
+    assert [repr(lane) for lane in run(E.Ramp(E.const(5), E.const(3), 4), 4)] == [
+        "5", "8", "11", "14",
+    ]  # fmt: skip
+    assert [repr(lane) for lane in run(E.Broadcast(E.const(5), 2), 2)] == ["5", "5"]
+
+
+def test_a_wide_value_splits_into_narrow_lanes_from_the_low_bits() -> None:
+    word = E.const(0x04030201, "uint32")
+    value = E.call("reinterpret", word, dtype="uint8x4")
+    got = [repr(lane) for lane in run(value, 4)]
+    assert got == ["T.uint8(1)", "T.uint8(2)", "T.uint8(3)", "T.uint8(4)"]
+
+
+def test_narrow_lanes_join_into_a_wide_value_from_the_low_bits() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "uint16x2"), B: T.Tensor((8,), "uint32")):
+        with T.Kernel(1, threads=1):
+            B[0] = T.reinterpret(A[0], "uint32")
+
+    (store,) = (n for n in S.walk(scalarize_vectors(kernel, CPU).body) if isinstance(n, S.Store))
+    assert repr(store.value) == (
+        'T.Cast("uint32", A[0, 0]) | T.Cast("uint32", A[0, 1]) << T.uint32(16)'
+    )
+
+
+def test_a_vector_of_an_unknown_kind_is_refused() -> None:
+    pointer = E.StringImm("x")
+    object.__setattr__(pointer, "dtype", DType("int32x2"))
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        run(pointer, 2)
+    assert str(caught.value).splitlines()[0] == (
+        f"the vector value `{pointer!r}` cannot be split in lanes"
+    )

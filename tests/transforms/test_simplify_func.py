@@ -1,0 +1,131 @@
+"""Expressions are simplified with the ranges of the variables in scope; dead branches go."""
+
+from __future__ import annotations
+
+from contexts import CPU
+from script_text import body_of, text
+
+import tilelang.language as T
+from tilelang.ir import stmt as S
+from tilelang.transforms.normalize.simplify import simplify_func
+
+
+def test_linear_index_arithmetic_is_merged() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(8):
+                A[i * 2 + i] = i + 3 - i
+
+    assert body_of(kernel) == text("""
+        for i in range(8):
+            A[i * 2 + i] = i + 3 - i
+        """)
+    assert body_of(simplify_func(kernel, CPU)) == text("""
+        for i in range(8):
+            A[i * 3] = 3
+        """)
+
+
+def test_a_branch_decided_by_a_loop_range_loses_the_dead_side() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(8):
+                if i < 8:
+                    A[i] = 1
+                else:
+                    A[i] = 2
+                if i > 7:
+                    A[i] = 3
+                else:
+                    A[i] = 4
+
+    assert body_of(simplify_func(kernel, CPU)) == text("""
+        for i in range(8):
+            A[i] = 1
+            A[i] = 4
+        """)
+
+
+def test_a_branch_that_one_iteration_takes_stays() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(8):
+                if i < 7:
+                    A[i] = 1
+
+    assert simplify_func(kernel, CPU) is kernel
+
+
+def test_block_thread_and_parallel_variables_have_ranges() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(4, threads=32) as bx:
+            if bx >= 4:
+                A[0] = 0
+            if T.get_thread_binding() < 32:
+                A[1] = 1
+            for i in T.Parallel(16):
+                if i < 16:
+                    A[i] = 2
+
+    assert body_of(simplify_func(kernel, CPU)) == text("""
+        A[1] = 1
+        for i in T.Parallel(16):
+            A[i] = 2
+        """)
+
+
+def test_a_loop_that_counts_down_gives_no_range() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(7, -1, -1):
+                if i < 8:
+                    A[i] = 1
+
+    assert "if i < 8:" in body_of(simplify_func(kernel, CPU))
+
+
+def test_a_condition_on_a_parameter_stays() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=1):
+            if n > 3:
+                A[0] = n * 1 + 0
+
+    assert body_of(simplify_func(kernel, CPU)) == text("""
+        if n > 3:
+            A[0] = n
+        """)
+
+
+def test_simplifying_twice_changes_nothing() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(4, threads=32) as bx:
+            for i in T.serial(8):
+                A[(bx * 8 + i) % 64] = (i + n) * 2 - i
+            T.copy(A[bx * 4 + bx * 4 : bx * 8 + 4], A[0:4])
+
+    once = simplify_func(kernel, CPU)
+    assert once is not kernel
+    assert simplify_func(once, CPU) is once
+    assert isinstance(once, S.PrimFunc)
+
+
+def test_a_parallel_loop_without_an_iteration_goes() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_fragment((8, 8), "int32")
+            T.clear(tile)
+            for i in T.Parallel(0):
+                tile[i, 0] = 1
+            for i, j in T.Parallel(8, 0):
+                tile[i, j] = 1
+            A[0] = tile[0, 0]
+
+    assert not [x for x in S.walk(simplify_func(kernel, CPU).body) if isinstance(x, S.Parallel)]

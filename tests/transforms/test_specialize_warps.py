@@ -1,0 +1,453 @@
+"""Warp specialisation: what the roles are, when there are none, and that results stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import SM_90A, compiled, holds
+from test_mechanisms import choosing
+from test_pipeline import body_text, notes
+
+import tilelang
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.legal import check
+from tilelang.options import Options
+from tilelang.target import Context, parse_target
+from tilelang.transforms.normalize.register_hints import apply_register_hints
+from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.schedule.pipeline import pipeline_loops
+from tilelang.transforms.schedule.specialize_warps import REGISTERS, specialize_warps
+
+HOPPER = parse_target("cuda -arch=sm_90a")
+COPIES = "mbarrier"
+
+
+def by_roles(func: S.PrimFunc, options: Options | None = None, how: str = COPIES) -> S.PrimFunc:
+    """After the pass, with pipelines by a mechanism."""
+    context = Context(HOPPER, options or Options())
+    with choosing(how):
+        made = pipeline_loops(simplify_func(apply_register_hints(func, context), context), context)
+    made = specialize_warps(made, context)
+    check(made, "scheduled")
+    return made
+
+
+def roles_of(func: S.PrimFunc) -> list[H.Role]:
+    return [node for node in S.walk(func.body) if isinstance(node, H.Role)]
+
+
+def product(  # type: ignore[no-untyped-def]  # a traced function
+    *, tiles: tuple[int, int] = (2, 2), block: tuple[int, int, int] = (128, 64, 32), K: Any = 128,
+    stages: int = 3, threads: int = 256, blocks: int = 3, extra: Any = lambda **names: None,
+):  # fmt: skip
+    """A product whose blocks take several tiles each; ``extra`` adds statements to the kernel."""
+    down, across = tiles
+    bm, bn, bk = block
+    M, N = down * bm, across * bn
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((M, N), "float32"),
+    ):
+        with T.Kernel(blocks, threads=threads) as bid:
+            a = T.alloc_shared((bm, bk), "float16")
+            b = T.alloc_shared((bk, bn), "float16")
+            c = T.alloc_fragment((bm, bn), "float32")
+            extra(A=A, a=a, C=C)
+            for tile in T.serial(bid, down * across, blocks):
+                bx = tile // across
+                by = tile % across
+                T.clear(c)
+                for k in T.Pipelined(T.ceildiv(K, bk), num_stages=stages):
+                    T.copy(A[bx * bm, k * bk], a)
+                    T.copy(B[k * bk, by * bn], b)
+                    T.gemm(a, b, c)
+                T.copy(c, C[bx * bm, by * bn])
+
+    return main
+
+
+ROLES = """\
+with T.pipeline(3, (a.data, b.data), "bulk") as p:
+    with T.roles():
+        with T.role("producer", 256, 128, registers=40, elected=True):
+            for tile in T.serial(bid, 4, 3):
+                bx: T.int32 = tile // 2
+                by: T.int32 = tile % 2
+                with T.run(p, 4) as first:
+                    for k in T.serial(4, num_stages=3):
+                        T.acquire(p, first + k)
+                        T.tma_copy(A[bx * 128:bx * 128 + 128, k * 32:k * 32 + 32], a[(first + k) % 3, 0:128, 0:32], barrier=p)
+                        T.tma_copy(B[k * 32:k * 32 + 32, by * 64:by * 64 + 64], b[(first + k) % 3, 0:32, 0:64], barrier=p)
+                        T.commit(p, first + k)
+        with T.role("consumers", 0, 256, registers=232):
+            for tile in T.serial(bid, 4, 3):
+                bx: T.int32 = tile // 2
+                by: T.int32 = tile % 2
+                T.fill(c, T.float32(0.0))
+                with T.run(p, 4) as first:
+                    for k in T.serial(4, num_stages=3, pipeline_note="3 stages: a, b copied ahead with bulk copies, mbarriers of the versions; filled by a warpgroup of its own, used by 2 warpgroups"):
+                        T.wait(p, first + k, ahead=1)
+                        T.gemm(a[(first + k) % 3, 0:128, 0:32], b[(first + k) % 3, 0:32, 0:64], c)
+                        T.release(p, first + k)
+                T.copy(c, C[bx * 128:bx * 128 + 128, by * 64:by * 64 + 64])
+"""  # noqa: E501  # program text
+
+
+def test_one_thread_copies_and_the_others_compute() -> None:
+    made = by_roles(product(), how="bulk")
+    text = body_text(made)
+    assert text[text.index("with T.pipeline") :] == ROLES
+    assert 'T.launch_thread("threadIdx.x", 384)' in made.script()
+
+
+# -- the rule --
+def reads_thread(**names: Any) -> None:
+    for i in T.Parallel(64):
+        names["C"][i, 0] = T.get_thread_binding()
+
+
+def meets(**names: Any) -> None:
+    T.sync_threads()
+
+
+def writes_source(**names: Any) -> None:
+    T.fill(names["A"][0:8, 0:8], 1)
+
+
+REFUSED = {
+    "it uses the index of the thread": {"extra": reads_thread},
+    "it has an order of its own by `sync_threads`": {"extra": meets},
+    "`A` is written in the kernel": {"extra": writes_source},
+    "its 192 threads are no row of whole warpgroups": {"threads": 192},
+    "beside its 1024 threads is no room for a warpgroup": {"threads": 1024},
+    "several blocks of one warpgroup share a multiprocessor": {"threads": 128},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_who_keeps_one_role(why: str) -> None:
+    made = by_roles(product(**REFUSED[why]))
+    assert not roles_of(made)
+    (note,) = notes(made)
+    assert note.endswith(f"; one role: {why}")
+    assert any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
+
+
+def test_options_keep_one_role() -> None:
+    for options in (Options(no_roles=True), Options(no_wgmma=True)):
+        (note,) = notes(by_roles(product(), options))
+        assert note.endswith("; one role: the target or its options leave roles out")
+
+
+def test_a_loop_without_a_product_keeps_one_role() -> None:
+    @T.prim_func
+    def sums(A: T.Tensor((1024, 64), "float32"), O: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((64, 64), "float32")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(16, num_stages=3):
+                T.copy(A[k * 64, 0], a)
+                for i, j in T.Parallel(64, 64):
+                    c[i, j] += a[i, j]
+            T.copy(c, O)
+
+    (note,) = notes(by_roles(sums))
+    assert note.endswith("; one role: no product of warpgroups reads what is copied ahead")
+
+
+def test_bounds_that_consumers_compute_keep_one_role() -> None:
+    @T.prim_func
+    def found(
+        A: T.Tensor((128, 512), "float16"),
+        N: T.Tensor((64,), "int32"),
+        C: T.Tensor((128, 128), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((128, 32), "float16")
+            n = T.alloc_shared((64,), "int32")
+            c = T.alloc_fragment((128, 128), "float32")
+            T.copy(N, n)
+            T.clear(c)
+            for k in T.Pipelined(n[3], num_stages=3):
+                T.copy(A[0, k * 32], a)
+                T.gemm(a, a, c, transpose_B=True)
+            T.copy(c, C)
+
+    (note,) = notes(by_roles(found))
+    assert note.endswith("; one role: what is copied depends on what is computed")
+
+
+def test_a_schedule_that_cannot_be_proved_keeps_one_role() -> None:
+    why = "threads wait for each other for ever"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tilelang.transforms.schedule.specialize_warps.refusal", lambda node: why)
+        made = by_roles(product())
+    assert not roles_of(made) and notes(made)[0].endswith(f"; one role: {why}")
+
+
+# -- registers --
+@pytest.mark.parametrize(("warpgroups", "budget"), [(2, (232, 40)), (3, (160, 32)), (4, (112, 32))])
+def test_registers_by_the_number_of_consumers(warpgroups: int, budget: tuple[int, int]) -> None:
+    made = by_roles(product(block=(64 * warpgroups, 64, 32), threads=128 * warpgroups))
+    producer, consumers = roles_of(made)
+    assert (consumers.registers, producer.registers) == budget
+    assert producer.first == consumers.count == 128 * warpgroups
+
+
+HINTS = {
+    "no_set_max_nreg": (lambda **names: T.no_set_max_nreg(), (None, None)),
+    "disable": (lambda **names: T.disable_warp_group_reg_alloc(), (None, None)),
+    "producer": (lambda **names: T.annotate_producer_reg_dealloc(24), (232, 24)),
+    "consumer": (lambda **names: T.annotate_consumer_reg_alloc(200), (200, 40)),
+}
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_hints_about_registers(hint: str) -> None:
+    extra, budget = HINTS[hint]
+    producer, consumers = roles_of(by_roles(product(extra=extra)))
+    assert (consumers.registers, producer.registers) == budget
+
+
+def test_more_registers_than_there_are_keep_one_role() -> None:
+    made = by_roles(product(threads=384, block=(192, 64, 32),
+                            extra=lambda **names: T.annotate_consumer_reg_alloc(240)))  # fmt: skip
+    (note,) = notes(made)
+    assert note.endswith("240 registers for consumers and 32 for a producer are too many")
+
+
+def test_products_that_need_more_registers_than_a_block_begins_with_keep_one_role() -> None:
+    made = by_roles(product(threads=384, block=(192, 256, 32)))
+    (note,) = notes(made)
+    assert note.endswith("one role: 512 threads begin with 128 registers, too few for its products")
+
+
+# -- results --
+def small(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(shape[0]).integers(-3, 4, shape).astype(np.float16)
+
+
+def same(func: Any, *given: Any) -> None:
+    """The program by roles gives the last array, with checks of every access."""
+    with choosing(COPIES):
+        assert "threadIdx.x" in compiled(func, SM_90A).get_kernel_source()
+        assert roles_in(func)
+        holds(func, given[:-1] + (0 * given[-1],), given[-1], on=(SM_90A,))
+
+
+def roles_in(func: Any) -> bool:
+    found: list[bool] = []
+
+    def look(name: str, made: S.PrimFunc) -> None:
+        if name == "specialize_warps":
+            found.append(bool(roles_of(made)))
+
+    lower(func, HOPPER, Options(), look)
+    return found == [True]
+
+
+@pytest.mark.parametrize(("threads", "rows"), [(256, 128), (384, 192)])
+@pytest.mark.parametrize("K", [64, 128, 224])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_products_of_tiles_in_turn(threads: int, rows: int, K: int, blocks: int) -> None:
+    func = product(K=K, threads=threads, block=(rows, 64, 32), blocks=blocks)
+    A, B = small(2 * rows, K), small(K, 128)
+    same(func, A, B, A.astype(np.float32) @ B.astype(np.float32))
+
+
+def test_one_warpgroup_of_consumers() -> None:
+    func = product(tiles=(1, 1), block=(128, 128, 64), K=320, threads=128, stages=4, blocks=1)
+    A, B = small(128, 320), small(320, 128)
+    same(func, A, B, A.astype(np.float32) @ B.astype(np.float32))
+
+
+@pytest.mark.parametrize("counts", [(0, 1, 2), (7, 0, 5), (3, 3, 3)])
+def test_groups_of_as_many_rows_as_a_tensor_says(counts: tuple[int, ...]) -> None:
+    @T.prim_func
+    def groups(
+        A: T.Tensor((64, 256), "float16"),
+        B: T.Tensor((256, 64), "float16"),
+        N: T.Tensor((3,), "int32"),
+        C: T.Tensor((192, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            for g in T.serial(3):
+                T.clear(c)
+                if N[g] > 0:
+                    for k in T.Pipelined(N[g], num_stages=3):
+                        T.copy(A[0, k * 32], a)
+                        T.copy(B[k * 32, 0], b)
+                        T.gemm(a, b, c)
+                T.copy(c, C[g * 64, 0])
+
+    A, B = small(64, 256), small(256, 64)
+    parts = [A[:, : 32 * n].astype(np.float32) @ B[: 32 * n].astype(np.float32) for n in counts]
+    same(groups, A, B, np.array(counts, np.int32), np.concatenate(parts))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 6])
+def test_attention_with_two_products(n: int) -> None:
+    @T.prim_func
+    def attention(
+        Q: T.Tensor((128, 64), "float16"),
+        K: T.Tensor((384, 64), "float16"),
+        V: T.Tensor((384, 64), "float16"),
+        n: T.int32,
+        O: T.Tensor((128, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            q = T.alloc_shared((128, 64), "float16")
+            k = T.alloc_shared((64, 64), "float16")
+            v = T.alloc_shared((64, 64), "float16")
+            s = T.alloc_fragment((128, 64), "float32")
+            p = T.alloc_fragment((128, 64), "float16")
+            top = T.alloc_fragment((128,), "float32")
+            o = T.alloc_fragment((128, 64), "float32")
+            T.copy(Q, q)
+            T.clear(o)
+            for i in T.Pipelined(n, num_stages=2):
+                T.copy(K[i * 64, 0], k)
+                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
+                T.reduce_max(s, top, dim=1)
+                for r, c in T.Parallel(128, 64):
+                    p[r, c] = T.if_then_else(s[r, c] == top[r], 1.0, 0.0)
+                T.copy(V[i * 64, 0], v)
+                T.gemm(p, v, o)
+            T.copy(o, O)
+
+    Q, K = small(128, 64), small(384, 64)
+    V = small(384, 64)
+    O = np.zeros((128, 64), np.float32)
+    for i in range(n):
+        rows = slice(64 * i, 64 * i + 64)
+        s = Q.astype(np.float32) @ K[rows].astype(np.float32).T
+        O += (s == s.max(1, keepdims=True)) @ V[rows].astype(np.float32)
+    same(attention, Q, K, V, n, O)
+
+
+def test_several_pipelines_in_a_kernel() -> None:
+    @T.prim_func
+    def two(
+        A: T.Tensor((128, 192), "float16"),
+        B: T.Tensor((192, 64), "float16"),
+        D: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((256, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            d = T.alloc_shared((32, 64), "float16")
+            e = T.alloc_shared((128, 32), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            for r in T.serial(2):
+                T.clear(c)
+                for k in T.Pipelined(6, num_stages=3):
+                    T.copy(A[0, k * 32], a)
+                    T.copy(B[k * 32, 0], b)
+                    T.gemm(a, b, c)
+                for k in T.Pipelined(2, num_stages=2):
+                    T.copy(A[0, k * 32], e)
+                    T.copy(D[k * 32, 0], d)
+                    T.gemm(e, d, c)
+                T.copy(c, C[r * 128, 0])
+
+    A, B, D = small(128, 192), small(192, 64), small(64, 64)
+    once = A.astype(np.float32) @ B.astype(np.float32)
+    once += A[:, :64].astype(np.float32) @ D.astype(np.float32)
+    same(two, A, B, D, np.concatenate([once, once]))
+
+
+def test_explain_names_roles_and_registers() -> None:
+    with choosing(COPIES):
+        text = tilelang.compile(product(), target=HOPPER).explain()
+    assert "blocks of 384 threads" in text
+    assert "registers: 232 for consumers, 40 for the producer" in text
+    assert "filled by a warpgroup of its own, used by 2 warpgroups" in text
+
+
+@pytest.mark.parametrize("warpgroups", sorted(REGISTERS))
+def test_a_block_has_the_registers_that_its_roles_ask_for(warpgroups: int) -> None:
+    """A warpgroup that asks for registers that no other gives back waits for ever: those of the
+    whole multiprocessor are not the block's, which starts with a multiple of eight a thread."""
+    consumer, producer = REGISTERS[warpgroups]
+    threads = 128 * (warpgroups + 1)
+    start = min(65536 // threads // 8 * 8, 255)
+    assert consumer * 128 * warpgroups + producer * 128 <= start * threads
+    assert producer < start < consumer
+
+
+# -- what all threads find out for themselves --
+def by_table(sizes: tuple[int, ...], later: bool = False) -> Any:
+    """Each group of rows times a matrix of its own; every thread looks its group up. ``later``:
+    what it found changes again behind the product, by what the kernel writes."""
+    groups, total = len(sizes), sum(sizes)
+    blocks = sum(-(-size // 128) for size in sizes)
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((total, 128), "float16"),
+        B: T.Tensor((groups, 128, 64), "float16"),
+        rows: T.Tensor((groups,), "int32"),
+        starts: T.Tensor((groups,), "int32"),
+        padded: T.Tensor((groups,), "int32"),
+        C: T.Tensor((total, 64), "float16"),
+    ):
+        with T.Kernel(blocks, threads=256) as bx:
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            group = T.alloc_local((1,), "int32")
+            group[0] = 0
+            for i in range(groups):
+                if bx * 128 >= padded[i]:
+                    group[0] = i
+            first = bx * 128 - padded[group[0]] + starts[group[0]]
+            here = padded[group[0]] + rows[group[0]] - bx * 128
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(A[first, k * 32], a)
+                T.copy(B[group[0], k * 32, 0], b)
+                T.gemm(a, b, c)
+            if later:
+                group[0] = T.cast(C[0, 0], "int32")
+            for i, j in T.Parallel(128, 64):
+                if i < here:
+                    C[first + i, j] = c[i, j]
+
+    return main
+
+
+@pytest.mark.parametrize("sizes", [(128,), (100, 160), (1, 256, 31)])
+def test_a_group_that_every_thread_looks_up(sizes: tuple[int, ...]) -> None:
+    A, B = small(sum(sizes), 128), small(len(sizes) * 128, 64).reshape(len(sizes), 128, 64)
+    starts = np.cumsum((0, *sizes[:-1])).astype(np.int32)
+    padded = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes[:-1])]).astype(np.int32)
+    parts = np.split(A.astype(np.float32), starts[1:])
+    C = np.concatenate([part @ b.astype(np.float32) for part, b in zip(parts, B, strict=True)])
+    rows = np.array(sizes, np.int32)
+    same(by_table(sizes), A, B, rows, starts, padded, C.astype(np.float16))
+
+
+def test_what_changes_behind_the_product_keeps_one_role() -> None:
+    func = by_roles(by_table((128,), later=True))
+    assert not roles_of(func)
+    (note,) = notes(func)
+    assert note.endswith("; one role: what is copied depends on what is computed")
+
+
+def test_what_is_found_out_stands_before_the_roles() -> None:
+    text = body_text(by_roles(by_table((100, 160))))
+    before, after = text.split("with T.roles():")
+    assert "group[0] = i" in before and "group[0] = i" not in after

@@ -1,0 +1,195 @@
+"""Results of products to global memory by way of a shared tile and the copy unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import INTERPRETER, SM_90A, compiled, holds
+from script_text import body_of
+
+import tilelang.language as T
+from tilelang.options import Options
+from tilelang.target import Context, parse_target
+from tilelang.transforms.schedule.staged_epilogue import stage_epilogues
+
+PLACES = (INTERPRETER, SM_90A)
+F, H = np.float32, np.float16
+
+
+def small(*shape: int) -> Any:
+    return np.random.default_rng(3).integers(-2, 3, shape).astype(H)
+
+
+def text_of(func: Any) -> str:
+    return str(compiled(func, SM_90A).get_kernel_source())
+
+
+def product(m: int, n: int, out: str = "float16", tile: int = 64) -> Any:
+    """C = A @ B, copied to global memory from where it was added up."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((m, 64), "float16"),
+        B: T.Tensor((64, n), "float16"),
+        C: T.Tensor((m, n), out),
+    ):
+        with T.Kernel(T.ceildiv(n, tile), T.ceildiv(m, tile), threads=128) as (bx, by):
+            a = T.alloc_shared((tile, 64), "float16")
+            b = T.alloc_shared((64, tile), "float16")
+            acc = T.alloc_fragment((tile, tile), "float32")
+            T.copy(A[by * tile, 0], a)
+            T.copy(B[0, bx * tile], b)
+            T.gemm(a, b, acc, clear_accum=True)
+            T.copy(acc, C[by * tile, bx * tile])
+
+    return main
+
+
+@pytest.mark.parametrize(("m", "n"), [(128, 128), (100, 136), (8, 72)])
+def test_results_leave_by_the_copy_unit_at_edges_too(m: int, n: int) -> None:
+    a, b = small(m, 64), small(64, n)
+    wanted = (a.astype(F) @ b.astype(F)).astype(H)
+    holds(product(m, n), (a, b, np.zeros((m, n), H)), wanted, on=PLACES)
+    text = text_of(product(m, n))
+    assert "tl_stmatrix_x4" in text and "tl_tma_store(&C_map" in text
+    assert "tl_fence_proxy_async" in text
+
+
+@pytest.mark.parametrize(
+    ("n", "out"),
+    [(100, "float16"), (128, "float32"), (128, "float8_e4m3fn")],
+    ids=["rows that are no 16s of bytes", "32 bits", "8 bits"],
+)
+def test_other_results_leave_as_before(n: int, out: str) -> None:
+    text = text_of(product(64, n, out))
+    assert "tl_tma_store" not in text and "acc_tile" not in text
+
+
+def test_the_program_may_refuse() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.gemm(a, a, acc, clear_accum=True)
+            T.copy(acc, C, disable_tma=True)
+
+    assert "tl_tma_store" not in text_of(main)
+
+
+def test_copies_of_results_leave_so_and_other_fragments_do_not() -> None:
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((2, 64, 3, 64), "bfloat16"),
+        D: T.Tensor((2, 64, 64), "float16"),
+    ):
+        with T.Kernel(2, threads=128) as bx:
+            a = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            narrow = T.alloc_fragment((64, 64), "bfloat16")
+            other = T.alloc_fragment((64, 64), "float16")
+            T.copy(A, a)
+            T.copy(A, other)
+            T.gemm(a, a, acc, clear_accum=True)
+            T.copy(acc, narrow)
+            T.copy(narrow, C[bx, 0:64, 1, :])
+            T.copy(other, D[bx, :, :])
+
+    text = text_of(main)
+    assert "tl_tma_store(&C_map" in text and "D_map" not in text
+    a = small(64, 64)
+    wanted = np.zeros((2, 64, 3, 64), np.uint16)
+    wanted[:, :, 1] = ((a.astype(F) @ a.astype(F)).view(np.uint32) >> 16).astype(np.uint16)
+    twice = np.stack([a, a])
+    holds(main, (a, np.zeros_like(wanted), 0 * twice), wanted, twice, on=PLACES)
+
+
+def test_each_tile_of_a_loop_waits_for_the_one_before() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((4, 64, 64), "float16"), C: T.Tensor((4, 64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            for i in T.serial(4):
+                T.copy(A[i, :, :], a)
+                T.gemm(a, a, acc, clear_accum=True)
+                T.copy(acc, C[i, :, :])
+
+    a = small(4, 64, 64)
+    wanted = (a.astype(F) @ a.astype(F)).astype(H)
+    holds(main, (a, 0 * a), wanted, on=PLACES)
+    assert "tl_tma_store(&C_map" in text_of(main)
+
+
+def test_a_branch_of_warps_meets_alone() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            a = T.alloc_shared((64, 64), "float16")
+            T.copy(A, a)
+            if tx >= 128:
+                acc = T.alloc_fragment((64, 64), "float32")
+                T.gemm(a, a, acc, clear_accum=True)
+                T.copy(acc, C)
+
+    a = small(64, 64)
+    holds(main, (a, 0 * a), (a.astype(F) @ a.astype(F)).astype(H), on=PLACES)
+    text = text_of(main)
+    assert "tl_tma_store(&C_map" in text and "if (tx == 128)" in text
+    assert "tl_bar_sync" in text or "__syncthreads();" in text
+
+
+def test_the_pass_makes_two_copies_of_one() -> None:
+    func = product(128, 128)
+    staged = stage_epilogues(func, Context(parse_target("cuda -arch=sm_90a"), Options()))
+    before, after = body_of(func), body_of(staged)
+    assert "T.copy(acc, C[by * 64:by * 64 + 64, bx * 64:bx * 64 + 64])" in before
+    assert "T.copy(acc, acc_tile)" in after
+    assert "T.copy(acc_tile, C[by * 64:by * 64 + 64, bx * 64:bx * 64 + 64])" in after
+    for name in ("cuda -arch=sm_80", "cuda -arch=sm_120"):
+        context = Context(parse_target(name), Options())
+        assert (stage_epilogues(func, context) is func) == (name[-2:] == "80")
+
+
+def rows_of(kept: int, condition: str = "row") -> Any:
+    """A product of which a loop stores some rows, from row 3 of C on."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((80, 128), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.gemm(a, a, acc, clear_accum=True)
+            for i, j in T.Parallel(64, 64):
+                if (j if condition == "column" else i) < kept:
+                    C[i + 3, j + (64 if condition != "off" else 1)] = acc[i, j]
+
+    return main
+
+
+@pytest.mark.parametrize("kept", [0, 1, 40, 64])
+def test_a_loop_stores_rows_of_a_result_from_a_tile(kept: int) -> None:
+    a = small(64, 64)
+    wanted = np.zeros((80, 128), H)
+    wanted[3 : 3 + kept, 64:] = (a.astype(F) @ a.astype(F)).astype(H)[:kept]
+    holds(rows_of(kept), (a, 0 * wanted), wanted, on=PLACES)
+    if 0 < kept < 64:
+        text = text_of(rows_of(kept))
+        assert "tl_stmatrix_x4(&acc_tile" in text and "tl_copy_16(&C[" in text
+
+
+@pytest.mark.parametrize("condition", ["column", "off"])
+def test_a_loop_whose_rows_have_no_chunks_stores_from_registers(condition: str) -> None:
+    a, wanted = small(64, 64), np.zeros((80, 128), H)
+    full, first = (a.astype(F) @ a.astype(F)).astype(H), 64 if condition != "off" else 1
+    inside = np.arange(64) < 40
+    kept = full * (inside if condition == "column" else inside[:, None])
+    wanted[3:67, first : first + 64] = kept
+    holds(rows_of(40, condition), (a, 0 * wanted), wanted, on=PLACES)
+    assert "acc_tile" not in text_of(rows_of(40, condition))

@@ -1,0 +1,111 @@
+"""Tile operations on arrays of single threads: each thread does all of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from contexts import SM_80
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.emulator.compilers import find_cxx
+from tilelang.ir import stmt as S
+from tilelang.ir.printer import stmt_text
+from tilelang.transforms.normalize.thread_local_tiles import lower_thread_local_tiles
+
+
+def traced(program: Callable[..., Any]) -> S.PrimFunc:
+    func = T.prim_func(program)
+    assert isinstance(func, S.PrimFunc)
+    return func
+
+
+def moved(A: T.Tensor((16, 4, 8), "float32"), B: T.Tensor((16, 8), "float32")) -> None:
+    with T.Kernel(1, threads=16):
+        tx = T.get_thread_binding()
+        mine = T.alloc_local((4, 8), "float32")
+        turned = T.alloc_shared((16, 8), "float32")
+        T.copy(A[tx, :, :], mine)
+        mine[tx % 4, 0] = 100.0
+        T.copy(mine[1, :], turned[tx, :])
+        T.copy(turned[15 - tx, :], mine[2, :])
+        T.copy(mine[2, :], B[tx, :])
+
+
+def reduced(A: T.Tensor((16, 4, 8), "float32"), B: T.Tensor((16, 8), "float32")) -> None:
+    with T.Kernel(1, threads=16):
+        tx = T.get_thread_binding()
+        mine = T.alloc_local((4, 8), "float32")
+        least = T.alloc_local((8,), "float32")
+        rows = T.alloc_local((4,), "float32")
+        T.copy(A[tx, :, :], mine)
+        T.cumsum(mine, dim=1)
+        T.reduce_min(mine, least, dim=0)
+        T.reduce_sum(mine, rows, dim=1)
+        for i in T.serial(8):
+            B[tx, i] = least[i] + rows[i % 4]
+
+
+def added(A: T.Tensor((16, 4, 8), "float32"), B: T.Tensor((16, 8), "float32")) -> None:
+    with T.Kernel(1, threads=16):
+        tx = T.get_thread_binding()
+        mine = T.alloc_local((8,), "float32")
+        T.fill(mine, 3.0)
+        for row in T.serial(4):
+            T.copy(A[tx, row, :], mine)
+            T.atomic_add(B[tx // 4, :], mine)
+
+
+@pytest.mark.parametrize("program", [moved, reduced, added])
+@pytest.mark.parametrize("target", ["cpu", "cuda -arch=sm_75", "cuda -arch=sm_80"])
+def test_each_thread_works_on_its_own_array(program: Callable[..., Any], target: str) -> None:
+    if (find_compiler if target == "cpu" else find_cxx)() is None:
+        pytest.skip("needs a compiler")
+    func = traced(program)
+    rng = np.random.default_rng(0)
+    a, wanted = rng.integers(-9, 9, (16, 4, 8)).astype(np.float32), np.zeros((16, 8), np.float32)
+    found = wanted.copy()
+    tilelang.compile(func, target=target, execution_backend="interpret")(a, wanted)
+    if target == "cpu":
+        tilelang.compile(func, target=target)(a, found)
+    else:
+        report = tilelang.sanitize(func, a, found, target=target)
+        assert report.ok, report
+        found = report.arguments[1]
+    assert wanted.any()
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_loops_stand_in_place_of_the_operations() -> None:
+    def program(A: T.Tensor((64,), "float32")) -> None:
+        with T.Kernel(1, threads=16):
+            tx = T.get_thread_binding()
+            mine = T.alloc_local((2, 4), "float32")
+            T.clear(mine)
+            T.copy(A[tx * 4 : tx * 4 + 4], mine[1, :])
+
+    (launch,) = (
+        n
+        for n in S.walk(lower_thread_local_tiles(traced(program), SM_80).body)
+        if isinstance(n, S.Launch)
+    )
+    text = stmt_text(launch.body)
+    assert "T.copy" not in text and "T.fill" not in text and "T.clear" not in text
+    assert "mine[1, i" in text and "A[tx * 4 + i" in text
+
+
+def test_shared_tiles_and_copies_with_a_layout_stay() -> None:
+    def program(A: T.Tensor((64,), "float32")) -> None:
+        with T.Kernel(1, threads=16):
+            tile = T.alloc_shared((64,), "float32")
+            part = T.alloc_fragment((64,), "float32")
+            T.copy(A, tile)
+            T.copy(tile, part)
+            T.clear(part)
+
+    func = traced(program)
+    assert lower_thread_local_tiles(func, SM_80) is func

@@ -1,0 +1,248 @@
+"""Which boxes of a tensor a copy is, and why it is none."""
+
+# Kernels are Python in form only: linters and type checkers do not know its rules.
+# mypy: ignore-errors
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from contexts import SM_90
+
+import tilelang.language as T
+from tilelang.ir import stmt as S
+from tilelang.layout.swizzle import make_padded_layout, swizzle_of, swizzled
+from tilelang.transforms.analysis.loops import bounds_of
+from tilelang.transforms.analysis.tma import Boxes, NotBoxesError, box_layout, boxes_of
+from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
+
+
+def copy_of(func) -> tuple[S.Copy, S.Launch]:
+    launch = next(node for node in S.walk(func.body) if isinstance(node, S.Launch))
+    return next(node for node in S.walk(launch) if isinstance(node, S.Copy)), launch
+
+
+def boxes(func, layout=None) -> Boxes:
+    copy, launch = copy_of(func)
+    return boxes_of(copy, layout, bounds_of(launch))
+
+
+def loading(tensor, tile, dtype="float16", at=None, region=None):
+    """A program that copies a tile at ``at`` to a region of a tile in shared memory."""
+    corner = at or (0,) * len(tensor)
+    where = region or tuple(slice(0, extent) for extent in tile)
+
+    @T.prim_func
+    def program(A: T.Tensor(tensor, dtype)):
+        with T.Kernel(4, 4, threads=128) as (bx, by):
+            s = T.alloc_shared(tile, dtype)
+            T.copy(A[corner], s[where])
+
+    return program
+
+
+def numbers(found: Boxes) -> list[tuple[list[int], list[int]]]:
+    return [([int(i) for i in box.tile], [int(i) for i in box.tensor]) for box in found.boxes]
+
+
+def test_a_whole_tile_is_one_box() -> None:
+    found = boxes(loading((256, 512), (64, 128)))
+    assert (found.extents, found.span, found.kind, found.bytes) == ((128, 64), 0, 6, 64 * 128 * 2)
+    assert [int(stride) for stride in found.strides] == [2, 1024]
+    assert numbers(found) == [([0, 0], [0, 0])]
+
+
+@pytest.mark.parametrize("span", [32, 64, 128])
+def test_a_swizzled_tile_is_a_box_for_each_panel(span: int) -> None:
+    found = boxes(loading((256, 512), (64, 128), at=(64, 256)), swizzled((64, 128), 16, span))
+    width = span // 2
+    assert (found.extents, found.span) == ((width, 64), span)
+    assert numbers(found) == [([0, k], [256 + k, 64]) for k in range(0, 128, width)]
+
+
+def test_long_dimensions_are_cut_into_equal_parts() -> None:
+    found = boxes(loading((4096,), (1536,), "float32"))
+    assert found.extents == (256,)
+    assert numbers(found) == [([k], [k]) for k in range(0, 1536, 256)]
+    found = boxes(loading((2048, 64), (384, 64)), swizzled((384, 64), 16, 128))
+    assert found.extents == (64, 192)
+    assert numbers(found) == [([0, 0], [0, 0]), ([192, 0], [0, 192])]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "float64", "float8_e4m3fn"])
+def test_tiles_of_every_rank(rank: int, dtype: str) -> None:
+    shape, tile = (8, 9, 10, 11, 64)[-rank:], (2, 3, 2, 4, 32)[-rank:]
+    size = np.dtype("u1").itemsize if "8" in dtype else {"b": 2}.get(dtype[0], int(dtype[-2:]) // 8)
+    found = boxes(loading(shape, tile, dtype))
+    assert found.extents == tile[::-1]
+    assert [int(stride) for stride in found.strides] == [
+        size * int(np.prod(shape[d + 1 :])) for d in reversed(range(rank))
+    ]
+
+
+def test_planes_of_a_swizzled_tile_are_boxes_of_their_own() -> None:
+    layout = swizzled((3, 64, 128), 16, 128)
+    found = boxes(loading((8, 64, 128), (3, 64, 128)), layout)
+    assert found.extents == (64, 64, 1)
+    places = [([z, 0, c], [c, 0, z]) for c, z in itertools.product((0, 64), range(3))]
+    assert sorted(numbers(found)) == sorted(places)
+
+
+def test_dimensions_that_only_one_side_has() -> None:
+    found = boxes(loading((4, 64, 256), (64, 64), at=(3, 0, 64)))
+    assert found.extents == (64, 64, 1)
+    assert numbers(found) == [([0, 0], [64, 0, 3])]
+    two = (1, slice(0, 64), slice(0, 64))
+    found = boxes(loading((64, 256), (2, 64, 64), region=two))
+    assert found.extents == (64, 64)
+    assert numbers(found) == [([1, 0, 0], [0, 0])]
+
+
+def test_every_box_holds_what_the_copy_moves() -> None:
+    """The bytes of the boxes, in their order, are the elements of the tile as it is stored."""
+    for shape, span in itertools.product([(64, 64), (16, 256), (2, 24, 128)], [0, 32, 64, 128]):
+        layout = swizzled(shape, 16, span) if span else None
+        found = boxes(loading((4, *shape) if len(shape) < 3 else shape, shape), layout)
+        space = np.full(int(np.prod(shape)), -1)
+        addresses = (
+            layout.addresses() if layout is not None else np.arange(space.size).reshape(shape)
+        )
+        values = np.arange(space.size).reshape(shape)
+        for tile, tensor in numbers(found):
+            start = addresses[tuple(tile)]
+            assert start * 2 % 128 == 0
+            low = tensor[::-1][-len(shape) :]
+            box = found.extents[::-1][-len(shape) :]
+            moved = values[tuple(slice(a, a + n) for a, n in zip(low, box))].ravel()
+            offset = np.arange(moved.size)
+            if span:
+                line, chunk = offset * 2 // span, offset * 2 % span // 16
+                phase = line % 8 // (128 // span)
+                offset = (line * span + ((chunk ^ phase) * 16) + offset * 2 % 16) // 2
+            space[start + offset] = moved
+        np.testing.assert_array_equal(space[addresses], values)
+
+
+# -- why not ---------------------------------------------------------------------------------------
+def why(func, layout=None) -> str:
+    with pytest.raises(NotBoxesError) as caught:
+        boxes(func, layout)
+    return str(caught.value)
+
+
+def test_reasons_of_the_tensor() -> None:
+    assert why(loading((64, 100), (64, 64))) == (
+        "`100` elements of `A` along dimension 0 are not known to be a multiple of 16 bytes"
+    )
+    assert why(loading((64, T.dynamic("n")), (64, 64))) == (
+        "`n` elements of `A` along dimension 0 are not known to be a multiple of 16 bytes"
+    )
+    assert why(loading((1, 2, 3, 4, 5, 64), (64,))) == ("`A` has 6 dimensions, a tensor map 1 to 5")
+    assert why(loading((64, 64), (64, 4))) == "it takes 8 bytes of a row of `A`, not 16s"
+
+
+def test_dynamic_extents_need_nothing_known() -> None:
+    found = boxes(loading((T.dynamic("m"), 64), (32, 64)))
+    assert found.extents == (64, 32)
+
+
+def test_strided_tensors() -> None:
+    @T.prim_func
+    def program(A: T.StridedTensor((64, 64), (80, 1), "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s)
+
+    assert [int(stride) for stride in boxes(program).strides] == [2, 160]
+
+    @T.prim_func
+    def columns(A: T.StridedTensor((64, 64), (1, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s)
+
+    assert why(columns) == "neighbours in the last dimension of `A` are not adjacent"
+
+
+def test_reasons_of_the_tile() -> None:
+    program = loading((64, 64), (64, 64))
+    copy, _ = copy_of(program)
+    assert why(program, make_padded_layout(copy.dst.buffer)) == (
+        "the layout of `s` is no swizzle of a tensor map"
+    )
+    part = loading((64, 64), (64, 64), region=(slice(0, 64), slice(0, 32)))
+    assert why(part, swizzled((64, 64), 16, 128)) == (
+        "it takes a part of the panels of 128 bytes of `s`"
+    )
+    rows = loading((64, 64), (64, 64), region=(slice(4, 64), slice(0, 64)))
+    assert why(rows, swizzled((64, 64), 16, 128)) == (
+        "it begins inside the 8 rows of a swizzle of `s`"
+    )
+    assert why(loading((64, 512), (64, 512), "float32")) == "it takes 128 boxes, more than 32"
+    five = loading((64, 8), (5, 5, 8), region=(2, slice(0, 5), slice(0, 8)))
+    assert why(five) == "its boxes do not start at multiples of 128 bytes of the tile"
+
+
+def test_conversions_are_no_boxes() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float32")
+            T.copy(A, s)
+
+    assert why(program) == "it converts float16 to float32"
+
+
+def test_the_widest_swizzle_that_fits() -> None:
+    for shape, span in (((64, 128), 128), ((64, 32), 64), ((8, 16), 32), ((8, 24), None)):
+        layout = box_layout(shape, 16)
+        assert (layout and swizzle_of(layout, shape, 16)) == span
+    assert box_layout((4096,), 16) is None
+
+
+# -- what else decides -----------------------------------------------------------------------------
+def refusal(func, **changes) -> str | None:
+    copy, launch = copy_of(func)
+    return TmaFacts(launch, host_tensors(func), SM_90).refusal(copy)
+
+
+def test_reasons_of_the_program() -> None:
+    assert refusal(loading((64, 64), (64, 64))) is None
+
+    @T.prim_func
+    def written(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s)
+            T.copy(s, A)
+
+    assert refusal(written) == "the kernel writes `A`, too"
+
+    @T.prim_func
+    def safe(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            T.annotate_safe_value({A: 1.0})
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s)
+
+    assert refusal(safe) == "outside of `A` it reads another value than 0"
+
+    @T.prim_func
+    def asked(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s, disable_tma=True)
+
+    assert refusal(asked) == "disable_tma=True"
+
+    @T.prim_func
+    def few(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64, 64), "float16")
+            if tx < 20:
+                T.copy(A, s)
+
+    assert refusal(few) == "it is none of whole warps"

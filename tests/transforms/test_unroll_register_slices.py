@@ -1,0 +1,152 @@
+"""Short loops over slices of fragments are written out, and guards of parallel loops are extents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from contexts import SM_90
+from script_text import body_of
+
+import tilelang
+import tilelang.language as T
+from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.normalize.tighten_bounds import tighten_parallel_bounds
+from tilelang.transforms.normalize.unroll_register_slices import unroll_register_slices
+
+
+def halves(*, steps: int = 2, guarded: bool = False, copied: bool = False) -> Any:
+    """A product whose result leaves in slices of rows through a smaller shared tile."""
+    rows = 32 // steps
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((32, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((32, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((32, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((32, 64), "float32")
+            part = T.alloc_shared((rows, 64), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, clear_accum=True, policy=T.GemmWarpPolicy.FullCol)
+            for k in range(steps):
+                if copied:
+                    T.copy(c[k * rows : (k + 1) * rows, :], part)
+                elif guarded:
+                    for i, j in T.Parallel(32, 64):
+                        if i < rows:
+                            part[i, j] = c[i + k * rows, j] * 2.0
+                else:
+                    for i, j in T.Parallel(rows, 64):
+                        part[i, j] = c[i + k * rows, j] * 2.0
+                T.copy(part, C[k * rows : (k + 1) * rows, :])
+
+    return kernel
+
+
+def test_a_guard_of_a_whole_parallel_loop_is_its_extent() -> None:
+    before = simplify_func(halves(guarded=True), SM_90)
+    after = body_of(tighten_parallel_bounds(before, SM_90))
+    assert "T.Parallel(32, 64)" in body_of(before)
+    assert "T.Parallel(32, 64)" not in after
+    assert "T.Parallel(16, 64)" in after
+    assert "if " not in after
+
+
+def test_a_loop_without_such_a_guard_is_the_same_object() -> None:
+    func = simplify_func(halves(), SM_90)
+    assert tighten_parallel_bounds(func, SM_90) is func
+
+
+def test_a_guard_of_what_draws_random_numbers_stays() -> None:
+    @T.prim_func
+    def kernel(B: T.Tensor((64,), "uint32")):
+        with T.Kernel(1, threads=32):
+            T.rng_init(1)
+            for i in T.Parallel(64):
+                if i < 40:
+                    B[i] = T.rng_rand()
+
+    func = simplify_func(kernel, SM_90)
+    assert tighten_parallel_bounds(func, SM_90) is func
+
+
+def test_a_loop_over_slices_is_written_out() -> None:
+    after = body_of(unroll_register_slices(simplify_func(halves(), SM_90), SM_90))
+    assert "range(" not in after
+    assert "c[i, j]" in after
+    assert "c[i + 16, j]" in after
+
+
+def test_a_longer_loop_is_not_written_out() -> None:
+    func = simplify_func(halves(steps=16), SM_90)
+    assert unroll_register_slices(func, SM_90) is func
+
+
+@T.prim_func
+def named_rows(A: T.Tensor((32, 64), "float32"), C: T.Tensor((32, 64), "float32")):
+    """The shared tile has another name, which only an iteration knows."""
+    with T.Kernel(1, threads=128):
+        c = T.alloc_fragment((32, 64), "float32")
+        part = T.alloc_shared((2, 16, 64), "float32")
+        T.copy(A, c)
+        for k in range(2):
+            flat = T.reshape(part, (32 * 64,))
+            for i, j in T.Parallel(16, 64):
+                flat[k * 1024 + i * 64 + j] = c[i + k * 16, j] * 2.0
+            T.copy(part[k, :, :], C[k * 16 : (k + 1) * 16, :])
+
+
+def test_a_loop_that_gives_a_tile_another_name_is_not_written_out() -> None:
+    func = simplify_func(named_rows, SM_90)
+    assert unroll_register_slices(func, SM_90) is func
+
+
+def test_a_tile_with_another_name_gets_its_rows() -> None:
+    made = tilelang.compile(named_rows, target="cuda -arch=sm_80", execution_backend="emulator")
+    given = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
+    found = np.zeros_like(given)
+    made(given, found)
+    np.testing.assert_array_equal(found, 2 * given)
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_80", "cuda -arch=sm_90a"])
+@pytest.mark.parametrize("form", [{}, {"guarded": True}, {"copied": True}, {"steps": 1}])
+def test_slices_leave_their_registers_without_an_exchange(
+    form: dict[str, Any], target: str
+) -> None:
+    kernel = tilelang.compile(
+        halves(**form), out_idx=[-1], target=target, execution_backend="emulator"
+    )
+    assert "c_shared" not in kernel.get_kernel_source()
+    random = np.random.default_rng(5)
+    a = random.integers(-4, 5, (32, 64)).astype(np.float16)
+    b = random.integers(-4, 5, (64, 64)).astype(np.float16)
+    factor = 1 if form.get("copied") else 2
+    np.testing.assert_array_equal(kernel(a, b), factor * (a.astype(np.float32) @ b))
+
+
+def test_slices_that_other_threads_hold_are_exchanged() -> None:
+    """Rows of different warps: no thread has the same rows of both halves."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32"), C: T.Tensor((32, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            T.annotate_layout(
+                {a: T.Fragment((64, 64), forward_fn=lambda i, j: (i * 2 + j // 32, j % 32))}
+            )
+            T.copy(A, a)
+            for i, j in T.Parallel(32, 64):
+                C[i, j] = a[i + 32, j]
+
+    made = tilelang.compile(
+        kernel, out_idx=[-1], target="cuda -arch=sm_80", execution_backend="emulator"
+    )
+    given = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    np.testing.assert_array_equal(made(given), given[32:])

@@ -1,0 +1,195 @@
+"""Lane loops as vector accesses, before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import contexts
+import numpy as np
+from executors import SM_90A, holds
+from script_text import body_of, text
+
+import tilelang
+import tilelang.language as T
+from tilelang.transforms.lower.vectorize import vectorize_loops
+
+SM_80 = "cuda -arch=sm_80"
+
+
+def body(func: Any, target: str = SM_80) -> str:
+    """The lines of the kernel, without comments and indentation."""
+    source = tilelang.lower(func, target=target).source
+    lines = (line.strip() for line in source[source.index("{") + 1 :].splitlines())
+    return "\n".join(line for line in lines if not line.startswith("//"))
+
+
+def copies(columns: int, dtype: str = "float32", base: int = 0) -> Any:
+    @T.prim_func
+    def main(A: T.Tensor((64, columns), dtype), B: T.Tensor((64, columns), dtype)):
+        with T.Kernel(8, threads=32) as bx:
+            for i, j in T.Parallel(8, 64):
+                B[bx * 8 + i, base + j] = A[bx * 8 + i, base + j]
+
+    return main
+
+
+def test_aligned_rows_move_16_bytes() -> None:
+    text = body(copies(64))
+    assert "tl_copy_16(&B[" in text and ", &A[" in text and "if (" not in text
+
+
+def test_values_that_only_move_are_not_kept_in_an_array() -> None:
+    assert "_vec" not in body(copies(64))
+
+
+def test_the_end_of_a_row_is_tested_once_per_vector() -> None:
+    text = body(copies(60))
+    assert text.count("< 60") == 1 and "tl_copy_16(&B[" in text
+
+
+def test_vectors_shrink_to_what_rows_allow() -> None:
+    assert "tl_copy_8(&B[" in body(copies(62)) and "tl_copy_16" not in body(copies(62))
+    assert "tl_copy" not in body(copies(61))
+
+
+def test_an_offset_shrinks_vectors_too() -> None:
+    assert "tl_copy_8(" in body(copies(128, base=2)) and "tl_copy_16" not in body(
+        copies(128, base=2)
+    )
+
+
+def test_narrow_types_have_more_lanes() -> None:
+    assert "tl_copy_16(&B[" in body(copies(64, "float8_e4m3fn"))
+
+
+def shifted() -> Any:
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=1):
+            for j in T.vectorized(4):
+                A[j + 1] = A[j]
+
+    return main
+
+
+def test_what_one_lane_leaves_for_the_next_stays_a_loop() -> None:
+    assert "tl_copy" not in body(shifted())
+
+
+def staged(safe: float) -> Any:
+    @T.prim_func
+    def main(A: T.Tensor((100, 64), "float32"), B: T.Tensor((128, 64), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((32, 64), "float32")
+            T.annotate_safe_value({A: safe})
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[k * 32, 0], tile)
+                T.copy(tile, B[k * 32, 0])
+
+    return main
+
+
+def test_stages_are_filled_asynchronously_with_zeros_outside() -> None:
+    text = body(staged(0.0))
+    assert "tl_cp_async_16_zfill(" in text and "tl_cp_async_commit();" in text
+
+
+def test_another_safe_value_needs_an_ordinary_copy() -> None:
+    assert "zfill" not in body(staged(1.0))
+
+
+def test_sm_75_has_no_asynchronous_copies() -> None:
+    assert "cp_async" not in body(staged(0.0), "cuda -arch=sm_75")
+
+
+def test_a_lane_loop_becomes_copies_of_vectors_around_what_is_computed() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((512,), "float32"), B: T.Tensor((512,), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            for v in T.vectorized(4):
+                B[tx * 4 + v] = A[tx * 4 + v] + T.float32(1)
+            for v in T.vectorized(4):
+                B[tx + v] = A[tx * 4 + v]
+
+    # The second store starts at any element: it stays a loop.
+    assert body_of(vectorize_loops(kernel, contexts.SM_80)) == text("""
+        A_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
+        B_vec = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
+        A_vec_1 = T.alloc_buffer((4,), "float32", scope="local", attrs={"made": True})
+        T.vector_copy(T.access_ptr(A_vec[0], "w"), T.access_ptr(A[tx * 4], "r"), bytes=16)
+        for v in T.unroll(4):
+            B_vec[v] = A_vec[v] + T.float32(1.0)
+        T.vector_copy(T.access_ptr(B[tx * 4], "w"), T.access_ptr(B_vec[0], "r"), bytes=16)
+        T.vector_copy(T.access_ptr(A_vec_1[0], "w"), T.access_ptr(A[tx * 4], "r"), bytes=16)
+        for v in T.unroll(4):
+            B[tx + v] = A_vec_1[v]
+        """)
+
+
+def drawing(count: int, twice: bool = False) -> Any:
+    @T.prim_func
+    def main(A: T.Tensor((512,), "float32"), B: T.Tensor((512,), "float32")):
+        with T.Kernel(1, threads=128):
+            T.rng_init(7)
+            for i in T.Parallel(512):
+                number = T.rng_rand_float()
+                if i < count:
+                    B[i] = A[i] * number + (T.rng_rand_float() if twice else T.float32(1))
+
+    return main
+
+
+def test_numbers_are_drawn_before_the_vectors_that_use_them() -> None:
+    found = body(drawing(508))
+    draw, load = found.index("tl_rng_uniform_f32"), found.index("tl_copy_16(A_vec")
+    assert draw < found.index("if (tx * 4 < 508)") < load < found.index("tl_copy_16(&B[")
+    assert "number_drawn[v] = tl_rng_uniform_f32(tl_rng);" in found
+
+
+def test_lanes_that_differ_in_how_many_numbers_they_draw_stay_a_loop() -> None:
+    assert "tl_copy" not in body(drawing(508, twice=True))
+
+
+def test_one_store_may_draw_its_lanes_in_order() -> None:
+    @T.prim_func
+    def main(B: T.Tensor((512,), "uint32")):
+        with T.Kernel(1, threads=128):
+            T.rng_init(7)
+            for i in T.Parallel(512):
+                B[i] = T.rng_rand()
+
+    found = body(main)
+    assert found.index("B_vec[v] = tl_rng_rand(tl_rng);") < found.index("tl_copy_16(&B[")
+
+
+def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = False) -> Any:
+    """B is twice A where that is above zero, which each lane decides on its own, or zero.
+
+    Args:
+        rows: of A; B has 64.
+        shift: how far from the result's element its source stands.
+        other: whether the result stands in another row than A's.
+        written: whether A changes, too.
+    """
+
+    @T.prim_func
+    def main(A: T.Tensor((rows, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(8, threads=64) as bx:
+            if written:
+                T.atomic_add(A[0, 0], T.float16(0))
+            for i, j in T.Parallel(8, 64):
+                row = (bx + other) % 8 * 8 + i
+                taken = (bx * 8 + i + j) % 3 == 0
+                B[row, j] = T.if_then_else(taken, A[bx * 8 + i, j + shift] * 2, T.float16(0))
+
+    return main
+
+
+def test_what_some_lanes_take_is_loaded_for_all_where_it_stands_like_the_result() -> None:
+    assert "tl_copy_16(A_vec, &A[" in body(chosen())
+    for kept in (chosen(rows=80), chosen(shift=-8), chosen(other=True), chosen(written=True)):
+        assert "A_vec" not in body(kept)
+    a = np.arange(64 * 64).reshape(64, 64).astype(np.float16) % 97
+    taken = np.add.outer(np.arange(64), np.arange(64)) % 3 == 0
+    holds(chosen(), (a, np.zeros_like(a)), np.where(taken, 2 * a, 0), on=(SM_90A,))

@@ -1,8 +1,0 @@
-"""Import paths of what a recommendation consists of."""
-
-from __future__ import annotations
-
-from tilelang.carver.roller.hint import Hint
-from tilelang.carver.roller.rasterization import NoRasterization, Rasterization2DRow
-
-__all__ = ["Hint", "NoRasterization", "Rasterization2DRow"]

@@ -1,0 +1,130 @@
+"""What all host wrappers share: the base class, and finding the function to wrap."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.gpu.module import CudaModule
+from tilelang.compat.host_text.host_module import HostModule, host_module
+from tilelang.errors import TileUnsupportedError, TileValueError, shown
+from tilelang.ir.stmt import PrimFunc
+from tilelang.options import make_options
+from tilelang.target import parse_target
+
+
+class BaseWrapper(ABC):
+    """Something that wraps kernel source into host source."""
+
+    @abstractmethod
+    def wrap(self, *args: Any, **kwargs: Any) -> str:
+        """The complete host source."""
+
+
+class BaseKernelAdapter(ABC):
+    """A kernel as a call on arrays of one framework: the base class that other programs extend.
+
+    Attributes:
+        func: what runs the kernel.
+        params: descriptions of its parameters.
+        result_idx: positions of the parameters that a call allocates.
+    """
+
+    func: Callable[..., Any] | None = None
+
+    def __init__(self, mod: Any, params: Sequence[Any], result_idx: Any) -> None:
+        self.mod = mod
+        self.params = list(params)
+        self.result_idx = self._legalize_result_idx(result_idx)
+        self._post_init()
+
+    def _legalize_result_idx(self, result_idx: Any) -> list[int]:
+        """``result_idx`` as positions from the start; the argument stays as it is."""
+        if result_idx is None:
+            return []
+        wanted = [result_idx] if isinstance(result_idx, int) else result_idx
+        count = len(self.params)
+        if not isinstance(wanted, (list, tuple)) or not all(
+            isinstance(index, int) and -count <= index < count for index in wanted
+        ):
+            raise TileValueError(
+                "result_idx names no parameters",
+                expected=f"an int or a list of ints from {-count} to {count - 1}",
+                got=shown(result_idx),
+            )
+        return [index % count for index in wanted]
+
+    @abstractmethod
+    def _convert_torch_func(self) -> Callable[..., Any]:
+        """The function that takes tensors."""
+
+    def _post_init(self) -> None:
+        self.func = self._convert_torch_func()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """One call of the kernel."""
+        if self.func is None:
+            raise TileValueError("the adapter has no function to call", got="func = None")
+        return self.func(*args, **kwargs)
+
+
+def find_prim_func(module: Any) -> PrimFunc:
+    """The function in what callers pass as a module.
+
+    Raises:
+        TileValueError: there is none.
+    """
+    found = functions_of(module)
+    if not found:
+        raise TileValueError("no function to wrap", expected="a PrimFunc", got=shown(module))
+    return found[0]
+
+
+def functions_of(module: Any) -> list[PrimFunc]:
+    """The functions in what callers pass as a module: one, a mapping, or an object with one."""
+    if isinstance(module, PrimFunc):
+        return [module]
+    functions = getattr(module, "functions", module)
+    values = list(functions.values()) if hasattr(functions, "values") else []
+    return [value for value in values if isinstance(value, PrimFunc)]
+
+
+def find_module(given: Any, func: PrimFunc, target: Any, configs: Any) -> HostModule:
+    """The host part in what callers pass as a device module; compiles when that is None.
+
+    Args:
+        given: a :class:`HostModule`, a :class:`CudaModule`, an artifact with one, or None.
+        configs: pass configurations to compile with.
+
+    Raises:
+        TileValueError: anything else.
+        TileUnsupportedError: no compiler for the target tells how kernels are launched.
+    """
+    if isinstance(given, HostModule):
+        return given
+    module = given.device if isinstance(given, Artifact) else given
+    if given is None:
+        module = _compiled(func, target, configs)
+    if not isinstance(module, CudaModule):
+        raise TileValueError(
+            "the device module does not tell how kernels are launched",
+            expected="a CudaModule, a HostModule or an artifact of compilation",
+            got=shown(given),
+        )
+    return host_module(module, func)
+
+
+def _compiled(func: PrimFunc, target: Any, configs: Any) -> CudaModule:
+    from tilelang.compiler import compile
+
+    found = parse_target(target)
+    module = compile(func, found, make_options(configs)).device
+    if module is None:
+        raise TileUnsupportedError(
+            f"no compiler tells how kernels for {found.kind} are launched",
+            expected="device_mod=, or a CUDA target",
+            got=f"target={str(found)!r}",
+        )
+    return module

@@ -1,0 +1,16 @@
+"""Import paths that programs use; the definitions are in `tilelang.jit`."""
+
+from __future__ import annotations
+
+from tilelang.compat.engine import lower
+from tilelang.compat.engine.callback import register_cuda_postproc, register_cuda_postproc_callback
+from tilelang.jit.compile import CompiledArtifact
+from tilelang.jit.kernel import KernelParam
+
+__all__ = [
+    "CompiledArtifact",
+    "KernelParam",
+    "lower",
+    "register_cuda_postproc",
+    "register_cuda_postproc_callback",
+]

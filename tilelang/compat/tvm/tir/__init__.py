@@ -1,0 +1,152 @@
+"""Classes and functions of the IR: this package's, by the names that programs use.
+
+Classes that TVM has and this IR has under one name lead to that class (``For``, ``PrimFunc``,
+``Call``); binary operators are one class here, so that ``tir.Add`` and its relatives are made for
+``isinstance`` and calls. Everything else that a kernel can say is taken from
+``tilelang.language``: ``tir.const``, ``tir.floordiv``, ``tir.exp``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from enum import Enum
+from typing import Any
+
+from tilelang.absent import absent_names
+from tilelang.frontend.macro import Var
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Region as BufferRegion
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Ramp,
+    Select,
+    StringImm,
+    as_expr,
+    binary,
+    const,
+)
+from tilelang.ir.expr import Expr as PrimExpr
+from tilelang.ir.expr import Load as BufferLoad
+from tilelang.ir.stmt import Eval as Evaluate
+from tilelang.ir.stmt import For, PrimFunc, Stmt
+from tilelang.ir.stmt import If as IfThenElse
+from tilelang.ir.stmt import Let as Bind
+from tilelang.ir.stmt import Let as LetStmt
+from tilelang.ir.stmt import Seq as SeqStmt
+from tilelang.ir.stmt import Store as BufferStore
+
+__all__ = [
+    "Bind", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
+    "Evaluate", "FloatImm", "For", "ForKind", "IfThenElse", "IntImm", "LetStmt", "PrimExpr",
+    "PrimFunc", "Ramp", "Select", "SeqStmt", "Stmt", "StringImm", "Var", "all", "any", "const",
+    "decl_buffer",
+]  # fmt: skip
+
+_absent = absent_names("tilelang.tvm.tir")
+_OPERATORS = {
+    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "FloorDiv": "floordiv",
+    "FloorMod": "floormod", "Min": "min", "Max": "max", "EQ": "eq", "NE": "ne", "LT": "lt",
+    "LE": "le", "GT": "gt", "GE": "ge", "And": "land", "Or": "lor",
+}  # fmt: skip
+
+
+class ForKind(Enum):
+    """Kinds of loops, as ``For.kind`` names them."""
+
+    SERIAL = "serial"
+    UNROLLED = "unroll"
+    VECTORIZED = "vectorized"
+    PARALLEL = "parallel"
+
+
+class _Operator(type):
+    """Class of the binary operators: ``Add(a, b)`` makes one, ``isinstance`` looks at its kind."""
+
+    op: str
+
+    def __call__(cls, a: Any, b: Any) -> Expr:
+        return binary(cls.op, as_expr(a), as_expr(b))
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Binary) and instance.op == cls.op
+
+
+class _Literal(type):
+    """Class of constants of one kind."""
+
+    integer: bool
+
+    def __call__(cls, dtype: Any, value: Any, span: object = None) -> Const:
+        return const(value, DType(dtype))
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if not isinstance(instance, Const):
+            return False
+        return not instance.dtype.is_float if cls.integer else instance.dtype.is_float
+
+
+class IntImm(metaclass=_Literal):
+    """Integer constants."""
+
+    integer = True
+
+
+class FloatImm(metaclass=_Literal):
+    """Floating-point constants."""
+
+    integer = False
+
+
+def all(*conditions: Any) -> Expr:
+    """The conjunction of conditions."""
+    found = as_expr(conditions[0])
+    for condition in conditions[1:]:
+        found = binary("land", found, as_expr(condition))
+    return found
+
+
+def any(*conditions: Any) -> Expr:
+    """The disjunction of conditions."""
+    found = as_expr(conditions[0])
+    for condition in conditions[1:]:
+        found = binary("lor", found, as_expr(condition))
+    return found
+
+
+def decl_buffer(
+    shape: Any, dtype: Any = "float32", name: str = "buffer", data: Any = None,
+    strides: Any = None, elem_offset: Any = 0, scope: str = "global", **_: Any,
+) -> Buffer:  # fmt: skip
+    """A buffer outside any kernel, e.g. for ``PrimFunc.specialize``.
+
+    Args:
+        shape: ints or expressions.
+        dtype: of the elements.
+        name: for messages.
+        data: the storage, when another buffer has it too.
+        strides: in elements; None for row-major.
+        elem_offset: where it starts.
+        scope: the memory.
+    """
+    from tilelang.ir.buffer import Shape
+
+    extents = shape if isinstance(shape, (tuple, list)) else (shape,)
+    steps = tuple(strides) if strides else None
+    return Buffer(name, Shape(extents), DType(dtype), scope, steps, elem_offset or 0, data)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "stmt_functor":
+        return importlib.import_module("tilelang.compat.tvm.tir.stmt_functor")
+    if name in _OPERATORS:
+        return _Operator(name, (), {"op": _OPERATORS[name], "__doc__": f"The operator {name}."})
+    language = importlib.import_module("tilelang.language")
+    if name in language.__all__:
+        return getattr(language, name)
+    return _absent(name)

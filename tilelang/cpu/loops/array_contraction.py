@@ -1,0 +1,130 @@
+"""Tiles of which an iteration uses one row are that row.
+
+Where loops over the rows of tiles were joined, each iteration of the one loop often fills a row of
+a tile, goes over it a few times, and no other iteration asks for it: a normalisation of several
+rows. One row then stays in the first cache, where all of them would not.
+
+The row is filled before anything else is done with it in the iteration, by a loop over its whole
+length, so that what it held before does not count. Relies on loops having been joined, and on tiles
+that need no memory at all being gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.cpu.loops.scalar_replacement import element_tiles
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape, same_extent
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
+from tilelang.target import Context
+from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.notes import with_lines
+
+_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
+
+
+def contract_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with tiles of one row for those of which each iteration uses its own."""
+
+    def contracted(launch: S.Launch) -> S.Stmt:
+        counts = element_tiles(launch.body)
+        found: dict[E.Var, int] = {}  # storage -> the dimension that is one row
+        for loop in S.walk(launch.body):
+            if isinstance(loop, S.For) and loop.body.blocks():
+                for data, at in _rows(loop, counts).items():
+                    found.setdefault(data, at)
+        if not found:
+            return launch
+        names = (data.name for data in counts if data in found)
+        lines = tuple(f"`{name}` needs one row: an iteration uses no other" for name in names)
+        return with_lines(replace(launch, body=_OneRow(found).rewrite(launch.body)), lines)
+
+    return rewrite_launches(func, contracted)
+
+
+def _rows(loop: S.For, counts: dict[E.Var, int]) -> dict[E.Var, int]:
+    """The tiles of two dimensions that are used in ``loop`` only, and there by rows of its
+    variable; with the dimension of that."""
+    inside: dict[E.Var, list[effects.Access]] = {}
+    for access in effects.accesses(loop.body, nested=True):
+        if access.data in counts and not isinstance(access.by, S.Alloc):
+            inside.setdefault(access.data, []).append(access)
+    found = {}
+    for data, uses in inside.items():
+        if len(uses) != counts[data] or len(uses[0].buffer.shape) != 2:
+            continue
+        at = next((d for d in range(2) if all(use.indices[d] is loop.var for use in uses)), None)
+        if at is not None and _is_filled_first(loop, uses[0].buffer, at):
+            found[data] = at
+    if found and any(isinstance(node, _LEAVES) for node in S.walk(loop.body)):
+        return {}
+    return found
+
+
+def _is_filled_first(loop: S.For, tile: Buffer, at: int) -> bool:
+    """Whether each iteration of ``loop`` stores the whole row first, and the loop that does so uses
+    of it what it has just stored."""
+    inner = _first(loop.body, tile)
+    if not isinstance(inner, S.For) or not same_extent(trip_count(inner), tile.shape[1 - at]):
+        return False
+    one = isinstance(inner.step, E.Const) and inner.step.value == 1
+    zero = isinstance(inner.start, E.Const) and inner.start.value == 0
+    store = _first(inner.body, tile)
+    if not (one and zero) or not isinstance(store, S.Store) or store.buffer.data is not tile.data:
+        return False
+    if any(
+        load.buffer.data is tile.data for item in store.exprs() for load in E.find(item, E.Load)
+    ):
+        return False
+    uses = effects.accesses(inner.body, nested=True)
+    return all(use.indices[1 - at] is inner.var for use in uses if use.data is tile.data)
+
+
+def _first(body: S.Stmt, tile: Buffer) -> S.Stmt | None:
+    """The first of the statements in a row that uses ``tile``."""
+    for stmt in S.flat(body):
+        if any(use.data is tile.data for use in effects.accesses(stmt, nested=True)):
+            return stmt
+    return None
+
+
+class _OneRow(Rewriter):
+    """Tiles with one row, and their uses."""
+
+    def __init__(self, found: dict[E.Var, int]) -> None:
+        self.found = found
+        self.memo: dict[E.Expr, E.Expr] = {}
+        self.made: dict[Buffer, Buffer] = {}
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        at = self.found.get(buffer.data)
+        if at is None:
+            return buffer
+        if buffer not in self.made:
+            shape = Shape(1 if d == at else extent for d, extent in enumerate(buffer.shape))
+            self.made[buffer] = replace(buffer, shape=shape)
+        return self.made[buffer]
+
+    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
+        at = self.found.get(buffer.data)
+        return tuple(E.const(0) if d == at else index for d, index in enumerate(indices))
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        if not E.holds(expr, E.Load):
+            return expr
+        found = self.memo.get(expr)
+        if found is None:
+            found = rebuild(expr, self.expr)
+            if isinstance(found, E.Load) and found.buffer.data in self.found:
+                place = self.place(found.buffer, found.indices)
+                found = E.Load(self.buffer(found.buffer), place)
+            self.memo[expr] = found
+        return found
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Store) and stmt.buffer.data in self.found:
+            return replace(stmt, indices=self.place(stmt.buffer, stmt.indices))
+        return stmt

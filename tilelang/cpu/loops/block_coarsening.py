@@ -1,0 +1,238 @@
+"""Neighbouring blocks along the contiguous dimension become one block with longer rows.
+
+A tile of 64 columns touches a page of memory for each of its rows, and a core reads 256 bytes of
+each. Where blocks differ in nothing but the columns they work on, one block does the work of
+several: ``for j in range(64)`` at ``bx * 64 + j`` becomes ``for j in range(512)`` at
+``bx * 512 + j``, and tiles along ``j`` grow with it.
+
+That is the same program where the block's index occurs in indices of tensors only, always as a
+multiple of ``extent * bx + j`` with an innermost parallel loop over ``j`` of that extent, and where
+such a ``j`` occurs nowhere else, apart from dimensions of tiles that belong to these loops alone:
+``j``, or ``2 * j`` and ``2 * j + 1`` where the tile is twice as long, and so on. What
+depends on neither is the same in all of these blocks and is done once. Blocks have no order, so
+each of them may be a part of another. Only bodies whose whole effect is what they load and store
+are widened, and every tensor that they write to has the index in its last dimension.
+
+Relies on loops having been joined and tiles contracted: what is left of tiles is seen whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field, replace
+from math import prod
+from typing import cast
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape, same_extent
+from tilelang.ir.linear import parted
+from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches, substitute
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.fusion_legality import accesses_of, is_quiet
+from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.notes import with_lines
+
+LONGEST = 2048  # elements of a row of a block, at most
+LARGEST = 32 * 1024  # bytes of the tiles along rows, at most: they stay in the first cache
+FEWEST = 16  # blocks that are left for the cores, at least
+
+
+def coarsen_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with blocks that do the work of their neighbours, too."""
+
+    def widened(launch: S.Launch) -> S.Stmt:
+        for at, var in enumerate(launch.block_vars):
+            made = _widened(launch, at, var)
+            if made is not None:
+                return made
+        return launch
+
+    return rewrite_launches(func, widened)
+
+
+def _widened(launch: S.Launch, at: int, var: E.Var) -> S.Launch | None:
+    sizes = [int(item.value) if isinstance(item, E.Const) else 0 for item in launch.grid]
+    if not all(sizes) or sizes[at] == 1 or not is_quiet(launch.body):
+        return None
+    if S.holds(launch.body, S.Gemm, S.View):
+        return None
+    rows = _Rows(launch.body, var)
+    if not rows.fit():
+        return None
+    others = prod(sizes) // sizes[at]
+    factors = (
+        factor
+        for factor in range(sizes[at], 1, -1)
+        if sizes[at] % factor == 0
+        and factor * max(map(rows.extent, rows.loops)) <= LONGEST
+        and factor * rows.bytes() <= LARGEST
+        and others * (sizes[at] // factor) >= FEWEST
+    )
+    factor = next(factors, 1)
+    if factor == 1:
+        return None
+    grid = tuple(
+        E.const(sizes[at] // factor, item.dtype) if n == at else item
+        for n, item in enumerate(launch.grid)
+    )
+    made = replace(launch, grid=grid, body=rows.widened(factor))
+    return with_lines(made, (f"{factor} blocks along {var.name} are one",))
+
+
+@dataclass
+class _Rows:
+    """The loops of a block's body that go along a block variable."""
+
+    body: S.Stmt
+    block: E.Var
+    loops: set[E.Var] = field(default_factory=set)
+    tiles: dict[E.Var, int] = field(default_factory=dict)  # storage -> its dimension along them
+
+    def fit(self) -> bool:
+        """Whether everything along the block variable is a row; finds the rows."""
+        self.parallel = {
+            node.var: trip_count(node)
+            for node in S.find(self.body, S.For)
+            if "parallel" in dict(node.annotations)
+            and isinstance(node.start, E.Const)
+            and int(node.start.value) == 0
+            and not S.holds(node.body, S.For)
+        }
+        accesses = accesses_of(self.body)
+        if accesses is None or not self.paired(accesses):
+            return False
+        elements = list(self.elements())
+        self.follow(elements)
+        if any(self.extent(var) < 2 for var in self.loops):
+            return False
+        return all(map(self.allows, self.values())) and all(
+            self.stands(buffer, indices) for buffer, indices in elements
+        )
+
+    def extent(self, var: E.Var) -> int:
+        """The length of a row, 0 where it is none."""
+        return self.parallel.get(var) or 0
+
+    def values(self) -> Iterator[E.Expr]:
+        """What statements compute, the places of stores aside."""
+        for node in S.walk(self.body):
+            yield from (node.value,) if isinstance(node, S.Store) else effects.expressions(node)
+
+    def paired(self, accesses: list[effects.Access]) -> bool:
+        """Whether tensors are accessed along the block variable in rows, and written so in their
+        last dimension."""
+        for access in accesses:
+            if access.buffer.storage != "global":
+                return False
+            found = [self.row_of(index) for index in access.indices]
+            self.loops.update(var for var in found if var is not None)
+            if access.writes and found[-1] is None:
+                return False
+        return bool(self.loops)
+
+    def row_of(self, index: E.Expr) -> E.Var | None:
+        """The loop variable ``j`` of an index ``extent * block + j + ...``, or of a multiple of
+        it, else None."""
+        form = parted(index, frozenset((self.block, *self.parallel)))
+        if form is None or not form[0].factor(self.block):
+            return None
+        for var in self.parallel:
+            apart = form[0].factor(var)
+            if apart > 0 and form[0].factor(self.block) == apart * self.extent(var):
+                return var
+        return None
+
+    def place(self, index: E.Expr) -> tuple[E.Var, int] | None:
+        """The loop variable of an index of a tile, ``apart * j + rest`` with a smaller rest, and
+        how long the tile is then; else None."""
+        form = parted(index, frozenset(self.parallel))
+        if form is None or len(form[0].terms) != 1 or not isinstance(form[1], E.Const):
+            return None
+        ((var, apart),) = form[0].terms
+        inside = isinstance(var, E.Var) and 0 <= int(form[1].value) < apart
+        return (cast("E.Var", var), apart * self.extent(cast("E.Var", var))) if inside else None
+
+    def elements(self) -> Iterator[tuple[Buffer, tuple[E.Expr, ...]]]:
+        """All accesses of arrays."""
+        for access in effects.accesses(self.body, nested=True):
+            if isinstance(access.by, (S.Store, E.Load)):
+                yield access.buffer, access.indices
+
+    def follow(self, elements: list[tuple[Buffer, tuple[E.Expr, ...]]]) -> None:
+        """Tiles along rows have rows of their own, which other loops go along, too."""
+        before = -1
+        while before != len(self.loops) + len(self.tiles):
+            before = len(self.loops) + len(self.tiles)
+            for buffer, indices in elements:
+                if buffer.storage == "global":
+                    continue
+                for dim, index in enumerate(indices):
+                    if (found := self.place(index)) and found[0] in self.loops:
+                        self.tiles.setdefault(buffer.data, dim)
+                known = self.tiles.get(buffer.data)
+                if known is not None and (found := self.place(indices[known])):
+                    self.loops.add(found[0])
+
+    def moves(self, expr: E.Expr) -> bool:
+        """Whether ``expr`` depends on the block or on a place in a row."""
+        return self.block in expr.variables or not self.loops.isdisjoint(expr.variables)
+
+    def allows(self, expr: E.Expr) -> bool:
+        """Whether the block and places in rows occur only as indices in ``expr``."""
+        if not self.moves(expr):
+            return True
+        if isinstance(expr, E.Load):
+            return self.stands(expr.buffer, expr.indices)
+        if isinstance(expr, E.Var):
+            return False
+        return all(map(self.allows, expr.children()))
+
+    def stands(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> bool:
+        """Whether these are indices of an element that a longer row holds at the same place."""
+        if buffer.storage == "global":
+            return all(not self.moves(i) or self.is_row(i) for i in indices)
+        dim = self.tiles.get(buffer.data)
+        if dim is None:
+            return not any(map(self.moves, indices))
+        found = self.place(indices[dim])
+        whole = found is not None and same_extent(buffer.shape[dim], found[1])
+        rest = (index for at, index in enumerate(indices) if at != dim)
+        return whole and buffer.strides is None and not any(map(self.moves, rest))
+
+    def is_row(self, index: E.Expr) -> bool:
+        """Whether ``index`` is ``extent * block + j``, or a multiple, and nothing else moves."""
+        var = self.row_of(index)
+        form = parted(index, frozenset((self.block, *self.loops)))
+        return form is not None and {term for term, _ in form[0].terms} == {self.block, var}
+
+    def bytes(self) -> int:
+        """The size of the tiles that grow."""
+        buffers = (node.buffer for node in S.find(self.body, S.Alloc))
+        along = (buffer for buffer in buffers if buffer.data in self.tiles)
+        return sum(prod(map(int, one.shape)) * one.dtype.bits // 8 for one in along)
+
+    def widened(self, factor: int) -> S.Stmt:
+        """The body of a block that does the work of ``factor`` of them."""
+        rows, block = self.loops, self.block
+        moved = {block: block * factor}
+
+        class Long(Rewriter):
+            def expr(self, expr: E.Expr) -> E.Expr:
+                return substitute(expr, moved)
+
+            def stmt(self, stmt: S.Stmt) -> S.Stmt:
+                if isinstance(stmt, S.For) and stmt.var in rows:
+                    return replace(stmt, stop=stmt.stop * factor)
+                return stmt
+
+        larger: dict[Buffer, Buffer] = {}
+        for node in S.find(self.body, S.Alloc):
+            if node.buffer.data in self.tiles:
+                shape = list(node.buffer.shape)
+                along = self.tiles[node.buffer.data]
+                shape[along] = shape[along] * factor
+                larger[node.buffer] = replace(node.buffer, shape=Shape(shape))
+        return replace_buffers(Long().rewrite(self.body), larger)

@@ -1,0 +1,71 @@
+"""Rows of sums that would meet in the caches are apart.
+
+A product adds blocks of a few rows to a tile. Where rows are a large power of two apart, the rows
+of a block fall into the same few sets of the first cache and push each other out between the fetch
+and the sum. A line more at the end of each row spreads them over all sets: with rows of 4 KiB a
+product of bfloat16 runs at 0.98 of the unit's speed instead of 0.92.
+
+Only elements of these tiles may be used, each by its indices: nobody sees where rows end. Relies on
+everything that is not a product being loads and stores, and on loops having their final form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import map_buffers, rewrite_launches
+from tilelang.target import Context
+
+APART = 1024  # bytes; the block of a product has few enough rows for the sets of a shorter distance
+LINE = 64
+
+
+def pad_rows(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with the tiles that products add to in rows that do not meet in the caches."""
+
+    def spread(launch: S.Launch) -> S.Stmt:
+        found = _sums(launch.body)
+        if not found:
+            return launch
+        memo: dict[Buffer, Buffer] = {}
+
+        def spaced(buffer: Buffer) -> Buffer:
+            if buffer.data not in found:
+                return buffer
+            if buffer not in memo:
+                columns = int(buffer.shape[1]) + LINE * 8 // buffer.dtype.bits
+                memo[buffer] = replace(buffer, strides=(columns, 1))
+            return memo[buffer]
+
+        return map_buffers(launch, spaced)
+
+    return rewrite_launches(func, spread)
+
+
+def _sums(body: S.Stmt) -> set[E.Var]:
+    """The storage of tiles that products add to, with rows that meet, and of which only elements
+    are used."""
+    made = {n.buffer.data: n.buffer for n in S.find(body, S.Alloc)}
+    added = {n.c.buffer.data for n in S.find(body, S.Gemm)}
+    found = {data for data in added if data in made and _meet(made[data])}
+    if not found:
+        return found
+    found -= {node.buffer.data for node in S.find(body, S.View)}
+    found -= {var for var, _ in effects.pointers(body, nested=True)}
+    for access in effects.accesses(body, nested=True):
+        simple = isinstance(access.by, (S.Alloc, S.Store, S.Gemm, E.Load))
+        if not simple or access.how is not effects.How.PLAIN:
+            found.discard(access.data)
+    return found
+
+
+def _meet(buffer: Buffer) -> bool:
+    """Whether the rows of a tile fall into the same sets."""
+    if len(buffer.shape) != 2 or buffer.strides is not None or buffer.storage == "global":
+        return False
+    columns = buffer.shape[1]
+    return isinstance(columns, int) and columns * buffer.dtype.bits % (APART * 8) == 0

@@ -1,0 +1,153 @@
+"""Convolutions read a part of their image in a border of zeros, and no columns are written.
+
+``T.im2col`` and a product in a loop over taps write each pixel once for every tap. Where a block is
+whole rows of the result, its part of the image is copied once, with what lies around it and zeros
+outside. The factors of a tap are then rows of that part, a pixel apart, from a place that depends
+on the tap, and one product for each row of the result adds all taps in registers, in their order.
+
+That is for taps one pixel apart or ``dilation``, a stride of 1, and a step of k for each tap.
+Relies on ``forward_operands``, which takes the copy of the weights out of the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.cpu.gemm_kernels import panel_width
+from tilelang.cpu.loops.k_loop_coalescing import first_only
+from tilelang.cpu.loops.operand_forwarding import Places
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import depends_on
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.combine import accumulator
+from tilelang.transforms.analysis.loops import trip_count
+
+ROOM = 256 << 10  # bytes of the part of the image; the second cache has room for it beside weights
+
+
+def convolve(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with products of images in place of those of columns."""
+    return func.with_body(_Walk().visit(func.body))
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Of the image: ``width``, ``height``, ``channels``; of the result: ``columns`` of a row,
+    ``lines`` of a picture; rows of a block; how far taps reach."""
+
+    count: int
+    height: int
+    width: int
+    channels: int
+    lines: int
+    columns: int
+    rows: int
+    reach: int
+
+
+class _Walk(Places):
+    def loop(self, loop: S.For) -> S.Stmt:
+        body = loop.body.stmts if isinstance(loop.body, S.Seq) else ()
+        if len(body) != 2:
+            return loop
+        column, gemm = body
+        if not isinstance(column, S.Im2col) or not isinstance(gemm, S.Gemm):
+            return loop
+        sizes = self._sizes(loop, column, gemm)
+        return loop if sizes is None else _convolved(loop, column, gemm, sizes)
+
+    def _sizes(self, loop: S.For, column: S.Im2col, gemm: S.Gemm) -> _Sizes | None:
+        """The sizes of a convolution that can go without columns; None for others."""
+        shape, tile = column.img.buffer.shape, column.col
+        if not all(isinstance(one, int) for one in (*shape, *tile.extents, *gemm.c.extents)):
+            return None
+        count, height, width, channels = (int(one) for one in shape)
+        taps, reach = column.kernel**2, column.dilation * (column.kernel - 1)
+        lines, columns = height + 2 * column.pad - reach, width + 2 * column.pad - reach
+        rows, step = (int(one) for one in tile.extents[-2:])
+        if min(lines, columns) < 1 or rows % columns or lines * columns % rows:
+            return None
+        sizes = _Sizes(count, height, width, channels, lines, columns, rows // columns, reach)
+        part = (sizes.rows + reach) * (width + 2 * column.pad) * channels * tile.dtype.bits // 8
+        fits = (
+            column.stride == 1
+            and step == channels
+            and column.c_step is loop.var
+            and (trip_count(loop), int(loop.start), int(loop.step)) == (taps, 0, 1)
+            and tile.dtype == column.img.dtype == accumulator(gemm.a.dtype, gemm.c.dtype)
+            and part <= ROOM
+            and self.uses.get(tile.buffer.data) == 2
+            and first_only(gemm.clear, loop.var) is not None
+            and not depends_on(column.nhw_step, frozenset({loop.var}))
+        )
+        return sizes if fits and _is_product(gemm, tile, loop.var, step) else None
+
+
+def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
+    """Whether the product is one of all columns with weights that can be read where they lie."""
+    a, b, c = gemm.a, gemm.b, gemm.c
+    if gemm.trans_a or gemm.trans_b or not tile.is_whole or len(tile.extents) != 2:
+        return False
+    if a.buffer.data is not tile.buffer.data or not a.is_whole or c.dtype != a.dtype:
+        return False
+    if b.dtype != a.dtype or b.buffer.storage != "global" or not b.buffer.has_unit_stride:
+        return False
+    if len(c.extents) != 2 or int(c.extents[-1]) % panel_width(b.dtype):
+        return False
+    ahead: dict[E.Var, E.Expr] = {var: var + 1}
+    far = [simplify(substitute(low, ahead) - low) for low in b.mins]
+    moves = [one.value if isinstance(one, E.Const) else None for one in far]
+    wanted = [step if dim == len(moves) - 2 else 0 for dim in range(len(moves))]
+    return moves == wanted and not any(depends_on(low, frozenset({var})) for low in c.mins)
+
+
+def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.Stmt:
+    """The part of the image, and a product for each row of the result."""
+    channels, pad = sizes.channels, column.pad
+    width = sizes.width + 2 * pad
+    name, storage = f"{column.img.buffer.name}_part", column.col.buffer.storage
+    shape = Shape((sizes.rows + sizes.reach, width, channels))
+    part = Buffer(name, shape, column.col.dtype, storage)
+    row = E.Var("r", DType("int32"))
+    low = (row, E.const(0), E.const(0))
+    a = Region(part, low, (sizes.reach + 1, width, channels))
+    at_first: dict[E.Var, E.Expr] = {loop.var: E.const(0)}
+    b = gemm.b.map(lambda one: simplify(substitute(one, at_first)))
+    extents = list(b.extents)
+    extents[-2] = channels * column.kernel**2
+    columns = E.const(sizes.columns)
+    c = Region(
+        gemm.c.buffer, (gemm.c.mins[0] + row * columns, gemm.c.mins[1]),
+        (sizes.columns, *gemm.c.extents[1:]),
+    )  # fmt: skip
+    taps = (column.kernel, column.dilation * width * channels, column.dilation * channels)
+    product = replace(
+        gemm, a=a, b=replace(b, extents=tuple(extents)), c=c,
+        clear=E.const(bool(first_only(gemm.clear, loop.var))),
+        annotations=(*gemm.annotations, ("taps", taps)),
+    )  # fmt: skip
+    rows = S.counted(row, sizes.rows, product, "serial", (), loop.loc)
+    return S.seq(S.Alloc(buffer=part, loc=column.loc), _fill(part, column, sizes), rows)
+
+
+def _fill(part: Buffer, column: S.Im2col, sizes: _Sizes) -> S.Stmt:
+    """Pixels of the image, and zeros outside."""
+    i, j, c = (E.Var(name, DType("int32")) for name in "ijc")
+    first = column.nhw_step * (sizes.rows * sizes.columns)
+    picture = sizes.lines * sizes.columns
+    n, h = first // picture, first % picture // sizes.columns + i - column.pad
+    w = j - column.pad
+    inside: E.Expr = E.const(True)
+    for index, limit in ((h, sizes.height), (w, sizes.width), (n, sizes.count)):
+        within = E.binary("land", index >= 0, index < limit)
+        inside = E.binary("land", inside, within)
+    found = E.select(inside, E.Load(column.img.buffer, (n, h, w, c)), E.const(0, part.dtype))
+    store = S.Store(buffer=part, indices=(i, j, c), value=found, loc=column.loc)
+    extents = tuple(map(E.as_expr, part.shape))
+    return S.Parallel(vars=(i, j, c), extents=extents, body=store, loc=column.loc)

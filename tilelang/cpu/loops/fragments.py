@@ -1,0 +1,38 @@
+"""Fragments as arrays of the block, which one core runs.
+
+No thread holds a part of a fragment here. Tile operations, whose lowering asks where a tile lives,
+are gone; what is left are loads and stores, to which a fragment is an array like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.levels import with_known_keys
+from tilelang.ir.visitor import map_buffers, map_stmts, rewrite_launches
+from tilelang.target import Context
+from tilelang.transforms.analysis.scopes import FRAGMENT
+
+
+def lower_fragments_to_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without fragments, and without keys that only tile operations read."""
+
+    def settled(launch: S.Launch) -> S.Stmt:
+        body = map_stmts(launch, S.Stmt, lambda stmt: with_known_keys(stmt, "thread"))
+        allocs = S.find(body, S.Alloc)
+        if all(node.buffer.storage != FRAGMENT for node in allocs):
+            return body
+        arrays: dict[Buffer, Buffer] = {}
+
+        def array(buffer: Buffer) -> Buffer:
+            if buffer.storage != FRAGMENT:
+                return buffer
+            if buffer not in arrays:
+                arrays[buffer] = replace(buffer, storage="local")
+            return arrays[buffer]
+
+        return map_buffers(body, array)
+
+    return rewrite_launches(func, settled)

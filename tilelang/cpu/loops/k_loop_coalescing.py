@@ -1,0 +1,93 @@
+"""Products of bytes over neighbouring parts of k become one product.
+
+A product adds to its tile once for each of its register blocks. In a loop over k that does nothing
+else, once copies have gone into the product, that is a sum through the cache for every step, and it
+keeps the result from being stored where it belongs. Integers add up to the same in any order, so as
+many steps become one as the words of both operands have room for beside each other.
+
+Relies on ``forward_operands``, which takes the copies out of such loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.cpu.dot_instructions import words_of
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import map_stmts, substitute
+from tilelang.target import Context
+from tilelang.transforms.analysis.combine import accumulator
+from tilelang.transforms.analysis.loops import trip_count
+
+ROOM = 1 << 20  # bytes of words; second caches have that much, or somewhat less
+
+
+def coalesce_k_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with fewer and longer products of bytes."""
+    return func.with_body(map_stmts(func.body, S.For, _joined))
+
+
+def _joined(loop: S.For) -> S.Stmt:
+    gemm, count = loop.body, trip_count(loop)
+    if not isinstance(gemm, S.Gemm) or not count or (int(loop.start), int(loop.step)) != (0, 1):
+        return loop
+    first = first_only(gemm.clear, loop.var)
+    if gemm.c.dtype != "int32" or not _counts_along(gemm, loop.var) or first is None:
+        return loop
+    (m, n), k = gemm.c.extents[-2:], gemm.a.extents[-2 if gemm.trans_a else -1]
+    room = ROOM // (int(k) * (int(m) + int(n)))
+    steps = max(step for step in range(1, count + 1) if count % step == 0 and step <= max(room, 1))
+    if steps == 1:
+        return loop
+    last = steps == count
+    at: dict[E.Var, E.Expr] = {loop.var: E.const(0) if last else loop.var * steps}
+
+    def longer(region: Region, dim: int) -> Region:
+        extents = list(region.extents)
+        extents[dim] = int(k) * steps
+        region = region.map(lambda low: simplify(substitute(low, at)))
+        return replace(region, extents=tuple(extents))
+
+    a = longer(gemm.a, -2 if gemm.trans_a else -1)
+    b = longer(gemm.b, -1 if gemm.trans_b else -2)
+    clear = E.const(first, gemm.clear.dtype) if last else gemm.clear
+    gemm = replace(gemm, a=a, b=b, clear=clear)
+    return gemm if last else replace(loop, body=gemm, stop=E.const(count // steps))
+
+
+def first_only(clear: E.Expr, var: E.Var) -> bool | None:
+    """Whether the first iteration overwrites, where the others add; None where they may not."""
+    if isinstance(clear, E.Const):
+        return None if clear.value else False
+    match clear:
+        case E.Binary(op="eq", a=E.Var() as one, b=E.Const(value=0)) if one is var:
+            return True
+    return None
+
+
+def _counts_along(gemm: S.Gemm, var: E.Var) -> bool:
+    """Whether the product is one of bytes, and each iteration goes on in k where the one before
+    ended, with the same rows and columns."""
+    if words_of(gemm.a.dtype, gemm.b.dtype, accumulator(gemm.a.dtype, gemm.c.dtype)) is None:
+        return False
+    if not all(isinstance(one, int) for one in (*gemm.a.extents, *gemm.b.extents, *gemm.c.extents)):
+        return False
+
+    def moves(region: Region) -> tuple[object, ...]:
+        ahead: dict[E.Var, E.Expr] = {var: var + 1}
+        far = (simplify(substitute(low, ahead) - low) for low in region.mins)
+        return tuple(one.value if isinstance(one, E.Const) else None for one in far)
+
+    def along(region: Region, dim: int) -> bool:
+        wanted: list[object] = [0] * len(region.mins)
+        wanted[dim] = region.extents[dim]
+        return moves(region) == tuple(wanted)
+
+    return (
+        along(gemm.a, -2 if gemm.trans_a else -1)
+        and along(gemm.b, -1 if gemm.trans_b else -2)
+        and not any(moves(gemm.c))
+    )

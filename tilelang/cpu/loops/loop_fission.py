@@ -1,0 +1,210 @@
+"""Barriers where one core runs the threads of a block one after the other.
+
+Statements end in order, so a barrier that all threads reach together orders nothing that is not
+ordered already. What is left is to see that they do: threads that wait for others whose turn comes
+later in the program would go on too early, and end the call with an error instead. Barriers in
+memory count their arrivals as they do on a GPU.
+"""
+
+from __future__ import annotations
+
+from tilelang.cpu.loops.privatization import INT, ThreadLoops
+from tilelang.errors import TileUnsupportedError
+from tilelang.errors import at as located
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.target.features import FEATURES, lowest_with
+
+NAMED = 16  # hardware barriers of a block
+PENDING, PHASE, COUNT = range(3)  # of a barrier in memory
+
+LATER = (
+    "threads wait here for threads whose turn comes later on the CPU, where one core runs the "
+    "threads of a block statement by statement"
+)
+NEVER = "not all threads of the block reach this barrier"
+ALL_HERE = "all threads of the block that have not returned, or none of them"
+ENOUGH = "as many threads as the barrier counts, before the first of them waits"
+ZERO = (E.const(0),)
+
+
+def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
+    """The error for an operation that exists on other targets only."""
+    needs = call.atom.needs
+    name = call.attr("name", call.op)
+    unknown = call.op == "call_extern"
+    otherwise = 'run it with execution_backend="interpret", or compile for a GPU target'
+    if unknown:  # to the interpreter as well
+        otherwise = "write the function with tile operations, or compile for a GPU target"
+    return TileUnsupportedError(
+        f"T.{'call_extern(...)' if unknown else name} is not available on the CPU"
+        + (f": the function {name!r} is not known" if unknown else ""),
+        expected="an operation that runs on any target",
+        got=f"one that needs {lowest_with(needs) or 'device source'}",
+        hint=f"compile it for a GPU of {lowest_with(needs)} or later; "
+        'execution_backend="emulator" runs that code without one'
+        if needs in FEATURES  # intrinsics: nothing else knows them
+        else otherwise,
+    )
+
+
+def check_words(launch: S.Launch) -> None:
+    """Refuse barriers in the hands of other operations than those that are counted here.
+
+    Intrinsics that complete a barrier need it as an object in memory, and none is left. What an
+    unknown function does with the memory of a thread cannot be told.
+    """
+    for stmt in S.walk(launch.body):
+        with located(stmt.loc):
+            for node in (part for item in stmt.exprs() for part in E.walk(item)):
+                if isinstance(node, E.Call) and not (node.atom.synchronises or node.atom.optional):
+                    if node.atom.by_name or any(map(_is_barrier, node.args)):
+                        raise no_word_of_cpus(node)
+
+
+def _is_barrier(arg: E.Expr) -> bool:
+    return isinstance(arg, (E.AddressOf, E.Load)) and arg.buffer.storage.endswith("barrier")
+
+
+def _meetings(launch: S.Launch) -> int:
+    """How many statements are barriers of threads."""
+    calls = (stmt.value for stmt in S.find(launch.body, S.Eval))
+    orders = (call.atom.orders for call in calls if isinstance(call, E.Call))
+    return sum(each is not None and each.kind == "rendezvous" for each in orders)
+
+
+class Barriers:
+    """Writes the barrier operations of one launch."""
+
+    def __init__(self, launch: S.Launch, loops: ThreadLoops) -> None:
+        self.loops = loops
+        self.several = _meetings(launch) > 1  # the others may come at another barrier
+        self.states: dict[E.Var, Buffer] = {}  # storage of barriers -> what is known of each
+        self.named: Buffer | None = None  # arrivals at the hardware barriers
+
+    def head(self) -> list[S.Stmt]:
+        """What stands at the head of the kernel."""
+        if self.named is None:
+            return []
+        number = E.Var("number", INT)
+        clear = S.Store(buffer=self.named, indices=(number,), value=E.const(0))
+        return [S.Alloc(buffer=self.named), S.counted(number, NAMED, clear)]
+
+    def alloc(self, stmt: S.Alloc) -> list[S.Stmt]:
+        """Barriers in memory: arrivals that are missing, phase, arrivals of a phase."""
+        buffer = stmt.buffer
+        size = int(buffer.shape[0])
+        counts = buffer.attr("arrive_counts", (1,))
+        state = Buffer(buffer.name, Shape((size, 3)), INT, "shared")
+        self.states[buffer.data] = state
+        out: list[S.Stmt] = [S.Alloc(buffer=state, loc=stmt.loc)]
+        for at in range(size):
+            count = int(counts[at] if len(counts) > 1 else counts[0])
+            for place, value in ((PENDING, count), (PHASE, 0), (COUNT, count)):
+                indices = (E.const(at), E.const(place))
+                out.append(S.Store(buffer=state, indices=indices, value=E.const(value)))
+        return out
+
+    def operation(self, stmt: S.Eval, mask: E.Expr | None, masked: bool) -> list[S.Stmt]:
+        """What is left of a barrier operation that the threads which pass ``mask`` execute.
+
+        Args:
+            masked: whether that may be fewer than all.
+        """
+        call = stmt.value
+        assert isinstance(call, E.Call) and call.atom.orders is not None
+        match call.atom.orders.kind, call.atom.orders.scope:
+            case "arrive", _ if call.atom.operands[0].space == "barrier id":
+                self._named()
+                return self._meet(stmt, call.args[0], None, mask)
+            case "arrive", _:
+                return [self._arrive(stmt, call, mask)]
+            case "wait", _:
+                return [self._wait(stmt, call, mask)]
+            case "rendezvous", "grid":
+                return [*(self._all_here(stmt, mask) if masked else []), stmt]
+            case "rendezvous", "block" if masked or self.named is not None:
+                return self._block(stmt, call.args, mask, masked)
+            case _:  # bytes arrive at once, and threads of a warp end statements in order
+                return []
+
+    def _block(
+        self, stmt: S.Eval, args: tuple[E.Expr, ...], mask: E.Expr | None, masked: bool
+    ) -> list[S.Stmt]:
+        """A barrier of the block, or of the threads that a number stands for."""
+        if not args or (isinstance(args[0], E.Const) and int(args[0].value) < 0):
+            return self._all_here(stmt, mask) if masked else []
+        if len(args) == 1:
+            return self._all_here(stmt, mask) if masked else []
+        self._named()
+        return self._meet(stmt, args[0], args[1], mask)
+
+    # -- barriers in memory ----------------------------------------------------------------------
+    def _place(self, arg: E.Expr) -> tuple[Buffer, E.Expr]:
+        assert isinstance(arg, (E.AddressOf, E.Load))
+        index = arg.indices[-1] if arg.indices else E.const(0)
+        return self.states[arg.buffer.data], index
+
+    def _arrive(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
+        state, index = self._place(call.args[0])
+
+        def field(place: int) -> E.Expr:
+            return E.Load(state, (index, E.const(place)))
+
+        def put(place: int, value: E.Expr) -> S.Stmt:
+            return S.Store(buffer=state, indices=(index, E.const(place)), value=value, loc=stmt.loc)
+
+        over = S.seq(put(PHASE, field(PHASE) + 1), put(PENDING, field(COUNT)))
+        last = S.If(cond=E.binary("eq", field(PENDING), 0), then=over)
+        return self.loops.over([put(PENDING, field(PENDING) - 1), last], mask)
+
+    def _wait(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
+        state, index = self._place(call.args[0])
+        phase = E.binary("bitand", E.Load(state, (index, E.const(PHASE))), 1)
+        parity = E.binary("bitand", E.cast(call.args[1], INT), 1)
+        over = E.binary("ne", phase, parity)
+        return self.loops.over(
+            [S.Assert(cond=over, message=LATER, threads=ENOUGH, loc=stmt.loc)], mask
+        )
+
+    # -- barriers of the hardware ----------------------------------------------------------------
+    def _named(self) -> Buffer:
+        if self.named is None:
+            self.named = Buffer("arrived", Shape((NAMED,)), INT, "local")
+        return self.named
+
+    def _count(self, mask: E.Expr | None) -> tuple[list[S.Stmt], E.Expr]:
+        """The number of threads that are here."""
+        total = Buffer("here", Shape((1,)), INT, "local.var")
+        one = S.Store(buffer=total, indices=ZERO, value=E.Load(total, ZERO) + 1)
+        return [S.Alloc(buffer=total, init=E.const(0)), self.loops.over([one], mask)], E.Load(
+            total, ZERO
+        )
+
+    def _all_here(self, stmt: S.Eval, mask: E.Expr | None) -> list[S.Stmt]:
+        """All threads that have not returned are here, or none of them is."""
+        made, here = self._count(mask)
+        all_made, everyone = self._count(None)
+        right = E.binary("lor", E.binary("eq", here, everyone), E.binary("eq", here, 0))
+        text = LATER if self.several else NEVER
+        failed = S.Assert(cond=right, message=text, threads=ALL_HERE, loc=stmt.loc)
+        return [*made, *all_made, failed]
+
+    def _meet(
+        self, stmt: S.Eval, ident: E.Expr, count: E.Expr | None, mask: E.Expr | None
+    ) -> list[S.Stmt]:
+        """Arrivals at a barrier of the hardware; with ``count`` that many have to be there."""
+        named = self._named()
+        at = (E.cast(ident, INT),)
+        made, here = self._count(mask)
+        arrived = E.Load(named, at)
+        add = S.Store(buffer=named, indices=at, value=arrived + here, loc=stmt.loc)
+        if count is None:
+            return [*made, add]
+        need = E.cast(count, INT)
+        enough = E.binary("lor", arrived >= need, E.binary("eq", here, 0))
+        left = E.select(arrived >= need, arrived - need, arrived)
+        done = S.Store(buffer=named, indices=at, value=left, loc=stmt.loc)
+        failed = S.Assert(cond=enough, message=LATER, threads=ENOUGH, loc=stmt.loc)
+        return [*made, add, failed, done]

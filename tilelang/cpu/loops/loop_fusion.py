@@ -1,0 +1,252 @@
+"""Loops over the same elements become one loop.
+
+The loops of neighbouring tile operations, whose producer and consumer run over the same elements,
+are joined from the outermost one inwards: a copy in, the computation and the copy out run over a
+tile once, and a reduction joins the loop that computes what it reduces. What the joined iterations
+hand to each other is then no longer memory
+(:mod:`~tilelang.cpu.loops.scalar_replacement`). Each element goes through the same operations in
+the same order as before, so no result changes.
+
+Two loops are joined where they use common memory and ``fusion_legality.Memory``
+shows that an iteration of one meets only the same iteration of the other; what stands
+between them has to be independent of the one that moves. Innermost loops are joined only when the
+stores of both go to neighbours, or of none: vectors are made of the first kind. A loop sums in
+four variables at most, and one with functions stays one of its own where it would join a nest.
+
+Relies on tile operations being loops; guards are put in after it, at what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.cpu.loops.tiles import reductions_of, scan_of
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.linear import parted
+from tilelang.ir.visitor import (
+    rewrite_blocks,
+    rewrite_launches,
+    substitute_in,
+)
+from tilelang.target import Context
+from tilelang.transforms.analysis.fusion_legality import Facts, Memory
+from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.notes import with_lines
+
+REACH = 16  # statements between two loops that are joined
+FEW = 32  # iterations of a loop with functions or a sum that may become parts of a nest
+TOTALS = 4  # variables that a loop sums in: their partial results stay in registers
+LARGEST = 24  # elements that a joined innermost loop stores
+_NOTES = {"parallel", "reduction", "scan"}
+
+
+def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with loops over the same elements joined."""
+    memory = Memory(func)
+
+    def joined(launch: S.Launch) -> S.Stmt:
+        fuser = _Fuser(memory)
+        body = fuser.visit(launch.body)
+        made = replace(launch, body=_numbered(body)) if fuser.count else launch
+        return with_lines(made, fuser.notes())
+
+    return rewrite_launches(func, joined)
+
+
+class _Fuser:
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.plain: dict[S.For, bool] = {}  # loops that have been looked at
+        self.neighbours: dict[S.For, bool] = {}
+        self.count = 0  # loops that have joined others
+        self.found: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
+        self.apart: dict[int, str] = {}  # line -> why its loop stays one of its own
+
+    def visit(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with the loops of each sequence in it joined."""
+        inner = rewrite_blocks(stmt, self.visit)
+        return self.sequence(inner) if isinstance(inner, S.Seq) else inner
+
+    def sequence(self, seq: S.Seq, settled: int = 0) -> S.Stmt:
+        """The loops of one sequence joined; the sequence itself where none is.
+
+        Args:
+            settled: statements at its start that have been tried with each other: a loop that takes
+                in one after the other would look at all of them again each time.
+        """
+        before = self.count
+        stmts = S.flat(seq)
+        new = sum(not _is_early(stmt) for stmt in stmts[settled:])
+        ordered = sorted(stmts, key=lambda stmt: not _is_early(stmt))
+        out = ordered[: len(ordered) - new]
+        for item in ordered[len(ordered) - new :]:
+            out = self.placed(out, item)
+        return seq if self.count == before else S.seq(*out)
+
+    def placed(self, out: list[S.Stmt], item: S.Stmt) -> list[S.Stmt]:
+        """``out`` and then ``item``, which joins an earlier loop if it can."""
+        if not isinstance(item, S.For) or not self.is_plain(item):
+            return [*out, item]
+        mine = self.memory.facts(item.body).used
+        apart: tuple[S.For, str] | None = None
+        for at in reversed(range(max(0, len(out) - REACH), len(out))):
+            loop = out[at]
+            if not isinstance(loop, S.For) or not self.is_plain(loop):
+                continue
+            if mine.isdisjoint(self.memory.facts(loop.body).used):
+                continue
+            why = self.why_not(loop, item)
+            behind = [] if why else self.waiting(loop, out[at + 1 :])
+            if not why and all(self.memory.independent(other, item) for other in behind):
+                self.note(item, loop, "")
+                before = [other for other in out[at + 1 :] if other not in behind]
+                return [*self.placed([*out[:at], *before], self.joined(loop, item)), *behind]
+            apart = apart or (loop, why or "what stands between them depends on both")
+        if apart is not None:
+            self.note(item, *apart)
+        return [*out, item]
+
+    def note(self, item: S.For, loop: S.For, why: str) -> None:
+        """Says what became of a loop, for reports."""
+        if item.loc is None or loop.loc is None or item.loc.line == loop.loc.line:
+            return
+        line, other = item.loc.line, f"line {loop.loc.line}"
+        if why:
+            self.apart.setdefault(line, f"does not run in the loop of {other}: {why}")
+        elif other not in (known := self.found.setdefault(line, [])):
+            known.append(other)
+
+    def notes(self) -> tuple[str, ...]:
+        """What became of loops, for reports, in the order of the program's lines."""
+        texts = {line: f"line {line} {why}" for line, why in self.apart.items()}
+        for line, others in self.found.items():
+            texts[line] = f"line {line} runs in the loop of {' and of '.join(others)}"
+        return tuple(texts[line] for line in sorted(texts))
+
+    def waiting(self, loop: S.For, others: list[S.Stmt]) -> list[S.Stmt]:
+        """Those of ``others`` that have to stay behind ``loop``."""
+        found: list[S.Stmt] = [loop]
+        for other in others:
+            if not all(self.memory.independent(one, other) for one in found):
+                found.append(other)
+        return found[1:]
+
+    def why_not(self, a: S.For, b: S.For) -> str:
+        """Why the iterations of ``b`` do not follow those of ``a`` one by one; "" where they do."""
+        if a.start is not b.start or a.stop is not b.stop:
+            return "it has another extent"
+        if len(reductions_of(a)) + len(reductions_of(b)) > TOTALS:
+            return f"a loop sums {TOTALS} values at most"
+        totals = [reductions_of(loop) or scan_of(loop) for loop in (a, b)]
+        if all(totals) and (scan_of(a) or scan_of(b)):
+            return "a loop with a running total has no other"
+        one, other = self.memory.facts(a.body), self.memory.facts(b.body)
+        if _is_innermost(one) and _is_innermost(other):
+            if self.stores_neighbours(a) != self.stores_neighbours(b):
+                return "one of them stores elements that are no neighbours"
+            if (
+                len({(store.buffer, store.indices) for store in one.stores + other.stores})
+                > LARGEST
+            ):
+                return "the loop would be too long"
+        elif _wants_vectors(a, one) or _wants_vectors(b, other):
+            return "one of them is computed in vectors"
+        alike = self.memory.meet_alike(a, b)
+        return "" if alike else "an iteration uses what other iterations write"
+
+    def joined(self, a: S.For, b: S.For) -> S.For:
+        """One loop of the bodies of both."""
+        self.count += 1
+        settled = S.flat(a.body)
+        body: S.Stmt = S.Seq(stmts=(*settled, *S.flat(substitute_in(b.body, {b.var: a.var}))))
+        first, second = dict(a.annotations), dict(b.annotations)
+        notes: S.Pairs = ()
+        if "parallel" in first and "parallel" in second:
+            notes = a.annotations
+        elif scan := scan_of(a) or scan_of(b):
+            notes = (("scan", scan),)
+        elif totals := (*reductions_of(a), *reductions_of(b)):
+            notes = (("reduction", totals),)
+        if isinstance(body, S.Seq) and S.For in self.memory.facts(body).kinds:
+            body = self.sequence(body, len(settled))
+        return replace(a, body=body, annotations=notes)
+
+    def is_plain(self, loop: S.For) -> bool:
+        """Whether a loop is one of those that tile operations become; looked at once."""
+        found = self.plain.get(loop)
+        if found is None:
+            found = self.plain[loop] = _is_plain(loop, self.memory.facts(loop.body))
+        return found
+
+    def stores_neighbours(self, loop: S.For) -> bool:
+        """Whether all stores to memory move on by one element with each iteration."""
+        found = self.neighbours.get(loop)
+        if found is None:
+            facts = self.memory.facts(loop.body)
+            found = self.neighbours[loop] = _stores_neighbours(loop, facts)
+        return found
+
+
+def _is_plain(loop: S.For, facts: Facts) -> bool:
+    one = isinstance(loop.step, E.Const) and loop.step.value == 1
+    known = {name for name, _ in loop.annotations} <= _NOTES
+    if not (one and known and loop.kind == "serial" and facts.quiet):
+        return False
+    if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):
+        return False  # what it depends on may change
+    return S.Gemm not in facts.kinds and (bool(loop.annotations) or facts.noted)
+
+
+def _is_innermost(facts: Facts) -> bool:
+    return S.For not in facts.kinds
+
+
+def _wants_vectors(loop: S.For, facts: Facts) -> bool:
+    """Whether a loop is an innermost one with work that takes much longer as one element in a
+    nest."""
+    if not _is_innermost(facts):
+        return False
+    count = trip_count(loop)
+    works = facts.calls or bool(reductions_of(loop)) or scan_of(loop) is not None
+    return works and (count is None or count >= FEW)
+
+
+def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
+    """Whether all stores to memory move on by one element with each iteration."""
+    places = {store.indices: None for store in facts.stores if not store.buffer.is_var}
+    for indices in places:
+        forms = [parted(index, frozenset((loop.var,))) for index in indices]
+        steps = [None if form is None else form[0].factor(loop.var) for form in forms]
+        if not steps or steps[-1] != 1 or any(steps[:-1]):
+            return False
+    return True
+
+
+def _is_early(stmt: S.Stmt) -> bool:
+    """Whether a statement is an allocation whose first value is no matter of where it stands: those
+    go before what computes."""
+    if not isinstance(stmt, S.Alloc) or stmt.buffer.strides is not None:
+        return False
+    constant = all(isinstance(extent, int) for extent in stmt.buffer.shape)
+    first = stmt.init is None or not (stmt.init.variables or E.holds(stmt.init, E.Load))
+    return constant and first and stmt.buffer.storage != "global"
+
+
+def _numbered(stmt: S.Stmt, depth: int = 0) -> S.Stmt:
+    """``stmt`` with the depths of loops in their nests as they are now."""
+
+    def inner(part: S.Stmt) -> S.Stmt:
+        return _numbered(part, depth)
+
+    if not isinstance(stmt, S.For):
+        return rewrite_blocks(stmt, inner)
+    notes = dict(stmt.annotations)
+    if "parallel" not in notes:
+        body = _numbered(stmt.body, 0)
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    body = _numbered(stmt.body, depth + 1)
+    if body is stmt.body and notes["parallel"] == depth:
+        return stmt
+    changed = tuple((k, depth if k == "parallel" else value) for k, value in stmt.annotations)
+    return replace(stmt, body=body, annotations=changed)

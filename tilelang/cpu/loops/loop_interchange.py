@@ -1,0 +1,165 @@
+"""Rows that are taken in pieces are taken whole, one after the other.
+
+A matrix times a vector goes over tiles: for each step along the row, for each row of the tile, the
+elements of a piece. Memory is then read in pieces that lie a row apart, and the processor, which
+fetches ahead what follows, fetches what no one asks for yet. With the loops interchanged, for each
+row all its pieces, memory is read from one end to the other.
+
+A loop along rows copies pieces of vectors into tiles and then goes over the rows. What a row writes
+is its own: no other row uses it, in no step. Each element goes through the same operations in the
+same order, so results do not change. The copies disappear: what was read from their tiles is read
+where it came from, once for each row, so that it has to stay in a cache.
+
+Relies on loops having been joined and tiles contracted: a loop over the rows of a tile is one loop,
+and what lives in an iteration only is no tile any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from tilelang.cpu.loops.scalar_replacement import element_tiles
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import same_extent
+from tilelang.ir.linear import parted
+from tilelang.ir.visitor import (
+    ExprRewriter,
+    rebuild,
+    rewrite_blocks,
+    rewrite_launches,
+    substitute,
+)
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.fusion_legality import Memory
+from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.notes import with_lines
+
+LARGEST = 128 * 1024  # bytes of vectors that every row reads again: they stay in the second cache
+
+
+@dataclass(frozen=True, eq=False)
+class _Copy:
+    """A loop that fills a tile of one dimension: ``tile[place] = value``."""
+
+    place: E.Var
+    value: E.Load
+    bytes: int
+
+
+def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with loops over rows around those along them."""
+    memory = Memory(func)
+
+    def interchanged(launch: S.Launch) -> S.Stmt:
+        counts = element_tiles(launch.body)
+        lines: list[str] = []
+        gone: dict[E.Var, _Copy] = {}
+
+        def visit(stmt: S.Stmt) -> S.Stmt:
+            found = _interchanged(stmt, counts, memory) if isinstance(stmt, S.For) else None
+            if found is None:
+                return rewrite_blocks(stmt, visit)
+            made, copies = found
+            gone.update(copies)
+            if made.loc is not None:
+                lines.append(f"line {made.loc.line} takes each row whole")
+            return made
+
+        body = visit(launch.body)
+        if body is launch.body:
+            return launch
+        body = _ReadThere(gone).rewrite(body)
+        return with_lines(replace(launch, body=body), tuple(dict.fromkeys(lines)))
+
+    return rewrite_launches(func, interchanged)
+
+
+def _interchanged(
+    steps: S.For, counts: dict[E.Var, int], memory: Memory
+) -> tuple[S.For, dict[E.Var, _Copy]] | None:
+    """The loop over rows with ``steps`` in it, and the copies that it needs no more, if ``steps``
+    is a loop along rows."""
+    *before, rows = S.flat(steps.body) or [steps.body]
+    if not isinstance(rows, S.For) or not _counts(steps) or not _counts(rows):
+        return None
+    if steps.annotations or not dict(rows.annotations).keys() <= {"parallel"}:
+        return None
+    found = [_copy(stmt, counts) for stmt in before]
+    copies = dict(copy for copy in found if copy is not None)
+    if len(copies) != len(before):
+        return None
+    uses = Counter(access.data for access in effects.accesses(steps.body, nested=True))
+    if any(uses[data] != counts[data] for data in copies):
+        return None
+    body = _ReadThere(copies).rewrite(rows.body)
+    made = replace(rows, body=replace(steps, body=body))
+    facts = memory.facts(made)
+    if not facts.quiet or not memory.meet_alike(made, made) or not _is_along(made, steps.var):
+        return None
+    again = sum(copy.bytes for copy in copies.values()) * (trip_count(steps) or 0)
+    return (made, copies) if again <= LARGEST else None
+
+
+def _counts(loop: S.For) -> bool:
+    """Whether ``loop`` runs a constant number of times and is not written out."""
+    return loop.kind in ("serial", "pipelined") and bool(trip_count(loop))
+
+
+def _copy(stmt: S.Stmt, counts: dict[E.Var, int]) -> tuple[E.Var, _Copy] | None:
+    """The tile that ``stmt`` fills from memory, and how; None if that is not what it does."""
+    store = stmt.body if isinstance(stmt, S.For) else None
+    if not isinstance(stmt, S.For) or not isinstance(store, S.Store):
+        return None
+    buffer, value = store.buffer, store.value
+    if buffer.data not in counts or buffer.ndim != 1 or store.indices[0] is not stmt.var:
+        return None
+    whole = int(stmt.start) == 0 and int(stmt.step) == 1 if trip_count(stmt) else False
+    if not whole or not same_extent(buffer.shape[0], trip_count(stmt)):
+        return None
+    if not isinstance(value, E.Load) or value.buffer.storage != "global" or value.buffer.is_var:
+        return None
+    if any(E.holds(index, E.Load, E.Call) for index in value.indices):
+        return None
+    return buffer.data, _Copy(stmt.var, value, buffer.dtype.bits // 8 * (trip_count(stmt) or 0))
+
+
+def _is_along(rows: S.For, step: E.Var) -> bool:
+    """Whether the steps within a row continue each other somewhere in memory, and no element's
+    neighbour in memory is that of the next row."""
+    inner = {node.var: trip_count(node) for node in S.find(rows.body, S.For)}
+    own, continued = frozenset((rows.var, *inner)), False
+    for access in effects.accesses(rows.body, nested=True):
+        if access.buffer.storage != "global" or not access.indices:
+            continue
+        *others, last = access.indices
+        form = parted(last, own)
+        if form is None or form[0].factor(rows.var):
+            return False
+        if any(rows.var in index.variables for index in others):
+            pieces = [count for var, count in inner.items() if form[0].factor(var) == 1]
+            continued |= form[0].factor(step) in pieces
+    return continued
+
+
+class _ReadThere(ExprRewriter):
+    """Elements of tiles are read where they were copied from; the tiles are gone."""
+
+    kinds = (E.Load,)
+
+    def __init__(self, copies: dict[E.Var, _Copy]) -> None:
+        self.copies = copies
+
+    def node(self, expr: E.Expr) -> E.Expr:
+        found = rebuild(expr, self.expr)
+        copy = self.copies.get(found.buffer.data) if isinstance(found, E.Load) else None
+        if isinstance(found, E.Load) and copy is not None:
+            found = substitute(copy.value, {copy.place: found.indices[0]})
+        return found
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        gone = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.copies
+        return S.seq() if gone else stmt

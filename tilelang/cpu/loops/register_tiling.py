@@ -1,0 +1,357 @@
+"""Iterations that load the same vectors are taken several at a time.
+
+Where channels are the contiguous dimension, a convolution of each channel with weights of its own
+is a loop over vectors of channels in loops over pixels. A pixel takes one tap after the other, and
+for each of them loads a vector of the picture and one of the weights: two loads for a multiply-add,
+of which a processor does as many as it loads. Two rows of four pixels at once load the weights
+once, share most of the picture, and have eight sums under way, where one waits for itself.
+
+Loops around an innermost parallel one are jammed, and blocks, which have no order: it runs several
+of their iterations, one statement of each after the other. An iteration goes through the same
+operations in the same order, so results do not change. None of them may use what another one
+writes, and the body is straight: names, variables and one store. What is left of a loop follows
+as it was.
+
+That pays where many loads do not depend on some loop at all. Windows that overlap along the vector
+alone are in the first cache anyway, and rows of them are read from memory in a better order one
+after the other. How many of which loop share most is counted; the variables of all have to fit into
+the registers of any machine. Relies on loops having been joined and tiles contracted; conditions of
+accesses are put in after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from tilelang.cpu.loops.vectorization import is_position
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.linear import Linear, parted
+from tilelang.ir.visitor import (
+    ExprRewriter,
+    inline_lets,
+    rewrite_blocks,
+    rewrite_launches,
+    substitute,
+)
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.fusion_legality import Memory
+from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.notes import with_lines
+
+MOST = 8  # variables of the iterations that are taken at a time: half of sixteen registers
+LEAST = 8  # vectors that an iteration loads: where it computes less, it waits for memory
+SHORTEST = 16  # iterations of the innermost loop, if their number is known
+STATEMENTS = 320  # of all that is written out: a C compiler takes its time for each
+LOADS = 16  # of a statement, at most: what is shared stays in registers from one to the next
+FEWEST = 32  # blocks that are left for the cores, at least
+
+
+def tile_registers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with iterations that load the same vectors taken several at a time."""
+    memory = Memory(func)
+
+    def shared(launch: S.Launch) -> S.Stmt:
+        lines: list[str] = []
+        grid = launch.grid
+
+        def visit(stmt: S.Stmt) -> S.Stmt:
+            nonlocal grid
+            nest = _nest(stmt)
+            if nest is None:
+                return rewrite_blocks(stmt, visit)
+            blocks = _blocks(launch) if S.flat(launch.body) == (stmt,) else {}
+            factors = _factors(nest, memory, blocks)
+            if not factors:
+                return stmt
+            lines.append(_line(nest, factors))
+            grid = tuple(
+                E.const(blocks[var] // factors[var], n.dtype) if var in factors else n
+                for var, n in zip(launch.block_vars, grid)
+            )
+            return _jammed(nest, factors, launch)
+
+        body = visit(launch.body)
+        if body is launch.body:
+            return launch
+        return with_lines(replace(launch, grid=grid, body=body), tuple(dict.fromkeys(lines)))
+
+    return rewrite_launches(func, shared)
+
+
+# -- what can be jammed ----------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Nest:
+    """Loops one in the other, the innermost one, which becomes vectors, and its statements."""
+
+    around: tuple[S.For, ...]
+    inner: S.For
+    body: tuple[S.Stmt, ...]
+
+
+def _nest(stmt: S.Stmt) -> _Nest | None:
+    """The loops at the top of ``stmt`` and the straight body in them."""
+    around: list[S.For] = []
+    while isinstance(stmt, S.For):
+        one = isinstance(stmt.step, E.Const) and stmt.step.value == 1
+        bounds = (stmt.start, stmt.stop)
+        if not one or stmt.kind != "serial" or any(E.holds(x, E.Load, E.Call) for x in bounds):
+            return None
+        if not dict(stmt.annotations).keys() <= {"parallel"}:
+            return None
+        around.append(stmt)
+        stmt = stmt.body
+    if not around or not around[-1].annotations:
+        return None
+    *around, inner = around
+    body, count = S.flat(inner.body), trip_count(inner)
+    short = count is not None and count < SHORTEST
+    return None if short or not _is_straight(body) else _Nest((*around,), inner, body)
+
+
+def _is_straight(body: tuple[S.Stmt, ...]) -> bool:
+    """Whether ``body`` is names, variables of its own and, at its end, the one store to memory."""
+    own = {part.buffer.data for part in body if isinstance(part, S.Alloc) and part.buffer.is_var}
+    last = body[-1] if body else None
+    if not isinstance(last, S.Store) or last.buffer.is_var or last.buffer.strides is not None:
+        return False
+    return all(
+        isinstance(part, S.Let)
+        or (isinstance(part, (S.Alloc, S.Store)) and part.buffer.data in own)
+        for part in body[:-1]
+    )
+
+
+def _blocks(launch: S.Launch) -> dict[E.Var, int]:
+    """The block variables of a launch whose grid is constant, with their extents."""
+    if not all(isinstance(extent, E.Const) for extent in launch.grid):
+        return {}
+    return {var: int(n) for var, n in zip(launch.block_vars, launch.grid)}
+
+
+# -- what is shared --------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where a vector is loaded from: in each dimension a distance and the steps that it goes with
+    each loop that may be jammed, from ``base`` on. A ``loose`` loop leads anywhere."""
+
+    base: tuple[object, ...]
+    forms: tuple[tuple[int, tuple[int, ...]], ...]
+    loose: tuple[bool, ...]
+
+    def at(self, offsets: tuple[int, ...]) -> tuple[object, ...]:
+        """The place in an iteration that is ``offsets`` further."""
+        found: list[object] = [self.base]
+        for distance, steps in self.forms:
+            found.append(distance + sum(step * n for step, n in zip(steps, offsets)))
+        return (*found, *(n for n, loose in zip(offsets, self.loose) if loose))
+
+
+def _place(load: E.Load, dims: tuple[E.Var, ...]) -> _Place:
+    base: list[object] = [load.buffer.data]
+    forms: list[tuple[int, tuple[int, ...]]] = []
+    loose = set[E.Var]()
+    for index in load.indices:
+        form = parted(index, frozenset(dims))
+        if form is None:
+            loose.update(index.variables)
+            base.append(index)
+            continue
+        rest = Linear.of(form[1])
+        base.append(rest.terms)
+        forms.append((rest.constant, tuple(form[0].factor(var) for var in dims)))
+    return _Place((*base,), (*forms,), tuple(var in loose for var in dims))
+
+
+class _Loads:
+    """The vectors that an iteration of a nest loads, and how many several of them do."""
+
+    def __init__(self, nest: _Nest, dims: dict[E.Var, int]) -> None:
+        self.dims = dims
+        body = S.flat(inline_lets(S.seq(*nest.body), is_position))
+        names = {part.var for part in body if isinstance(part, S.Let)}
+        self.each = [list(_vectors(part, nest.inner.var, names)) for part in body]
+        self.all = list(dict.fromkeys(load for part in self.each for load in part))
+        self.known: dict[tuple[int, ...], int] = {}
+
+    def are_worth_it(self) -> bool:
+        """Whether there are many, and some loop does nothing to a third of them."""
+        still = [load for load in self.all if any(v not in load.variables for v in self.dims)]
+        most = max(map(len, self.each))
+        return len(self.all) >= LEAST and most <= LOADS and 3 * len(still) >= len(self.all)
+
+    def of(self, factors: tuple[int, ...]) -> int:
+        """How many different ones so many iterations of each loop load."""
+        if factors not in self.known:
+            if not self.known:
+                self.places = [_place(load, tuple(self.dims)) for load in self.all]
+            offsets = list(product(*map(range, factors)))
+            self.known[factors] = len({one.at(n) for one in self.places for n in offsets})
+        return self.known[factors]
+
+    def cost(self, factors: tuple[int, ...]) -> int:
+        """What all iterations take, where so many of each loop are taken at a time and the rest of
+        a loop one by one: loads, and the time that a sum waits for itself, once for all that are
+        taken at a time."""
+        parts = [
+            ((factor, n // factor), (1, n % factor)) if factor > 1 else ((1, n),)
+            for factor, n in zip(factors, self.dims.values())
+        ]
+        return sum(
+            prod(count for _, count in part)
+            * (self.of(tuple(n for n, _ in part)) + len(self.all) // 2)
+            for part in product(*parts)
+        )
+
+
+def _vectors(stmt: S.Stmt, var: E.Var, names: set[E.Var]) -> Iterator[E.Load]:
+    """The loads of ``stmt`` from memory that the innermost loop moves, and ``names`` do not."""
+    for item in stmt.exprs():
+        for load in E.find(item, E.Load):
+            if load.buffer.is_var or var not in load.variables:
+                continue
+            if names.isdisjoint(load.variables):
+                yield load
+
+
+# -- how many at a time ----------------------------------------------------------------------------
+def _factors(nest: _Nest, memory: Memory, blocks: dict[E.Var, int]) -> dict[E.Var, int]:
+    """How many iterations of which loops and blocks are taken at a time; none where nothing is
+    jammed."""
+    every = (*nest.around, nest.inner)
+    trips = {loop.var: trip_count(loop) or 0 for loop in nest.around}
+    bounds = [bound for loop in every for bound in (loop.start, loop.stop)]
+    moved = {var for bound in bounds for var in bound.variables}
+    dims = {var: n for var, n in {**blocks, **trips}.items() if n > 1 and var not in moved}
+    loads = _Loads(nest, dims)
+    if not loads.are_worth_it() or not memory.facts(every[0]).quiet:
+        return {}
+    for loop in nest.around:
+        if loop.var in dims and not memory.meet_alike(loop, loop):
+            del dims[loop.var]
+    if not loads.are_worth_it():
+        return {}
+    found = min(_choices(nest, dims, blocks), key=lambda choice: _worse(choice, loads, blocks))
+    if 5 * loads.cost(found) > 3 * loads.cost((1,) * len(dims)):
+        return {}
+    return {var: factor for var, factor in zip(dims, found) if factor > 1}
+
+
+def _worse(
+    choice: tuple[int, ...], loads: _Loads, blocks: dict[E.Var, int]
+) -> tuple[int, int, int]:
+    """What makes a choice worse: its cost, then its length, then blocks that are gone."""
+    gone = prod(factor for var, factor in zip(loads.dims, choice) if var in blocks)
+    return loads.cost(choice), prod(choice), gone
+
+
+def _choices(
+    nest: _Nest, dims: dict[E.Var, int], blocks: dict[E.Var, int]
+) -> Iterator[tuple[int, ...]]:
+    """How many iterations of each of ``dims`` may be taken at a time."""
+    variables = sum(isinstance(part, S.Alloc) for part in nest.body)
+    names = any(isinstance(part, S.Let) for part in nest.body)
+    most = MOST // max(1, variables + names)
+    whole = (trip_count(nest.inner) or 1) % SHORTEST == 0
+    statements = STATEMENTS if whole else STATEMENTS // 2  # the rest is written once more
+    for choice in product(*(_factors_of(n, var in blocks) for var, n in dims.items())):
+        gone = prod(factor for var, factor in zip(dims, choice) if var in blocks)
+        written = prod(factor + (n % factor > 0) for factor, n in zip(choice, dims.values()))
+        if prod(choice) > max(1, most) or (gone > 1 and prod(blocks.values()) // gone < FEWEST):
+            continue
+        if max(choice) == 1 or written * len(nest.body) <= statements:
+            yield choice
+
+
+def _factors_of(n: int, whole: bool) -> list[int]:
+    """How many of ``n`` iterations may be taken at a time; of blocks none is left over."""
+    return [few for few in range(1, min(n, MOST) + 1) if n % few == 0 or not whole]
+
+
+# -- the nest with several iterations at a time ----------------------------------------------------
+def _line(nest: _Nest, factors: dict[E.Var, int]) -> str:
+    """What was done, for reports."""
+    loc = nest.body[-1].loc
+    place = f"line {loc.line}" if loc is not None else f"the loop of {nest.inner.var.name}"
+    loops = {loop.var for loop in nest.around}
+    counts = (f"{n} {'iterations' if var in loops else 'blocks'}" for var, n in factors.items())
+    return f"{place} takes {' x '.join(counts)} at a time, which share loads"
+
+
+def _jammed(nest: _Nest, factors: dict[E.Var, int], launch: S.Launch) -> S.Stmt:
+    """The nest in a block that takes so many iterations at a time."""
+    iterations: list[dict[E.Var, E.Expr]] = [{}]
+    for var in launch.block_vars:
+        if var in factors:
+            iterations = _split(iterations, var, var * factors[var], factors[var])
+    return _loops((*nest.around, nest.inner), nest.body, factors, iterations)
+
+
+def _split(
+    iterations: list[dict[E.Var, E.Expr]], var: E.Var, first: E.Expr, count: int
+) -> list[dict[E.Var, E.Expr]]:
+    """``count`` iterations of ``var`` from ``first`` on for each of ``iterations``."""
+    return [{**names, var: first + n} for names in iterations for n in range(count)]
+
+
+def _loops(
+    loops: tuple[S.For, ...],
+    body: tuple[S.Stmt, ...],
+    factors: dict[E.Var, int],
+    iterations: list[dict[E.Var, E.Expr]],
+) -> S.Stmt:
+    """``loops``, which run ``body`` for all of ``iterations`` around them."""
+    if not loops:
+        copies = [_Iteration(names, body).copies(body) for names in iterations]
+        return S.seq(*(part for parts in zip(*copies) for part in parts))
+    loop, *inner = loops
+    var = E.Var(loop.var.name, loop.var.dtype)
+    start, stop = (substitute(bound, iterations[0]) for bound in (loop.start, loop.stop))
+    factor, total = factors.get(loop.var, 1), trip_count(loop) or 0
+    if factor == 1:
+        body_of = _loops((*inner,), body, factors, _split(iterations, loop.var, var, 1))
+        return replace(loop, var=var, start=start, stop=stop, body=body_of)
+    rounds, zero = E.const(total // factor, var.dtype), E.const(0, var.dtype)
+    several = _split(iterations, loop.var, start + var * factor, factor)
+    made = replace(
+        loop, var=var, start=zero, stop=rounds, body=_loops((*inner,), body, factors, several)
+    )
+    if total % factor == 0:
+        return made
+    var = E.Var(loop.var.name, loop.var.dtype)
+    rest = _loops((*inner,), body, factors, _split(iterations, loop.var, var, 1))
+    first = start + total // factor * factor
+    return S.seq(made, replace(loop, var=var, start=first, stop=stop, body=rest))
+
+
+class _Iteration(ExprRewriter):
+    """The statements of one iteration, with names and variables of its own."""
+
+    def __init__(self, names: dict[E.Var, E.Expr], body: tuple[S.Stmt, ...]) -> None:
+        self.names = dict(names)
+        self.own = {
+            part.buffer: Buffer(part.buffer.name, part.buffer.shape, part.buffer.dtype, "local.var")
+            for part in body
+            if isinstance(part, S.Alloc)
+        }
+
+    def copies(self, body: tuple[S.Stmt, ...]) -> list[S.Stmt]:
+        """``body`` in this iteration."""
+        return [self.rewrite(part) for part in body]
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return self.own.get(buffer, buffer)
+
+    def node(self, expr: E.Expr) -> E.Expr:
+        return self.names.get(expr, expr) if isinstance(expr, E.Var) else super().node(expr)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.Let):
+            return stmt
+        self.names[stmt.var] = var = E.Var(stmt.var.name, stmt.var.dtype)
+        return replace(stmt, var=var)

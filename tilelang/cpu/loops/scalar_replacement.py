@@ -1,0 +1,177 @@
+"""Tiles that live only inside an iteration become variables.
+
+A tile of which each element is stored and then used in one iteration of a loop, and nowhere else,
+needs no memory: where it is stored once the value gets a name, otherwise it is a variable of the
+iteration. Loops that :mod:`~tilelang.cpu.loops.loop_fusion` joined hand their values on so.
+
+An element of a tile has the same value under its name: a store holds a value of the tile's dtype,
+rounded to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from typing import TypeAlias, TypeGuard
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.visitor import ExprRewriter, rewrite_blocks, rewrite_launches
+from tilelang.target import Context
+from tilelang.transforms.notes import with_lines
+
+_Uses: TypeAlias = "dict[E.Var, list[tuple[int, tuple[E.Expr, ...]]]]"
+
+ZERO = (E.const(0),)
+
+
+def replace_tiles_by_scalars(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without tiles that live only inside an iteration."""
+
+    def contracted(launch: S.Launch) -> S.Stmt:
+        tiles = element_tiles(launch.body)
+        gone = tiles.keys() - _kept(launch.body, tiles)
+        if not gone:
+            return launch
+        names = (data.name for data in tiles if data in gone)
+        lines = tuple(f"`{name}` needs no memory: it lives in one iteration" for name in names)
+        return with_lines(replace(launch, body=_contracted(launch.body, gone)), lines)
+
+    return rewrite_launches(func, contracted)
+
+
+def element_tiles(body: S.Stmt) -> dict[E.Var, int]:
+    """Storage of tiles of which only elements are used, by their one name, and how often."""
+    found = {node.buffer.data for node in S.find(body, S.Alloc) if _may_be_variables(node)}
+    found -= {node.buffer.data for node in S.find(body, S.View)}
+    found -= {var for var, _ in effects.pointers(body, nested=True)}
+    counts: Counter[E.Var] = Counter()
+    for access in effects.accesses(body, nested=True):
+        if isinstance(access.by, S.Alloc):
+            continue
+        if not isinstance(access.by, (S.Store, E.Load)) or access.how is not effects.How.PLAIN:
+            found.discard(access.data)
+        counts[access.data] += 1
+    return {data: counts[data] for data in found if counts[data]}
+
+
+def _may_be_variables(stmt: S.Alloc) -> bool:
+    buffer = stmt.buffer
+    plain = buffer.strides is None and stmt.init is None and not buffer.is_var
+    simple = buffer.dtype.bits >= 8 and buffer.dtype.lanes == 1
+    return (
+        plain and simple and buffer.storage != "global" and not buffer.storage.endswith("barrier")
+    )
+
+
+def _kept(body: S.Stmt, tiles: dict[E.Var, int]) -> set[E.Var]:
+    """The tiles that are memory still: some use of theirs is not of the element that was stored
+    before in a sequence around it."""
+    left = dict(tiles)
+
+    def visit(block: S.Stmt, done: frozenset[E.Var]) -> None:
+        stmts, here = S.flat(block), set(done)
+        uses = _uses(stmts, left.keys())
+        for at, item in enumerate(stmts):
+            if isinstance(item, S.Store) and item.buffer.data in left:
+                if item.buffer.data not in here and (count := _covered(uses, at, item)):
+                    left[item.buffer.data] -= count
+                    here.add(item.buffer.data)
+        for item in stmts:
+            for inner in item.blocks():
+                visit(inner, frozenset(here))
+
+    visit(body, frozenset())
+    return {data for data, count in left.items() if count}
+
+
+def _covered(uses: _Uses, at: int, store: S.Store) -> int:
+    """How many uses of its tile begin with the store at ``at``: all in the sequence, where it is
+    the first and all are of the same element."""
+    mine, reads = uses[store.buffer.data], E.find(store.value, E.Load)
+    if mine[0][0] != at or any(load.buffer.data is store.buffer.data for load in reads):
+        return 0
+    return len(mine) if all(E.same_exprs(use, mine[0][1]) for _, use in mine) else 0
+
+
+def _contracted(block: S.Stmt, tiles: Set[E.Var]) -> S.Stmt:
+    """``block`` with names for the elements of ``tiles``, from the outermost sequences in."""
+    stmts = [item for item in S.flat(block) if not _allocates(item, tiles)]
+    uses = _uses(stmts, tiles)  # a name for one tile leaves the uses of the others where they are
+    for at, item in enumerate(stmts):
+        if isinstance(item, S.Store) and item.buffer.data in tiles and _covered(uses, at, item):
+            _name(stmts, [place for place, _ in uses[item.buffer.data]], item)
+    inner = [rewrite_blocks(item, lambda part: _contracted(part, tiles)) for item in stmts]
+    return block if inner == [block] else S.seq(*inner)
+
+
+def _allocates(stmt: S.Stmt, tiles: Set[E.Var]) -> bool:
+    return isinstance(stmt, S.Alloc) and stmt.buffer.data in tiles
+
+
+def _uses(stmts: Sequence[S.Stmt], tiles: Set[E.Var]) -> _Uses:
+    """Which of ``stmts`` use each of ``tiles``, in their order, and which element."""
+    found: _Uses = {}
+    for at, stmt in enumerate(stmts):
+        for access in effects.accesses(stmt, nested=True):
+            data = access.buffer.data
+            if data in tiles and not isinstance(access.by, S.Alloc):
+                found.setdefault(data, []).append((at, access.indices))
+    return found
+
+
+def _name(stmts: list[S.Stmt], places: list[int], store: S.Store) -> None:
+    """Gives the element of ``store`` a name, or a variable, in ``stmts``: its tile is used in those
+    at ``places``, the first of which is the store. Where all that follows is a copy of the element,
+    the copy stores the value itself: a narrow float is then converted once."""
+    data, name, dtype = store.buffer.data, store.buffer.name, store.buffer.dtype
+    at, *later = dict.fromkeys(places)
+    after = stmts[at + 1] if places == [at, at + 1] else store
+    if _copies(after, data):
+        stmts[at : at + 2] = S.seq(), replace(after, value=store.value, loc=store.loc)
+        return
+    writes = sum(
+        isinstance(node, S.Store) and node.buffer.data is data
+        for place in (at, *later)
+        for node in S.walk(stmts[place])
+    )
+    if writes == 1:
+        var = E.Var(name, dtype)
+        stmts[at] = S.Let(var=var, value=store.value, loc=store.loc)
+        rest = _Elements(data, var, None)
+    else:
+        cell = Buffer(name, Shape((1,)), dtype, "local.var")
+        stmts[at] = S.Alloc(buffer=cell, init=store.value, loc=store.loc)
+        rest = _Elements(data, E.Load(cell, ZERO), cell)
+    for place in later:
+        stmts[place] = rest.rewrite(stmts[place])
+
+
+def _copies(stmt: S.Stmt, data: E.Var) -> TypeGuard[S.Store]:
+    """Whether all that ``stmt`` does is to store an element of ``data`` elsewhere."""
+    if not isinstance(stmt, S.Store) or any(E.holds(index, E.Load) for index in stmt.indices):
+        return False
+    return isinstance(stmt.value, E.Load) and stmt.value.buffer.data is data
+
+
+class _Elements(ExprRewriter):
+    """Loads of a tile as ``value``, stores to it as stores to ``cell``."""
+
+    kinds = (E.Load,)
+
+    def __init__(self, data: E.Var, value: E.Expr, cell: Buffer | None) -> None:
+        self.data = data
+        self.value = value
+        self.cell = cell
+
+    def node(self, expr: E.Expr) -> E.Expr:
+        mine = isinstance(expr, E.Load) and expr.buffer.data is self.data
+        return self.value if mine else super().node(expr)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Store) and stmt.buffer.data is self.data and self.cell is not None:
+            return replace(stmt, buffer=self.cell, indices=ZERO)
+        return stmt

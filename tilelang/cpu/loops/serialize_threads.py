@@ -1,0 +1,524 @@
+"""Serialise the threads of a block: SIMT statements become loops over the threads.
+
+For a target on which one core runs a whole block. After this pass no statement means "every
+thread": what all threads do alike stands once, what differs stands in a loop over the thread index
+(For with the annotation "threads"), ``T.Parallel`` is a loop nest (annotation "parallel"), and
+private storage that differs has a leading dimension of one slot per thread. Tile operations stay,
+each executed once; block barriers disappear, because statements run to completion in order
+(:mod:`barriers` says what is left of them).
+
+A loop that threads leave at different iterations, and in which they meet, goes on as long as one
+of them is in it; each of its statements is run by the threads that are. What threads exchange
+(shuffles, votes) goes through slots (:mod:`exchange`).
+
+Relies on :mod:`tilelang.ir.uniform` and on programs whose threads only meet through tile
+operations, barriers and statements in program order (the language orders shared-memory accesses of
+different statements). Loops over threads are therefore split wherever a later statement touches
+memory that an earlier one wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+
+from tilelang.cpu.loops.loop_fission import Barriers, check_words
+from tilelang.cpu.loops.privatization import BOOL, INT, ThreadLoops, thread_loop, vars_in
+from tilelang.cpu.loops.thread_shares import deal_exchanges
+from tilelang.cpu.loops.warp_intrinsics import Exchange, exchanges
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.uniform import PRIVATE, leaves, varying_exit
+from tilelang.ir.visitor import map_stmts, rewrite_exprs, rewrite_launches
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.atomics import updated_in_two_ways
+
+SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
+
+
+def serialize_threads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with every launch's threads made explicit loops."""
+    return rewrite_launches(func, lambda launch: _Serializer(deal_exchanges(launch)).run())
+
+
+@dataclass
+class _Run:
+    """Consecutive per-thread statements that may share one loop over the threads."""
+
+    stmts: list[S.Stmt] = field(default_factory=list)
+    reads: set[E.Var] = field(default_factory=set)
+    writes: set[E.Var] = field(default_factory=set)
+
+
+def memory_use(stmt: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:
+    """Storage of non-private buffers read and written by plain statements in ``stmt``."""
+    reads: set[E.Var] = set()
+    writes: set[E.Var] = set()
+    for access in effects.accesses(stmt, nested=True):
+        by = access.by
+        if access.buffer.storage in PRIVATE or isinstance(by, S.TileOp):
+            continue
+        # What is done in one step is in order, whoever does it.
+        atomic = isinstance(by, E.Call) and by.atom.effect is Effect.ATOMIC
+        if access.reads and not atomic and not isinstance(by, S.ReducerUpdate):
+            reads.add(access.data)
+        if access.writes:
+            writes.add(access.data)
+    return reads, writes
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """A loop that threads leave at different iterations: variables that tell each thread whether
+    it is in it, and whether it is still in the current iteration."""
+
+    going: E.Var
+    here: E.Var
+
+
+class _Serializer:
+    def __init__(self, launch: S.Launch) -> None:
+        self.launch = launch
+        self.loops = ThreadLoops(launch)
+        self.barriers = Barriers(launch, self.loops)
+        self.varying = self.loops.varying
+        self.count = self.loops.count
+        self.ordered: set[E.Var] = set()  # varying lets that stay where they stand
+        self.uses = _count_uses(launch.body)
+        self.left = False  # whether a thread may have returned before the current statement
+        self.present: list[E.Expr | None] = []  # masks that some thread is known to pass
+        self.turns: list[_Turns | None] = []  # of the loops around; None for a plain loop
+
+    def run(self) -> S.Launch:
+        check_words(self.launch)
+        head: list[S.Stmt] = []
+        if self._threads_return_apart():
+            alive, head = self._flags("alive")
+            head.append(self._set(alive, True, None))
+            self.loops.alive = self.loops.spilled[alive]
+        body = self.block([self.launch.body], None)
+        head += self.barriers.head()
+        return replace(self.launch, body=S.seq(*head, *body), thread_vars=())
+
+    def _threads_return_apart(self) -> bool:
+        def search(stmt: S.Stmt, control: bool) -> bool:
+            if isinstance(stmt, S.ThreadReturn):
+                return control
+            conds = list(stmt.exprs()) if isinstance(stmt, (S.If, S.For, S.While)) else []
+            under = control or any(self.varying.expr(item) for item in conds)
+            return any(search(block, under) for block in stmt.blocks())
+
+        return search(self.launch.body, False)
+
+    # -- statements in order --------------------------------------------------------------
+    def block(self, stmts: list[S.Stmt], mask: E.Expr | None) -> list[S.Stmt]:
+        """``stmts`` run by the threads for which ``mask`` (over the thread variables) holds."""
+        out: list[S.Stmt] = []
+        run = _Run()
+        for item in S.flat(*stmts):
+            stmt = self._opened(item)
+            if any(map(exchanges, stmt.exprs())):
+                self._flush(run, mask, out)
+                stmt = self._exchanged(stmt, mask, out)
+            kind = self.classify(stmt)
+            if kind == "drop":
+                self._flush(run, mask, out)
+            elif kind == "barrier":
+                self._flush(run, mask, out)
+                assert isinstance(stmt, S.Eval)
+                out += self.barriers.operation(stmt, mask, mask is not None)
+            elif kind == "recompute":
+                assert isinstance(stmt, S.Let)
+                self.loops.recompute[stmt.var] = stmt.value
+            elif kind == "thread":
+                reads, writes = memory_use(stmt)
+                if writes & (run.reads | run.writes) or reads & run.writes:
+                    self._flush(run, mask, out)
+                run.stmts.append(stmt)
+                if isinstance(stmt, S.Let):
+                    self.ordered.add(stmt.var)
+                run.reads |= reads
+                run.writes |= writes
+            else:
+                self._flush(run, mask, out)
+                out.extend(self._once(stmt, mask))
+            self.left |= self.loops.alive is not None and _returns(stmt)
+        self._flush(run, mask, out)
+        return out
+
+    def _opened(self, stmt: S.Stmt) -> S.Stmt:
+        """A loop whose condition asks other threads, with the question in its body."""
+        if not isinstance(stmt, S.While) or not exchanges(stmt.cond):
+            return stmt
+        kept = E.Var("cond", BOOL)
+        self.varying.vars.add(kept)
+        leave = S.If(cond=E.unary("lnot", kept), then=S.Break(loc=stmt.loc), loc=stmt.loc)
+        head = S.Let(var=kept, value=stmt.cond, loc=stmt.loc)
+        return replace(stmt, cond=E.const(True), body=S.seq(head, leave, stmt.body))
+
+    def _exchanged(self, stmt: S.Stmt, mask: E.Expr | None, out: list[S.Stmt]) -> S.Stmt:
+        """``stmt`` with variables for what its threads are told by others; the exchanges, in which
+        the threads that pass ``mask`` take part, go to ``out``."""
+        exchange = Exchange(self.loops, mask)
+        made = rewrite_exprs(stmt, exchange.expr)
+        out.extend(exchange.out)
+        return made
+
+    def classify(self, stmt: S.Stmt) -> str:
+        """How to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (structured)."""
+        if stmt.call is not None:
+            atom = stmt.call.atom
+            if atom.synchronises:
+                return "barrier"
+            if atom.optional:
+                return "drop"
+        if isinstance(stmt, S.Let):
+            if not self.varying.expr(stmt.value):
+                return "once"
+            return "recompute" if self._anywhere(stmt.value) else "thread"
+        if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Attr, S.Launch)):
+            return "once"
+        if self._in_turns() and leaves(stmt):
+            return "once"
+        if not self._per_thread(stmt):
+            return "once"
+        if _cooperates(stmt) or self._orders_threads(stmt) or self._changes_alike(stmt):
+            return "once"
+        return "thread"
+
+    def _in_turns(self) -> bool:
+        return bool(self.turns) and self.turns[-1] is not None
+
+    def _anywhere(self, value: E.Expr) -> bool:
+        """Whether a varying value may be computed at the head of any later loop: it reads no
+        memory, and nothing that it is computed from has to be kept from where it was bound."""
+        return self.ordered.isdisjoint(value.variables) and not any(
+            isinstance(n, E.Load) or (isinstance(n, E.Call) and n.atom.effect is not Effect.NONE)
+            for n in E.walk(value)
+        )
+
+    def _per_thread(self, stmt: S.Stmt) -> bool:
+        """Whether threads do different things in ``stmt``, or one thing each."""
+        for node in S.walk(stmt):
+            if isinstance(node, S.ThreadReturn):
+                return self.loops.alive is not None
+            if isinstance(node, S.ReducerUpdate):
+                return True  # each thread contributes, alike or not
+            if any(self.varying.has_effect(item) for item in node.exprs()):
+                return True
+        return self.varying.touches(stmt)
+
+    def _changes_alike(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` changes a private variable that is the same for all threads and so
+        stands once: the turn of each thread would find what the one before it left."""
+        own = {node.buffer.data for node in S.find(stmt, S.Alloc)}
+        changed = [
+            access.buffer
+            for access in effects.accesses(stmt, nested=True)
+            if access.writes and not isinstance(access.by, S.TileOp)
+        ]
+        return any(
+            buffer.storage in PRIVATE
+            and buffer.data not in own
+            and not self.loops.is_private(buffer)
+            for buffer in changed
+        )
+
+    def _orders_threads(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` is a compound whose inner statements pass data between threads."""
+        if not isinstance(stmt, (S.For, S.While, S.If)):
+            return False
+        reads, writes = memory_use(stmt)
+        shared = {
+            node.buffer.data
+            for node in S.find(stmt, S.Store)
+            if node.buffer.storage in SHARED_STATE[:3]
+        }
+        if isinstance(stmt, S.If) and not S.holds(stmt, S.For, S.While):
+            return bool(reads & writes)
+        return bool(shared) or bool(reads & writes) or bool(updated_in_two_ways(stmt))
+
+    # -- one loop over the threads ---------------------------------------------------------
+    def _flush(self, run: _Run, mask: E.Expr | None, out: list[S.Stmt]) -> None:
+        if not run.stmts:
+            return
+        stmts = run.stmts
+        inside = _count_uses(S.Seq(stmts=tuple(stmts)))
+        t = E.Var("t", INT)
+        body: list[S.Stmt] = []
+        for stmt in stmts:
+            if isinstance(stmt, S.Let) and inside.get(stmt.var, 0) < self.uses.get(stmt.var, 0):
+                alloc, slots = self.loops.keep(stmt.var, stmt.loc)  # it is used later
+                out.append(alloc)
+                stmt = S.Store(buffer=slots, indices=(t,), value=stmt.value, loc=stmt.loc)
+            body.append(stmt)
+        out.append(self.loops.over(body, mask, t))
+        run.stmts, run.reads, run.writes = [], set(), set()
+
+    # -- statements that stand once ----------------------------------------------------------
+    def _once(self, stmt: S.Stmt, mask: E.Expr | None) -> list[S.Stmt]:
+        if isinstance(stmt, S.Alloc):
+            return self._alloc(stmt, mask)
+        if isinstance(stmt, S.View):
+            private = stmt.source is None and self.loops.is_private(stmt.buffer)
+            return [replace(stmt, buffer=self.loops.slot_buffer(stmt.buffer)) if private else stmt]
+        if isinstance(stmt, (S.Break, S.Continue)) and self._in_turns():
+            return [self._leave(stmt, mask)]
+        if isinstance(stmt, S.Parallel):
+            return self._when_any(mask, [self._parallel(stmt, mask)])
+        if isinstance(stmt, S.TileOp):
+            return self._when_any(mask, self._tile_op(stmt, mask))
+        if isinstance(stmt, S.If):
+            return self._if(stmt, mask)
+        if isinstance(stmt, (S.For, S.While)):
+            return self._loop(stmt, mask)
+        if isinstance(stmt, S.Attr):
+            return self.block([stmt.body], mask)
+        if isinstance(stmt, S.Let):
+            return self._let(stmt, mask)
+        return self._when_any(mask, [stmt])
+
+    def _let(self, stmt: S.Let, mask: E.Expr | None) -> list[S.Stmt]:
+        """A value that is the same for all threads. It stays in scope of what follows, so its
+        definition is not put under the mask; memory is read only when some thread comes here."""
+        reads = any(isinstance(node, (E.Load, E.Call)) for node in E.walk(stmt.value))
+        if not reads or stmt.var.dtype == "handle" or not self._masked(mask):
+            return [stmt]
+        test, flag = self._any(mask)
+        nothing = E.const(0, stmt.var.dtype)
+        return [*test, replace(stmt, value=E.select(flag, stmt.value, nothing, lazy=True))]
+
+    def _tile_op(self, stmt: S.TileOp, mask: E.Expr | None) -> list[S.Stmt]:
+        if isinstance(stmt, S.Copy) and stmt.barrier is not None:
+            stmt = replace(stmt, barrier=None)  # it is complete where it stands
+        private = any(one.data in self.varying.buffers for one in effects.own(stmt))
+        if not private and not any(self.varying.expr(item) for item in stmt.exprs()):
+            return [stmt]
+        return [self.loops.over([stmt], mask)]  # the operation of each thread on its own storage
+
+    def _alloc(self, stmt: S.Alloc, mask: E.Expr | None) -> list[S.Stmt]:
+        if stmt.buffer.storage.endswith("barrier"):
+            return self.barriers.alloc(stmt)
+        if stmt.buffer.data not in self.varying.buffers:
+            return [stmt]
+        wide = self.loops.slot_buffer(stmt.buffer)
+        out: list[S.Stmt] = [S.Alloc(buffer=wide, loc=stmt.loc)]
+        init = stmt.init
+        if init is None and stmt.buffer.is_var:  # variables start as zero
+            init = E.const(0, stmt.buffer.dtype)
+        if init is not None:
+            first = tuple(E.const(0) for _ in stmt.buffer.shape)
+            store = S.Store(buffer=stmt.buffer, indices=first, value=init, loc=stmt.loc)
+            out.append(self.loops.over([store], mask))
+        return out
+
+    def _masked(self, mask: E.Expr | None) -> bool:
+        """Whether it may be that no thread runs what stands here."""
+        if any(known is mask for known in self.present):
+            return False
+        return mask is not None or self.left
+
+    def _when_any(self, mask: E.Expr | None, stmts: list[S.Stmt]) -> list[S.Stmt]:
+        """``stmts`` if some thread that has not returned passes ``mask``."""
+        if not self._masked(mask):
+            return stmts
+        test, flag = self._any(mask)
+        return [*test, S.If(cond=flag, then=S.seq(*stmts))]
+
+    def _any(self, mask: E.Expr | None) -> tuple[list[S.Stmt], E.Expr]:
+        """Statements that find out whether some thread is here, and the expression that tells."""
+        flag = Buffer("any", Shape((1,)), BOOL, "local.var")
+        zero = (E.const(0),)
+        found = S.Store(buffer=flag, indices=zero, value=E.const(True))
+        test = self.loops.over([found], mask)
+        return [S.Alloc(buffer=flag, init=E.const(False)), test], E.Load(flag, zero)
+
+    def _if(self, stmt: S.If, mask: E.Expr | None) -> list[S.Stmt]:
+        if not self.varying.expr(stmt.cond):
+            then = S.seq(*self.block([stmt.then], mask))
+            orelse = None if stmt.orelse is None else S.seq(*self.block([stmt.orelse], mask))
+            return [S.If(cond=stmt.cond, then=then, orelse=orelse, loc=stmt.loc)]
+        out: list[S.Stmt] = []
+        cond = stmt.cond
+        if any(isinstance(node, E.Load) for node in E.walk(cond)):
+            # The branch must not change what it was chosen by.
+            out, cond = self.loops.kept("cond", cond, mask, stmt.loc)
+        taken = cond if mask is None else E.binary("land", mask, cond)
+        out.extend(self.block([stmt.then], taken))
+        if stmt.orelse is not None:
+            other = E.unary("lnot", cond)
+            rest = other if mask is None else E.binary("land", mask, other)
+            out.extend(self.block([stmt.orelse], rest))
+        return out
+
+    def _loop(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
+        bounds = [stmt.cond] if isinstance(stmt, S.While) else [stmt.start, stmt.stop, stmt.step]
+        if any(self.varying.expr(item) for item in bounds) or varying_exit(stmt.body, self.varying):
+            return self._loop_in_turns(stmt, mask)
+        if _returns(stmt):  # threads of an earlier iteration
+            self.left |= self.loops.alive is not None
+        elif self._masked(mask):
+            # Tested once for all iterations; and without a thread to run its body, the condition
+            # of a While would never change.
+            self.present.append(mask)
+            body = self._body(stmt.body, mask, None)
+            self.present.pop()
+            return self._when_any(mask, [replace(stmt, body=S.seq(*body))])
+        return [replace(stmt, body=S.seq(*self._body(stmt.body, mask, None)))]
+
+    def _body(self, body: S.Stmt, mask: E.Expr | None, turns: _Turns | None) -> list[S.Stmt]:
+        self.turns.append(turns)
+        made = self.block([body], mask)
+        self.turns.pop()
+        return made
+
+    # -- loops that threads leave at different iterations --------------------------------------
+    def _loop_in_turns(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
+        """The loop as long as some thread is in it, each iteration run by those that are."""
+        going, out = self._flags("going")
+        here = going
+        if leaves(stmt.body):  # some are out of an iteration that others go on with
+            here, made = self._flags("here")
+            out += made
+        turns = _Turns(going, here)
+        if mask is not None:
+            out.append(self._set(going, False, None))
+        out.append(self._set(going, True, mask))
+        if isinstance(stmt, S.While):
+            body = S.seq(*self._turn(stmt, turns, stmt.cond))
+            return [*out, replace(stmt, cond=E.const(True), body=body)]
+        fixed: list[E.Expr] = []
+        for bound in (stmt.start, stmt.stop, stmt.step):
+            if isinstance(bound, E.Const) or not self.varying.expr(bound):
+                fixed.append(bound)
+            else:  # as it is when the loop starts
+                made, kept = self.loops.kept("bound", bound, mask, stmt.loc)
+                out += made
+                fixed.append(kept)
+        start, stop, step = fixed
+        if not any(map(self.varying.expr, fixed)):
+            return [*out, replace(stmt, body=S.seq(*self._turn(stmt, turns, E.const(True))))]
+        up, down = stmt.var < stop, E.binary("land", step < 0, stmt.var > stop)
+        more = E.binary("lor", E.binary("land", step > 0, up), down)
+        if isinstance(step, E.Const):
+            more = up if step.value > 0 else stmt.var > stop
+        if self.varying.expr(start) or self.varying.expr(step):
+            made, index = self.loops.kept(stmt.var.name, start, mask, stmt.loc)
+            out += made
+            self.loops.spilled[stmt.var] = self.loops.spilled[index]
+            head: list[S.Stmt] = []
+            last: S.Stmt = self._set(stmt.var, stmt.var + step, going)
+        else:  # all threads in the loop are at the same iteration
+            count = Buffer(stmt.var.name, Shape((1,)), stmt.var.dtype, "local.var")
+            zero = (E.const(0),)
+            out.append(S.Alloc(buffer=count, init=E.cast(start, stmt.var.dtype)))
+            head = [S.Let(var=stmt.var, value=E.Load(count, zero), loc=stmt.loc)]
+            value = E.cast(stmt.var + step, stmt.var.dtype)
+            last = S.Store(buffer=count, indices=zero, value=value)
+        body = S.seq(*head, *self._turn(stmt, turns, more), last)
+        return [*out, S.While(cond=E.const(True), body=body, loc=stmt.loc)]
+
+    def _turn(self, stmt: S.For | S.While, turns: _Turns, more: E.Expr) -> list[S.Stmt]:
+        """One iteration: who still goes on, the end when nobody does, and the body."""
+        flag = Buffer("any", Shape((1,)), BOOL, "local.var")
+        t, zero = E.Var("t", INT), (E.const(0),)
+        apart = turns.here is not turns.going
+        stays: list[S.Stmt] = [S.Store(buffer=flag, indices=zero, value=E.const(True))]
+        if apart:
+            stays.append(self._slot_store(turns.here, t, True))
+        choose = S.seq(*stays)
+        if not isinstance(more, E.Const):
+            goes = self._slot_store(turns.going, t, False)
+            choose = S.If(cond=more, then=choose, orelse=goes)
+        stop = S.If(cond=E.unary("lnot", E.Load(flag, zero)), then=S.Break())
+        out: list[S.Stmt] = [S.Alloc(buffer=flag, init=E.const(False))]
+        if apart:
+            out.append(self._set(turns.here, False, None))
+        out += [self.loops.over([choose], turns.going, t), stop]
+        known = not apart and not _returns(stmt)
+        self.left |= self.loops.alive is not None and _returns(stmt)
+        if known:
+            self.present.append(turns.here)
+        out += self._body(stmt.body, turns.here, turns)
+        if known:
+            self.present.pop()
+        return out
+
+    def _leave(self, stmt: S.Break | S.Continue, mask: E.Expr | None) -> S.Stmt:
+        """The threads that come here are out of the iteration, and with break out of the loop."""
+        turns = self.turns[-1]
+        assert turns is not None
+        t = E.Var("t", INT)
+        body = [self._slot_store(turns.here, t, False)]
+        if isinstance(stmt, S.Break):
+            body.append(self._slot_store(turns.going, t, False))
+        return self.loops.over(body, mask, t)
+
+    def _flags(self, name: str) -> tuple[E.Var, list[S.Stmt]]:
+        """A bool of each thread, and the statement that makes its slots."""
+        var = E.Var(name, BOOL)
+        alloc, _ = self.loops.keep(var)
+        return var, [alloc]
+
+    def _slot_store(self, var: E.Var, t: E.Var, value: object) -> S.Stmt:
+        stored = E.cast(E.as_expr(value), var.dtype)
+        return S.Store(buffer=self.loops.spilled[var], indices=(t,), value=stored)
+
+    def _set(self, var: E.Var, value: object, mask: E.Expr | None) -> S.Stmt:
+        t = E.Var("t", INT)
+        return self.loops.over([self._slot_store(var, t, value)], mask, t)
+
+    def _parallel(self, stmt: S.Parallel, mask: E.Expr | None) -> S.Stmt:
+        """The loop nest of a ``T.Parallel``; iterations touch per-thread storage through the
+        thread that runs them."""
+        body: S.Stmt = self._plain_body(stmt.body)
+        if self.varying.touches(stmt.body):
+            t = E.Var("t", INT)
+            linear: E.Expr = E.const(0)
+            for var, extent in zip(stmt.vars, stmt.extents):
+                linear = linear * extent + var
+            if stmt.loop_layout is not None:
+                owner = E.as_expr(stmt.loop_layout.thread_of(stmt.vars))
+            else:
+                owner = linear % self.count
+            body = self.loops.at_thread(body, t)
+            if mask is None and _draws(stmt.body):
+                # In order: each thread has its own generator, which the loop over it alone names.
+                body = replace(thread_loop(t, 1, body), start=owner, stop=owner + 1)
+                return S.nested(stmt.vars, stmt.extents, body, False, stmt.loc)
+            # A sub-range of the threads deals the iterations among itself.
+            body = S.seq(S.Let(var=t, value=owner), body)
+        return S.nested(stmt.vars, stmt.extents, body, True, stmt.loc)
+
+    def _plain_body(self, body: S.Stmt) -> S.Stmt:
+        """Nested ``T.Parallel`` loops of a body as plain loops."""
+        return map_stmts(body, S.Parallel, lambda loop: self._parallel(loop, None))
+
+
+def _draws(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` uses the state of the thread that runs it."""
+    return any(call.atom.per_thread and call.atom.effect is Effect.OUTPUT for call in S.calls(stmt))
+
+
+def _cooperates(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` holds an operation of the whole group: tile op, Parallel, barrier, vote."""
+    return any(
+        isinstance(node, (S.TileOp, S.Parallel))
+        or any(call.atom.effect is Effect.SYNC and not call.atom.optional for call in node.calls())
+        for node in S.walk(stmt)
+    )
+
+
+def _returns(stmt: S.Stmt) -> bool:
+    """Whether a thread may leave the kernel in ``stmt``."""
+    return S.holds(stmt, S.ThreadReturn)
+
+
+def _count_uses(stmt: S.Stmt) -> dict[E.Var, int]:
+    counts: dict[E.Var, int] = {}
+    for var in vars_in(stmt):
+        counts[var] = counts.get(var, 0) + 1
+    return counts

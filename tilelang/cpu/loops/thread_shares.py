@@ -1,0 +1,69 @@
+"""Loops over the threads' indices in which threads exchange values become thread code.
+
+``for tx in T.Parallel(threads)`` with a shuffle or a vote in it is one iteration for each thread.
+One core would run the iterations one after the other, and none could see the value of the next.
+Where there are more iterations than threads, nothing says whose neighbours they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tilelang.cpu.loops.privatization import ThreadLoops
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.lanes import exchange_in
+from tilelang.ir.visitor import rewrite_blocks, substitute_in
+
+
+def deal_exchanges(launch: S.Launch) -> S.Launch:
+    """``launch`` with such loops written out, where all threads run them."""
+    count = prod(launch.threads)
+    if not any(_needs_threads(stmt, count) for stmt in S.walk(launch.body)):
+        return launch
+    varying = ThreadLoops(launch).varying
+
+    def visit(stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Parallel) and _needs_threads(stmt, count):
+            return _dealt(stmt, launch)
+        if isinstance(stmt, (S.If, S.For, S.While)) and any(map(varying.expr, stmt.exprs())):
+            return stmt
+        return rewrite_blocks(stmt, visit)
+
+    return replace(launch, body=visit(launch.body))
+
+
+def _needs_threads(stmt: S.Stmt, count: int) -> bool:
+    """Whether this is a loop with an exchange that is nothing else than code of ``count`` threads:
+    fragments and loops in it have rules of their own."""
+    if not isinstance(stmt, S.Parallel) or stmt.loop_layout is not None:
+        return False
+    if not all(isinstance(extent, E.Const) for extent in stmt.extents):
+        return False
+    inside = list(S.walk(stmt.body))
+    return (
+        prod(map(int, stmt.extents)) <= count
+        and exchange_in(stmt.body) is not None
+        and not any(isinstance(item, (S.Parallel, S.TileOp)) for item in inside)
+        and not any(
+            access.buffer.storage == "local.fragment"
+            for access in effects.accesses(stmt, nested=True)
+        )
+    )
+
+
+def _dealt(loop: S.Parallel, launch: S.Launch) -> S.Stmt:
+    x, y, z = launch.thread_vars
+    at: E.Expr = x + launch.threads[0] * (y + launch.threads[1] * z)
+    extents = [int(extent) for extent in loop.extents]
+    places: dict[E.Var, E.Expr] = {}
+    rest = at
+    for var, extent in reversed(list(zip(loop.vars, extents))):
+        places[var] = rest if var is loop.vars[0] else rest % extent
+        rest = rest // extent
+    body = substitute_in(loop.body, places)
+    if prod(extents) == prod(launch.threads):
+        return body
+    return S.If(cond=at < prod(extents), then=body, loc=loop.loc)

@@ -1,0 +1,328 @@
+"""Which loops become vectors.
+
+A loop whose iterations are independent ("parallel", ``T.vectorized``), that reduces ("reduction")
+or that has a running total ("scan") gets the annotation "vector": the bits of the widest value that
+it computes, from which a printer takes the number of lanes that fill a register of its machine. The
+proof is made here, on loads and stores, and a printer asks no more:
+
+* the body is stores, names, variables of its own and conditions, without other effects;
+* every store goes to neighbours, one for each iteration;
+* what a store may write, nothing else in the loop accesses in another iteration: accesses of the
+  same memory have the same indices, or their distance is constant and no iteration bridges it;
+* the variable that a reduction sums in is read for its own new value only.
+
+Where nothing that is stored is read, an iteration may as well run twice ("idempotent"): the last
+vector may then take in elements of the one before it.
+
+Names of positions (``row = i * 4``) are put into what uses them, so that an index is a sum of the
+loop's variable and of what does not change. Relies on guards having been put at the accesses, and
+on indices being simple.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from tilelang.cpu.loops.tiles import reductions_of, scan_of
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.indices import INDEX_OPS
+from tilelang.ir.linear import Linear, parted
+from tilelang.ir.tables import BINARY
+from tilelang.ir.visitor import Rewriter, inline_lets
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.fusion_legality import Memory
+from tilelang.transforms.analysis.loops import trip_count
+
+_ASKING = {"parallel", "reduction", "scan"}
+FEWEST = 4  # iterations that are worth it
+_NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
+
+
+def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with the annotation "vector" at loops that become vectors."""
+    same: dict[E.Var, E.Var] = {}
+    memory = Memory(func)
+    for node in S.walk(func.body):
+        if isinstance(node, S.View) and node.source is not None:
+            for var in node.source.variables:  # a view is another name for what it is made of
+                same[node.buffer.data] = same.get(var, var)
+
+    class Mark(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if not isinstance(stmt, S.For) or not _is_asked(stmt):
+                return stmt
+            loop = replace(stmt, body=inline_lets(stmt.body, is_position))
+            found = _Loop(loop, same)
+            bits = found.bits()
+            if not bits:
+                return stmt
+            notes: tuple[tuple[str, object], ...] = (("vector", bits),)
+            if found.is_idempotent(memory):
+                notes += (("idempotent", 1),)
+            return replace(loop, annotations=(*loop.annotations, *notes))
+
+    body = Mark().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+def stride_of(
+    buffer: Buffer, indices: tuple[E.Expr, ...], var: E.Var, names: frozenset[E.Var]
+) -> int | None:
+    """How many elements an access of ``buffer`` moves on for each step of ``var``; None where that
+    is no constant, or where the indices also depend on ``names``, which change in the loop."""
+    total = 0
+    for index, stride in zip(indices, buffer.stride_list()):
+        form = parted(index, names | {var})
+        if form is None:
+            return None
+        steps = dict(form[0].terms)
+        if not steps:
+            continue
+        if set(steps) != {var} or not isinstance(stride, int):
+            return None
+        total += steps[var] * stride
+    return total
+
+
+def value_bits(dtype: DType) -> int:
+    """Bits of a value in a register: small floats are computed in float32, nibbles in int32."""
+    if dtype.is_bool:
+        return 8
+    return max(32, dtype.bits) if dtype.is_float or dtype.bits < 8 else dtype.bits
+
+
+def is_position(expr: E.Expr) -> bool:
+    """Whether ``expr`` is integer arithmetic on names and constants: no memory, no calls."""
+    if isinstance(expr, E.Binary):
+        return expr.op in INDEX_OPS and is_position(expr.a) and is_position(expr.b)
+    if isinstance(expr, E.Cast):
+        return expr.dtype.is_int and is_position(expr.value)
+    return isinstance(expr, (E.Const, E.Var)) and expr.dtype.is_int
+
+
+def added_value(store: S.Store, op: str) -> E.Expr | None:
+    """What a store brings together with the variable that it stores to; None where it does not.
+    Either may stand first: sums of integers are ordered by names."""
+    value = store.value
+    if not isinstance(value, E.Binary) or value.op != op:
+        return None
+    for mine, other in ((value.a, value.b), (value.b, value.a)):
+        if _is_of(mine, store.buffer):
+            return other
+    return None
+
+
+def moves_bits(store: S.Store) -> bool:
+    """Whether a store only moves an element, whose value nobody computes with."""
+    value = store.value
+    plain = isinstance(value, E.Load) and value.buffer.dtype == store.buffer.dtype
+    return plain and not cast("E.Load", value).buffer.is_var and store.buffer.dtype.bits >= 8
+
+
+def _is_asked(loop: S.For) -> bool:
+    notes = dict(loop.annotations)
+    asked = loop.kind == "vectorized" or not notes.keys().isdisjoint(_ASKING)
+    one = isinstance(loop.step, E.Const) and loop.step.value == 1
+    count = trip_count(loop) if one else 0
+    return asked and one and "threads" not in notes and (count is None or count >= FEWEST)
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    buffer: Buffer
+    indices: tuple[E.Expr, ...]
+    stores: bool
+
+
+class _Loop:
+    """One loop that asks for vectors."""
+
+    def __init__(self, loop: S.For, same: dict[E.Var, E.Var]) -> None:
+        self.loop = loop
+        self.same = same
+        parts = list(S.walk(loop.body))
+        self.stores = [node for node in parts if isinstance(node, S.Store)]
+        self.own = {node.buffer.data for node in parts if isinstance(node, S.Alloc)}
+        self.lets = frozenset(node.var for node in parts if isinstance(node, S.Let))
+        self.parts = parts
+        self.totals = [total for _, total in reductions_of(loop)]
+        self.scan = scan_of(loop)
+
+    def bits(self) -> int:
+        """Bits of the widest value; 0 where the loop stays as it is."""
+        if not self.stores or not all(map(self.is_plain, self.parts)):
+            return 0
+        widths = [self.width_of(part) for part in self.parts]
+        if min(widths) < 0 or not all(map(self.sums_in, self.totals)):
+            return 0
+        if self.scan is not None and not self.runs(*self.scan):
+            return 0
+        places = self.places()
+        stored = [place for place in places if place.stores]
+        if not all(self.stride(place) == 1 for place in stored):
+            return 0
+        if not any(self.stride(place) == 1 for place in places):
+            return 0
+        meets = any(self.meets(a, b) for a in stored for b in places if a is not b)
+        return 0 if meets else max(8, *widths)
+
+    def is_idempotent(self, memory: Memory) -> bool:
+        """Whether no iteration reads what one may store."""
+        if self.totals or self.scan is not None:
+            return False
+        places = self.places()
+        stored, read = ([one for one in places if one.stores is kind] for kind in (True, False))
+        return not any(memory.same(a.buffer, b.buffer) for a in stored for b in read)
+
+    def is_plain(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` is one that vectors have."""
+        if isinstance(stmt, S.Alloc):
+            return stmt.buffer.is_var and stmt.buffer.dtype.bits >= 8
+        if isinstance(stmt, S.Store):
+            data = stmt.buffer.data
+            total = any(one.data is data for one in self.totals)
+            total |= self.scan is not None and self.scan[1].data is data
+            if stmt.buffer.is_var and not (data in self.own or total):
+                return False  # the last iteration counts
+            return stmt.buffer.dtype.bits >= 8 and stmt.buffer.dtype.lanes == 1
+        return isinstance(stmt, (S.Seq, S.Let, S.If))
+
+    def width_of(self, stmt: S.Stmt) -> int:
+        """Bits of the widest value of ``stmt`` itself; -1 where vectors have no word for one."""
+        if isinstance(stmt, S.Store) and moves_bits(stmt):
+            return stmt.buffer.dtype.bits
+        widest = 0
+        for name, role in stmt.role_table().items():
+            if role == "expr" and isinstance(item := getattr(stmt, name), E.Expr):
+                width = self.width(item)
+                if width < 0:
+                    return -1
+                widest = max(widest, width)
+        return widest
+
+    def width(self, expr: E.Expr) -> int:
+        """Bits of the widest value in ``expr``; -1 where vectors have no word for one."""
+        if not isinstance(expr, _NODES) or expr.dtype.lanes > 1 or expr.dtype == "handle":
+            return -1
+        if isinstance(expr, E.Load):
+            inner = [-1 for index in expr.indices if _acts(index)]
+            return -1 if inner else value_bits(expr.dtype)
+        if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
+            return -1
+        if isinstance(expr, E.Binary) and BINARY[expr.op].compares:
+            if is_position(expr.a) and is_position(expr.b):
+                return 8
+        widths = [self.width(child) for child in expr.children() if isinstance(child, E.Expr)]
+        return -1 if -1 in widths else max(value_bits(expr.dtype), *widths, 8)
+
+    def sums_in(self, total: Buffer) -> bool:
+        """Whether the total of a reduction is read where its own new value is computed, once."""
+        data, dtype = total.data, total.dtype
+        if dtype.is_bool or dtype.bits < 8 or (dtype.is_float and dtype.bits < 32):
+            return False  # rounded in each step
+        mine = [store for store in self.stores if store.buffer.data is data]
+        loads = [
+            load
+            for part in self.parts
+            for item in part.exprs()
+            for load in E.find(item, E.Load)
+            if load.buffer.data is data
+        ]
+        if len(mine) != 1 or len(loads) != 1:
+            return False
+        return any(load is loads[0] for load in E.find(mine[0].value, E.Load))
+
+    def runs(self, op: str, total: Buffer) -> bool:
+        """Whether the running total gets its new value once, from its old one and a value that
+        does not need it, before anything reads it."""
+        if (
+            total.dtype.is_bool
+            or total.dtype.bits < 8
+            or value_bits(total.dtype) != total.dtype.bits
+        ):
+            return False  # rounded in each step
+        found = False
+        for part in self.parts:
+            if isinstance(part, S.Store) and part.buffer.data is total.data:
+                value = added_value(part, op)
+                if found or value is None:
+                    return False
+                if any(_is_of(load, total) for load in E.find(value, E.Load)):
+                    return False
+                found = True
+            elif not found and any(
+                _is_of(x, total) for y in part.exprs() for x in E.find(y, E.Load)
+            ):
+                return False
+        return found and not any(isinstance(part, S.If) for part in self.parts)
+
+    def places(self) -> list[_Place]:
+        """The accesses of memory, each once; the variables of the loop aside."""
+        found: dict[tuple[object, ...], _Place] = {}
+
+        def add(buffer: Buffer, indices: tuple[E.Expr, ...], stores: bool) -> None:
+            if not buffer.is_var:
+                key = (id(buffer), stores, *map(id, indices))
+                found.setdefault(key, _Place(buffer, indices, stores))
+
+        for part in self.parts:
+            if isinstance(part, S.Store):
+                add(part.buffer, part.indices, True)
+            for item in part.exprs():
+                for load in E.find(item, E.Load):
+                    add(load.buffer, load.indices, False)
+        return list(found.values())
+
+    def stride(self, place: _Place) -> int | None:
+        """Elements from one iteration to the next."""
+        return stride_of(place.buffer, place.indices, self.loop.var, self.lets)
+
+    def meets(self, store: _Place, other: _Place) -> bool:
+        """Whether an iteration may access through ``other`` what another stores."""
+        a, b = (self.same.get(p.buffer.data, p.buffer.data) for p in (store, other))
+        if a is not b:
+            return False
+        if store.buffer.data is not other.buffer.data or store.buffer.dtype != other.buffer.dtype:
+            return True
+        if Shape(store.buffer.stride_list()) != other.buffer.stride_list():
+            return True
+        if E.same_exprs(store.indices, other.indices):
+            return False
+        pairs = list(zip(store.indices, other.indices, store.buffer.stride_list()))
+        step, distance = self.stride(store), 0
+        if step is None or self.stride(other) != step:
+            return True
+        names, plain = self.lets | {self.loop.var}, store.buffer.strides is None
+        for mine, others, stride in pairs:
+            forms = parted(mine, names), parted(others, names)
+            if forms[0] is None or forms[1] is None:
+                return True
+            apart = Linear.of(E.binary("sub", forms[0][1], forms[1][1]))
+            still = not (forms[0][0].terms or forms[1][0].terms or apart.terms)
+            if still and apart.constant and store.buffer is other.buffer and plain:
+                return False  # accesses outside of a tensor do not happen
+            if apart.terms or not (isinstance(stride, int) or apart.constant == 0):
+                return True
+            distance += apart.constant * stride if isinstance(stride, int) else 0
+        count = trip_count(self.loop)
+        return distance % step == 0 and (count is None or abs(distance // step) < count)
+
+
+def _is_of(expr: E.Expr, total: Buffer) -> bool:
+    """Whether ``expr`` is the value of the variable ``total``."""
+    return isinstance(expr, E.Load) and expr.buffer.data is total.data
+
+
+def _acts(index: E.Expr) -> bool:
+    """Whether an index does more than compute."""
+    return any(
+        not isinstance(node, _NODES)
+        or (isinstance(node, E.Call) and node.atom.effect is not Effect.NONE)
+        for node in E.walk(index)
+    )

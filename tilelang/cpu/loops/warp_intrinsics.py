@@ -1,0 +1,314 @@
+"""What threads tell each other: shuffles, votes and sums over warps or the block, in plain loops.
+
+A warp is 32 neighbours in the order of the linear thread index. Each operation becomes a loop in
+which every thread leaves its operand in a slot, and loops that combine the slots; the value is then
+read by each thread from a slot. The numbers are those of the interpreter bit for bit: reductions
+go through the same butterfly, lanes that do not exist or do not take part count as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tilelang.cpu.loops.privatization import INT, ThreadLoops
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
+from tilelang.ir.visitor import ExprRewriter, rebuild
+from tilelang.transforms.analysis.combine import combine, start_of
+
+WORD = DType("uint32")
+
+
+class Exchange(ExprRewriter):
+    """Writes the operations between threads that one statement holds.
+
+    Args:
+        loops: the loops over the threads of the launch.
+        mask: which threads execute the statement, over the thread variables; None for all.
+    """
+
+    kinds = (E.Call,)
+
+    def __init__(self, loops: ThreadLoops, mask: E.Expr | None) -> None:
+        self.loops = loops
+        self.mask = mask
+        self.out: list[S.Stmt] = []
+        self.lanes = -(-loops.count // WARP) * WARP
+
+    def node(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with variables for the values of its exchanges, whose statements go to `out`."""
+        found = rebuild(expr, self.expr)
+        if isinstance(found, E.Call) and found.atom.exchanges:
+            return _WRITERS[found.op](self, found)
+        return found
+
+    # -- pieces ----------------------------------------------------------------------------------
+    def slots(self, name: str, dtype: DType, first: E.Expr) -> Buffer:
+        """One element per lane of all warps, set to ``first``."""
+        buffer = Buffer(name, Shape((self.lanes,)), dtype, "local")
+        lane = E.Var("lane", INT)
+        self.out.append(S.Alloc(buffer=buffer))
+        self.over(self.lanes, lane, S.Store(buffer=buffer, indices=(lane,), value=first))
+        return buffer
+
+    def over(self, count: int, var: E.Var, *body: S.Stmt) -> None:
+        """A plain loop."""
+        self.out.append(plain_loop(var, count, *body))
+
+    def gather(self, name: str, value: E.Expr, first: E.Expr, all_lanes: bool = False) -> Buffer:
+        """The operand of each executing thread in its slot, ``first`` in the others."""
+        buffer = self.slots(name, value.dtype, first)
+        t = E.Var("t", INT)
+        store = S.Store(buffer=buffer, indices=(t,), value=value)
+        self.out.append(self.loops.over([store], None if all_lanes else self.mask, t))
+        return buffer
+
+    def each(self, name: str, value: Callable[[E.Var], E.Expr], dtype: DType) -> E.Expr:
+        """A variable that has ``value(t)`` in each executing thread ``t``."""
+        var = E.Var(name, dtype)
+        alloc, buffer = self.loops.keep(var)
+        t = E.Var("t", INT)
+        store = S.Store(buffer=buffer, indices=(t,), value=E.cast(value(t), dtype))
+        self.out += [alloc, self.loops.over([store], self.mask, t)]
+        return var
+
+    def words(self, name: str, flags: Buffer) -> Buffer:
+        """The bit masks of the warps made of the bools of their lanes."""
+        words = Buffer(name, Shape((self.lanes // WARP,)), WORD, "local")
+        warp, lane = E.Var("warp", INT), E.Var("lane", INT)
+        word = E.Load(words, (warp,))
+        flag = E.cast(E.Load(flags, (warp * WARP + lane,)), WORD)
+        bit = E.binary("shl", flag, E.cast(lane, WORD))
+        step = S.Store(buffer=words, indices=(warp,), value=E.binary("bitor", word, bit))
+        self.out.append(S.Alloc(buffer=words))
+        zero = S.Store(buffer=words, indices=(warp,), value=E.const(0, WORD))
+        self.over(self.lanes // WARP, warp, zero, plain_loop(lane, WARP, step))
+        return words
+
+    def present(self, call: E.Call) -> Buffer:
+        """Whether the thread of each lane executes and is named by the mask operand, its second."""
+        named: E.Expr = E.const(True)
+        if len(call.args) > 1:
+            bits = E.cast(call.args[1], WORD)
+            lane = E.cast(self.linear() % WARP, WORD)
+            named = E.binary("ne", E.binary("bitand", E.binary("shr", bits, lane), 1), 0)
+        return self.gather("present", named, E.const(False))
+
+    def linear(self) -> E.Expr:
+        """The linear thread index over the thread variables."""
+        x, y, _ = self.loops.launch.threads
+        tx, ty, tz = self.loops.launch.thread_vars
+        return E.as_expr(tx + ty * x + tz * (x * y))
+
+
+Writer: TypeAlias = "Callable[[Exchange, E.Call], E.Expr]"
+
+
+def exchanges(expr: E.Expr) -> bool:
+    """Whether evaluating ``expr`` needs what other threads have."""
+    return any(call.atom.exchanges for call in E.find(expr, E.Call))
+
+
+def plain_loop(var: E.Var, count: int, *body: S.Stmt) -> S.For:
+    """``body`` for ``var`` from 0 to ``count``."""
+    return S.counted(var, count, S.seq(*body))
+
+
+def _harmless(value: E.Expr) -> bool:
+    """Whether threads that do not execute a statement may evaluate ``value`` all the same."""
+    return not E.find(value, E.Load, E.Call, E.RegionArg)
+
+
+# -- shuffles --------------------------------------------------------------------------------------
+def _source(kind: str, lane: E.Expr, step: E.Expr, width: E.Expr) -> E.Expr:
+    """The lane of the warp that a lane reads, by the rules of ``shfl``."""
+    base = E.binary("bitand", lane, E.unary("bitnot", width - 1))
+    if kind == "sync":
+        return E.binary("bitor", base, E.binary("bitand", step, width - 1))
+    if kind == "up":
+        return E.select(lane - step < base, lane, lane - step)
+    if kind == "down":
+        return E.select((lane - base) + step >= width, lane, lane + step)
+    other = E.binary("bitxor", lane, step)
+    return E.select(other >= base + width, lane, other)
+
+
+def _shuffle(kind: str) -> Writer:
+    def write(x: Exchange, call: E.Call) -> E.Expr:
+        value = call.args[0]
+        # A lane that is not there has no defined value; this one is had for nothing.
+        table = x.gather("own", value, E.const(0, value.dtype), _harmless(value))
+        width = (
+            E.cast(call.args[2], INT) if len(call.args) > 2 else E.const(call.attr("width", WARP))
+        )
+        step = E.cast(call.args[1], INT)
+
+        def read(t: E.Var) -> E.Expr:
+            lane = t % WARP
+            source = E.binary("bitand", _source(kind, lane, step, width), WARP - 1)
+            return E.Load(table, (t - lane + source,))
+
+        return x.each("taken", read, value.dtype)
+
+    return write
+
+
+# -- reductions ------------------------------------------------------------------------------------
+def _warp_reduce(op: str) -> Writer:
+    def write(x: Exchange, call: E.Call) -> E.Expr:
+        dtype = call.args[0].dtype
+        table = x.gather("part", call.args[0], start_of(op, dtype))
+        other = Buffer("next", table.shape, dtype, "local")
+        x.out.append(S.Alloc(buffer=other))
+        for step in (16, 8, 4, 2, 1):
+            lane = E.Var("lane", INT)
+            partner = E.Load(table, (E.binary("bitxor", lane, step),))
+            value = combine(op, E.Load(table, (lane,)), partner)
+            x.over(x.lanes, lane, S.Store(buffer=other, indices=(lane,), value=value))
+            table, other = other, table
+        return x.each("total", lambda t: E.Load(table, (t,)), call.dtype)
+
+    return write
+
+
+def _allreduce(x: Exchange, call: E.Call) -> E.Expr:
+    """Halves are folded onto each other, as the interpreter folds them."""
+    op, dtype = str(call.attr("op", "sum")), call.args[0].dtype
+    nothing = start_of(op, dtype)
+    takes = E.binary("ne", call.args[1], E.const(0, call.args[1].dtype))
+    table = x.gather("part", E.select(takes, call.args[0], nothing), nothing)
+    axis, dims = call.attr("axis", None), x.loops.launch.threads
+    extent = x.loops.count if axis is None else dims[int(axis)]
+    stride = 1
+    for size in () if axis is None else dims[: int(axis)]:
+        stride *= size
+    count = extent
+    while count > 1:
+        half = count // 2
+        lane = E.Var("lane", INT)
+        place = lane // stride % extent
+        far = E.Load(table, (lane + half * stride,))
+        folded = combine(op, E.Load(table, (lane,)), far)
+        store = S.Store(buffer=table, indices=(lane,), value=folded)
+        x.over(x.loops.count, lane, S.If(cond=place < half, then=store))
+        if count % 2:  # the last one moves up
+            lane = E.Var("lane", INT)
+            far = E.Load(table, (lane + half * stride,))
+            store = S.Store(buffer=table, indices=(lane,), value=far)
+            x.over(
+                x.loops.count,
+                lane,
+                S.If(cond=E.binary("eq", lane // stride % extent, half), then=store),
+            )
+        count = half + count % 2
+    return x.each(
+        "total", lambda t: E.Load(table, (t - t // stride % extent * stride,)), call.dtype
+    )
+
+
+# -- votes -----------------------------------------------------------------------------------------
+def _true(value: E.Expr) -> E.Expr:
+    return value if value.dtype.is_bool else E.binary("ne", value, E.const(0, value.dtype))
+
+
+def _votes(x: Exchange, call: E.Call) -> tuple[Buffer, Buffer]:
+    """The masks of the warps: which lanes vote yes, and which vote."""
+    present = x.present(call)
+    yes = x.gather("vote", _true(call.args[0]), E.const(False))
+    lane = E.Var("lane", INT)
+    both = E.binary("land", E.Load(yes, (lane,)), E.Load(present, (lane,)))
+    x.over(x.lanes, lane, S.Store(buffer=yes, indices=(lane,), value=both))
+    return x.words("votes", yes), x.words("members", present)
+
+
+def _of_warp(words: Buffer, t: E.Var) -> E.Expr:
+    return E.Load(words, (t // WARP,))
+
+
+def _any(x: Exchange, call: E.Call) -> E.Expr:
+    yes, _ = _votes(x, call)
+    return x.each("any", lambda t: E.binary("ne", _of_warp(yes, t), E.const(0, WORD)), call.dtype)
+
+
+def _all(x: Exchange, call: E.Call) -> E.Expr:
+    yes, there = _votes(x, call)
+    return x.each("all", lambda t: E.binary("eq", _of_warp(yes, t), _of_warp(there, t)), call.dtype)
+
+
+def _ballot(x: Exchange, call: E.Call) -> E.Expr:
+    yes, _ = _votes(x, call)
+    return x.each("ballot", lambda t: _of_warp(yes, t), call.dtype)
+
+
+def _activemask(x: Exchange, call: E.Call) -> E.Expr:
+    there = x.words("members", x.present(call))
+    return x.each("members", lambda t: _of_warp(there, t), call.dtype)
+
+
+def _match(every: bool) -> Writer:
+    def write(x: Exchange, call: E.Call) -> E.Expr:
+        value = call.args[0]
+        present = x.present(call)
+        table = x.gather("own", value, E.const(0, value.dtype))
+        found = x.slots("found", WORD, E.const(0, WORD))
+        lane, other = E.Var("lane", INT), E.Var("other", INT)
+        far = lane - lane % WARP + other
+        same = E.binary("eq", E.Load(table, (far,)), E.Load(table, (lane,)))
+        both = E.cast(E.binary("land", E.Load(present, (far,)), same), WORD)
+        bit = E.binary("shl", both, E.cast(other, WORD))
+        word = E.binary("bitor", E.Load(found, (lane,)), bit)
+        step = S.Store(buffer=found, indices=(lane,), value=word)
+        x.over(x.lanes, lane, plain_loop(other, WARP, step))
+        if not every:
+            return x.each("matching", lambda t: E.Load(found, (t,)), call.dtype)
+        there = x.words("members", present)
+
+        def whole(t: E.Var) -> E.Expr:
+            agree = E.binary("eq", E.Load(found, (t,)), _of_warp(there, t))
+            return E.select(agree, _of_warp(there, t), E.const(0, WORD))
+
+        return x.each("matching", whole, call.dtype)
+
+    return write
+
+
+def _block_vote(op: str, first: int) -> Writer:
+    def write(x: Exchange, call: E.Call) -> E.Expr:
+        total = Buffer("votes", Shape((1,)), INT, "local.var")
+        zero = (E.const(0),)
+        x.out.append(S.Alloc(buffer=total, init=E.const(first)))
+        vote = E.cast(_true(call.args[0]), INT)
+        value = E.binary(op, E.Load(total, zero), vote)
+        x.out.append(x.loops.over([S.Store(buffer=total, indices=zero, value=value)], x.mask))
+        return x.each("votes", lambda _: E.Load(total, zero), call.dtype)
+
+    return write
+
+
+def _elect(x: Exchange, call: E.Call) -> E.Expr:
+    """True in the first thread of each group of the given extent (0: of the block)."""
+    extent, count = call.args[0], E.const(x.loops.count)
+    size = E.select(E.cast(extent, INT) > 0, E.cast(extent, INT), count)
+    return E.binary("eq", E.binary("floormod", x.linear(), size), 0)
+
+
+_WRITERS: dict[str, Writer] = {
+    **{f"shfl_{kind}": _shuffle(kind) for kind in ("sync", "xor", "up", "down")},
+    **{f"warp_reduce_{op}": _warp_reduce(op) for op in ("sum", "max", "min", "bitand", "bitor")},
+    "syncthreads_count": _block_vote("add", 0),
+    "syncthreads_and": _block_vote("bitand", 1),
+    "syncthreads_or": _block_vote("bitor", 0),
+    "any_sync": _any,
+    "all_sync": _all,
+    "ballot_sync": _ballot,
+    "ballot": _ballot,
+    "activemask": _activemask,
+    "match_any_sync": _match(False),
+    "match_all_sync": _match(True),
+    "shuffle_elect": _elect,
+    "thread_allreduce": _allreduce,
+}

@@ -1,0 +1,99 @@
+"""Objects that a function of the language cannot use: arrays, lists, texts and the like.
+
+What Python or an array says of them somewhere inside that function is no bug of it: the complaint
+is about the argument, which has a name there.
+"""
+
+from __future__ import annotations
+
+from types import FrameType, TracebackType
+
+from tilelang.errors import Loc, TileTypeError
+from tilelang.frontend.builder import describe
+from tilelang.ir.arrays import NoArray
+
+__all__ = ["wrong_argument"]
+
+_ARRAY = "pass it to the kernel as a parameter, or use its numbers, e.g. x.item()"
+_COMPLAINTS = (TypeError, ValueError, AttributeError, IndexError, RuntimeError)
+_BETWEEN = ("tilelang.tracebacks", "tilelang.frontend.scope", "tilelang.frontend.statements")
+
+
+def wrong_argument(
+    error: Exception, traceback: TracebackType | None, loc: Loc | None
+) -> TileTypeError | None:
+    """The error for an argument that ``error``, raised in our code, complains about."""
+    frame = _called(traceback)
+    if frame is None or not isinstance(error, _COMPLAINTS):
+        return None
+    given = _arguments(frame)
+    arrays = [pair for pair in given if _is_array(pair[1])]
+    wrong = arrays or [pair for pair in given if _is_named(pair[1], str(error))]
+    if not wrong:
+        return None
+    return TileTypeError(
+        f"{_name(frame)} cannot use {'an array' if arrays else 'this'} as "
+        + " or ".join(f"`{name}`" for name, _ in wrong),
+        got=", ".join(_described(value) for _, value in wrong),
+        hint=_ARRAY if arrays else None,
+        loc=loc,
+    )
+
+
+def _called(traceback: TracebackType | None) -> FrameType | None:
+    """The frame of the function of ours that the program called last."""
+    found: FrameType | None = None
+    inside = False
+    while traceback is not None:
+        module = traceback.tb_frame.f_globals.get("__name__") or ""
+        if module.partition(".")[0] == "tilelang":
+            if not inside and module not in _BETWEEN:
+                found, inside = traceback.tb_frame, True
+        elif module.partition(".")[0] not in ("numpy", "torch"):
+            found, inside = None, False
+        traceback = traceback.tb_next
+    return found
+
+
+def _arguments(frame: FrameType) -> list[tuple[str, object]]:
+    code, held = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    found: list[tuple[str, object]] = []
+    for name in code.co_varnames[: count + 2]:
+        value = held.get(name)
+        if name in code.co_varnames[count:]:  # *args, **kwargs or a variable
+            if isinstance(value, tuple):
+                found += [(f"argument {number + 1}", item) for number, item in enumerate(value)]
+            elif isinstance(value, dict):
+                found += value.items()
+        else:
+            found.append((name, value))
+    return found
+
+
+def _is_array(value: object) -> bool:
+    return hasattr(value, "__array__") and not isinstance(value, NoArray)
+
+
+def _described(value: object) -> str:
+    text, kind = describe(value), type(value)
+    if value is None or " of type " in text:
+        return text
+    owner = kind.__module__.partition(".")[0]
+    said = kind.__name__ if owner == "builtins" else f"{owner}.{kind.__name__}"
+    return f"{text}, {'an' if said[0] in 'aeiou' else 'a'} {said}"
+
+
+def _is_named(value: object, complaint: str) -> bool:
+    if isinstance(value, NoArray):
+        return False
+    text = isinstance(value, str) and repr(str(value)) in complaint
+    kind = type(value).__name__
+    return text or f"'{kind}'" in complaint or complaint.startswith(f"{kind} ")
+
+
+def _name(frame: FrameType) -> str:
+    name, owner = frame.f_code.co_name, frame.f_locals.get("self")
+    if name == "__call__" and owner is not None:
+        name = type(owner).__name__.removesuffix("Annot")
+    return str(frame.f_locals.get("what") or f"T.{name}")

@@ -1,0 +1,707 @@
+"""Rewriting of kernel and macro bodies.
+
+The body of a traced function is ordinary Python whose control flow and assignments are turned
+into calls on a ``Scope`` (``__tl``, see ``scope.py``), for instance::
+
+    v = A[i] if i < n else 0      v = __tl.assign("v", __tl.select(i < n, lambda: A[i],
+                                                                   lambda: 0), True)
+    for i in T.serial(n):         __tl_1 = __tl.for_(T.serial(n), ("i",), True)
+        A[i] += 1                 i = __tl.bind("i", __tl_1.values[0])
+                                  __tl.aug_item(A, i, "add", 1)
+                                  __tl_1.end()
+    if c: ...                     __tl_2 = __tl.if_(c)
+    else: ...                     if __tl_2.then(): ...
+                                  if __tl_2.orelse(): ...
+                                  __tl_2.end()
+
+Names that a branch or loop binds and that may be read later are passed to ``if_`` and ``for_``
+(``flow.py`` finds them), and after ``end`` they are read again from ``__tl_2.value("v")``: what all
+ways agree on, or an ``Undecided`` (``rebind.py``).
+
+User variables stay Python variables, so closures, nested functions, lambdas, comprehensions and
+the debugger see them. New nodes carry the position of the text they replace and the code keeps
+the user's file name, so tracebacks, ``pdb`` and ``Loc`` show the user's lines. What a kernel
+cannot use is an error here, before anything runs.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from tilelang.errors import Loc, TileSyntaxError
+from tilelang.frontend.flow import Flow
+from tilelang.frontend.nodes import (
+    UNSUPPORTED,
+    Expressions,
+    below,
+    constant,
+    leaves,
+    load,
+    method_call,
+    same_place,
+    scope_call,
+    set_name,
+    shape_of,
+    statement,
+    thunk,
+)
+from tilelang.frontend.source import argument_names, function_node, new_function
+from tilelang.ir.recursion import raise_recursion_limit
+from tilelang.records import dataclass
+
+__all__ = ["FunctionInfo", "analyse", "rewrite"]
+
+Path = tuple[tuple[int, int], ...]  # the nested blocks around a statement, outermost first
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+    ast.MatMult: "matmul",
+}
+_PLAIN = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*_PLAIN, ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class FunctionInfo:
+    """What is known of a function before it runs.
+
+    ``body_annotated`` are the parameters with an annotation statement in the body; ``constructs``
+    are the last parts of the names it calls (``Kernel``, ``empty``, ...); ``factory`` says whether
+    it contains a function decorated with ``prim_func``.
+    """
+
+    name: str
+    filename: str
+    node: ast.FunctionDef
+    params: tuple[str, ...]
+    body_annotated: frozenset[str]
+    constructs: frozenset[str]
+    factory: bool
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Call):
+        return _last_name(node.func)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _makes_prim_func(node: ast.AST) -> bool:
+    return any(
+        _last_name(decorator) == "prim_func"
+        for part in below(node)
+        if isinstance(part, ast.FunctionDef)
+        for decorator in part.decorator_list
+    )
+
+
+def analyse(fn: FunctionType) -> FunctionInfo:
+    """Find the source of ``fn`` and what can be read off it."""
+    node, filename = function_node(fn)
+    arguments = node.args
+    params = argument_names(arguments)
+    annotated: set[str] = set()
+    constructs: set[str] = set()
+    factory = False
+    for item in node.body:
+        for part in below(item, _SCOPES):
+            if isinstance(part, ast.AnnAssign) and part.value is None:
+                if isinstance(part.target, ast.Name) and part.target.id in params:
+                    annotated.add(part.target.id)
+            elif isinstance(part, ast.Call):
+                constructs.add(_last_name(part))
+            elif isinstance(part, _SCOPES):
+                factory = factory or _makes_prim_func(part)
+    return FunctionInfo(
+        fn.__name__,
+        filename,
+        node,
+        params,
+        frozenset(annotated),
+        frozenset(constructs),
+        factory,
+    )
+
+
+class _Names:
+    """Which blocks bind each local name; decides what reads need a check for their region."""
+
+    def __init__(self, node: ast.FunctionDef) -> None:
+        self.bound: dict[str, set[Path]] = {}
+        self._block(node.body, ())
+
+    def needs_check(self, name: str, path: Path) -> bool:
+        """Whether a read at ``path`` may see a value whose block has ended."""
+        paths = self.bound.get(name)
+        if not paths:
+            return False
+        only = next(iter(paths))
+        return len(paths) > 1 or path[: len(only)] != only
+
+    def _bind(self, target: ast.AST | None, path: Path) -> None:
+        if target is None:
+            return
+        for part in below(target):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                self.bound.setdefault(part.id, set()).add(path)
+
+    def _block(self, body: Sequence[ast.stmt], path: Path) -> None:
+        for item in body:
+            if isinstance(item, ast.Assign):
+                for target in item.targets:
+                    self._bind(target, path)
+            elif isinstance(item, (ast.AugAssign, ast.AnnAssign)):
+                self._bind(item.target, path)
+            elif isinstance(item, (ast.FunctionDef, ast.ClassDef)):
+                self.bound.setdefault(item.name, set()).add(path)
+            for key, nested in _blocks(item, path):
+                if isinstance(item, ast.For):
+                    self._bind(item.target, key)
+                elif isinstance(item, ast.With):
+                    for entry in item.items:
+                        self._bind(entry.optional_vars, key)
+                self._block(nested, key)
+
+
+def _blocks(item: ast.stmt, path: Path) -> Iterator[tuple[Path, list[ast.stmt]]]:
+    """The nested blocks of a compound statement with their paths."""
+    if isinstance(item, (ast.If, ast.For, ast.While, ast.With)):
+        yield (*path, (id(item), 0)), item.body
+        if isinstance(item, (ast.If, ast.For, ast.While)) and item.orelse:
+            yield (*path, (id(item), 1)), item.orelse
+
+
+class _Statements:
+    """Rewrites the statements of one function."""
+
+    def __init__(self, info: FunctionInfo, attributes: bool, annotated: frozenset[str]) -> None:
+        self.info = info
+        self.attributes = attributes
+        self.annotated = annotated  # parameters whose annotation statements are evaluated
+        self.names = _Names(info.node)
+        self.flow = Flow(info.node)
+        self.again: list[str] = []  # names that the loops around read in their next iteration
+        self.path: Path = ()
+        self.level: str | None = None  # where the innermost loop is one of Python, how deep it is
+        self.count = 0
+        self.outer: set[str] = set()  # names declared nonlocal
+        self.branch: str | None = None  # the `if` whose statements are visited
+        self.expressions = Expressions(self.needs_check, self.refuse)
+
+    # -- helpers ------------------------------------------------------------------------------
+    def loc(self, node: ast.AST) -> Loc:
+        return Loc.of_node(node, self.info.filename, function=self.info.name)
+
+    def refuse(self, node: ast.AST, what: str, hint: str) -> None:
+        """Raise for a construct that kernels do not have; the caret marks its first line."""
+        raise TileSyntaxError(
+            f"{what} is not supported in a kernel or macro", loc=self.loc(node), hint=hint
+        )
+
+    def needs_check(self, name: str) -> bool:
+        return self.names.needs_check(name, self.path) or name in self.again
+
+    def expr(self, node: ast.expr) -> ast.expr:
+        result: ast.expr = self.expressions.visit(node)
+        return result
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"__tl_{self.count}"
+
+    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for item in body:
+            out.extend(self.statement(item))
+        return out
+
+    def nested(
+        self, item: ast.stmt, which: int, body: Sequence[ast.stmt], branch: str | None = None
+    ) -> list[ast.stmt]:
+        """A block of the compound statement ``item``, an ``if`` where ``branch`` traces it."""
+        outside, self.path = self.path, (*self.path, (id(item), which))
+        around, self.branch = self.branch, branch
+        level = self.level
+        if isinstance(item, ast.While) or (isinstance(item, ast.For) and not _is_rounds(item)):
+            self.level = None
+        again = self.flow.of(item).again
+        self.again += again
+        out = self.block(body)
+        self.path, self.branch, self.level = outside, around, level
+        del self.again[len(self.again) - len(again) :]
+        return out or [same_place(ast.Pass(), item)]
+
+    def statement(self, item: ast.stmt) -> list[ast.stmt]:
+        kind = type(item).__name__
+        if kind in UNSUPPORTED:
+            self.refuse(item, *UNSUPPORTED[kind])
+        visit: Callable[[Any], list[ast.stmt]] | None = getattr(self, f"do_{kind}", None)
+        if visit is not None:
+            return visit(item)
+        if isinstance(item, ast.Raise):
+            checked = [] if self.branch is None else [method_call(self.branch, "raising", item)]
+            return [*map(statement, checked), self.expressions.parts(item)]
+        return [item, *self.noted(item)]  # def, class, import, pass: plain Python
+
+    def noted(self, item: ast.stmt) -> list[ast.stmt]:
+        """Tell the scope what a plain statement has bound."""
+        names: list[str] = []
+        if isinstance(item, (ast.FunctionDef, ast.ClassDef)):
+            names = [item.name]
+        elif isinstance(item, (ast.Import, ast.ImportFrom)):
+            names = [(part.asname or part.name).partition(".")[0] for part in item.names]
+        return [
+            statement(scope_call("bind", [constant(name), load(name)], item))
+            for name in names
+            if name not in self.outer
+        ]
+
+    # -- names that are followed through branches and loops -----------------------------------
+    def followed(self, item: ast.stmt) -> list[ast.expr]:
+        """The argument that names what to follow in ``item``; none where there is nothing."""
+        found = self.flow.of(item)
+        captured = tuple(name for name in found.again if name in self.flow.captured)
+        second = found.orelse if isinstance(item, ast.If) else found.again
+        wanted = (found.after, second, captured, found.carried)
+        return [constant(wanted)] if found.after or second else []
+
+    def reread(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
+        """Give the Python names what the followed statement ``kept`` says that they hold."""
+        out: list[ast.stmt] = []
+        for name in names:
+            text = constant(name)
+            value = set_name(name, method_call(kept, "value", at, text))
+            test = method_call(kept, "holds", at, constant(name))
+            out.append(same_place(ast.If(test=test, body=[value], orelse=[]), at))
+        return out
+
+    # -- assignment ---------------------------------------------------------------------------
+    def do_Assign(self, item: ast.Assign) -> list[ast.stmt]:
+        if len(item.targets) == 1:
+            return self.assign(item.targets[0], item.value, item)
+        kept = self.fresh()
+        hint = next((t.id for t in item.targets if isinstance(t, ast.Name)), "_tmp")
+        value = scope_call("snapshot", [self.expr(item.value), constant(hint)], item)
+        out = [set_name(kept, value)]
+        for target in item.targets:
+            again = same_place(load(kept), item.value)
+            out += self.assign(target, again, item)
+        return out
+
+    def assign(self, target: ast.expr, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
+        """``target = value``; ``value`` is not yet rewritten."""
+        by_reference = not isinstance(value, (ast.Name, ast.Attribute))
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return self.unpack(target, value, at)
+        made = self.expr(value)
+        if isinstance(target, ast.Name) and target.id in self.outer:
+            current = thunk(same_place(load(target.id), target))
+            args = [constant(target.id), made, constant(by_reference), current]
+            return [set_name(target.id, scope_call("assign_outer", args, at))]
+        if isinstance(target, ast.Name):
+            args = [constant(target.id), made, constant(by_reference)]
+            return [set_name(target.id, scope_call("assign", args, at))]
+        return self.place(target, made, at)
+
+    def place(self, target: ast.expr, made: ast.expr, at: ast.AST) -> list[ast.stmt]:
+        """Store the rewritten value ``made`` into a subscript or attribute."""
+        if isinstance(target, ast.Subscript):
+            base, key = self.expr(target.value), self.key(target.slice)
+            return [statement(scope_call("store_item", [made, base, key], at))]
+        if isinstance(target, ast.Attribute):
+            if not self.attributes:
+                self.refuse(
+                    target,
+                    "assignment to an attribute",
+                    "assign to a name, or keep state in a class decorated with @T.meta_class",
+                )
+            args = [made, self.expr(target.value), constant(target.attr)]
+            return [statement(scope_call("store_attr", args, at))]
+        self.refuse(target, "this assignment target", "assign to names and subscripts")
+        return []
+
+    def key(self, node: ast.expr) -> ast.expr:
+        """A subscript as a value: slices become ``slice`` objects."""
+        if isinstance(node, ast.Slice):
+            parts = [
+                ast.Constant(value=None) if part is None else self.expr(part)
+                for part in (node.lower, node.upper, node.step)
+            ]
+            return scope_call("slice", parts, node)
+        if isinstance(node, ast.Tuple):
+            made = ast.Tuple(elts=[self.key(item) for item in node.elts], ctx=ast.Load())
+            return same_place(made, node)
+        return self.expr(node)
+
+    def unpack(self, target: ast.Tuple | ast.List, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
+        """Tuple assignment: all of the right side first, then the targets from left to right."""
+        if isinstance(value, (ast.Tuple, ast.List)) and not _has_star(value):
+            names = [isinstance(item, (ast.Name, ast.Attribute)) for item in value.elts]
+        else:
+            names = []
+        made = self.expr(value)
+        kept = self.fresh()
+        args = [made, constant(shape_of(target)), constant(tuple(names))]
+        out = [set_name(kept, scope_call("unpack", args, at))]
+        for number, leaf in enumerate(leaves(target)):
+            item = ast.Subscript(value=load(kept), slice=ast.Constant(value=number), ctx=ast.Load())
+            same_place(item, leaf)
+            if isinstance(leaf, ast.Name) and leaf.id not in self.outer:
+                commit = scope_call("commit", [constant(leaf.id), item], at)
+                out.append(set_name(leaf.id, commit))
+            elif isinstance(leaf, ast.Name):
+                current = thunk(same_place(load(leaf.id), leaf))
+                call_args = [constant(leaf.id), item, constant(True), current]
+                out.append(set_name(leaf.id, scope_call("assign_outer", call_args, at)))
+            else:
+                out += self.place(leaf, item, at)
+        return out
+
+    def do_AugAssign(self, item: ast.AugAssign) -> list[ast.stmt]:
+        op, target = constant(_OPERATORS[type(item.op)]), item.target
+        value = self.expr(item.value)
+        if isinstance(target, ast.Name):
+            current = self.expr(same_place(load(target.id), target))
+            args = [constant(target.id), op, current, value]
+            return [set_name(target.id, scope_call("aug_name", args, item))]
+        if isinstance(target, ast.Subscript):
+            args = [self.expr(target.value), self.key(target.slice), op, value]
+            return [statement(scope_call("aug_item", args, item))]
+        if not self.attributes:
+            self.refuse(
+                target,
+                "assignment to an attribute",
+                "assign to a name, or keep state in a class decorated with @T.meta_class",
+            )
+        args = [self.expr(target.value), constant(target.attr), op, value]
+        return [statement(scope_call("aug_attr", args, item))]
+
+    def do_AnnAssign(self, item: ast.AnnAssign) -> list[ast.stmt]:
+        if item.value is not None:
+            return self.assign(item.target, item.value, item)
+        if not isinstance(item.target, ast.Name) or item.target.id not in self.annotated:
+            return []
+        name = item.target.id
+        args = [constant(name), thunk(self.expr(item.annotation)), load(name)]
+        return [set_name(name, scope_call("annotate", args, item))]
+
+    # -- control flow -------------------------------------------------------------------------
+    def do_If(self, item: ast.If) -> list[ast.stmt]:
+        kept, found = self.fresh(), self.flow.of(item)
+        args = [self.expr(item.test), *self.followed(item)]
+        out = [set_name(kept, scope_call("if_", args, item.test))]
+        sides = [("then", 0, item.body)] + ([("orelse", 1, item.orelse)] if item.orelse else [])
+        for method, which, body in sides:
+            made = self.nested(item, which, body, kept)
+            if which and found.orelse:
+                made = [*self.restored(kept, found.orelse, item.test), *made]
+            test = method_call(kept, method, item.test)
+            out.append(same_place(ast.If(test=test, body=made, orelse=[]), item.test))
+        out.append(statement(method_call(kept, "end", item.test)))
+        return out + self.reread(kept, found.after, item.test)
+
+    def restored(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
+        """At the start of the second side of ``kept``: what the names held before the first."""
+        out = self.reread(kept, names, at)
+        for name, again in zip(names, out, strict=True):
+            none = set_name(name, same_place(ast.Constant(value=None), at))
+            gone = same_place(ast.Delete(targets=[ast.Name(id=name, ctx=ast.Del())]), at)
+            again.orelse = [none, gone]  # type: ignore[attr-defined]  # an If; not bound before
+        return out
+
+    def do_For(self, item: ast.For) -> list[ast.stmt]:
+        if item.orelse:
+            self.refuse(item.orelse[0], "`else` of a `for`", "write the statements after the loop")
+        if _is_rounds(item):
+            return self.rounds(item)
+        kept = self.fresh()
+        single = isinstance(item.target, ast.Name)
+        found = list(leaves(item.target))
+        for leaf in found:
+            if not isinstance(leaf, ast.Name):
+                self.refuse(leaf, "this loop target", "loop over names")
+        names = tuple(leaf.id for leaf in found if isinstance(leaf, ast.Name))
+        args = [self.loop_source(item.iter), constant(names), constant(single)]
+        args += self.followed(item)
+        out = [set_name(kept, scope_call("for_", args, item.iter))]
+        for number, name in enumerate(names):
+            values = ast.Attribute(value=load(kept), attr="values", ctx=ast.Load())
+            value: ast.expr = ast.Subscript(
+                value=values, slice=ast.Constant(value=number), ctx=ast.Load()
+            )
+            same_place(value, item.target)
+            out.append(set_name(name, scope_call("bind", [constant(name), value], item.target)))
+        out += self.nested(item, 0, item.body)
+        out.append(statement(method_call(kept, "end", item.iter)))
+        return out + self.reread(kept, self.flow.of(item).after, item.iter)
+
+    def rounds(self, item: ast.For) -> list[ast.stmt]:
+        """``for i, x in enumerate(sequence)``: a loop of Python, whose body is traced each time."""
+        assert isinstance(item.iter, ast.Call)
+        kept, each, around = self.fresh(), self.fresh(), self.level
+        pairs = [ast.keyword(arg=k.arg, value=self.expr(k.value)) for k in item.iter.keywords]
+        args = [self.expr(item.iter.func), *map(self.expr, item.iter.args)]
+        made = scope_call("rounds", args, item.iter)
+        made.keywords = pairs
+        self.level = self.fresh()
+        out = [set_name(kept, same_place(made, item.iter))]
+        out.append(set_name(self.level, scope_call("level", [], item.iter)))
+        value = same_place(load(each), item.target)
+        at = same_place(ast.Pass(), item.target)
+        if isinstance(item.target, (ast.Tuple, ast.List)):
+            body = self.unpack(item.target, value, at)
+        else:
+            body = self.assign(item.target, value, at)
+        body += self.nested(item, 0, item.body)
+        self.level = around
+        target = ast.Name(id=each, ctx=ast.Store())
+        loop = ast.For(target=target, iter=load(kept), body=body, orelse=[])
+        return [*out, same_place(loop, item.iter)]
+
+    def loop_source(self, node: ast.expr) -> ast.expr:
+        """The iterable; ``range(...)`` takes device expressions, so it is called through us."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            return self.expr(node)
+        if node.func.id != "range" or node.keywords or _has_star(node):
+            return self.expr(node)
+        args = [self.expr(arg) for arg in node.args]
+        return scope_call("range", [self.expr(node.func), *args], node)
+
+    def do_While(self, item: ast.While) -> list[ast.stmt]:
+        if item.orelse:
+            self.refuse(
+                item.orelse[0], "`else` of a `while`", "write the statements after the loop"
+            )
+        kept = self.fresh()
+        self.again += self.flow.of(item).again
+        test = thunk(self.expr(item.test))
+        del self.again[len(self.again) - len(self.flow.of(item).again) :]
+        args = [test, *self.followed(item)]
+        out = [set_name(kept, scope_call("while_", args, item.test))]
+        body = self.nested(item, 0, item.body)
+        begin = method_call(kept, "begin", item.test)
+        out.append(same_place(ast.If(test=begin, body=body, orelse=[]), item.test))
+        out.append(statement(method_call(kept, "end", item.test)))
+        return out + self.reread(kept, self.flow.of(item).after, item.test)
+
+    def do_With(self, item: ast.With) -> list[ast.stmt]:
+        return self.with_items(item, list(item.items))
+
+    def with_items(self, item: ast.With, items: list[ast.withitem]) -> list[ast.stmt]:
+        if not items:
+            return self.nested(item, 0, item.body)
+        first, target = items[0], items[0].optional_vars
+        found = [] if target is None else list(leaves(target))
+        names = tuple(leaf.id if isinstance(leaf, ast.Name) else "" for leaf in found)
+        args = [self.expr(first.context_expr), constant(names), *self.followed(item)]
+        context = scope_call("with_", args, first.context_expr)
+        frame, kept = self.fresh(), self.fresh()
+        opened = set_name(frame, context)
+        body: list[ast.stmt] = []
+        if target is not None:
+            value = same_place(load(kept), target)
+            if isinstance(target, (ast.Tuple, ast.List)):
+                body += self.unpack(target, value, same_place(ast.Pass(), target))
+            else:
+                body += self.assign(target, value, same_place(ast.Pass(), target))
+        body += self.with_items(item, items[1:])
+        entry = ast.withitem(
+            context_expr=same_place(load(frame), first.context_expr),
+            optional_vars=ast.Name(kept, ast.Store()),
+        )
+        made = same_place(ast.With(items=[entry], body=body), first.context_expr)
+        return [opened, made, *self.reread(frame, self.flow.of(item).after, first.context_expr)]
+
+    def do_Break(self, item: ast.Break) -> list[ast.stmt]:
+        if self.level is not None:
+            return self.leave_round(item)
+        return [statement(scope_call("break_", [], item))]
+
+    def leave_round(self, item: ast.Break | ast.Continue) -> list[ast.stmt]:
+        """``break`` or ``continue`` of a loop of Python."""
+        args = [constant(type(item).__name__.lower()), load(str(self.level))]
+        return [statement(scope_call("leave_round", args, item)), item]
+
+    def do_Continue(self, item: ast.Continue) -> list[ast.stmt]:
+        if self.level is not None:
+            return self.leave_round(item)
+        return [statement(scope_call("continue_", [], item))]
+
+    def do_Return(self, item: ast.Return) -> list[ast.stmt]:
+        value = ast.Constant(value=None) if item.value is None else self.expr(item.value)
+        if not self.path:
+            made = ast.Return(value=scope_call("return_", [value], item))
+            return [same_place(made, item)]
+        kept = self.fresh()
+        ends = ast.If(
+            test=scope_call("returns", [load(kept)], item),
+            body=[ast.Return(value=scope_call("return_", [load(kept)], item))],
+            orelse=[],
+        )
+        return [set_name(kept, same_place(value, item)), same_place(ends, item)]
+
+    # -- other statements ---------------------------------------------------------------------
+    def do_Expr(self, item: ast.Expr) -> list[ast.stmt]:
+        if isinstance(item.value, ast.Constant):
+            return [item]
+        value = item.value
+        return [statement(scope_call("expr", [self.expr(value)], value))]
+
+    def do_Assert(self, item: ast.Assert) -> list[ast.stmt]:
+        text = ast.Constant(value=None) if item.msg is None else self.expr(item.msg)
+        same_place(text, item)
+        return [statement(scope_call("assert_", [self.expr(item.test), thunk(text)], item))]
+
+    def do_Nonlocal(self, item: ast.Nonlocal) -> list[ast.stmt]:
+        self.outer.update(item.names)
+        return [item]
+
+
+def _has_star(node: ast.AST) -> bool:
+    return any(isinstance(child, ast.Starred) for child in ast.iter_child_nodes(node))
+
+
+def _is_rounds(item: ast.For) -> bool:
+    """Whether a loop goes over ``enumerate(...)`` or ``zip(...)``."""
+    call = item.iter
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return False
+    return call.func.id in ("enumerate", "zip") and not _has_star(call)
+
+
+def _returns_inside(node: ast.FunctionDef) -> bool:
+    nested = [part for item in node.body for part in below(item, _SCOPES) if part is not item]
+    return any(isinstance(part, ast.Return) for part in nested)
+
+
+def _depth(node: ast.AST) -> int:
+    """The number of nodes around each other, at most."""
+    level, below_it = 0, [node]
+    while below_it:
+        level += 1
+        below_it = [part for parent in below_it for part in ast.iter_child_nodes(parent)]
+    return level
+
+
+def _inner_code(code: CodeType, name: str) -> CodeType:
+    for item in code.co_consts:
+        if isinstance(item, CodeType):
+            return item if item.co_name == name else _inner_code(item, name)
+    raise LookupError(name)
+
+
+def rewrite(
+    fn: FunctionType,
+    info: FunctionInfo,
+    enter: Callable[[Mapping[str, object]], object],
+    *,
+    captured: Mapping[str, object] | None = None,
+    attributes: bool = False,
+    annotated: frozenset[str] = frozenset(),
+    macro: bool = False,
+) -> FunctionType:
+    """``fn`` with its body turned into calls on the scope that ``enter(locals)`` returns.
+
+    Args:
+        fn: the user's function; its globals, closure cells and defaults are shared.
+        info: from :func:`analyse`.
+        enter: called at the start of each activation with the parameters' values.
+        captured: names that only annotations use, which Python did not put into the closure.
+        attributes: whether ``self.x = e`` is allowed.
+        annotated: parameters whose annotation statements in the body are evaluated.
+        macro: whether a `return` in a branch ends this function alone.
+
+    Raises:
+        TileSyntaxError: the body uses a construct that kernels do not have.
+    """
+    if macro and _returns_inside(info.node):
+        from dataclasses import replace
+
+        from tilelang.frontend.returns import structured
+
+        info = replace(info, node=structured(info.node))
+    try:
+        body = _Statements(info, attributes, annotated).block(info.node.body)
+    except RecursionError:  # long sums and ladders of `elif` are deep trees
+        raise_recursion_limit(_depth(info.node))
+        body = _Statements(info, attributes, annotated).block(info.node.body)
+    start = ast.Call(
+        func=load("__tl_enter"),
+        args=[ast.Call(func=load("__tl_locals"), args=[], keywords=[])],
+        keywords=[],
+    )
+    first = set_name("__tl", same_place(start, info.node))
+    name = "__tl_body"  # not the user's name: a recursive function looks that up outside
+    node = new_function(name, _bare(info.node.args), first)
+    node.body += body
+    if macro:
+        node.body.append(ast.Return(value=scope_call("returned", [], info.node)))
+    same_place(node, info.node)
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+    for key, value in (captured or {}).items():
+        cells.setdefault(key, CellType(value))
+    cells["__tl_enter"], cells["__tl_locals"] = CellType(enter), CellType(locals)
+    module = ast.Module(body=[_factory(node, sorted(cells))], type_ignores=[])
+    flags = fn.__code__.co_flags & __future__.annotations.compiler_flag
+    code = compile(module, info.filename, "exec", flags=flags, dont_inherit=True)
+    inner = _inner_code(code, name).replace(co_name=fn.__code__.co_name)
+    if hasattr(inner, "co_qualname"):
+        inner = inner.replace(co_qualname=fn.__code__.co_qualname)
+    made = FunctionType(
+        inner,
+        fn.__globals__,
+        fn.__name__,
+        fn.__defaults__,
+        tuple(cells[free] for free in inner.co_freevars),
+    )
+    made.__kwdefaults__ = fn.__kwdefaults__
+    made.__qualname__, made.__module__ = fn.__qualname__, fn.__module__
+    made.__doc__ = fn.__doc__
+    return made
+
+
+def _bare(arguments: ast.arguments) -> ast.arguments:
+    """Parameters without annotations and defaults."""
+
+    def bare(arg: ast.arg | None) -> Any:
+        return None if arg is None else same_place(ast.arg(arg=arg.arg), arg)
+
+    return ast.arguments(
+        posonlyargs=[bare(arg) for arg in arguments.posonlyargs],
+        args=[bare(arg) for arg in arguments.args],
+        vararg=bare(arguments.vararg),
+        kwonlyargs=[bare(arg) for arg in arguments.kwonlyargs],
+        kw_defaults=[None] * len(arguments.kwonlyargs),
+        kwarg=bare(arguments.kwarg),
+        defaults=[],
+    )
+
+
+def _factory(node: ast.FunctionDef, names: list[str]) -> ast.stmt:
+    """An outer function whose parameters are the free variables of ``node``."""
+    arguments = ast.arguments(
+        posonlyargs=[],
+        args=[ast.arg(arg=name) for name in names],
+        vararg=None,
+        kwonlyargs=[],
+        kw_defaults=[],
+        kwarg=None,
+        defaults=[],
+    )
+    return same_place(new_function("__tl_factory", arguments, node), node)

@@ -1,0 +1,25 @@
+"""``tilelang.frontend.dtypes``: the dtypes of the language under their historical path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.ir import dtypes as _dtypes
+from tilelang.ir.dtypes import dtype, max_value, min_value, promote
+
+__all__ = ["AnyDType", "dtype", "max_value", "min_value", "promote"]
+
+AnyDType = Any  # whatever ``dtype(x)`` accepts
+
+
+def __getattr__(name: str) -> Any:
+    """``dtypes.float16`` and every other type by its name."""
+    found = getattr(_dtypes, name, None)
+    if found is not None:
+        return found
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return dtype(name)
+    except TypeError as error:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from error

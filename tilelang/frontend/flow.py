@@ -1,0 +1,270 @@
+"""Which local names may still be read after a branch or loop that binds them.
+
+Tracing runs every branch and every loop body once, in the order of the text. A name bound in one
+is right afterwards only where all ways through it agree on the value; ``rebind.py`` compares the
+ways. Here is decided, on the syntax tree, for which names that is worth doing: the ordinary
+analysis of live variables, in one pass that collects what each block reads and binds and one that
+carries the live names from the end to the start.
+
+Whether a condition is known while tracing cannot be seen here, so every ``if`` counts as open.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import field
+
+from tilelang.frontend.nodes import below
+from tilelang.records import dataclass
+
+__all__ = ["Flow", "Followed", "free_names"]
+
+_NESTED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_DEFINED = (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)
+_SCOPES = (*_NESTED, *_DEFINED)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What to follow in one compound statement, each sorted by name.
+
+    ``after``: bound inside and read after it. ``again``: bound in the body of a loop and read in
+    its next iteration. ``orelse``: bound on the first side of an ``if`` and read on the other.
+    ``carried``: those of ``again`` that no inner block may bind as a name of its own.
+    """
+
+    after: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+    orelse: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+
+
+@dataclass
+class _Block:
+    """Summary of a list of statements; an exit that cannot be reached kills everything (None).
+
+    ``reads``: names that may be read before the block binds them. ``kills``: names that are bound
+    on every way to the end; ``on_break`` and ``on_continue`` likewise for the other exits.
+    """
+
+    reads: set[str] = field(default_factory=set)
+    binds: set[str] = field(default_factory=set)
+    kills: set[str] | None = field(default_factory=set)
+    on_break: set[str] | None = None
+    on_continue: set[str] | None = None
+    between: set[str] = field(default_factory=set)  # ``again`` of a loop, ``orelse`` of an if
+
+
+def _both(a: set[str] | None, b: set[str] | None) -> set[str] | None:
+    """Names killed whichever of two ways is taken."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
+def free_names(node: ast.AST) -> set[str]:
+    """Names that a nested function, lambda or comprehension reads from around it."""
+    loads: set[str] = set()
+    own: set[str] = set()
+    for part in below(node):
+        if isinstance(part, ast.Name):
+            (loads if isinstance(part.ctx, ast.Load) else own).add(part.id)
+        elif isinstance(part, ast.arg):
+            own.add(part.arg)
+        elif isinstance(part, ast.Nonlocal):
+            loads.update(part.names)
+            own.difference_update(part.names)
+    return loads - own
+
+
+class Flow:
+    """The names to follow in each compound statement of a function."""
+
+    def __init__(self, node: ast.FunctionDef) -> None:
+        self._functions: dict[str, set[str]] = {}
+        self.captured: set[str] = set()  # names that nested functions read
+        for part in below(node):
+            if part is not node and isinstance(part, (*_NESTED, *_DEFINED)):
+                free = free_names(part)
+                self.captured |= free
+                if isinstance(part, _DEFINED):
+                    self._functions[part.name] = free
+            if isinstance(part, ast.Assign) and isinstance(part.value, ast.Lambda):
+                for target in part.targets:
+                    if isinstance(target, ast.Name):
+                        self._functions[target.id] = free_names(part.value)
+        self._summaries: dict[int, _Block] = {}
+        self._followed: dict[int, Followed] = {}
+        self._block(node.body)
+        self._carry(node.body, set(), set(), set())
+
+    def of(self, item: ast.stmt) -> Followed:
+        """What to follow in the compound statement ``item``."""
+        return self._followed.get(id(item), Followed())
+
+    # -- what statements read and bind --------------------------------------------------------
+    def _scan(self, *nodes: ast.AST | None) -> tuple[set[str], set[str]]:
+        """Names that expressions or a simple statement read, in called functions too, and bind."""
+        reads: set[str] = set()
+        binds: set[str] = set()
+        for node in nodes:
+            for part in () if node is None else below(node, _SCOPES):
+                if isinstance(part, ast.Name):
+                    (reads if isinstance(part.ctx, ast.Load) else binds).add(part.id)
+                elif isinstance(part, _NESTED):
+                    reads |= free_names(part)
+                elif isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
+                    reads.add(part.target.id)
+                elif isinstance(part, ast.alias):
+                    binds.add((part.asname or part.name).partition(".")[0])
+        todo = [name for name in reads if name in self._functions]
+        while todo:
+            new = self._functions[todo.pop()] - reads
+            reads |= new
+            todo.extend(name for name in new if name in self._functions)
+        return reads, binds
+
+    # -- first pass: summaries ----------------------------------------------------------------
+    def _block(self, body: Sequence[ast.stmt]) -> _Block:
+        whole = _Block()
+        for item in reversed(body):
+            one = self._summaries[id(item)] = self._statement(item)
+            if one.kills is None:
+                whole = _Block(set(one.reads), whole.binds | one.binds, None)
+                whole.on_break, whole.on_continue = one.on_break, one.on_continue
+                continue
+            whole.reads -= one.kills
+            whole.reads |= one.reads
+            whole.binds |= one.binds
+            for name in ("on_break", "on_continue"):
+                later: set[str] | None = getattr(whole, name)
+                if later is not None:
+                    later = later | one.kills
+                setattr(whole, name, _both(getattr(one, name), later))
+            if whole.kills is not None:
+                whole.kills |= one.kills
+        return whole
+
+    def _statement(self, item: ast.stmt) -> _Block:
+        if isinstance(item, ast.If):
+            return self._if(item)
+        if isinstance(item, (ast.For, ast.While)):
+            body = self._block(item.body)
+            head, source, targets = set(), set(), set()
+            if isinstance(item, ast.While):
+                head = self._scan(item.test)[0]
+            else:
+                source, targets = self._scan(item.iter)[0], self._scan(item.target)[1]
+            reads, binds = head | (body.reads - targets), body.binds | targets
+            return _Block(source | reads, binds, between=binds & reads)
+        if isinstance(item, ast.With):
+            body = self._block(item.body)
+            entries = [entry.context_expr for entry in item.items]
+            targets = self._scan(*(entry.optional_vars for entry in item.items))[1]
+            body.reads = self._scan(*entries)[0] | (body.reads - targets)
+            body.binds = body.binds | targets
+            body.kills = None if body.kills is None else body.kills | targets
+            body.between = body.binds & body.reads  # as for a loop: `with T.While(...)`
+            return body
+        if isinstance(item, ast.Break):
+            return _Block(kills=None, on_break=set())
+        if isinstance(item, ast.Continue):
+            return _Block(kills=None, on_continue=set())
+        if isinstance(item, (ast.Return, ast.Raise)):
+            return _Block(self._scan(item)[0], kills=None)
+        if isinstance(item, _DEFINED):
+            around = [*item.decorator_list, *(item.bases if isinstance(item, ast.ClassDef) else ())]
+            if not isinstance(item, ast.ClassDef):
+                defaults = [value for value in item.args.kw_defaults if value is not None]
+                around += [*item.args.defaults, *defaults]
+            return _Block(self._scan(*around)[0], {item.name}, {item.name})
+        reads, binds = self._scan(item)
+        return _Block(reads, binds, binds)
+
+    def _if(self, item: ast.If) -> _Block:
+        then, orelse = self._block(item.body), self._block(item.orelse)
+        return _Block(
+            self._scan(item.test)[0] | then.reads | orelse.reads,
+            then.binds | orelse.binds,
+            _both(then.kills, orelse.kills),
+            _both(then.on_break, orelse.on_break),
+            _both(then.on_continue, orelse.on_continue),
+            then.binds & orelse.reads,
+        )
+
+    # -- second pass: live names --------------------------------------------------------------
+    def _carry(
+        self, body: Sequence[ast.stmt], live: set[str], leave: set[str], again: set[str]
+    ) -> None:
+        """Follow ``body`` from its end, where ``live`` names are read later.
+
+        ``leave`` and ``again`` are the names live where ``break`` and ``continue`` lead.
+        """
+        for item in reversed(body):
+            one = self._summaries[id(item)]
+            if isinstance(item, ast.If):
+                self._note(item, live, one.binds, (), one.between)
+                self._carry(item.body, set(live), leave, again)
+                self._carry(item.orelse, set(live), leave, again)
+            elif isinstance(item, (ast.For, ast.While)):
+                head = live | one.reads
+                self._note(item, live, one.binds, one.between, ())
+                self._carry(item.body, set(head), live, head)
+            elif isinstance(item, ast.With):
+                self._note(item, live, one.binds, one.between, ())
+                self._carry(item.body, set(live), leave, again)
+            live = self._before(one, live, leave, again)
+
+    @staticmethod
+    def _before(one: _Block, live: set[str], leave: set[str], again: set[str]) -> set[str]:
+        """Names live before a statement, from those live where it may lead."""
+        ways = ((one.kills, live), (one.on_break, leave), (one.on_continue, again))
+        if one.on_break is None and one.on_continue is None and one.kills is not None:
+            live -= one.kills  # in place: a block of n statements costs n
+            live |= one.reads
+            return live
+        found = set(one.reads)
+        for kills, there in ways:
+            if kills is not None:
+                found |= there - kills
+        return found
+
+    def _note(
+        self,
+        item: ast.stmt,
+        live: set[str],
+        binds: set[str],
+        again: Iterable[str],
+        orelse: Iterable[str],
+    ) -> None:
+        names = set(again)
+        carried = self._carried(item, names) if names and not isinstance(item, ast.If) else set()
+        parts = (binds & live, names, set(orelse), carried)
+        found = Followed(*(tuple(sorted(part)) for part in parts))
+        if found != Followed():
+            self._followed[id(item)] = found
+
+    def _carried(self, item: ast.stmt, names: set[str]) -> set[str]:
+        """Those of ``names`` that need their value of the last iteration of ``item``, or that a
+        nested function reads behind an inner block."""
+        from tilelang.frontend.carried import self_dependent
+
+        assert isinstance(item, (ast.For, ast.While, ast.With))
+        found = self_dependent(item, names, lambda node: self._scan(node)[0])
+        captured = names & self.captured
+        return found | (captured & self._behind(item.body, set()) if captured else set())
+
+    def _behind(self, body: Sequence[ast.stmt], live: set[str]) -> set[str]:
+        """Names that a block in ``body`` binds and that a statement after it reads, or ``live``."""
+        found: set[str] = set()
+        live = set(live)
+        for item in reversed(body):
+            one = self._summaries[id(item)]
+            if isinstance(item, (ast.If, ast.For, ast.While)):
+                found |= one.binds & live
+            if isinstance(item, (ast.If, ast.For, ast.While, ast.With)):
+                sides = (item.body, item.orelse) if isinstance(item, ast.If) else (item.body,)
+                found = found.union(*(self._behind(side, live) for side in sides))
+            live = (live - (one.kills or set())) | one.reads
+        return found

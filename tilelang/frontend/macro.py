@@ -1,0 +1,260 @@
+"""``@T.macro``: functions that are expanded where they are called.
+
+Expressions are evaluated once at the call and passed by value, buffers by reference; a parameter
+annotated ``T.Ref`` takes a place (an ``alloc_var``, a buffer element, a region) and assigning to
+it inside the macro stores there. Everything else (strings, dtypes, functions, other macros) is an
+ordinary Python argument. Macros may return values, call themselves under a condition known while
+tracing, and be methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import FunctionType, MethodType
+from typing import Any
+
+from tilelang.errors import (
+    TileRuntimeError,
+    TileSyntaxError,
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+    shown,
+)
+from tilelang.frontend.annot import Buffer as BufferType
+from tilelang.frontend.annot import BufferAnnot
+from tilelang.frontend.ast import analyse, rewrite
+from tilelang.frontend.builder import Builder, builder, is_pure, locate, warn
+from tilelang.frontend.described import other_than_said
+from tilelang.frontend.pickling import reduce_function
+from tilelang.frontend.scope import Scope
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, Load, as_expr
+from tilelang.ir.expr import Var as Variable
+from tilelang.tracebacks import border
+
+__all__ = ["Macro", "Ref", "Var", "inline", "macro", "meta_class"]
+
+_MAX_DEPTH = 150  # nested expansions; Python's own stack allows little more
+
+
+class Ref:
+    """Annotation ``T.Ref``: the macro's parameter is the place itself, not its value."""
+
+
+class _Variables(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Variable)
+
+    def __call__(cls, name: str, dtype: object = "int32") -> Any:
+        return Variable(name, DType(dtype))
+
+
+class Var(Ref, metaclass=_Variables):
+    """What sizes of `T.dynamic` and other names of programs are: ``isinstance(m, T.Var)``. As the
+    annotation of a macro's parameter, the older spelling of ``T.Ref``."""
+
+
+class Macro:
+    """A function whose body is traced into the kernel at every call."""
+
+    def __init__(self, fn: Any, *, attributes: bool = False) -> None:
+        from tilelang.frontend.template import capture, plain_function
+
+        fn = plain_function(fn, "T.macro")
+        self.orig_func = fn
+        self.__name__, self.__qualname__ = fn.__name__, fn.__qualname__
+        self.__module__, self.__doc__ = fn.__module__, fn.__doc__
+        self.__annotations__ = fn.__annotations__
+        self.__wrapped__ = fn
+        self._info = analyse(fn)
+        self._captured = capture(fn, self._info)
+        self._refs = frozenset(
+            name for name, raw in fn.__annotations__.items() if self._is_ref(raw)
+        )
+        self._run = rewrite(
+            fn,
+            self._info,
+            self._enter,
+            captured=self._captured,
+            attributes=attributes,
+            macro=True,
+        )
+        self._signature: Any = None
+        self._said: dict[str, BufferAnnot] | None = None
+
+    @staticmethod
+    def _is_ref(raw: object) -> bool:
+        if isinstance(raw, str):
+            return raw.strip("'\" ").rpartition(".")[2] in ("Ref", "Var")
+        return raw in (Ref, Var)
+
+    def _enter(self, values: Mapping[str, object]) -> Scope:
+        return Scope(builder(self.__name__), self.__name__, values, self._refs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    @border
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        active = builder(f"macro {self.__name__}")
+        if active.pure_in:
+            raise TileRuntimeError(
+                f"the macro `{self.__name__}` is called inside {active.pure_in}",
+                expected="a call in a statement of its own",
+                hint=f"write `x = {self.__name__}(...)` before, or use `if` statements",
+            )
+        if active.macro_depth >= _MAX_DEPTH:
+            raise TileSyntaxError(
+                f"the macro `{self.__name__}` calls itself without end",
+                expected=f"at most {_MAX_DEPTH} nested expansions",
+                hint="end the recursion by a condition known at trace time",
+            )
+        bound = self._bind(active, args, kwargs)
+        active.macro_depth += 1
+        result = self._run(*bound.args, **bound.kwargs)
+        active.macro_depth -= 1
+        return _result(active, result)
+
+    def _bind(self, active: Builder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._signature is None:
+            import inspect
+
+            self._signature = inspect.signature(self.orig_func)
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TileTypeError(
+                f"wrong arguments for the macro `{self.__name__}`: {error}",
+                expected=f"{self.__name__}({', '.join(self._info.params)})",
+            ) from None
+        for name, value in bound.arguments.items():
+            kind = self._signature.parameters[name].kind
+            if kind is kind.VAR_POSITIONAL:
+                made: Any = tuple(_by_value(active, name, item) for item in value)
+            elif kind is kind.VAR_KEYWORD:
+                made = {key: _by_value(active, key, item) for key, item in value.items()}
+            elif name in self._refs:
+                made = self._by_reference(active, name, value)
+            else:
+                made = _by_value(active, name, value)
+            bound.arguments[name] = made
+            annot = self._annotations().get(name)
+            if annot is not None and isinstance(made, Buffer) and not made.is_var:
+                self._compare(annot, name, made)
+        return bound
+
+    def _compare(self, annot: BufferAnnot, name: str, given: Buffer) -> None:
+        """Remark on an argument that is something else than the annotation says."""
+        if found := other_than_said(annot, given):
+            warn(
+                f"the argument `{name}` of the macro `{self.__name__}` is `{given.name}` "
+                f"{found[1]}, its annotation says {found[0]}: what the argument is holds",
+                locate(),
+            )
+
+    def _annotations(self) -> Mapping[str, BufferAnnot]:
+        """What the annotations of parameters say of buffers; text that cannot be evaluated is a
+        note for readers."""
+        if self._said is None:
+            from tilelang.frontend.template import evaluate_annotation
+
+            self._said = {}
+            for name in self.orig_func.__annotations__:
+                value = evaluate_annotation(self.orig_func, self._info, self._captured, name)
+                annot = value.described if isinstance(value, BufferType) else value
+                if isinstance(annot, BufferAnnot):
+                    self._said[name] = annot
+        return self._said
+
+    def _by_reference(self, active: Builder, name: str, value: Any) -> Any:
+        if isinstance(value, Buffer) and value.is_var:
+            return value
+        if isinstance(value, Load):
+            indices = tuple(
+                index if is_pure(index) else as_expr(active.let("_tmp", index))
+                for index in value.indices
+            )
+            return Load(value.buffer, indices)
+        if isinstance(value, Region):
+            return value
+        raise TileValueError(
+            f"the argument `{name}` of the macro `{self.__name__}` is a T.Ref",
+            expected="a T.alloc_var, a buffer element such as A[i], or a slice",
+            got=f"`{value!r}`"[:80],
+            hint="a value has no place to store to; remove T.Ref, or pass a variable",
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
+        return reduce_function(self, self.orig_func, type(self))
+
+    def __deepcopy__(self, memo: object) -> Macro:
+        """Itself, as of Python's functions."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"<macro {self.__name__}>"
+
+
+def _by_value(active: Builder, name: str, value: Any) -> Any:
+    """An argument passed by value: expressions are evaluated here, once."""
+    if isinstance(value, Buffer):
+        return active.snapshot(value, name) if value.is_var else value
+    return active.bind(name, value) if isinstance(value, Expr) else value
+
+
+def _result(active: Builder, value: Any) -> Any:
+    """What the call gives: loads are taken now, before the caller stores anything."""
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(_result(active, item) for item in value)
+    return active.snapshot(value) if isinstance(value, Expr) else value
+
+
+@border
+def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
+    """Make ``fn`` a macro; also ``@T.macro()``.
+
+    Raises:
+        TileSyntaxError: the body uses Python that kernels do not have.
+        TileUnsupportedError: ``hygienic=False``: names would be those of the place of the call.
+    """
+    if not hygienic:
+        raise TileUnsupportedError(
+            "a macro that reads the names of its callers",
+            expected="hygienic=True",
+            hint="pass what the macro reads as arguments",
+        )
+    return Macro if fn is None else Macro(fn)
+
+
+def meta_class(cls: type) -> type:
+    """Class decorator: methods are expanded in place and may assign ``self.x``.
+
+    An attribute that holds a ``T.alloc_var`` is stored to by assignment.
+    """
+    if not isinstance(cls, type):
+        raise TileTypeError("T.meta_class decorates a class", expected="a class", got=shown(cls))
+    for name, item in list(vars(cls).items()):
+        if isinstance(item, FunctionType) and (not name.startswith("__") or name == "__init__"):
+            setattr(cls, name, _Method(item))
+    return cls
+
+
+class _Method(Macro):
+    """A method of a meta class; outside of a trace it is the plain function."""
+
+    def __init__(self, fn: FunctionType) -> None:
+        super().__init__(fn, attributes=True)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from tilelang.ir.trace_context import current
+
+        if current() is None:
+            return self.orig_func(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+
+def inline(item: Any) -> Any:
+    """``T.inline``: a macro from a function, a meta class from a class."""
+    return meta_class(item) if isinstance(item, type) else macro(item)

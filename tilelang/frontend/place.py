@@ -1,0 +1,156 @@
+"""Whether a statement may stand where it is traced: parallel loops and the protocol of reducers.
+
+An iteration of ``T.Parallel`` is the work of one thread, so nothing in it may need all of them.
+A reducer holds a partial result for each thread: it is started, updated, finalized, and only then
+read. A sum may be scaled on the way, since that scales every part of it alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilelang.errors import TileSyntaxError, TileValueError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Binary, Call, Cast, Expr, Load, find
+
+if TYPE_CHECKING:
+    from tilelang.frontend.builder import Builder
+
+__all__ = ["check_place"]
+
+_COLLECTIVE = (S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerFinalize, S.ElementOp)
+_MOVES = (S.Copy, S.Fill)
+_OWN = ("local", "local.var")
+
+
+def check_place(builder: Builder, stmt: S.Stmt) -> None:
+    """Refuse ``stmt`` where it cannot stand.
+
+    Raises:
+        TileSyntaxError: it needs all threads, in a parallel loop.
+        TileValueError: it uses a reducer out of turn.
+    """
+    parallel = any(block.kind == "parallel" for block in builder.blocks)
+    if parallel:
+        _check_parallel(stmt)
+    if builder.reducers or isinstance(stmt, S.Alloc):
+        _check_reducers(builder.reducers, stmt, _scaled(stmt) if parallel else None)
+
+
+def _check_parallel(stmt: S.Stmt) -> None:
+    what = ""
+    if isinstance(stmt, _COLLECTIVE):
+        what = _usual(stmt)
+    elif isinstance(stmt, _MOVES):
+        regions = (*stmt.regions_read(), *stmt.regions_written())
+        if not any(region.buffer.storage in _OWN for region in regions):
+            what = _usual(stmt)
+    elif isinstance(stmt, S.Alloc) and stmt.buffer.storage == "local.fragment":
+        raise TileSyntaxError(
+            "T.alloc_fragment in a T.Parallel loop",
+            expected="T.alloc_local or T.alloc_var, of the thread that runs the iteration",
+            hint="all threads of the block hold a fragment together; allocate it before the loop",
+        )
+    else:
+        calls = stmt.calls()
+        what = next((_word(node, stmt) for node in calls if _joint(node)), "")
+    if what:
+        raise TileSyntaxError(
+            f"{what} in a T.Parallel loop",
+            expected="loads, stores and arithmetic of single elements",
+            hint="an iteration is the work of one thread; end the loop before it, or use T.serial",
+        )
+
+
+def _usual(stmt: S.Stmt) -> str:
+    """A tile operation as programs call it, ``T.reduce_sum``: the printer begins with that."""
+    return f"the tile operation {str(stmt).partition('(')[0]}"
+
+
+def _word(node: Call, stmt: S.Stmt) -> str:
+    """An intrinsic as the program's line calls it: a row may have several names."""
+    line = (stmt.loc and stmt.loc.source()) or ""
+    names = (*node.atom.names, *node.atom.strict)
+    return "T." + next((name for name in names if f".{name}(" in line), node.atom.usual)
+
+
+def _joint(node: Call) -> bool:
+    """Whether threads wait for each other at an intrinsic, or those of several warps exchange."""
+    atom = node.atom
+    return atom.meets("warp", "block", "grid") or atom.signals or atom.exchanges == "block"
+
+
+# How far a reducer is: made, started by stores, updated, finalized (then it is a fragment).
+# A fragment that is stored to may be started anew.
+_FRESH, _BEGUN, _OPEN, _DONE, _AGAIN = "made", "started", "updated", "finalized", "stored to"
+
+
+def _check_reducers(states: dict[Buffer, str], stmt: S.Stmt, scaled: Buffer | None) -> None:
+    if isinstance(stmt, S.Alloc):
+        if stmt.buffer.attr("reducer") is not None:
+            states[stmt.buffer] = _FRESH
+        return
+    for buffer in _read(stmt):
+        if states.get(buffer, _DONE) in (_BEGUN, _OPEN) and buffer is scaled:
+            states[buffer] = _OPEN
+            return
+        if states.get(buffer, _DONE) not in (_DONE, _AGAIN):
+            raise _misused(buffer, "is read before T.finalize_reducer", _ORDER)
+    if isinstance(stmt, S.ReducerUpdate):
+        if states.get(stmt.buffer) == _FRESH:
+            raise _misused(stmt.buffer, "is updated before it is started", _START)
+        if states.get(stmt.buffer) == _DONE:
+            raise _misused(stmt.buffer, "is updated after T.finalize_reducer", _START)
+        states[stmt.buffer] = _OPEN
+    elif isinstance(stmt, S.ReducerFinalize):
+        buffer = stmt.reducer.buffer
+        if states.get(buffer) == _FRESH:
+            raise _misused(buffer, "is finalized before it is started", _START)
+        if states.get(buffer) == _DONE:
+            raise _misused(buffer, "is finalized twice", _START)
+        states[buffer] = _DONE
+    elif isinstance(stmt, S.Store) and states.get(stmt.buffer) == _OPEN:
+        raise _misused(stmt.buffer, "is stored to while it collects", _UPDATE)
+    else:
+        written = {region.buffer for region in stmt.regions_written()}
+        written |= {stmt.buffer} if isinstance(stmt, S.Store) else set()
+        for buffer in written & states.keys():
+            states[buffer] = _AGAIN if states[buffer] in (_DONE, _AGAIN) else _BEGUN
+
+
+_ORDER = "call T.finalize_reducer first: until then every thread holds a part of the result"
+_START = "start it with T.clear, T.fill or T.reducer_init"
+_UPDATE = "update it: `acc[i] += x`, or T.max, T.min and so on for its operation"
+
+
+def _read(stmt: S.Stmt) -> set[Buffer]:
+    """Reducers that ``stmt`` reads other than to finalize them."""
+    found = {node.buffer for expr in stmt.exprs() for node in find(expr, Load)}
+    if not isinstance(stmt, (S.ReducerFinalize, S.ReducerInit)):
+        found |= {region.buffer for region in stmt.regions_read()}
+    return {buffer for buffer in found if buffer.attr("reducer") is not None}
+
+
+def _scaled(stmt: S.Stmt) -> Buffer | None:
+    """The sum of which ``stmt``, in a parallel loop, multiplies or divides an element by something
+    else: there, every thread that holds a part does so."""
+    if not isinstance(stmt, S.Store) or stmt.buffer.attr("reducer", ("",))[0] != "sum":
+        return None
+    value: Expr = stmt.value
+    while isinstance(value, Cast):
+        value = value.value
+    if not isinstance(value, Binary) or value.op not in ("mul", "div"):
+        return None
+    pairs = [(value.a, value.b), (value.b, value.a)][: 1 + (value.op == "mul")]
+    place = Load(stmt.buffer, stmt.indices)
+    factor = next((other for old, other in pairs if old is place), place)
+    return None if any(node.buffer is stmt.buffer for node in find(factor, Load)) else stmt.buffer
+
+
+def _misused(buffer: Buffer, what: str, hint: str) -> TileValueError:
+    return TileValueError(
+        f"the reducer `{buffer.name}` {what}",
+        expected="start, updates, T.finalize_reducer, reads, in this order",
+        hint=hint,
+    )

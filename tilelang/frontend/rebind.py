@@ -1,0 +1,252 @@
+"""Names that branches and loops of the program bind.
+
+Tracing runs a body once, so after it a Python name has the value of that one run. That value is
+right where every way to the place agrees on it: a name bound alike on both sides of an ``if``, or
+bound in a loop that surely runs. Where the ways differ the name is ``Undecided``: reading it is
+an error that says to use a ``T.alloc_var``, and binding it anew makes it usable again. A name
+that a loop reads first and binds later is an error at the end of the loop, since the reads of the
+next iterations were traced with the value from before. Which names may be read is known from
+``flow.py``; the others cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tilelang.errors import Loc, TileNameError
+from tilelang.frontend.builder import Block, describe, same_value, warn
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.expr import Const, Expr, as_expr
+
+if TYPE_CHECKING:
+    from tilelang.frontend.scope import Scope
+
+__all__ = ["Follow", "Held", "Undecided", "Wanted"]
+
+
+class Held(NamedTuple):
+    """What a name holds; ``loc`` is where it got it, inside statements that follow the name."""
+
+    value: object
+    block: Block
+    loc: Loc | None = None
+
+
+Names = tuple[str, ...]
+Wanted = tuple[Names, Names, Names, Names]  # read after, read again, by functions, carried
+Snapshot = dict[str, Held]
+
+
+class Undecided:
+    """A name whose value depends on the way the program takes; nothing can be done with it."""
+
+    def __init__(self, name: str, what: str, values: Sequence[Held]) -> None:
+        self.__dict__.update(name=name, what=what, values=values)
+
+    def error(self) -> TileNameError:
+        """The error of a use."""
+        name, what, values = (self.__dict__[key] for key in ("name", "what", "values"))
+        found: list[Held] = []
+        for held in values:
+            if not any(same_value(held.value, known.value) for known in found):
+                found.append(held)
+        return TileNameError(
+            f"`{name}` depends on {_DEPENDS[what]}",
+            expected="one value on every way to this place, or a variable made by T.alloc_var",
+            got=" or ".join(_told(held, what) for held in found),
+            hint=advice(name, what, [held.value for held in found]),
+        )
+
+    def __repr__(self) -> str:
+        return f"<undecided {self.__dict__['name']}>"
+
+    def _refuse(self, *_: object) -> Any:
+        raise self.error()
+
+    # What reads that are not rewritten do with it: those of nested functions.
+    __getattr__ = __bool__ = __iter__ = __len__ = __call__ = __enter__ = __contains__ = _refuse
+    __getitem__ = __setitem__ = __index__ = __int__ = __float__ = __hash__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __neg__ = __pos__ = __abs__ = __invert__ = _refuse
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = _refuse
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = _refuse
+    __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _refuse
+    __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _refuse
+
+
+_DEPENDS = {
+    "if": "a condition that is known only at run time",
+    "loop": "how often the loop runs",
+    "parallel": "the iterations of T.Parallel",
+}
+
+
+def _told(held: Held, what: str) -> str:
+    value = held.value
+    where = f"before the {_WORD[what]}" if held.loc is None else f"line {held.loc.line}"
+    if isinstance(value, Undecided) or (isinstance(value, Expr) and not isinstance(value, Const)):
+        return f"the value of {where}" if held.loc is not None else f"the value {where}"
+    return f"{describe(value)} ({where})"
+
+
+_WORD = {"if": "`if`", "loop": "loop", "parallel": "loop"}
+
+
+def advice(name: str, what: str, values: Sequence[object]) -> str:
+    """What to write instead of rebinding ``name``."""
+    if not all(isinstance(value, (bool, int, float, Expr)) for value in values):
+        return (
+            f"a name stands for one object; write the statements that use `{name}` where it is "
+            "bound"
+        )
+    if what == "parallel":
+        return (
+            "iterations have no order; store to a tile, or combine them with T.reduce_... or "
+            "T.alloc_reducer"
+        )
+    kinds = {as_expr(value).dtype for value in values}
+    kind = f'"{next(iter(kinds))}"' if len(kinds) == 1 else "dtype"
+    declared = f"declare `{name} = T.alloc_var({kind})` before the {_WORD[what]}"
+    if what == "if":
+        return f"{declared} and assign to it inside, or write `{name} = a if condition else b`"
+    return f"{declared} and assign to it inside"
+
+
+def _leaves(held: Held) -> Iterator[Held]:
+    """The bindings that a name may have."""
+    if isinstance(held.value, Undecided):
+        for item in held.value.__dict__["values"]:
+            yield from _leaves(item)
+    else:
+        yield held
+
+
+def _is_tile(value: object) -> bool:
+    return isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var)
+
+
+def _ended(name: str, outer: Held) -> str:
+    """The remark on a name that an inner block binds anew."""
+    value = outer.value
+    if isinstance(value, Buffer):
+        read = describe(value)
+    elif isinstance(value, Expr) and not isinstance(value, Const):
+        where = "from before the loop" if outer.loc is None else f"of line {outer.loc.line}"
+        read = f"the value {where}"
+    else:
+        read = describe(value)
+    return (
+        f"`{name}` is bound anew here and ends with this block: other blocks and later iterations "
+        f"still read {read}"
+    )
+
+
+class Follow:
+    """The followed names of one compound statement while it is traced."""
+
+    def __init__(self, scope: Scope, what: str, followed: Wanted) -> None:
+        self.scope, self.what = scope, what
+        self.after, self.again, self.captured, self.carried = followed
+        self.names = {*self.after, *self.again}
+        self.ways: list[Snapshot] = []  # how the statement after this one is reached
+        self.back: list[Snapshot] = []  # how the next iteration is reached
+        self.seen: set[str] = set()  # names of ``again`` read with the value from before
+        self.inside: list[tuple[str, object]] = []  # names read in the block that binds them
+        self.behind: set[str] = set()  # names read behind the block that bound them
+        self.first = self.now()
+        for name in self.names:
+            scope.following.setdefault(name, []).append(self)
+
+    def now(self) -> Snapshot:
+        """The followed names that are bound here."""
+        held = self.scope.held
+        return {name: held[name] for name in self.names if name in held}
+
+    def reset(self) -> None:
+        """Go back to the start of the statement, for its other side."""
+        for name in self.names:
+            if name in self.first:
+                self.scope.held[name] = self.first[name]
+            else:
+                self.scope.held.pop(name, None)
+
+    def saw(self, name: str, value: object) -> None:
+        """A read of ``name`` inside the statement."""
+        if name in self.first and same_value(self.first[name].value, value):
+            self.seen.add(name)
+        elif (held := self.scope.held.get(name)) is not None:
+            if not held.block.alive:
+                self.behind.add(name)
+            else:
+                self.inside.append((name, held.value))
+
+    def holds(self, name: str) -> bool:
+        """Whether ``name`` is bound."""
+        return name in self.scope.held
+
+    def value(self, name: str) -> object:
+        """What ``name`` holds."""
+        return self.scope.held[name].value
+
+    def settle(self) -> None:
+        """End of the statement: what the names hold on every way to the next one."""
+        for name in self.names:
+            self.scope.following[name].pop()
+        if not self.ways:
+            return
+        for name in self.after:
+            values = [way[name] for way in self.ways if name in way]
+            if not values:
+                self.scope.held.pop(name, None)
+            elif all(same_value(values[0].value, other.value) for other in values):
+                around = (held for held in values if held.block.alive)
+                self.scope.held[name] = next(around, values[0])
+                if self.what == "if" or not isinstance(inner := values[0].value, Undecided):
+                    continue
+                self._undecide(name, inner.__dict__["values"])
+            else:
+                self._undecide(name, values)
+
+    def _undecide(self, name: str, values: Sequence[Held]) -> None:
+        loc = next((held.loc for held in values if held.loc is not None), None)
+        made = Undecided(name, self.what, values)
+        self.scope.held[name] = Held(made, self.scope.builder.scope(), loc)
+
+    def check_again(self, own: Sequence[Block]) -> None:
+        """End of a loop of the blocks ``own``: what its next iteration reads must be what it read.
+
+        What an inner block binds ends with that block, so the next iteration reads the value from
+        before; where a reader of Python would expect another one, the name is refused.
+        """
+        for name in self.again:
+            if name not in self.first or not (name in self.seen or name in self.captured):
+                continue
+            old = self.first[name].value
+            ends = [held for way in self.back if name in way for held in _leaves(way[name])]
+            for held in [held for held in ends if not same_value(held.value, old)]:
+                if not self._ends(name, old, held, own):
+                    raise self._updated(name, old, held)
+                warn(_ended(name, self.first[name]), held.loc)
+
+    def _ends(self, name: str, old: object, new: Held, own: Sequence[Block]) -> bool:
+        """Whether the binding ``new`` is one of its block alone."""
+        if _is_tile(old) and isinstance(new.value, (bool, int, float, Expr)):
+            return name not in self.behind  # nobody takes the one for the other
+        if name in self.carried or name in self.behind or any(new.block is b for b in own):
+            return False
+        return name in self.captured or any(same_value((name, new.value), x) for x in self.inside)
+
+    def _updated(self, name: str, old: object, new: Held) -> TileNameError:
+        scalar = all(isinstance(v, (bool, int, float, Expr, Undecided)) for v in (old, new.value))
+        shown = "" if isinstance(old, Expr) or not scalar else f" to {old!r}"
+        hint = f"declare `{name} = T.alloc_var(dtype, init)` before the loop"
+        if not scalar or self.what == "parallel":
+            hint = advice(name, self.what, [old, new.value])
+        return TileNameError(
+            f"the immutable value `{name}` is updated in a loop",
+            expected="a variable made by T.alloc_var",
+            got=f"`{name}` bound outside the loop{shown}",
+            hint=hint,
+            loc=new.loc,
+        )

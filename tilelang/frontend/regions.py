@@ -1,0 +1,528 @@
+"""Operands of tile operations: what the user wrote, as regions with extents that fit.
+
+An operand is a whole buffer, a region (slices) or an element (``A[i, j]``), which anchors a tile:
+it says where the tile starts, the other operand how large it is. The functions here turn operands
+into ``Region`` nodes whose extents agree, and say clearly why two operands cannot meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from tilelang.errors import TileIndexError, TileTypeError, TileValueError, shown
+from tilelang.ir.bounds import interval
+from tilelang.ir.buffer import Buffer, Region, Shape, as_extent, same_extent
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.expr import (
+    AddressOf,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    as_expr,
+    call,
+    cast,
+    const,
+    find,
+)
+from tilelang.ir.simplify import simplify
+from tilelang.ir.stmt import Eval
+from tilelang.ir.trace_context import emitter
+from tilelang.target.instruction_table import ROWS
+
+Extent = int | Expr
+OPAQUE = ("shared.barrier", "shared.cluster_barrier", "shared.tmem", "local.descriptor")
+RUN = 32  # neighbours that a slice in a scalar statement may have
+_KINDS: dict[str, Any] = {
+    "True or False": int,
+    "a dict": Mapping,
+    "a list": (list, tuple),
+    "an int": Integral,
+    "text": str,
+}
+# The kinds of options that only change how something is done, by their names.
+_OPTIONS = {
+    **dict.fromkeys(
+        ("disable_tma", "enable", "explicit", "prefer_async", "return_prev", "sat", "use_2cta"),
+        "True or False",
+    ),
+    **dict.fromkeys(("annotations",), "a dict"),
+    **dict.fromkeys(("group", "order", "stage", "sync"), "a list"),
+    **dict.fromkeys(("coalesced_width", "unroll_factor"), "an int"),
+    **dict.fromkeys(("message", "msg", "name"), "text"),
+}
+_INNERMOST = {"local": 0, "shared": 1, "global": 2}
+
+
+def region_of(operand: object, what: str, role: str = "operand") -> Region:
+    """``operand`` as a region; an element ``A[i, j]`` becomes an anchored one.
+
+    Args:
+        operand: a buffer, a region or an element of a buffer.
+        what: the operation, for errors, e.g. ``"T.copy"``.
+        role: which operand it is, for errors, e.g. ``"source"``.
+    """
+    if isinstance(operand, Region):
+        return operand
+    if isinstance(operand, Buffer):
+        if operand.is_var:
+            return replace(operand.whole(), anchored=True)
+        return operand.whole()
+    if isinstance(operand, Load):
+        if any(index.dtype.lanes > 1 for index in operand.indices):
+            raise TileTypeError(
+                f"the {role} of {what} is a vector element",
+                expected="a buffer, a region or an element with scalar indices",
+                got=f"`{operand!r}`",
+            )
+        ones = (1,) * len(operand.indices)
+        return Region(operand.buffer, operand.indices, ones, anchored=True)
+    raise TileTypeError(
+        f"the {role} of {what} is not a buffer",
+        expected="a buffer, a region such as A[0:64, k] or an element such as A[i, j]",
+        got=describe(operand),
+    )
+
+
+def tile_of(operand: object, what: str, role: str = "operand") -> Region:
+    """``operand`` as a region with extents of its own: a buffer or a region, not an element."""
+    found = region_of(operand, what, role)
+    if found.anchored and not found.buffer.is_var:
+        raise TileTypeError(
+            f"the {role} of {what} is a single element",
+            expected="a whole buffer or a region with slices",
+            got=f"`{operand!r}`",
+            hint=f"write slices, e.g. {found.buffer.name}[{', '.join(':' for _ in found.extents)}]",
+        )
+    return found
+
+
+def describe(value: object) -> str:
+    """``value`` in an error: short and without addresses."""
+    if isinstance(value, Buffer):
+        return f"the buffer `{value.name}` of shape {text_of(value.shape)}"
+    if isinstance(value, (Expr, Region)):
+        return f"`{value!r}`"
+    text = shown(value)
+    return f"a {type(value).__name__}" if " at 0x" in text else text
+
+
+def text_of(extents: Sequence[object]) -> str:
+    """Extents as ``(128, 64)``."""
+    inner = ", ".join(str(extent) for extent in extents)
+    return f"({inner},)" if len(extents) == 1 else f"({inner})"
+
+
+def count_of(number: int, noun: str) -> str:
+    """``1 dimension``, ``2 dimensions``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def equal_extents(a: Extent, b: Extent) -> bool:
+    """Whether two extents are provably the same."""
+    if same_extent(a, b):
+        return True
+    if isinstance(a, int) and isinstance(b, int):
+        return False
+    difference = simplify(as_expr(a) - as_expr(b))
+    return isinstance(difference, Const) and difference.value == 0
+
+
+def equal_shapes(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
+    """Whether two shapes are provably the same."""
+    return len(a) == len(b) and all(equal_extents(x, y) for x, y in zip(a, b, strict=True))
+
+
+def as_run(value: object) -> Load | None:
+    """A slice of a few neighbours of the last dimension as a vector element, e.g.
+    ``A[i, j:j + 4]`` as ``A[i, T.Ramp(j, 1, 4)]``; None for anything else."""
+    if not isinstance(value, Region) or value.anchored:
+        return None
+    extents = [extent if isinstance(extent, int) else simplify(extent) for extent in value.extents]
+    count = extents[-1].value if isinstance(extents[-1], Const) else extents[-1]
+    if not isinstance(count, int) or not 1 <= count <= RUN:
+        return None
+    if not all(same_extent(extent, 1) for extent in extents[:-1]):
+        return None
+    last = value.mins[-1]
+    if count > 1:
+        last = Ramp(last, const(1, last.dtype), count)
+    return Load(value.buffer, (*value.mins[:-1], last))
+
+
+def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
+    """The extents of ``region`` as ints."""
+    found: list[int] = []
+    for extent in region.extents:
+        known = extent if isinstance(extent, int) else simplify(extent)
+        if isinstance(known, Const):
+            known = int(known)
+        if not isinstance(known, int):
+            raise TileValueError(
+                f"the {role} of {what} has an extent that is not constant",
+                expected="extents known at compile time",
+                got=f"`{region!r}` with extents {text_of(region.extents)}",
+            )
+        found.append(known)
+    return tuple(found)
+
+
+def check_plain(region: Region, what: str, role: str) -> None:
+    """Barriers, descriptors and tensor memory are no tiles."""
+    if region.scope() in OPAQUE or region.dtype.is_handle:
+        raise TileTypeError(
+            f"the {role} of {what} does not hold numbers",
+            expected="a tile in global, shared, fragment or local memory",
+            got=f"`{region.buffer.name}`, {region.dtype} in {region.scope()} memory",
+        )
+
+
+# -- agreement of two operands --------------------------------------------------------------------
+def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
+    """Source and destination with extents that agree, or None when both are elements.
+
+    1. Two whole buffers must have the same shape.
+    2. An element takes the extents of the other side, aligned to the right; missing leading
+       dimensions are 1, leading 1s that the element's buffer does not have are dropped.
+    3. Two elements are a scalar assignment (None).
+    4. Otherwise extents of 1 are left out and the rest must match in order.
+       A run-time extent beside the extent 1 of the innermost side is 1.
+    5. Where they have equal number but differ in size, the side in the innermost memory
+       (fragment or local, shared, global; the source if equal) says how much is copied.
+    """
+    a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
+    if a.anchored and b.anchored:
+        return None
+    if a.anchored:
+        return _take_extents(a, b, what), b
+    if b.anchored:
+        return a, _take_extents(b, a, what)
+    if isinstance(src, Buffer) and isinstance(dst, Buffer):
+        if not equal_shapes(src.shape, dst.shape):
+            raise TileValueError(
+                f"the buffers of {what} have different shapes",
+                expected=f"`{dst.name}` of shape {text_of(src.shape)}, as `{src.name}`",
+                got=f"shape {text_of(dst.shape)}",
+                hint=_where_it_starts(src, dst),
+            )
+        return a, b
+    return _match(a, b, what)
+
+
+def _where_it_starts(src: Buffer, dst: Buffer) -> str:
+    """How to copy between two shapes: the anchor stands in the buffer that holds the other one, or
+    in a tensor, of which a tile may lie partly outside."""
+    whole = next((one for one in (src, dst) if one.storage == "global"), None)
+    for one, other in ((src, dst), (dst, src)):
+        pairs = [*zip(reversed(one.shape), reversed(other.shape))]
+        sizes = all(isinstance(n, int) for pair in pairs for n in pair)
+        if sizes and one.ndim >= other.ndim and all(a >= b for a, b in pairs):
+            whole = one
+            break
+    if whole is None:
+        return "use slices of one shape"
+    zeros = ", ".join("0" * whole.ndim)
+    return f"say where the tile starts, e.g. {whole.name}[{zeros}], or use slices"
+
+
+def _take_extents(anchor: Region, other: Region, what: str) -> Region:
+    """``anchor`` with the extents of ``other``, aligned to the right."""
+    rank = len(anchor.mins)
+    extents: tuple[Extent, ...] = other.extents
+    surplus = len(extents) - rank
+    if surplus > 0:
+        if not all(same_extent(extent, 1) for extent in extents[:surplus]):
+            raise TileIndexError(
+                f"the tile of {what} has more dimensions than `{anchor.buffer.name}`",
+                expected=f"at most {count_of(rank, 'dimension')} larger than 1, as `{anchor!r}`",
+                got=f"`{other!r}` with extents {text_of(extents)}",
+            )
+        extents = extents[surplus:]
+    extents = (1,) * (rank - len(extents)) + tuple(extents)
+    found = Region(anchor.buffer, anchor.mins, extents)
+    check_inside(found, what)
+    return found
+
+
+def check_inside(region: Region, what: str) -> None:
+    """A constant overrun of on-chip memory, which nothing guards, is an error here."""
+    if region.scope() == "global":
+        return
+    for dim, (low, extent) in enumerate(zip(region.mins, region.extents, strict=True)):
+        size = region.buffer.shape[dim]
+        if not (isinstance(low, Const) and isinstance(extent, int) and isinstance(size, int)):
+            continue
+        if int(low) + extent > size:
+            raise TileIndexError(
+                f"the tile of {what} does not fit into `{region.buffer.name}`",
+                expected=f"at most {size} elements in dimension {dim}",
+                got=f"elements {int(low)} to {int(low) + extent - 1}",
+            )
+
+
+def _match(a: Region, b: Region, what: str) -> tuple[Region, Region]:
+    """Rules 4 and 5 of :func:`align`."""
+    if depth(b.scope()) < depth(a.scope()):
+        a = _single(a, b)
+    else:
+        b = _single(b, a)
+    dims_a, dims_b = a.tile_dims(), b.tile_dims()
+    if len(dims_a) != len(dims_b):
+        raise TileValueError(
+            f"the operands of {what} have different numbers of dimensions larger than 1",
+            expected=f"extents that match {text_of(a.extents)} of `{a!r}`",
+            got=f"{text_of(b.extents)} of `{b!r}`",
+        )
+    pairs = list(zip(dims_a, dims_b, strict=True))
+    if all(equal_extents(a.extents[i], b.extents[j]) for i, j in pairs):
+        return a, b
+    if depth(b.scope()) < depth(a.scope()):
+        return _resized(a, dims_a, [b.extents[j] for j in dims_b], what), b
+    return a, _resized(b, dims_b, [a.extents[i] for i in dims_a], what)
+
+
+def _single(region: Region, tile: Region) -> Region:
+    """``region`` with one element in the dimensions of run-time extent where ``tile``, aligned to
+    the right, has one."""
+    sizes = (*(1,) * len(region.extents), *tile.extents)[-len(region.extents) :]
+    if len(region.tile_dims()) <= len(tile.tile_dims()):
+        return region
+    extents = tuple(
+        1 if isinstance(extent, Expr) and same_extent(size, 1) else extent
+        for extent, size in zip(region.extents, sizes, strict=True)
+    )
+    return Region(region.buffer, region.mins, extents)
+
+
+def depth(scope: str) -> int:
+    """0 for registers, 1 for shared, 2 for global memory."""
+    return _INNERMOST[scope.split(".")[0]]
+
+
+def _resized(region: Region, dims: Sequence[int], sizes: Sequence[Extent], what: str) -> Region:
+    extents = list(region.extents)
+    for dim, size in zip(dims, sizes, strict=True):
+        extents[dim] = size
+    found = Region(region.buffer, region.mins, tuple(extents))
+    check_inside(found, what)
+    return found
+
+
+# -- scalars and addresses -------------------------------------------------------------------------
+def element_of(operand: object, what: str, role: str = "operand") -> tuple[Buffer, Any]:
+    """Buffer and indices of one element: ``A[i]``, a region of one element, a 1-element buffer."""
+    found = region_of(operand, what, role)
+    if all(same_extent(extent, 1) for extent in found.extents):
+        return found.buffer, found.mins
+    raise TileTypeError(
+        f"the {role} of {what} is not one element",
+        expected="an element such as A[i, j]",
+        got=f"`{operand!r}` with extents {text_of(found.extents)}",
+    )
+
+
+def address_of_operand(operand: object, what: str, access: str = "rw") -> Expr:
+    """A pointer: the address of a buffer, region or element, or a handle expression itself."""
+    if isinstance(operand, Expr) and not isinstance(operand, Load) and operand.dtype.is_handle:
+        return operand
+    found = region_of(operand, what, "address")
+    return AddressOf(found.buffer, found.mins, access)
+
+
+def scalar(value: object, what: str, role: str = "operand") -> Expr:
+    """``value`` as a scalar expression; buffers that are not scalars are refused by name."""
+    if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
+        raise TileTypeError(
+            f"the {role} of {what} is a whole tile",
+            expected="a scalar",
+            got=describe(value),
+            hint="index one element, e.g. A[i, j]",
+        )
+    return as_expr(value)
+
+
+def constant_int(value: object, what: str, role: str) -> int:
+    """``value`` as a Python int; anything else is an error."""
+    if isinstance(value, Const) and not isinstance(value.value, float):
+        value = int(value.value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TileTypeError(
+            f"the {role} of {what} is not a constant int",
+            expected="an int known at compile time",
+            got=describe(value),
+        )
+    return value
+
+
+def constant_bool(value: object, what: str, role: str) -> bool:
+    """``value`` as a Python bool; expressions are refused."""
+    known = value.value if isinstance(value, Const) else value
+    if isinstance(known, int) and known in (0, 1):
+        return bool(known)
+    raise TileTypeError(
+        f"the {role} of {what} is not a constant bool",
+        expected="True or False, known at compile time",
+        got=describe(value),
+    )
+
+
+def shape_tuple(shape: object) -> tuple[Any, ...]:
+    """``shape`` as a tuple: an int, an expression, a tuple or a list."""
+    if isinstance(shape, (tuple, list)):
+        return tuple(shape)
+    return (shape,)
+
+
+def constant_shape(shape: object, what: str) -> Shape:
+    """``shape`` with extents that are positive ints."""
+    found: list[int] = []
+    for extent in shape_tuple(shape):
+        known = as_extent(extent)
+        if isinstance(known, Expr):
+            known = as_extent(simplify(known))
+        if isinstance(known, Expr):
+            raise TileValueError(
+                f"an extent of {what} is not constant",
+                expected="extents that are compile-time ints",
+                got=f"`{known!r}` in {text_of(shape_tuple(shape))}",
+                hint="use a Python int or T.const(...); only global tensors have run-time sizes",
+            )
+        if known <= 0:
+            raise TileValueError(
+                f"an extent of {what} is not positive",
+                expected="extents of at least 1",
+                got=text_of(shape_tuple(shape)),
+            )
+        found.append(known)
+    return Shape(found)
+
+
+# -- emission --------------------------------------------------------------------------------------
+def emit_call(what: str, op: str, *args: object, **attrs: object) -> Call:
+    """Emit the intrinsic ``op`` as a statement; ``what`` is the user's name of it for errors.
+
+    Returns:
+        The call that was emitted. ``T.evaluate`` and ``T.if_then_else`` move the statement to
+        where they are; other uses leave it.
+    """
+    active = emitter(what)
+    found = call(ROWS[op], *args, dtype="void", **attrs)
+    assert isinstance(found, Call)
+    made = found.issue()
+    active.emit(Eval(value=made))
+    return made
+
+
+def check_options(**options: object) -> None:
+    """Refuse options of the wrong kind; None means absent. What is not in the table may be all."""
+    for name, value in options.items():
+        expected = _OPTIONS.get(name)
+        known = int(value) if isinstance(value, (bool, Const)) else value
+        if value is None or expected is None or isinstance(known, _KINDS[expected]):
+            if expected != "True or False" or known in (None, 0, 1):
+                continue
+        raise TileTypeError(
+            f"the option `{name}` is of the wrong kind", expected=expected, got=describe(value)
+        )
+
+
+def pairs(**options: object) -> tuple[tuple[str, object], ...]:
+    """Options that were given, as pairs sorted by name; None and False mean absent."""
+    check_options(**options)
+    return tuple(
+        (name, freeze(value))
+        for name, value in sorted(options.items())
+        if value is not None and value is not False
+    )
+
+
+def freeze(value: object) -> object:
+    """``value`` with lists and dicts as tuples, so that it can be part of a frozen node."""
+    if isinstance(value, dict):
+        return tuple((key, freeze(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(item) for item in value)
+    return value
+
+
+def cast_to(value: object, kind: DType) -> Expr:
+    """``value`` as an expression of dtype ``kind``; literals take it directly."""
+    if isinstance(value, (bool, int, float)):
+        return const(value, kind)
+    return cast(as_expr(value), kind)
+
+
+def stored(value: object, kind: DType) -> Expr:
+    """``value`` as an expression of dtype ``kind``, converted as a store does.
+
+    Raises:
+        TileValueError: no integer that ``value`` can be is one of ``kind``.
+    """
+    if kind.is_integer:
+        check_number(value, kind.element_of)
+    return cast_to(value, kind)
+
+
+def check_number(value: object, kind: DType) -> None:
+    """Raise TileValueError for a number that is none of ``kind``, and for a smallest or largest
+    value that never is. What has a dtype and is computed modulo its width wraps in a store, too."""
+    low, high = int(min_value(kind)), int(max_value(kind))
+    if isinstance(value, Expr):
+        ordered = isinstance(value, Binary) and value.op in ("min", "max")
+        found = interval(value) if ordered and value.dtype.is_integer else None
+        if found is None or (found.high >= low and found.low <= high):
+            return
+        what, got = f"no value of `{value!r}` fits", f"{found.low} to {found.high}"
+    else:
+        number = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(number, (int, float)) or not math.isfinite(number):
+            return
+        if low <= int(number) <= high:
+            return
+        what, got = f"the constant {number} does not fit", str(number)
+    raise TileValueError(
+        f"{what} {kind}",
+        expected=f"{low} to {high}",
+        got=got,
+        hint=f"to keep the low bits, write the conversion: T.cast(x, '{kind}')",
+    )
+
+
+def lost_fraction(place: Load, value: object) -> str | None:
+    """What is said where an integer element loses a fraction, surely or again and again: that of a
+    constant, or of a sum that goes on from the element."""
+    if isinstance(value, Expr) and value.dtype.is_float:
+        lossy = _has_fraction(value) and any(load is place for load in find(value, Load))
+    else:
+        lossy = isinstance(value, float) and value % 1 > 0
+    if not lossy:
+        return None
+    return (
+        f"`{place!r}` is {place.dtype}, and the fraction of `{value!r}` is lost at every store; "
+        f"use a variable of dtype float32, or write T.cast(x, '{place.dtype}')"
+    )
+
+
+def _has_fraction(value: Expr) -> bool:
+    """Whether arithmetic in ``value`` makes a fraction: a quotient, a function, a constant. What is
+    loaded may be whole."""
+    if isinstance(value, Const):
+        return float(value) % 1 > 0
+    if isinstance(value, Call):
+        return value.op not in ("floor", "ceil", "round", "trunc", "nearbyint", "abs")
+    if isinstance(value, Binary):
+        return value.op == "div" or _has_fraction(value.a) or _has_fraction(value.b)
+    if isinstance(value, Select):
+        return _has_fraction(value.t) or _has_fraction(value.f)
+    return isinstance(value, Unary) and _has_fraction(value.a)

@@ -1,0 +1,717 @@
+"""What rewritten code calls while it runs: one ``Scope`` per activation of a kernel or macro.
+
+``ast.py`` shows the translation. The rules, in short: a name that holds an ``alloc_var`` (or a
+``T.Ref`` parameter) is stored to by assignment; other device expressions become values fixed at
+the assignment; Python values stay Python values. Conditions known at trace time take one side,
+others become branches of the kernel.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import (
+    TileNameError,
+    TileRuntimeError,
+    TileSyntaxError,
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+)
+from tilelang.frontend.builder import (
+    BRANCHES,
+    LOOPS,
+    Block,
+    Builder,
+    count,
+    describe,
+    is_pure,
+    locate,
+    same_value,
+    warn,
+)
+from tilelang.frontend.frames import Frame, Loop
+from tilelang.frontend.rebind import Follow, Held, Undecided, Wanted
+from tilelang.frontend.regions import stored
+from tilelang.frontend.statements import (
+    ForStatement,
+    IfStatement,
+    WhileStatement,
+    WithStatement,
+)
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.expr import Const, Expr, Load, as_expr, binary, const, select, unary
+from tilelang.ir.stmt import Assert, Break, Continue, Fill, ThreadReturn
+
+if TYPE_CHECKING:
+    from tilelang.frontend.returns import Results
+
+__all__ = ["Scope"]
+
+_CONTROL = LOOPS | BRANCHES
+
+_IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, f"i{name.rstrip('_')}")
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+        *("lshift", "rshift", "and_", "or_", "xor"),
+    )
+}
+_FOLLOWED: Wanted = ((), (), (), ())
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "is_": operator.is_,
+    "is_not": operator.is_not,
+    "in": lambda a, b: _contained(a, b),
+    "not_in": lambda a, b: _negated(_contained(a, b)),
+}
+_SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "lshift": "<<", "rshift": ">>", "and_": "&", "or_": "|", "xor": "^", "matmul": "@",
+}  # fmt: skip
+
+
+def _contained(value: Any, items: Any) -> Any:
+    """``value in items``: of a value of the kernel in a sequence, that it equals an item."""
+    if isinstance(value, Buffer) and value.is_var:
+        value = as_expr(value)
+    if isinstance(items, (Buffer, Region)):
+        iter(items)  # raises: says how to loop over it, which `in` would not pass on
+    if isinstance(value, (Buffer, Region)) and isinstance(items, (tuple, list, range)):
+        for item in items:
+            if isinstance(item, (int, float, Expr)):
+                from tilelang.ir.identity import refuse
+
+                refuse(value, item, "==")
+    if not isinstance(value, Expr) or isinstance(value, Const):
+        return value in items
+    if isinstance(items, range) and items.step == 1:
+        return binary("land", value >= items.start, value < items.stop)
+    if isinstance(items, str):
+        raise TileTypeError(
+            f"`{value!r}` is looked for in a string",
+            expected="a sequence, set or dict of numbers",
+            got=f"the string {items!r}",
+        )
+    known = isinstance(items, (tuple, list, range, Mapping, Set))
+    if not known or any(item is value for item in items):
+        return value in items
+    found: Any = False
+    for item in items:
+        found = (value == item) if found is False else binary("lor", found, value == item)
+    return found
+
+
+def _refuse_device_key(key: object, kind: str, method: str) -> None:
+    if isinstance(key, Buffer) and key.is_var:
+        key = as_expr(key)
+    if isinstance(key, Expr) and not isinstance(key, Const):
+        raise TileTypeError(
+            f"a value of the device is looked up in a {kind} by `{method}`",
+            expected="a key that is known while the kernel is traced",
+            got=f"`{key!r}`",
+            hint="write `x in (...)`, T.if_then_else, or put the table into a tensor",
+        )
+
+
+def _negated(value: Any) -> Any:
+    return unary("lnot", value) if isinstance(value, Expr) else not value
+
+
+def truth(value: object, what: str) -> bool | Expr:
+    """A condition: a Python bool when it is known at trace time, else a bool expression."""
+    if isinstance(value, Buffer) and value.is_var:
+        value = as_expr(value)
+    if isinstance(value, Region):
+        raise TileTypeError(
+            f"the slice `{value!r}` is used as {what}",
+            expected="a scalar expression",
+            hint="compare an element, or use T.any_of / T.all_of",
+        )
+    if not isinstance(value, Expr) or isinstance(value, Const):
+        return bool(value)
+    if value.dtype.is_bool:
+        return value
+    if value.dtype.is_integer:
+        return binary("ne", value, const(0, value.dtype))
+    raise TileTypeError(
+        f"{what} has dtype {value.dtype}",
+        expected="a bool or an integer",
+        got=f"`{value!r}`",
+        hint="compare it, e.g. `x != 0`",
+    )
+
+
+class Scope:
+    """One activation of a rewritten function."""
+
+    def __init__(
+        self, builder: Builder, name: str, values: Mapping[str, object], refs: frozenset[str]
+    ) -> None:
+        self.builder = builder
+        self.name = name
+        self.base = len(builder.blocks)
+        here = builder.blocks[-1]
+        self.held: dict[str, Held] = {key: Held(value, here) for key, value in values.items()}
+        self.refs = refs
+        self.results: Results | None = None
+        self.following: dict[str, list[Follow]] = {}  # innermost statement last
+
+    # -- names --------------------------------------------------------------------------------
+    def _storable(self, name: str) -> Buffer | Load | Region | None:
+        """What an assignment to ``name`` stores into, if it stores."""
+        held = self.held.get(name)
+        value = None if held is None else held.value
+        if name in self.refs and isinstance(value, (Load, Region)):
+            return value
+        if isinstance(value, Buffer) and value.is_var and self.builder.ended(value) is None:
+            return value
+        return None
+
+    def _store_name(self, target: Buffer | Load | Region, value: object) -> None:
+        if isinstance(target, Region):
+            filled = stored(value, target.dtype)
+            self.builder.emit(Fill(dst=target, value=filled))
+        elif isinstance(target, Load):
+            self.builder.store_at(target.buffer, target.indices, value)
+        else:
+            self.builder.store_at(target, (const(0),), value)
+
+    def _hold(self, name: str, value: object) -> object:
+        loc = locate() if self.following.get(name) else None
+        self.held[name] = Held(value, self.builder.scope(), loc)
+        return value
+
+    def bind(self, name: str, value: object) -> object:
+        """Rebind ``name`` without storing (loop indices, functions)."""
+        return self._hold(name, value)
+
+    def use(self, name: str, value: object) -> object:
+        """A read of ``name`` that needs a look: one bound in several blocks, or out of its own."""
+        if isinstance(value, Undecided):
+            raise value.error()
+        for follow in self.following.get(name, ()):
+            follow.saw(name, value)
+        ended = self.builder.ended(value)
+        if ended is not None:
+            raise TileNameError(
+                f"`{name}` is used outside its defining region",
+                expected="a value defined in this block or one around it",
+                hint=f"to carry a value out of a loop or branch, declare `{name} = "
+                "T.alloc_var(dtype)` before it and assign to it inside",
+            )
+        return value
+
+    def assign(self, name: str, value: object, by_reference: bool) -> object:
+        """``name = value``: a store into an ``alloc_var``, or a new binding."""
+        target = self._storable(name)
+        if isinstance(value, Buffer) and value.is_var:
+            if not by_reference or (target is not None and _is_bound(value, target)):
+                value = as_expr(value)  # `w = v` copies the value of the variable
+        if target is not None and isinstance(value, (bool, int, float, Expr)):
+            self._store_name(target, value)
+            return target
+        if isinstance(value, Frame) and (bound := value.bind(self.builder, name)) is not None:
+            value = bound
+        if isinstance(value, Frame):
+            raise TileSyntaxError(
+                f"the frame {value.what} is assigned to `{name}`",
+                hint=f"write `with {value.what}(...) as {name}:`"
+                if not isinstance(value, Loop)
+                else f"write `for {name} in {value.what}(...):`",
+            )
+        return self._hold(name, self.builder.bind(name, value))
+
+    def assign_outer(
+        self, name: str, value: object, by_reference: bool, current: Callable[[], object]
+    ) -> object:
+        """``name = value`` for a ``nonlocal`` name, whose value may change elsewhere.
+
+        Other functions share the name, so what it holds on the ways of this one cannot be told.
+        """
+        try:
+            old = current()
+        except NameError:  # the enclosing function has not bound it yet
+            self.held.pop(name, None)
+            return self.assign(name, value, by_reference)
+        self.held[name] = Held(old, self.builder.blocks[0])
+        made = self.assign(name, value, by_reference)
+        inside = any(block.kind in LOOPS | BRANCHES for block in self.builder.blocks)
+        if inside and not same_value(made, old):
+            raise TileNameError(
+                f"the nonlocal name `{name}` is bound anew in a branch or loop",
+                expected="a variable made by T.alloc_var",
+                got=f"`{name}` bound outside to {describe(old)}",
+                hint=f"declare `{name} = T.alloc_var(dtype, init)` in the enclosing function",
+            )
+        return made
+
+    def commit(self, name: str, value: object) -> object:
+        """Second phase of a tuple assignment: ``value`` is already fixed."""
+        target = self._storable(name)
+        if target is not None and isinstance(value, (bool, int, float, Expr)):
+            self._store_name(target, value)
+            return target
+        return self._hold(name, value)
+
+    def snapshot(self, value: object, hint: str) -> object:
+        """The right side of ``a = b = value``, evaluated once."""
+        target = self._storable(hint)
+        return self.builder.snapshot(value, "_tmp" if target is not None else hint)
+
+    def unpack(
+        self,
+        value: object,
+        shape: tuple[Any, ...],
+        plain: tuple[bool, ...],
+    ) -> list[object]:
+        """First phase of a tuple assignment: the values of all targets, left to right."""
+        if plain and isinstance(value, (tuple, list)):
+            value = [
+                as_expr(item) if bare and isinstance(item, Buffer) and item.is_var else item
+                for item, bare in zip(value, plain, strict=True)
+            ]
+        out: list[object] = []
+        for name, item in list(_match(value, shape)):
+            target = self._storable(name) if name else None
+            if name and target is None:
+                out.append(self.builder.bind(name, item))
+            elif isinstance(item, Expr) or (target is not None and _is_bound(item, target)):
+                out.append(self.builder.snapshot(item))
+            else:
+                out.append(item)
+        return out
+
+    def aug_name(self, name: str, op: str, current: object, value: object) -> object:
+        """``name op= value``."""
+        target = self._storable(name)
+        if target is not None and not isinstance(target, Region):
+            operand = as_expr(target)
+            self._store_name(target, _apply(op, operand, value))
+            return target
+        if isinstance(current, (Buffer, Region)) and not (
+            isinstance(current, Buffer) and current.is_var
+        ):
+            raise TileTypeError(
+                f"`{_SYMBOLS[op]}=` on the whole buffer `{name}`",
+                expected="an element or a T.alloc_var",
+                hint=f"write `for i in T.Parallel(n): {name}[i] {_SYMBOLS[op]}= ...`",
+            )
+        return self.assign(name, _apply(op, current, value), True)
+
+    def annotate(self, name: str, annotation: Callable[[], object], current: object) -> object:
+        """``name: annotation`` for a parameter of an eager kernel."""
+        return self._hold(name, self.builder.hooks.annotate(name, annotation, current))
+
+    # -- items and attributes -----------------------------------------------------------------
+    @staticmethod
+    def slice(start: object, stop: object, step: object) -> slice:
+        """``start:stop:step`` in a subscript."""
+        return builtins.slice(start, stop, step)
+
+    def store_item(self, value: object, base: Any, key: object) -> None:
+        """``base[key] = value``."""
+        if isinstance(base, Buffer):
+            self.builder.store(base, key, value)
+        elif isinstance(base, (Expr, Region)):
+            raise _not_indexable(base)
+        else:
+            self._set_item(base, key, value)
+
+    def aug_item(self, base: Any, key: object, op: str, value: object) -> None:
+        """``base[key] op= value``; base and key are evaluated once."""
+        if isinstance(base, (Expr, Region)):
+            raise _not_indexable(base)
+        if isinstance(base, Buffer):
+            place = base[key]
+            if isinstance(place, Load):
+                value = _apply(op, place, value)
+            self.builder.store(base, key, value)
+        else:
+            self._set_item(base, key, _apply(op, base[key], value))
+
+    def _set_item(self, base: Any, key: Any, value: object) -> None:
+        """``base[key] = value`` of a Python container."""
+        if isinstance(base, dict) or (isinstance(base, list) and isinstance(key, int)):
+            old = base.get(key, value) if isinstance(base, dict) else base[key]
+            self.builder.set_part(base, key, old, value, f"the item [{key!r}] of a {_kind(base)}")
+        base[key] = value
+
+    def store_attr(self, value: object, owner: object, name: str) -> None:
+        """``owner.name = value`` in a class that keeps state."""
+        held = getattr(owner, name, None)
+        if isinstance(held, Buffer) and held.is_var and isinstance(value, (int, float, Expr)):
+            self._store_name(held, value)
+        else:
+            made = self.builder.bind(name, value)
+            old = made if held is None else held
+            self.builder.set_part(owner, name, old, made, f"the attribute `{name}`")
+            setattr(owner, name, made)
+
+    def aug_attr(self, owner: object, name: str, op: str, value: object) -> None:
+        """``owner.name op= value`` in a class that keeps state."""
+        self.store_attr(_apply(op, getattr(owner, name), value), owner, name)
+
+    # -- expressions --------------------------------------------------------------------------
+    def select(self, cond: object, t: Callable[[], Any], f: Callable[[], Any]) -> Any:
+        """``t if cond else f``; on the device the side not taken is not evaluated."""
+        test = truth(cond, "the condition of `a if c else b`")
+        if isinstance(test, bool):
+            return t() if test else f()
+        with self.builder.pure("an arm of `a if c else b`"):
+            return select(test, t(), f())
+
+    def and_(self, first: Any, *rest: Callable[[], Any]) -> Any:
+        """``a and b and ...``: Python's for Python values, short-circuit on the device."""
+        return self._logic("and", first, rest)
+
+    def or_(self, first: Any, *rest: Callable[[], Any]) -> Any:
+        """``a or b or ...``."""
+        return self._logic("or", first, rest)
+
+    def _logic(self, word: str, value: Any, rest: tuple[Callable[[], Any], ...]) -> Any:
+        device: Expr | None = None
+        for thunk in (None, *rest):
+            if thunk is not None and device is not None:
+                with self.builder.pure(f"an operand of `{word}`"):
+                    value = thunk()
+            elif thunk is not None:
+                value = thunk()
+            test = _operand(value, word)
+            if isinstance(test, bool):
+                if test is (word == "or"):  # decides the result
+                    return value if device is None else test
+            else:
+                device = test if device is None else binary("l" + word, device, test)
+        return value if device is None else device
+
+    def not_(self, value: Any) -> Any:
+        """``not value``."""
+        test = _operand(value, "not")
+        return not test if isinstance(test, bool) else unary("lnot", test)
+
+    def compare(self, left: Any, *rest: Any) -> Any:
+        """``a < b <= c``: each operand once, joined by a short-circuit ``and``."""
+        result: Any = True
+        for op, thunk in zip(rest[::2], rest[1::2]):
+            if isinstance(result, Expr) and not isinstance(result, Const):
+                with self.builder.pure("a chained comparison"):
+                    right = thunk()
+                result = binary("land", result, _COMPARE[op](left, right))
+            elif not result:
+                return result
+            else:
+                right = thunk()
+                result = _COMPARE[op](left, right)
+            left = right
+        return result
+
+    def expr(self, value: object) -> None:
+        """An expression statement."""
+        if isinstance(value, Frame):
+            if value.stand_alone(self.builder):
+                return
+            raise TileSyntaxError(
+                f"{value.what}(...) is not used",
+                hint=f"write `for ... in {value.what}(...):`"
+                if isinstance(value, Loop)
+                else f"write `with {value.what}(...):`",
+            )
+        self.builder.eval(value)
+        for block in self.builder.control()[-1:]:
+            if block.state is not None:
+                block.state.check(locate())
+
+    def keyed(self, method: Any, *args: Any, **options: Any) -> Any:
+        """``owner.get(key, ...)`` and its like, which look a key up by its hash."""
+        owner = getattr(method, "__self__", None)
+        if args and isinstance(owner, (Mapping, Set)):
+            _refuse_device_key(args[0], type(owner).__name__, method.__name__)
+        return method(*args, **options)
+
+    # -- control flow -------------------------------------------------------------------------
+    def if_(self, cond: object, followed: Wanted = _FOLLOWED) -> IfStatement:
+        """``if cond:``"""
+        return IfStatement(self, truth(cond, "the condition of `if`"), followed)
+
+    def while_(self, cond: Callable[[], object], followed: Wanted = _FOLLOWED) -> WhileStatement:
+        """``while cond:``"""
+        made = WhileStatement(self, followed)
+        with self.builder.pure("the condition of `while`"):
+            test = truth(cond(), "the condition of `while`")
+        if test is False:
+            warn("the condition of `while` is always false; the loop is dropped", locate())
+        elif test is True:
+            raise TileRuntimeError(
+                "the condition of `while` is always true: an infinite loop",
+                expected="a device expression that the body changes",
+                hint="use a T.alloc_var in the condition, or T.serial(n) with `break`",
+            )
+        elif isinstance(test, Expr) and is_pure(test):
+            raise TileRuntimeError(
+                "the condition of `while` never changes: an infinite loop",
+                expected="a condition that reads a T.alloc_var or a buffer",
+                got=f"`{test!r}`, which is fixed before the loop",
+                hint="use a T.alloc_var in the condition",
+            )
+        made.cond = test
+        return made
+
+    def range(self, function: Any, *args: Any) -> Any:
+        """``range(...)`` as the source of a loop; a function of that name is just called."""
+        if function is not range:
+            return function(*args)
+        from tilelang.frontend.loop import loop_over_range
+
+        return loop_over_range(*args)
+
+    def rounds(self, function: Any, *sources: Any, **options: Any) -> list[object]:
+        """The items of ``enumerate(...)`` or ``zip(...)``, for which the body is traced each."""
+        if function not in (enumerate, zip):
+            raise TileTypeError(
+                "a kernel loops over another function under the name of Python's enumerate or zip",
+                expected="Python's own enumerate or zip, or a loop of the language",
+                hint="give the function another name",
+            )
+        items = (
+            [] if any(isinstance(s, Loop) for s in sources) else [*function(*sources, **options)]
+        )
+        for source in (*sources, *_parts(items)):
+            if isinstance(source, Loop) or self.builder.ended(source) is not None:
+                raise TileTypeError(
+                    f"{function.__name__}() over a loop of the device",
+                    expected="sequences of Python: lists, tuples, ranges of constants",
+                    got=describe(source),
+                    hint="a loop of the device has its index: `for i in T.serial(n)`, then `x[i]`",
+                )
+        return items
+
+    def level(self) -> int:
+        """How many branches and loops of the device are open."""
+        return len(self.builder.control())
+
+    def leave_round(self, word: str, level: int) -> None:
+        """``break`` or ``continue`` of a loop over a sequence of Python."""
+        if len(self.builder.control()) > level:
+            raise TileSyntaxError(
+                f"`{word}` of a loop over a sequence of Python, in a branch of the device",
+                expected="a condition that is known while the kernel is traced",
+                hint="the rounds are traced one after the other; guard what follows by `if`",
+            )
+
+    def for_(
+        self,
+        source: object,
+        names: tuple[str, ...],
+        single: bool,
+        followed: Wanted = _FOLLOWED,
+    ) -> ForStatement:
+        """``for names in source:``"""
+        if isinstance(source, range):
+            source = self.range(range, source.start, source.stop, source.step)
+        if not isinstance(source, Loop):
+            raise TileTypeError(
+                f"a kernel cannot loop over a value of type {type(source).__name__}",
+                expected="range(...), T.serial, T.Parallel, T.Pipelined, T.unroll, T.vectorized, "
+                "T.grid or T.Persistent",
+                got=describe(source),
+                hint="for a loop at trace time use a list comprehension, or a macro that calls "
+                "itself; for a device loop index the sequence with T.serial(n)",
+            )
+        return ForStatement(self, source, names, single, followed)
+
+    def with_(
+        self,
+        context: Any,
+        names: tuple[str, ...],
+        followed: Wanted = _FOLLOWED,
+    ) -> WithStatement:
+        """``with context as names:``"""
+        if not isinstance(context, Frame) and not hasattr(context, "__enter__"):
+            raise TileTypeError(
+                f"`with` on a value of type {type(context).__name__}",
+                expected="T.Kernel(...), T.ws(...), T.If(...), T.attr(...) or a context manager",
+                got=describe(context),
+            )
+        return WithStatement(self, context, names, followed)
+
+    def _innermost_loop(self, word: str) -> Block:
+        for block in reversed(self.builder.blocks[self.base :]):
+            if block.kind in LOOPS:
+                return block
+        raise TileSyntaxError(f"`{word}` outside a loop")
+
+    def break_(self) -> None:
+        """``break``"""
+        if self._innermost_loop("break").kind == "parallel":
+            raise TileSyntaxError(
+                "`break` in a T.Parallel loop",
+                expected="`break` in T.serial, T.unroll, range or while",
+                hint="iterations of T.Parallel have no order; guard the body with `if`",
+            )
+        if self.builder.loops:
+            self.builder.loops[-1].leave()
+        self.builder.emit(Break())
+        self.builder.blocks[-1].done = "break"
+
+    def continue_(self) -> None:
+        """``continue``"""
+        self._innermost_loop("continue")
+        if self.builder.loops:
+            self.builder.loops[-1].again()
+        self.builder.emit(Continue())
+        self.builder.blocks[-1].done = "continue"
+
+    def assert_(self, cond: object, message: Callable[[], object]) -> None:
+        """``assert cond, message``"""
+        test = truth(cond, "the condition of `assert`")
+        if test is True:
+            return
+        text = message()
+        if test is False:
+            raise AssertionError(*([] if text is None else [text]))
+        said = f"{test!r}" if text is None else str(text)
+        self.builder.emit(Assert(cond=test, message=said))
+
+    def returns(self, value: object) -> bool:
+        """``return value`` inside a compound statement: whether tracing ends here, too.
+
+        In a branch that is taken while the kernel runs the other ways are still to be traced.
+        """
+        inside = [block for block in self.builder.blocks[self.base :] if block.kind in _CONTROL]
+        if not inside:
+            return True
+        if self.builder.macro_depth == 0:
+            self._leave_kernel(value, inside)
+        else:
+            self._leave_macro(value, inside)
+        self.builder.blocks[-1].done = "return"
+        return False
+
+    def _leave_kernel(self, value: object, inside: Sequence[Block]) -> None:
+        if value is not None or self.builder.launch is None:
+            raise TileUnsupportedError(
+                f"`return` of `{self.name}` in a branch or loop"
+                + (" with a value" if value is not None else " outside T.Kernel"),
+                expected="`return` as the last statement, or without a value in T.Kernel",
+                hint="a thread that returns early leaves the kernel; results are stored to tensors",
+            )
+        if any(block.kind == "parallel" for block in inside):
+            raise TileSyntaxError(
+                "`return` in a T.Parallel loop",
+                expected="`return` in thread code: serial loops and branches",
+                hint="which threads run an iteration is not told, so which would leave is not "
+                "either; guard the body with `if`",
+            )
+        self.builder.emit(ThreadReturn())
+
+    def _leave_macro(self, value: object, inside: Sequence[Block]) -> None:
+        if any(block.kind in LOOPS for block in inside):
+            raise TileUnsupportedError(
+                f"`return` of the macro `{self.name}` in a loop",
+                expected="`return` at the end, or in branches outside of loops",
+                hint="assign the result to a T.alloc_var, leave the loop with `break`, and return "
+                "at the end; to stop a thread early use T.thread_return()",
+            )
+        if self.results is None:
+            from tilelang.frontend.returns import Results
+
+            self.results = Results(self.builder, self.base, self.name)
+        self.results.add(value)
+
+    def returned(self) -> object:
+        """The end of a macro: what it returned on ways that are taken while the kernel runs."""
+        return None if self.results is None or not self.results.ways else self.results.value()
+
+    def return_(self, value: object) -> object:
+        """``return value``, where tracing ends."""
+        if self.builder.macro_depth == 0:
+            self.builder.return_loc = locate()
+        return value
+
+
+def _parts(value: object) -> Iterator[object]:
+    """The values in nested tuples and lists."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _parts(item)
+    else:
+        yield value
+
+
+def _is_bound(value: object, target: object) -> bool:
+    """Whether ``value`` is a variable that has a name already, as one that a macro returns has: in
+    the variable ``target`` its value is stored, where a new variable takes its place."""
+    return isinstance(value, Buffer) and value.is_var and bool(value.name) and value is not target
+
+
+def _match(value: Any, shape: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
+    """Pairs (target name, value) of unpacking ``value`` into nested targets."""
+    if isinstance(value, Expr) and len(shape) == 1:
+        items: list[Any] = [value]  # `with T.Kernel(n) as (bx,)`
+    else:
+        try:
+            items = list(value)
+        except TypeError:
+            if isinstance(value, Buffer):
+                raise  # says how to loop over it
+            raise TileTypeError(
+                f"a value of type {type(value).__name__} cannot be unpacked",
+                expected=count(len(shape), "value"),
+                got=describe(value),
+            ) from None
+    star = [i for i, part in enumerate(shape) if isinstance(part, str) and part.startswith("*")]
+    if star:
+        after = len(shape) - star[0] - 1
+        if len(items) >= len(shape) - 1:
+            stop = len(items) - after
+            items = [*items[: star[0]], items[star[0] : stop], *items[stop:]]
+    if len(items) != len(shape):
+        raise TileValueError(
+            f"{count(len(items), 'value')} for {count(len(shape), 'name')}",
+            expected=count(len(shape), "value") if not star else f"at least {len(shape) - 1}",
+            got=f"{len(items)}",
+        )
+    for part, item in zip(shape, items, strict=True):
+        if isinstance(part, tuple):
+            yield from _match(item, part)
+        else:
+            yield part.lstrip("*"), item
+
+
+def _apply(op: str, a: Any, b: Any) -> Any:
+    if isinstance(a, (Buffer, Region)) or isinstance(b, (Buffer, Region)):
+        a, b = as_expr(a), as_expr(b)
+    return _IN_PLACE[op](a, b)
+
+
+def _operand(value: Any, word: str) -> bool | Expr:
+    """An operand of ``and``/``or``/``not``: device values must be bools."""
+    if isinstance(value, Buffer) and value.is_var:
+        value = as_expr(value)
+    if isinstance(value, Expr) and not isinstance(value, Const) and not value.dtype.is_bool:
+        raise TileTypeError(
+            f"an operand of `{word}` has dtype {value.dtype}",
+            expected="a bool",
+            got=f"`{value!r}`",
+            hint="compare it, e.g. `x != 0`; for bits use `&`, `|`, `~`",
+        )
+    return truth(value, f"an operand of `{word}`")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _not_indexable(base: Expr | Region) -> TileTypeError:
+    if isinstance(base, Region):
+        base[0]  # raises
+    return TileTypeError(
+        f"the scalar value `{base!r}` is indexed",
+        expected="a buffer",
+        got=f"a value of dtype {base.dtype}",
+        hint="to change a value later, make it a T.alloc_var",
+    )

@@ -1,0 +1,152 @@
+"""Expressions deeper than walks over them can go, computed in steps.
+
+A chain of some thousand operations is an expression as deep as it is long; functions that follow
+it, and C compilers, give up at some depth. So no statement of a traced program has one: parts of
+it become values before the statement. What a lazy operator may leave out stays left out: parts
+that are safe to compute anyway are computed before, others in branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir.atoms import Effect
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import (
+    AddressOf,
+    Binary,
+    Call,
+    Expr,
+    Load,
+    RegionArg,
+    Select,
+    as_expr,
+    const,
+    unary,
+    walk,
+)
+from tilelang.ir.stmt import Alloc, If, Stmt, Store, While
+from tilelang.ir.visitor import rebuild, rewrite_exprs
+
+if TYPE_CHECKING:
+    from tilelang.frontend.builder import Builder
+
+__all__ = ["MAX_DEPTH", "split"]
+
+MAX_DEPTH = 64  # of an expression of a statement
+STEP = 32  # depth of the parts that become values
+_TRAPS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
+
+
+def split(builder: Builder, stmt: Stmt) -> Stmt:
+    """``stmt`` with shallow expressions; what they need is emitted before it."""
+    if all(expr.depth <= MAX_DEPTH for expr in stmt.exprs()):
+        return stmt
+    if isinstance(stmt, While):
+        raise TileUnsupportedError(
+            "the condition of `while` is too deep",
+            expected=f"at most {MAX_DEPTH} operations inside each other",
+            got=f"{stmt.cond.depth}",
+            hint="compute it in the body, into a T.alloc_var that the condition reads",
+        )
+    return rewrite_exprs(stmt, lambda expr: _shallow(builder, expr))
+
+
+def _shallow(builder: Builder, expr: Expr) -> Expr:
+    """The value of ``expr``, at most ``STEP`` + 1 deep."""
+    memo: dict[Expr, Expr] = {}
+    stack = [expr]
+    while stack:
+        node = stack[-1]
+        if node in memo or node.depth <= STEP:
+            memo.setdefault(node, node)
+            stack.pop()
+            continue
+        lazy = _choice(node)
+        if lazy is not None:
+            memo[node] = _by_branches(builder, lazy)
+            stack.pop()
+            continue
+        pending = [part for part in node.children() if part not in memo]
+        if pending:
+            stack += pending[::-1]
+            continue
+        made = rebuild(node, memo.__getitem__)
+        deep = made.depth > STEP and node is not expr
+        if deep and not isinstance(made, RegionArg) and made.dtype not in ("handle", "void"):
+            made = builder.let("part", made)
+        memo[node] = made
+        stack.pop()
+    return memo[expr]
+
+
+def _choice(node: Expr) -> Select | None:
+    """``node`` as a choice, if a deep side of it has to be left out when it is not taken."""
+    if isinstance(node, Binary) and node.op in ("land", "lor"):
+        true, false = const(True), const(False)
+        sides = (node.b, false) if node.op == "land" else (true, node.b)
+        node = Select(node.a, *sides)
+    if not isinstance(node, Select) or not node.lazy:
+        return None
+    deep = [side for side in (node.t, node.f) if side.depth > STEP]
+    return node if not all(map(_harmless, deep)) else None
+
+
+def _harmless(expr: Expr) -> bool:
+    """Whether ``expr`` may be computed where its value is not used."""
+    for node in walk(expr):
+        if isinstance(node, Load):
+            if not node.buffer.is_var:
+                return False
+        elif isinstance(node, (AddressOf, RegionArg)):
+            return False
+        elif isinstance(node, Call):
+            if node.atom.effect is not Effect.NONE:
+                return False
+        elif isinstance(node, Binary) and node.op in _TRAPS and node.dtype.is_integer:
+            return False
+    return True
+
+
+def _by_branches(builder: Builder, choice: Select) -> Expr:
+    """The value of ``choice``: a chain of choices becomes a sequence of branches."""
+    result = _variable(builder, "part", choice.dtype, None)
+    is_open = _variable(builder, "is_open", DType("bool"), const(True))
+    node: Expr = choice
+    while True:
+        link = _choice(node) if node.depth > STEP else None
+        with _branch(builder, as_expr(is_open)):
+            if link is None:
+                _set(builder, result, _shallow(builder, node))
+                break
+            cond = _shallow(builder, link.cond)
+            short, rest = link.t, link.f
+            if short.depth > rest.depth:
+                short, rest, cond = rest, short, unary("lnot", cond)
+            with _branch(builder, cond):
+                _set(builder, result, _shallow(builder, short))
+                _set(builder, is_open, const(False))
+        node = rest
+    return builder.let("part", as_expr(result))
+
+
+def _variable(builder: Builder, name: str, kind: DType, init: Expr | None) -> Buffer:
+    made = Buffer(name, Shape((1,)), kind, "local.var")
+    builder.live_in(made)
+    builder.emit(Alloc(buffer=made, init=init))
+    return made
+
+
+def _set(builder: Builder, variable: Buffer, value: Expr) -> None:
+    builder.emit(Store(buffer=variable, indices=(const(0),), value=value))
+
+
+@contextmanager
+def _branch(builder: Builder, cond: Expr) -> Iterator[None]:
+    block = builder.push("then")
+    yield
+    builder.emit(If(cond=cond, then=builder.pop(block), orelse=None))

@@ -1,0 +1,198 @@
+"""Running rewritten code: the boundary where errors get the user's location.
+
+* An error of ours without a location takes the place in the user's program it came from.
+* An unexpected exception out of our own code becomes an ``InternalError``.
+* Exceptions of the user's Python code pass through unchanged, except that an unknown name in a
+  kernel is reported as ``TileNameError`` with its place, and so is what Python says of an index
+  behind the end of a sequence and of values of the kernel (``complaints``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType, FunctionType, ModuleType, TracebackType
+from typing import Any
+
+from tilelang.absent import WORDS
+from tilelang.errors import (
+    InternalError,
+    TileError,
+    TileNameError,
+    TileSyntaxError,
+    TileTypeError,
+    near,
+)
+from tilelang.frontend.builder import Builder, attach, locate_error
+from tilelang.frontend.texts import name_the_text, text_for_number
+from tilelang.ir.arrays import INSTEAD, NoArray
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.expr import Expr
+from tilelang.ir.garbage_collection import garbage_collection_paused
+from tilelang.tracebacks import raised_here
+
+__all__ = ["trace_root"]
+
+_WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
+
+
+def trace_root(
+    builder: Builder,
+    fn: FunctionType | Callable[..., object],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+) -> object:
+    """``fn(*args, **kwargs)``, a rewritten function, with ``builder`` active."""
+    from tilelang.ir.trace_context import activate
+
+    try:
+        with activate(builder), garbage_collection_paused():
+            return fn(*args, **(kwargs or {}))
+    except TileError as error:
+        attach(error, error.__traceback__)
+        name_the_text(error, error.__traceback__)
+        raise
+    except NameError as error:
+        if not _raised_by_kernel(error.__traceback__):
+            raise
+        raise _unknown_name(error) from None
+    except (AttributeError, TypeError) as error:
+        better = _misused_word(error)
+        if better is None:
+            _report(builder, error)
+            raise
+        raise better from None
+    except (IndexError, KeyError) as error:
+        better = _complained(error)
+        if better is None:
+            _report(builder, error)
+            raise
+        raise better from None
+    except RecursionError as error:
+        raise TileSyntaxError(
+            "the kernel's macros call each other without end",
+            expected="a recursion that a condition known at trace time ends",
+            loc=locate_error(error.__traceback__),
+        ) from None
+    except Warning:  # the user asked that warnings be errors
+        raise
+    except Exception as error:
+        # Everything else is either the user's own exception or a bug of ours; the innermost
+        # frame that is not library code says which.
+        _report(builder, error)
+        raise
+
+
+def _report(builder: Builder, error: Exception) -> None:
+    """Raise for an exception that our own code raised: about an argument, or as a bug."""
+    if not raised_here(error.__traceback__):
+        return
+    from tilelang.frontend.arguments import wrong_argument
+
+    loc = locate_error(error.__traceback__)
+    wrong = wrong_argument(error, error.__traceback__, loc)
+    if wrong is not None:
+        raise wrong from None
+    raise InternalError(
+        f"internal error while tracing `{builder.name}`: {type(error).__name__}: {error}",
+        loc=loc,
+        hint="this is a bug of tilelang; please report it with the kernel and the traceback",
+    ) from error
+
+
+def _misused_word(error: AttributeError | TypeError) -> TileError | None:
+    """A better error for an unknown name of the language, or one called with wrong arguments."""
+    frames = _frames(error.__traceback__)
+    while frames and _is_between(frames[-1].tb_frame):
+        frames.pop()
+    loc = locate_error(error.__traceback__)
+    if isinstance(error, TypeError):
+        better = text_for_number(error, error.__traceback__, loc)
+        if better is not None:
+            return better
+    if not frames or not _is_kernel_code(frames[-1]):
+        return None
+    if isinstance(error, TypeError):
+        from tilelang.frontend.complaints import complaint
+
+        wrong_call = _WRONG_CALL.match(str(error)) is not None
+        return TileTypeError(str(error), loc=loc) if wrong_call else complaint(error, loc)
+    owner: Any = getattr(error, "obj", None)
+    home = getattr(owner, "__name__", "") if isinstance(owner, ModuleType) else ""
+    if not (home or type(owner).__module__).startswith("tilelang."):
+        return None
+    home = home.replace("tilelang.compat.", "tilelang.")  # as programs import it
+    what = "T" if home == "tilelang.language" else home or _kind_of(owner)
+    word = error.name or ""
+    instead = WORDS if what == "T" else INSTEAD if isinstance(owner, NoArray) else {}
+    if word in instead:
+        return TileNameError(f"{what} has no `{word}`", loc=loc, hint=f"use {instead[word]}")
+    return TileNameError(
+        f"{what} has no `{error.name}`",
+        loc=loc,
+        hint=near(word, [name for name in dir(owner) if name[0] != "_"]),
+    )
+
+
+def _is_between(frame: FrameType) -> bool:
+    border = frame.f_globals.get("__name__") == "tilelang.tracebacks"
+    return border or frame.f_code.co_name == "__getattr__"
+
+
+def _complained(error: Exception) -> TileError | None:
+    if not _raised_by_kernel(error.__traceback__):
+        return None
+    from tilelang.frontend.complaints import complaint
+
+    return complaint(error, locate_error(error.__traceback__))
+
+
+def _kind_of(owner: object) -> str:
+    if isinstance(owner, Expr):
+        return f"the value `{owner!r}`"
+    if isinstance(owner, (Buffer, Region)):
+        return f"the {type(owner).__name__.lower()} `{owner!r}`"
+    return f"a {type(owner).__name__}"
+
+
+def _frames(traceback: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while traceback is not None:
+        found.append(traceback)
+        traceback = traceback.tb_next
+    return found
+
+
+def _is_kernel_code(item: TracebackType) -> bool:
+    code = item.tb_frame.f_code
+    return "__tl" in code.co_varnames + code.co_cellvars + code.co_freevars
+
+
+def _raised_by_kernel(traceback: TracebackType | None) -> bool:
+    """Whether the innermost frame is rewritten code, or a comprehension or lambda in it."""
+    frames = _frames(traceback)
+    while len(frames) > 1 and frames[-1].tb_frame.f_code.co_name.startswith("<"):
+        if _is_kernel_code(frames[-1]):
+            break
+        frames.pop()
+    return _is_kernel_code(frames[-1])
+
+
+def _unknown_name(error: NameError) -> TileNameError:
+    name = getattr(error, "name", None) or str(error).split("'")[1]
+    local = isinstance(error, UnboundLocalError) or "free variable" in str(error)
+    if local:
+        message = f"`{name}` has no value here"
+        hint: str | None = (
+            f"bind `{name}` on every path; a branch that is not taken at trace time binds nothing"
+        )
+    else:
+        message = f"the name `{name}` is not defined"
+        hint = _suggest(name, error.__traceback__)
+    return TileNameError(message, loc=locate_error(error.__traceback__), hint=hint)
+
+
+def _suggest(name: str, traceback: TracebackType | None) -> str | None:
+    frame = _frames(traceback)[-1].tb_frame
+    known = [item for item in (*frame.f_locals, *frame.f_globals) if not item.startswith("__")]
+    return near(name, known)

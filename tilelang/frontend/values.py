@@ -1,0 +1,235 @@
+"""What annotations of parameters have in common, and those of constants, sizes and pointers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from tilelang.errors import KernelArgumentError, TileTypeError, shown
+from tilelang.frontend.keys import freeze
+from tilelang.ir import buffer as ir
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Const, Expr, Var
+from tilelang.ir.trace_context import current
+from tilelang.records import dataclass
+
+if TYPE_CHECKING:
+    from tilelang.frontend.annot import TIRAnnot
+
+__all__ = ["Annot", "ArgVarTable", "DynAnnot", "PtrAnnot", "Value", "add_param"]
+
+Key = tuple[Any, ...]
+KeyParser = Callable[[Any], Key]
+
+
+class Annot(ABC):
+    """Base of annotations: how to interpret one argument of a jit kernel.
+
+    It (1) tells whether the argument is passed at launch, (2) parses the argument into a key of
+    the jit cache, (3) makes the ``Var`` or ``Buffer`` of the traced function.
+    """
+
+    def is_kernel_arg(self) -> bool:
+        """Whether the argument is passed to the kernel at launch."""
+        return False
+
+    @abstractmethod
+    def with_name(self, name: str) -> Annot:
+        """This annotation for the parameter ``name``."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def get_key_parser(self) -> KeyParser:
+        """A function from the argument to its part of the cache key."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def create_prim_func_arg(self, name: str, value: Any, vt: ArgVarTable) -> Any:
+        """What stands for the argument ``value`` in the traced function."""
+        raise NotImplementedError
+
+    def promote(self) -> TIRAnnot | None:
+        """The annotation as a fixed parameter if nothing of it depends on the argument."""
+        return None
+
+
+class ArgVarTable:
+    """Run-time variables of one signature by name: equal names are the same variable."""
+
+    tmp_name_idx: int = 0
+
+    def __init__(self) -> None:
+        self.var_tab: dict[str, Var] = {}
+
+    def get_or_create_var(self, name: str, dtype: object) -> Var:
+        """The variable ``name``, made with ``dtype`` the first time."""
+        kind = DType(dtype)
+        found = self.var_tab.setdefault(name, Var(name, kind))
+        if found.dtype != kind:
+            raise TileTypeError(
+                f"the run-time value `{name}` has two dtypes",
+                expected=f"{found.dtype}, as where it is named first",
+                got=str(kind),
+                hint="give one of them another name",
+            )
+        return found
+
+    def create_tmp_name(self) -> str:
+        """A name no other argument has."""
+        self.tmp_name_idx += 1
+        return f"varg_{self.tmp_name_idx - 1}"
+
+
+def add_param(param: ir.Buffer | Var) -> None:
+    """Declare a parameter of the function being traced, if one is."""
+    add = getattr(current(), "add_param", None)
+    if add is not None:
+        add(param)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Value(Annot):
+    """A scalar: a compile-time constant (``static``) or a run-time variable (``dynamic``).
+
+    ``value`` is the known int, or the variable or expression of an existing symbol; ``creator``
+    makes the value when it is needed instead.
+    """
+
+    kind: Literal["static", "dynamic"] = "dynamic"
+    name: str | None = None
+    dtype: DType | None = None
+    value: Any = None
+    creator: Callable[[], Any] | None = None
+
+    def is_kernel_arg(self) -> bool:
+        """Run-time values are passed at launch."""
+        return self.kind == "dynamic"
+
+    @classmethod
+    def from_value(cls, value: Any, prefer_name: str | None = None) -> Value:
+        """A shape or stride atom as written: ``int``, ``Any``, an int, ``T.dyn``, a symbol."""
+        if isinstance(value, Value):
+            return (
+                value
+                if value.name is not None or value.value is not None
+                else Value(value.kind, prefer_name, value.dtype, value.value, value.creator)
+            )
+        if value is int or value is Any or value is None:
+            return Value("static", prefer_name, DType("int32"))
+        if isinstance(value, TypeVar):
+            return Value("static", value.__name__, DType("int32"))
+        if isinstance(value, Const):
+            value = value.__index__()
+        if isinstance(value, int) and not isinstance(value, bool):
+            return Value("static", prefer_name, DType("int32"), value)
+        if isinstance(value, DType):
+            return Value("dynamic", prefer_name, value)
+        if isinstance(value, Expr) and value.dtype.is_integer:
+            name = value.name if isinstance(value, Var) else prefer_name
+            return Value("dynamic", name, value.dtype, value)
+        index = getattr(value, "__index__", None)
+        number = not isinstance(value, (bool, Expr)) and not getattr(value, "ndim", 0)
+        if index is not None and number:
+            return Value("static", prefer_name, DType("int32"), index())
+        raise TileTypeError(
+            "this is not a dimension",
+            expected='an int, `int`, `Any`, T.dyn, T.dyn["name"], T.dynamic("name") or an '
+            "expression of symbols",
+            got=shown(value),
+            hint="use `//` for integer division" if isinstance(value, float) else None,
+        )
+
+    def with_name(self, name: str) -> Value:
+        """This value under ``name`` unless it has a name of its own."""
+        return self if self.name is not None else replace(self, name=name)
+
+    def get_key_parser(self) -> KeyParser:
+        """Unknown compile-time values are the key; the others add nothing."""
+        if self.kind == "dynamic":
+            return lambda _: ()
+        if self.value is not None:
+            return self.parse_key
+        return lambda value: (freeze(value, self.name),)
+
+    def parse_key(self, target: Any) -> Key:
+        """The key of the argument ``target``."""
+        if self.kind == "dynamic":
+            return ()
+        if self.value is None:
+            return (freeze(target, self.name),)
+        if target != self.value:
+            raise KernelArgumentError(
+                f"`{self.name}` has the wrong value", expected=self.value, got=repr(target)
+            )
+        return ()
+
+    def create_prim_func_arg(
+        self, name: str, value: Any, vt: ArgVarTable, create_arg: bool = True
+    ) -> Any:
+        """The constant, or the variable (declared as a parameter if ``create_arg``)."""
+        if self.kind == "static":
+            if self.value is not None:
+                return self.value
+            return self.creator() if self.creator is not None else value
+        made = self.value
+        if made is None and self.creator is not None:
+            made = self.creator()
+        if made is None:
+            made = vt.get_or_create_var(self.name or name, self.dtype or DType("int32"))
+        if create_arg and isinstance(made, Var):
+            add_param(made)
+        return made
+
+    def __repr__(self) -> str:
+        if self.kind == "static":
+            return f"{self.name or ''}$" if self.value is None else repr(self.value)
+        if isinstance(self.value, Expr) and not isinstance(self.value, Var):
+            return f"({self.value!r})$dyn"
+        return f"{self.name or ''}$dyn"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class DynAnnot(Value):
+    """``T.dyn``: a run-time dimension; ``T.dyn["K"]`` names and ``T.dyn[T.int64]`` types it."""
+
+    def __call__(self, dtype: object = "float32", name: str | None = None) -> DynAnnot:
+        return DynAnnot("dynamic", name, DType(dtype))
+
+    def __getitem__(self, params: object) -> DynAnnot:
+        items = params if isinstance(params, tuple) else (params,)
+        name: str | None = None
+        kind = DType("int32")
+        for item in items:
+            if isinstance(item, str) and not isinstance(item, DType):
+                if name is not None:
+                    raise TileTypeError(
+                        "T.dyn[...] is one dimension, with one name",
+                        expected='T.dyn["name"] or T.dyn["name", dtype]',
+                        got=", ".join(map(shown, items)),
+                    )
+                name = item
+            else:
+                kind = DType(item)
+        return DynAnnot("dynamic", name, kind)
+
+
+_HANDLE = DType("handle")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PtrAnnot(Value):
+    """``T.ptr``: a raw pointer; pass a tensor or an address. Used as a dtype it is int64."""
+
+    dtype: DType | None = _HANDLE
+
+    def __call__(self, dtype: object = None, scope: str = "global") -> PtrAnnot:
+        return self
+
+    def with_name(self, name: str) -> PtrAnnot:
+        """The pointer parameter ``name``."""
+        return replace(self, name=name)
+
+    def __repr__(self) -> str:
+        return f"{self.name or ''}$ptr"

@@ -1,5 +1,0 @@
-"""Import path of :mod:`tilelang.language.v2.kernel`, which programs know."""
-
-from __future__ import annotations
-
-from tilelang.language.v2.kernel import *

@@ -1,0 +1,126 @@
+"""Whether a tile of the columns of a convolution is one of boxes of an image: what an im2col map
+can move.
+
+Such a map walks over the pixels of a bounding box in an NHWC image, one after the other, rows and
+images in between included, and takes a run of channels of each; an offset within the window of the
+convolution moves all of them. Outside of the image it reads zeros.
+
+Source: PTX ISA, "Tensors", "im2col mode"; CUDA Driver API, "cuTensorMapEncodeIm2col".
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, interval
+from tilelang.layout.layout import Layout
+from tilelang.transforms.analysis.tma import (
+    CHUNK,
+    MOST,
+    START,
+    Box,
+    Boxes,
+    NotBoxesError,
+    Window,
+    kind_of,
+    shape_of,
+    span_of,
+    strides_of,
+)
+
+_MOST_PIXELS = 1024  # of one load
+_MOST_STRIDE = 8
+_CORNERS = (-128, 127)  # of the bounding box of two spatial dimensions
+_FARTHEST = 255  # offset within the window
+
+
+def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
+    """The boxes that fill the tile of ``stmt``: as many as the tile has panels.
+
+    Args:
+        layout: of the tile; None is row-major.
+        bounds: of the variables in its steps.
+
+    Raises:
+        NotBoxesError: it is no tile of boxes; says why.
+    """
+    tensor, tile = stmt.img.buffer, stmt.col
+    if tensor.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
+        raise NotBoxesError("it is none from global to shared memory")
+    dtype = tensor.dtype
+    kind = kind_of(dtype)
+    strides = strides_of(tensor, bounds)
+    channels = E.as_expr(tensor.shape[-1])
+    span, width = _panels(stmt, layout)
+    rows, columns = (int(extent) for extent in tile.extents[-2:])
+    if not isinstance(channels, E.Const) or int(channels) % columns:
+        raise NotBoxesError(
+            f"{columns} columns are not known to be channels of one place: `{tensor.name}` has "
+            f"`{channels!r}`"
+        )
+    _check_window(stmt, rows, width)
+    _check_steps(stmt, int(channels) // columns, bounds)
+    start, offsets = _place(stmt, rows, columns, int(channels))
+    boxes = tuple(
+        Box(
+            (*tile.mins[:-1], E.binary("add", tile.mins[-1], E.const(first))),
+            (E.binary("add", start[0], E.const(first)), *start[1:], *offsets),
+        )
+        for first in range(0, columns, width)
+    )
+    far = stmt.pad - stmt.dilation * (stmt.kernel - 1)
+    window = Window(stmt.stride, (-stmt.pad,) * 2, (far,) * 2)
+    return Boxes(tensor, tile.buffer, kind, strides, (width, rows), span, boxes, window)
+
+
+def _panels(stmt: S.Im2col, layout: Layout | None) -> tuple[int, int]:
+    """The span of the swizzle, and the columns of a panel."""
+    tile, shape = stmt.col, shape_of(stmt.col)
+    buffer, bits = tile.buffer, tile.dtype.bits
+    if tuple(tile.extents[-2:]) != shape[-2:]:
+        raise NotBoxesError(f"it fills a part of `{buffer.name}`")
+    span = span_of(buffer, shape, layout)
+    width = span * 8 // bits if span else shape[-1]
+    if width * bits % (8 * CHUNK) or shape[-2] * width * bits % (8 * START):
+        raise NotBoxesError(f"its boxes do not start at multiples of {START} bytes of the tile")
+    return span, width
+
+
+def _check_window(stmt: S.Im2col, rows: int, width: int) -> None:
+    """What a map and an instruction have room for."""
+    reach = stmt.dilation * (stmt.kernel - 1)
+    corners = (-stmt.pad, stmt.pad - reach)
+    low, high = _CORNERS
+    if stmt.stride > _MOST_STRIDE:
+        raise NotBoxesError(f"the stride {stmt.stride} is more than {_MOST_STRIDE}")
+    if reach > _FARTHEST or not all(low <= corner <= high for corner in corners):
+        raise NotBoxesError(f"the window of {reach + 1} pixels is larger than a map describes")
+    if rows > _MOST_PIXELS or width > MOST:
+        raise NotBoxesError(
+            f"it takes {rows} pixels of {width} channels, more than {_MOST_PIXELS} of {MOST}"
+        )
+
+
+def _check_steps(stmt: S.Im2col, parts: int, bounds: Bounds) -> None:
+    """Steps that surely name rows and columns that there are; rows may be behind the last."""
+    steps = parts * stmt.kernel * stmt.kernel
+    across, down = interval(stmt.c_step, bounds), interval(stmt.nhw_step, bounds)
+    if not (across.known and across.low >= 0 and across.high < steps):
+        raise NotBoxesError(f"the step `{stmt.c_step!r}` is not known to be below {steps}")
+    if not (down.known and down.low >= 0):
+        raise NotBoxesError(f"the step `{stmt.nhw_step!r}` may be negative")
+
+
+def _place(
+    stmt: S.Im2col, rows: int, columns: int, channels: int
+) -> tuple[tuple[E.Expr, ...], tuple[E.Expr, ...]]:
+    """Coordinates of the first pixel, innermost first, and offsets within the window."""
+    _, height, width, _ = (E.as_expr(extent) for extent in stmt.img.buffer.shape)
+    out_h, out_w = stmt.places(height), stmt.places(width)
+    k, m = stmt.c_step * columns, stmt.nhw_step * rows
+    at = k // channels
+    h = m % (out_h * out_w) // out_w * stmt.stride - stmt.pad
+    w = m % out_w * stmt.stride - stmt.pad
+    start = (k % channels, w, h, m // (out_h * out_w))
+    offsets = (at % stmt.kernel * stmt.dilation, at // stmt.kernel * stmt.dilation)
+    return tuple(map(E.as_expr, start)), tuple(map(E.as_expr, offsets))

@@ -1,0 +1,198 @@
+"""Which products of warpgroups may be under way, and what has to wait for them.
+
+A product that a warpgroup has issued goes on beside its threads until they wait for it: "all
+groups but the N last are complete" (PTX, "wgmma.wait_group"). Groups complete in order, so for
+each product that may be under way it is enough to know how many have certainly been issued behind
+it, on every way to here. Further groups of whatever origin make a wait no weaker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cached_property
+from typing import TypeAlias
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.transforms.analysis.mechanism import MECHANISMS
+from tilelang.transforms.analysis.scopes import FRAGMENT
+
+GROUP = "wgmma"
+Pending: TypeAlias = "Mapping[S.Gemm, int]"  # product -> how many groups are certainly newer
+NOTHING: Pending = {}
+
+
+def may_stay(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a product of warpgroups into registers that a later wait can be for: it
+    adds up in those of its result and converts nothing."""
+    if not isinstance(stmt, S.Gemm) or stmt.plan is None or not stmt.plan.by_warpgroups:
+        return False
+    return stmt.c.buffer.storage == FRAGMENT and stmt.c.dtype is stmt.plan.atom.c
+
+
+def issued(before: Pending, product: S.Gemm) -> Pending:
+    """What may be under way behind ``product``."""
+    return {**{other: newer + 1 for other, newer in before.items()}, product: 0}
+
+
+def waited(before: Pending, newer: int) -> Pending:
+    """What may be under way when all but the ``newer`` last groups are complete."""
+    return {product: count for product, count in before.items() if count < newer}
+
+
+def joined(one: Pending, other: Pending) -> Pending:
+    """What may be under way where two ways meet."""
+    if one == other:
+        return one
+    return {
+        product: min(state[product] for state in (one, other) if product in state)
+        for product in (*one, *(product for product in other if product not in one))
+    }
+
+
+def depth(before: Pending, products: Iterable[S.Gemm]) -> int | None:
+    """How many groups may stay under way where ``products`` have to be complete."""
+    return min((before[product] for product in products), default=None)
+
+
+class Needs:
+    """What the statements of a launch need to be complete.
+
+    Threads may touch the sum of a product and its operand in registers when it is complete, also
+    to read the latter, which is undefined before (PTX, "wgmma.mma_async"); other products may read
+    it. By themselves they overwrite its operands in shared memory then. Others may overwrite those
+    when its threads have told them so: behind a barrier, or for the tiles of a pipeline with
+    mbarriers behind the release of the item.
+
+    ``quiet``: storage that nothing writes in the loop around, which keeps its place there.
+    """
+
+    quiet: frozenset[E.Var] = frozenset()
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.launch = launch
+        self.tiles: dict[E.Expr, Set[E.Var]] = {}  # pipeline with mbarriers -> its tiles
+        self.turned: dict[S.Stmt, Set[E.Var]] = {}  # product -> tiles of such pipelines around it
+        for node in S.find(launch.body, H.Pipeline):
+            if MECHANISMS[node.mechanism].turns:
+                self.tiles[node.pipe] = tiles = frozenset(node.tiles)
+                for inner in filter(may_stay, S.walk(node.body)):
+                    self.turned[inner] = self.turned.get(inner, frozenset()) | tiles
+
+    def kept(self, loop: S.For | S.While) -> frozenset[E.Var]:
+        """Storage that ``loop`` uses and that nothing writes while it runs: neither the loop, nor
+        threads that are elsewhere, where the program tells them when they may."""
+        found = effects.used(loop.body) - effects.written(loop.body)
+        return frozenset(found - self._written_elsewhere(loop))
+
+    def _written_elsewhere(self, loop: S.Stmt) -> set[E.Var]:
+        """Storage that is written in branches that do not hold ``loop``, in a program whose
+        threads wait for each other by its own barriers."""
+        if not self.by_hand:
+            return set()
+        around = next(path for stmt, path in self.places if stmt is loop)
+        return {
+            data
+            for stmt, path in self.places
+            if path != around[: len(path)]
+            for data in effects.written(stmt, nested=False)
+        }
+
+    @cached_property
+    def by_hand(self) -> bool:
+        """Whether groups of threads wait for each other as the program itself says."""
+        own = {ident for _, _, ident in self.launch.annotation("barrier_ids", ())}
+        for stmt in S.walk(self.launch.body):
+            for call in stmt.calls():
+                named = call.atom.meets("block") and len(call.args) > 1
+                if call.atom.signals or (named and _number(call.args[0]) not in own):
+                    return True
+        return False
+
+    @cached_property
+    def places(self) -> list[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
+        """Every statement, and the branches that it stands in."""
+        return list(_placed(self.launch.body, ()))
+
+    def of(self, stmt: S.Stmt, before: Pending, nested: bool = True) -> list[S.Gemm]:
+        """Products that have to be complete before ``stmt``, or what it evaluates itself."""
+        if not before:
+            return []
+        if isinstance(stmt, H.PipelineStep) and stmt.pipe in self.tiles:
+            given = self.tiles[stmt.pipe] if isinstance(stmt, H.Release) else frozenset()
+            return [one for one in before if not given.isdisjoint(_shared(one))]
+        nodes = tuple(S.walk(stmt)) if nested else (stmt,)
+        meets = any(map(orders_threads, nodes))
+        used, written = effects.used(stmt, nested), effects.written(stmt, nested)
+        found = []
+        for product in before:
+            operands = {product.a.buffer.data, product.b.buffer.data}
+            sums = product.c.buffer.data in used and not continues(stmt, product)
+            turned = self.turned.get(product, frozenset())
+            given_on = meets and not _shared(product) <= turned | self.quiet
+            registers = (operands - _shared(product)) & used and not may_stay(stmt)
+            if sums or registers or not operands.isdisjoint(written) or given_on:
+                found.append(product)
+        return found
+
+    def at_end(self, pipeline: H.Pipeline, before: Pending) -> list[S.Gemm]:
+        """Products that have to be complete where ``pipeline`` ends."""
+        return [one for one in before if not _shared(one).isdisjoint(pipeline.tiles)]
+
+
+def continues(stmt: S.Stmt, product: S.Gemm) -> bool:
+    """Whether ``stmt`` adds to the sum of ``product`` in the same registers by instructions of the
+    same shape, which the unit orders itself (PTX, "wgmma.fence")."""
+    if not isinstance(stmt, S.Gemm) or not may_stay(stmt):
+        return False
+    if stmt.c.buffer.data in {stmt.a.buffer.data, stmt.b.buffer.data}:
+        return False
+    same = stmt.c.buffer is product.c.buffer and stmt.plan.c == product.plan.c
+    return (
+        same
+        and stmt.plan.atom == product.plan.atom
+        and stmt.plan.tiles[:2] == (product.plan.tiles[:2])
+    )
+
+
+def orders_itself(launch: S.Launch) -> bool:
+    """Whether the program says itself when products of warpgroups are complete."""
+    for stmt in S.walk(launch.body):
+        if isinstance(stmt, S.Gemm) and stmt.asynchronous:
+            return True
+        for call in stmt.calls():
+            orders = call.atom.orders
+            if call.atom.completes.name == GROUP or (orders and orders.group == GROUP):
+                return True
+    return False
+
+
+def _shared(product: S.Gemm) -> set[E.Var]:
+    """Storage of the operands that the unit reads from shared memory."""
+    regions = (product.a, product.b)
+    return {one.buffer.data for one in regions if one.buffer.storage != FRAGMENT}
+
+
+def _number(ident: E.Expr) -> int:
+    """The number of a barrier, -1 where it is not known."""
+    return int(ident.value) if isinstance(ident, E.Const) else -1
+
+
+def _placed(
+    stmt: S.Stmt, path: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
+    yield stmt, path
+    for side, block in enumerate(stmt.blocks()):
+        inner = (*path, (id(stmt), side)) if isinstance(stmt, S.If) else path
+        yield from _placed(block, inner)
+
+
+def orders_threads(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` itself is a barrier or a fence, or signals other threads."""
+    if isinstance(stmt, (H.PipelineStep, H.Pipeline)):
+        return True
+    calls = stmt.calls()
+    return any(call.atom.effect is Effect.SYNC for call in calls)

@@ -1,0 +1,166 @@
+"""How a machine orders the copies of a pipeline and their uses: one row for each way.
+
+A row says what each statement of a pipeline becomes, as steps. The lowering of pipelines knows
+what a step is called on the target, the verifier what it guarantees, the barrier pass what it
+orders; nothing else knows any mechanism.
+
+Pipelined loops are written for the rows of :data:`CHOICES`, the best first. The others are lowered
+and verified, too.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tilelang.records import dataclass
+from tilelang.target import Context
+
+
+class Step(Enum):
+    """What one thread does."""
+
+    CLOSE_GROUP = "the copies that it has issued since the last group are a group"
+    WAIT_GROUPS = "wait until all its groups but the last few have arrived"
+    MEET = "wait for all threads of the pipeline"
+    EXPECT = "arrive where the version is filled and announce the bytes of the item"
+    WAIT_FULL = "wait until the version is filled"
+    WAIT_EMPTY = "wait until the version is free"
+    ARRIVE_FULL = "arrive where the version is filled"
+    ARRIVE_EMPTY = "arrive where the version is freed"
+
+
+# Steps after which the copies of the executing thread have arrived.
+ARRIVALS = frozenset((Step.WAIT_GROUPS, Step.WAIT_FULL))
+# Steps that use the two mbarriers of a version: it is full, it is empty.
+TURNS = frozenset(
+    (Step.EXPECT, Step.WAIT_FULL, Step.WAIT_EMPTY, Step.ARRIVE_FULL, Step.ARRIVE_EMPTY)
+)
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One row.
+
+    Attributes:
+        name: as ``Pipeline.mechanism`` has it.
+        needs: features of the target.
+        words: in reports, "copied ahead with ..."; ``cost``: what an iteration pays for the order.
+        mode: of the copies (``Copy.mode``).
+        acquire, commit, wait, release: what each of these statements becomes.
+        close: what stands where the pipeline ends.
+        counts_items: arrivals are counted and not named, so that items that do not exist are
+            committed, too, and may be waited for.
+        elected: one thread issues the copies of all.
+        versions: whether a tile has more than one.
+        spared: left out where shared memory is short.
+    """
+
+    name: str
+    needs: frozenset[str]
+    words: str
+    cost: str
+    mode: str
+    acquire: tuple[Step, ...] = ()
+    commit: tuple[Step, ...] = ()
+    wait: tuple[Step, ...] = ()
+    release: tuple[Step, ...] = ()
+    close: tuple[Step, ...] = ()
+    counts_items: bool = False
+    elected: bool = False
+    versions: bool = True
+    spared: bool = False
+
+    @property
+    def turns(self) -> bool:
+        """Whether it uses mbarriers: each has turns, which are counted from the first item on."""
+        return not TURNS.isdisjoint((*self.acquire, *self.commit, *self.wait, *self.release))
+
+
+_ROWS = (
+    # PTX, "cp.async.commit_group", "cp.async.wait_group". A thread waits for groups of its own;
+    # meeting the others makes them visible to all and shows that the version used in the iteration
+    # before is free.
+    Mechanism(
+        "cp_async", frozenset(("cp_async",)), "cp.async", "one barrier per iteration",
+        "async",
+        commit=(Step.CLOSE_GROUP,),
+        wait=(Step.WAIT_GROUPS, Step.MEET),
+        close=(Step.WAIT_GROUPS, Step.MEET),
+        counts_items=True,
+    ),
+    # PTX, "mbarrier": the copy engine counts its bytes down. One thread announces them and issues
+    # the copies; every user frees the version. The parity of the turn tells full and empty apart.
+    Mechanism(
+        "bulk", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
+        "mbarriers of the versions", "tma",
+        acquire=(Step.WAIT_EMPTY,),
+        commit=(Step.EXPECT,),
+        wait=(Step.WAIT_FULL,),
+        release=(Step.ARRIVE_EMPTY,),
+        elected=True,
+    ),
+    # The same where barriers of the block order the uses of a version and the copy that overwrites
+    # it (``sync/elide_empty_barriers.py``).
+    Mechanism(
+        "bulk_met", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
+        "an mbarrier of each version", "tma",
+        commit=(Step.EXPECT,),
+        wait=(Step.WAIT_FULL,),
+        elected=True,
+    ),
+    # The same with copies by threads, each of which arrives when its own are complete.
+    Mechanism(
+        "mbarrier", frozenset(("mbarrier",)), "plain copies", "mbarriers of the versions", "copy",
+        acquire=(Step.WAIT_EMPTY,),
+        commit=(Step.ARRIVE_FULL,),
+        wait=(Step.WAIT_FULL,),
+        release=(Step.ARRIVE_EMPTY,),
+    ),
+    # Copies through registers are complete when they return; what is left is one barrier instead
+    # of the two that a tile with one version needs.
+    Mechanism(
+        "barrier", frozenset(("simt",)), "plain copies", "one barrier per iteration",
+        "copy",
+        wait=(Step.MEET,),
+        close=(Step.MEET,),
+    ),
+    # Loads that write to LDS themselves, counted while they are under way ("S_WAITCNT vmcnt").
+    Mechanism(
+        "direct", frozenset(("direct_lds",)), "loads straight to LDS", "one barrier per iteration",
+        "async",
+        commit=(Step.CLOSE_GROUP,),
+        wait=(Step.WAIT_GROUPS, Step.MEET),
+        close=(Step.WAIT_GROUPS, Step.MEET),
+        counts_items=True,
+        spared=True,
+    ),
+    # Copies through registers on machines whose memory instructions run on beside the computation
+    # and are counted: the compiler waits where a value is stored to LDS (AMD CDNA 3 manual,
+    # "S_WAITCNT").
+    Mechanism(
+        "lds", frozenset(("vmcnt",)), "loads by threads", "one barrier per iteration", "copy",
+        wait=(Step.MEET,),
+        close=(Step.MEET,),
+        spared=True,
+    ),
+    # One version: threads meet before it is overwritten and before it is used.
+    Mechanism(
+        "plain", frozenset(), "plain copies", "two barriers per iteration", "copy",
+        acquire=(Step.MEET,),
+        wait=(Step.MEET,),
+        close=(Step.MEET,),
+        versions=False,
+    ),
+)  # fmt: skip
+MECHANISMS = {row.name: row for row in _ROWS}
+CHOICES = ("bulk", "cp_async", "direct", "lds")
+
+
+def choices(context: Context) -> tuple[Mechanism, ...]:
+    """The rows that pipelined loops of ``context`` may use, the best first."""
+    rows = (MECHANISMS[name] for name in CHOICES)
+    return tuple(
+        row
+        for row in rows
+        if all(map(context.has, row.needs)) and not (row.spared and context.sparing)
+    )

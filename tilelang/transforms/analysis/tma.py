@@ -1,0 +1,390 @@
+"""Whether a copy of a tile is one of boxes of a tensor, and which: what a tensor map can move.
+
+The copy unit moves a box of up to five dimensions between a tensor and shared memory, where the box
+lies dense, innermost dimension first, as the map's swizzle orders it. Outside of the tensor it
+reads zeros and writes nothing, as ``T.copy`` does. A tile that is stored in panels, or that is
+longer than a box may be, takes several boxes.
+
+Sources: PTX ISA, "Tensors" and "cp.async.bulk.tensor"; CUDA Driver API, "Tensor Map Object
+Management".
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TypeAlias
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzle_of, swizzled
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.vectors import BASE
+
+CHUNK = 16  # bytes that addresses and strides of tensors, and rows of boxes, are multiples of
+START = 128  # bytes that a box starts at multiples of in shared memory
+MOST = 256  # elements of a box along each dimension
+MOST_DIMS = 5
+MOST_BOXES = 32  # of one tile; each is an instruction of its own
+# Annotations of copies: by boxes, and over where the statement ends; by boxes, as the program
+# orders them; why it is not by boxes.
+COMPLETE, ANNOUNCE, TMA_NOTE = "complete", "announce", "tma_note"
+TILES = "tiles"  # annotation of a loop over tiles of a grid, which have no order
+PART = "part"  # annotation of a copy: the :class:`Part` of it that is made
+_FARTHEST = 1 << 40  # bytes from one element to the next, below
+_WIDEST = (1 << 31) - 1  # coordinates are 32-bit
+# Values of CUtensorMapDataType. Copies move bits, so what has no name there goes by its size.
+KINDS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int32": 3, "int64": 5}
+KINDS_BY_SIZE = {8: 0, 16: 1, 32: 2, 64: 4}
+
+
+Moved: TypeAlias = "S.Copy | S.AtomicTile | S.Im2col"  # what may be one of boxes
+# Elements that the copy unit adds up (PTX, "cp.reduce.async.bulk"), as signed or unsigned numbers.
+_ADDED = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
+
+
+class NotBoxesError(Exception):
+    """Why a copy is none of boxes; caught where copies are planned."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where one box begins: indices of the tile, coordinates of the tensor, innermost first."""
+
+    tile: tuple[E.Expr, ...]
+    tensor: tuple[E.Expr, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The window of a convolution in an im2col map: the steps between its places, and the corners
+    of the bounding box of its first pixels, innermost dimension first."""
+
+    stride: int
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """A copy as boxes of one tensor map.
+
+    Attributes:
+        tensor, tile: the buffers in global and in shared memory.
+        kind: the value of CUtensorMapDataType of an element.
+        strides: bytes from one element to the next along each dimension, innermost first.
+        extents: of a box, innermost first.
+        span: bytes of the swizzle in shared memory, 0 for none.
+        boxes: all of the copy.
+        window: of an im2col map, None of others. Its extents are channels and pixels, and behind
+            the coordinates of a box stand offsets.
+    """
+
+    tensor: Buffer
+    tile: Buffer
+    kind: int
+    strides: tuple[E.Expr, ...]
+    extents: tuple[int, ...]
+    span: int
+    boxes: tuple[Box, ...]
+    window: Window | None = None
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes of one box, those outside of the tensor included."""
+        return prod(self.extents) * self.tensor.dtype.bits // 8
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all boxes."""
+        return self.box_bytes * len(self.boxes)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a copy of a product's result, which each warp makes by boxes of its own.
+
+    Attributes:
+        rows: the tile in shared memory: places of :data:`PART_ROWS` x :data:`PART_COLUMNS` elements
+            for each warp.
+        number, count: which one of how many; no number is none of them.
+        last: whether its warps wait until the unit has read all that they have given to it.
+    """
+
+    rows: Buffer
+    number: int | None
+    count: int
+    last: bool = False
+
+
+PART_ROWS, PART_COLUMNS = 16, 64
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One dimension of the tile as it is stored.
+
+    Attributes:
+        dim: of the tile's buffer; ``step``: its elements from one place to the next.
+        extent: places there are; ``start``, ``count``: those of the region.
+        pitch: elements of memory from one place to the next.
+    """
+
+    dim: int
+    extent: int
+    start: E.Expr
+    count: int
+    pitch: int
+    step: int = 1
+
+
+def is_complete(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a copy by boxes that is over where it ends."""
+    if not isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)):
+        return False
+    return bool(dict(stmt.annotations).get(COMPLETE))
+
+
+def ends_of(stmt: Moved) -> tuple[Region, Region, bool]:
+    """The regions of the tensor and of the tile, and whether the tile is filled."""
+    if isinstance(stmt, S.Im2col):
+        return stmt.img, stmt.col, True
+    load = stmt.src.buffer.storage == "global"
+    return (stmt.src, stmt.dst, True) if load else (stmt.dst, stmt.src, False)
+
+
+def check_reduction(stmt: S.AtomicTile) -> None:
+    """What speaks against an update of a tile by the copy unit beside regions and layouts.
+
+    Raises:
+        NotBoxesError: the unit has no such update.
+    """
+    if stmt.op != "add" or str(stmt.dst.dtype) not in _ADDED:
+        raise NotBoxesError(f"the copy unit has no `{stmt.op}` of {stmt.dst.dtype}")
+    if stmt.memory_order != "relaxed":
+        raise NotBoxesError(f"its memory order is {stmt.memory_order}")
+
+
+def box_layout(shape: tuple[int, ...], bits: int) -> Layout | None:
+    """The layout that serves a tile of ``shape`` best that boxes fill: the widest swizzle that
+    fits, else None for row-major."""
+    for span in SPANS if len(shape) > 1 and CHUNK_BITS % bits == 0 else ():
+        if fits(shape, bits, span):
+            return swizzled(shape, bits, span)
+    return None
+
+
+def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds) -> Boxes:
+    """The boxes that ``copy`` moves between a tensor and a tile in shared memory.
+
+    Args:
+        layout: of the tile; None is row-major.
+        bounds: of the variables in its regions.
+
+    Raises:
+        NotBoxesError: it is no copy of boxes; says why.
+    """
+    tensor, tile, _ = ends_of(copy)
+    if isinstance(copy, S.AtomicTile):
+        check_reduction(copy)
+    if tensor.buffer.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
+        raise NotBoxesError("it is none between global and shared memory")
+    dtype = tensor.buffer.dtype
+    if dtype != tile.buffer.dtype:
+        raise NotBoxesError(f"it converts {copy.src.dtype} to {copy.dst.dtype}")
+    kind = kind_of(dtype)
+    strides = strides_of(tensor.buffer, bounds)
+    first = E.binary("mul", tensor.mins[-1], E.const(dtype.bits // 8))
+    if not divisible_by(first, CHUNK, bounds):
+        # Anything else is an illegal instruction, seen on an H200.
+        raise NotBoxesError(
+            f"column `{tensor.mins[-1]!r}` of `{tensor.buffer.name}` is not known to be a multiple "
+            f"of {CHUNK} bytes"
+        )
+    span, axes = _axes(tile, layout, bounds)
+    pairs = dict(zip(tile.tile_dims(), tensor.tile_dims()))
+    box, loops = _joined(axes, pairs, tensor.buffer)
+    _check_starts(axes, loops, dtype.bits // 8, bounds)
+    made = []
+    for place in product(*(range(times) for _, times, _ in loops)):
+        moved: dict[int, int] = {}
+        for at, (axis, _, unit) in zip(place, loops):
+            moved[axis.dim] = moved.get(axis.dim, 0) + at * unit * axis.step
+        far = {pairs[dim]: offset for dim, offset in moved.items()}
+        made.append(Box(_corner(tile, moved), tuple(reversed(_corner(tensor, far)))))
+    return Boxes(tensor.buffer, tile.buffer, kind, strides, box, span, tuple(made))
+
+
+def _corner(region: Region, moved: dict[int, int]) -> tuple[E.Expr, ...]:
+    return tuple(
+        E.binary("add", low, E.const(moved[d], low.dtype)) if moved.get(d) else low
+        for d, low in enumerate(region.mins)
+    )
+
+
+# -- the tensor --
+def kind_of(dtype: DType) -> int:
+    """What a map calls elements of ``dtype``.
+
+    Raises:
+        NotBoxesError: no map has such.
+    """
+    if dtype.lanes > 1 or dtype.bits not in KINDS_BY_SIZE:
+        raise NotBoxesError(f"no tensor map has elements of {dtype}")
+    return KINDS.get(str(dtype), KINDS_BY_SIZE[dtype.bits])
+
+
+def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
+    """Bytes between elements of a tensor that a map can describe, innermost dimension first.
+
+    Raises:
+        NotBoxesError: no map can.
+    """
+    name, size, rank = tensor.name, tensor.dtype.bits // 8, tensor.ndim
+    if not 1 <= rank <= MOST_DIMS:
+        raise NotBoxesError(f"`{name}` has {rank} dimensions, a tensor map 1 to {MOST_DIMS}")
+    if any(isinstance(extent, int) and extent == 0 for extent in tensor.shape):
+        raise NotBoxesError(f"`{name}` has no elements")
+    if not (isinstance(tensor.elem_offset, int) and tensor.elem_offset == 0):
+        raise NotBoxesError(f"`{name}` does not begin where its memory does")
+    if tensor.attr(BASE, CHUNK) % CHUNK:
+        raise NotBoxesError(f"the address of `{name}` is no multiple of {CHUNK} bytes")
+    *outer, last = map(E.as_expr, tensor.stride_list())
+    if not (isinstance(last, E.Const) and int(last) == 1):
+        raise NotBoxesError(f"neighbours in the last dimension of `{name}` are not adjacent")
+    found: list[E.Expr] = [E.const(size, DType("int64"))]
+    for extent in tensor.shape:
+        if isinstance(extent, int) and extent > _WIDEST:
+            raise NotBoxesError(f"`{name}` has {extent} elements along one dimension")
+    for dim in reversed(range(rank - 1)):
+        extent, stride = tensor.shape[dim], outer[dim]
+        if isinstance(extent, int) and extent == 1:
+            found.append(E.const(CHUNK, DType("int64")))  # never taken
+            continue
+        step = E.binary("mul", E.cast(stride, DType("int64")), E.const(size, DType("int64")))
+        if not divisible_by(step, CHUNK, bounds):
+            raise NotBoxesError(
+                f"`{stride!r}` elements of `{name}` along dimension {dim} are not known to be a "
+                f"multiple of {CHUNK} bytes"
+            )
+        if isinstance(step, E.Const) and not 0 < int(step) < _FARTHEST:
+            raise NotBoxesError(f"the stride of dimension {dim} of `{name}` is {int(step)} bytes")
+        found.append(step)
+    return tuple(found)
+
+
+# -- the tile --
+def shape_of(tile: Region) -> tuple[int, ...]:
+    """The extents of the buffer of a tile.
+
+    Raises:
+        NotBoxesError: it is a part of another one, or they are no constants.
+    """
+    buffer = tile.buffer
+    if buffer.strides is not None or not (
+        isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0
+    ):
+        raise NotBoxesError(f"`{buffer.name}` is a part of other memory")
+    if not all(isinstance(extent, int) for extent in (*buffer.shape, *tile.extents)):
+        raise NotBoxesError(f"the extents of `{buffer.name}` are not constants")
+    return tuple(int(extent) for extent in buffer.shape)
+
+
+def span_of(buffer: Buffer, shape: tuple[int, ...], layout: Layout | None) -> int:
+    """The span of the swizzle in which a tile lies, 0 without one.
+
+    Raises:
+        NotBoxesError: it lies otherwise.
+    """
+    span = 0 if layout is None else swizzle_of(layout, shape, buffer.dtype.bits)
+    if span is None:
+        raise NotBoxesError(f"the layout of `{buffer.name}` is no swizzle of a tensor map")
+    return span
+
+
+def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, list[_Axis]]:
+    """The span of the swizzle, and the tile's dimensions as they lie, innermost first."""
+    buffer, shape = tile.buffer, shape_of(tile)
+    counts = [int(extent) for extent in tile.extents]
+    span = span_of(buffer, shape, layout)
+    if not span:
+        return 0, _rows(shape, tile, counts)
+    width = span * 8 // buffer.dtype.bits
+    *lead, rows, columns = shape
+    if counts[-1] % width or not divisible_by(tile.mins[-1], width, bounds):
+        raise NotBoxesError(f"it takes a part of the panels of {span} bytes of `{buffer.name}`")
+    last = len(shape) - 1
+    panel, zero = rows * width, E.const(0)
+    inner = [
+        _Axis(last, width, zero, width, 1),
+        _Axis(last - 1, rows, tile.mins[-2], counts[-2], width),
+        _Axis(
+            last, columns // width, tile.mins[-1] // width, counts[-1] // width, panel, width
+        ),
+    ]  # fmt: skip
+    if not divisible_by(tile.mins[-2], 8, bounds):
+        raise NotBoxesError(f"it begins inside the 8 rows of a swizzle of `{buffer.name}`")
+    outer = _rows(tuple(lead), tile, counts, columns * rows)
+    return span, [*inner, *outer]
+
+
+def _rows(shape: tuple[int, ...], tile: Region, counts: list[int], pitch: int = 1) -> list[_Axis]:
+    """The first dimensions row by row, the innermost first."""
+    found = []
+    for dim in reversed(range(len(shape))):
+        found.append(_Axis(dim, shape[dim], tile.mins[dim], counts[dim], pitch))
+        pitch *= shape[dim]
+    return found
+
+
+Loop = tuple[_Axis, int, int]  # so many times so many places of an axis
+
+
+def _joined(
+    axes: list[_Axis], pairs: dict[int, int], tensor: Buffer
+) -> tuple[tuple[int, ...], list[Loop]]:
+    """Extents of a box, innermost first, and what has to be done box by box."""
+    taken: dict[int, int] = {}
+    loops: list[Loop] = []
+    dense = True  # whether the box so far fills the memory up to the next axis
+    for axis in axes:
+        if axis.count == 1:
+            dense &= axis.extent == 1
+            continue
+        dim = pairs[axis.dim]
+        if not dense or dim in taken:
+            loops.append((axis, axis.count, 1))
+            dense = False
+            continue
+        part = _part(axis.count)
+        taken[dim] = part
+        if part < axis.count:
+            loops.append((axis, axis.count // part, part))
+        dense = part == axis.extent
+    last, size = tensor.ndim - 1, tensor.dtype.bits // 8
+    row = taken.get(last, 1) * size
+    if row % CHUNK:
+        raise NotBoxesError(f"it takes {row} bytes of a row of `{tensor.name}`, not {CHUNK}s")
+    count = prod(times for _, times, _ in loops)
+    if count > MOST_BOXES:
+        raise NotBoxesError(f"it takes {count} boxes, more than {MOST_BOXES}")
+    return tuple(taken.get(dim, 1) for dim in reversed(range(tensor.ndim))), loops
+
+
+def _part(count: int) -> int:
+    """The most places of an axis that a box takes at once, in equal parts."""
+    return next(part for part in range(min(count, MOST), 0, -1) if count % part == 0)
+
+
+def _check_starts(axes: list[_Axis], loops: list[Loop], size: int, bounds: Bounds) -> None:
+    """Every box starts at an aligned place."""
+    aligned = all(
+        divisible_by(E.binary("mul", axis.start, E.const(axis.pitch * size)), START, bounds)
+        for axis in axes
+    ) and all(axis.pitch * unit * size % START == 0 for axis, _, unit in loops)
+    if not aligned:
+        raise NotBoxesError(f"its boxes do not start at multiples of {START} bytes of the tile")

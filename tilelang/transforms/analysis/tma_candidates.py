@@ -1,0 +1,20 @@
+"""The boxes of whatever the copy unit may move: copies, updates and columns of convolutions."""
+
+from __future__ import annotations
+
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.layout.layout import Layout
+from tilelang.transforms.analysis.im2col_maps import image_of
+from tilelang.transforms.analysis.tma import Boxes, Moved, boxes_of
+
+
+def moved(stmt: Moved, layout: Layout | None, bounds: Bounds) -> Boxes:
+    """The boxes of ``stmt`` if its tile has ``layout``; None is row-major.
+
+    Raises:
+        NotBoxesError: it has none; says why.
+    """
+    if isinstance(stmt, S.Im2col):
+        return image_of(stmt, layout, bounds)
+    return boxes_of(stmt, layout, bounds)

@@ -1,0 +1,345 @@
+"""Lanes of 16-bit floats two at a time.
+
+A loop over neighbouring elements of a register array of float16 computes in pairs, where its values
+are made of what exists for pairs: sums, differences and products (rounded once per operation, as
+the scalar ones are), conversions from float32, and small unsigned numbers cut out of packed
+integers. Two such numbers come out of their word with a mask and one exact operation of float16.
+Anything else in the value is computed for each lane and packed. Copies between register arrays
+become copies of words.
+
+Where matrices are stored and multiplied in words of two (``stmatrix``), numbers of float32 become
+bfloat16 in pairs, too.
+
+Relies on the vectorizer: memory is loaded into register arrays, whose lanes are left as loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Atom, Effect
+from tilelang.ir.bounds import Bounds, divisible_by, interval
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import parted
+from tilelang.ir.simplify import simplified_with, simplify
+from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
+from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.loops import bounds_of, values_of
+from tilelang.transforms.lower.context import INT
+
+HALF, BRAIN, WORD = DType("float16"), DType("bfloat16"), DType("uint32")
+OPS = {"add": "half2_add", "sub": "half2_sub", "mul": "half2_mul"}
+FIELDS = (1, 2, 4, 8)  # bits of numbers that are cut out of bytes
+MAX_INLINED = 256  # nodes of a value
+MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
+
+
+def pack_f16x2(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with lanes of float16 in pairs."""
+    kinds = (HALF, BRAIN) if context.has("stmatrix") else (HALF,)
+
+    def paired(launch: S.Launch) -> S.Stmt:
+        return _Loops(bounds_of(launch), kinds).rewrite(launch.body)
+
+    return rewrite_bodies(func, paired)
+
+
+class _Loops(Rewriter):
+    def __init__(self, bounds: Bounds, kinds: tuple[DType, ...]) -> None:
+        self.bounds = bounds
+        self.kinds = kinds
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        """A loop over lanes, as pairs where that is possible."""
+        if not isinstance(stmt, S.For) or stmt.kind != "unroll":
+            return stmt
+        store, count = _without_lets(stmt.body), _count(stmt)
+        if not isinstance(store, S.Store) or store.buffer.storage != "local" or count < 2:
+            return stmt
+        if not _independent(store):
+            return stmt
+        copied = self.copied(stmt, store, count)
+        if copied is not None:
+            return copied
+        if store.buffer.dtype not in self.kinds or count % 2:
+            return stmt
+        pair = E.Var(stmt.var.name, INT)
+        low = pair * 2
+        lanes = _Pair(stmt.var, low, self.bounds.with_range(pair, 0, count // 2))
+        target = lanes.place(store.buffer, store.indices)
+        value = (lanes.value if store.buffer.dtype is HALF else lanes.rounded)(store.value)
+        if target is None or value is None:
+            return stmt
+        call = E.call(HALF2_STORE, E.AddressOf(store.buffer, (target,), "w"), value, dtype="void")
+        body = S.Eval(value=call, loc=store.loc)
+        if count == 2:
+            return simplified_with(body, {pair: E.const(0)})
+        return replace(stmt, var=pair, stop=E.const(count // 2), body=body)
+
+    def copied(self, stmt: S.For, store: S.Store, count: int) -> S.Stmt | None:
+        """A copy between register arrays in larger pieces."""
+        value = store.value
+        if not isinstance(value, E.Load) or value.buffer.storage != "local":
+            return None
+        if value.buffer.dtype is not store.buffer.dtype or value.buffer.dtype.bits < 8:
+            return None
+        for size in (16, 8, 4):
+            lanes = size * 8 // value.dtype.bits
+            if lanes < 2 or count % lanes:
+                continue
+            var = E.Var(stmt.var.name, INT)
+            bounds = self.bounds.with_range(var, 0, count // lanes)
+            pieces = _Pair(stmt.var, var * lanes, bounds, lanes)
+            to = pieces.place(store.buffer, store.indices)
+            at = pieces.place(value.buffer, value.indices)
+            if to is None or at is None:
+                continue
+            target = E.AddressOf(store.buffer, (to,), "w")
+            source = E.AddressOf(value.buffer, (at,), "r")
+            body = S.do(VECTOR_COPY, target, source, loc=store.loc, bytes=size)
+            if count == lanes:
+                return simplified_with(body, {var: E.const(0)})
+            return replace(stmt, var=var, stop=E.const(count // lanes), body=body)
+        return None
+
+
+def _without_lets(body: S.Stmt) -> S.Stmt:
+    """The store of a body of lets and one store, with their values in it; any other as it is."""
+    if not isinstance(body, S.Seq) or not body.stmts or not isinstance(body.stmts[-1], S.Store):
+        return body
+    values: dict[E.Var, E.Expr] = {}
+    for item in body.stmts[:-1]:
+        if not isinstance(item, S.Let):
+            return body
+        values[item.var] = substitute(item.value, values)
+    store = body.stmts[-1]
+    indices = tuple(substitute(index, values) for index in store.indices)
+    value = substitute(store.value, values)
+    if _size(value, {}) > MAX_INLINED:
+        return body
+    return replace(store, indices=indices, value=value)
+
+
+def _size(expr: E.Expr, known: dict[E.Expr, int]) -> int:
+    """Nodes of ``expr`` as it is printed, where common parts are printed again."""
+    if expr not in known:
+        known[expr] = 1 + sum(_size(child, known) for child in expr.children())
+    return known[expr]
+
+
+def _independent(store: S.Store) -> bool:
+    """Whether no iteration reads what another one stores, and none does anything else."""
+    if any(call.atom.effect is not Effect.NONE for call in E.find(store.value, E.Call)):
+        return False
+    return all(
+        access.buffer is store.buffer and E.same_exprs(access.indices, store.indices)
+        for access in effects.accesses(store.value)
+        if access.data is store.buffer.data
+    )
+
+
+def _count(stmt: S.For) -> int:
+    """The iterations of a loop from 0 in steps of 1; 0 for any other."""
+    values = values_of(stmt)
+    if values is None or (values.start, values.step) != (0, 1):
+        return 0
+    return len(values)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Lanes ``low`` and ``low + 1`` of a loop over ``lane``, where ``low`` is a multiple of
+    ``width``."""
+
+    lane: E.Var
+    low: E.Expr
+    bounds: Bounds
+    width: int = 2
+
+    def both(self, expr: E.Expr) -> tuple[E.Expr, E.Expr]:
+        """``expr`` for either lane."""
+        first, second = (
+            simplify(substitute(expr, {self.lane: lane}), self.bounds)
+            for lane in (self.low, self.low + 1)
+        )
+        return first, second
+
+    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr | None:
+        """The first index of an access whose lanes are an aligned piece of a register array."""
+        if len(indices) != 1 or buffer.storage != "local" or buffer.elem_offset != 0:
+            return None
+        parts = parted(indices[0], frozenset((self.lane,)))
+        if parts is None or parts[0].factor(self.lane) != 1:
+            return None
+        found = self.both(indices[0])[0]
+        return found if divisible_by(found, self.width, self.bounds) else None
+
+    # -- values ----------------------------------------------------------------------------------
+    def value(self, expr: E.Expr) -> E.Expr | None:
+        """Both lanes of ``expr`` in one word; None if nothing would be computed in pairs."""
+        if isinstance(expr, E.Binary) and expr.op in OPS:
+            return self.of(expr)
+        return self.converted(expr)
+
+    def of(self, expr: E.Expr) -> E.Expr:
+        """Both lanes of ``expr``, of float16, in one word."""
+        if isinstance(expr, E.Binary) and expr.op in OPS:
+            biased = self.biased(expr)
+            if biased is not None:
+                return biased
+            return _word(OPS[expr.op], self.of(expr.a), self.of(expr.b))
+        converted = self.converted(expr)
+        if converted is not None:
+            return converted
+        if isinstance(expr, E.Load):
+            at = self.place(expr.buffer, expr.indices)
+            if at is not None:
+                return _word(HALF2_LOAD, E.AddressOf(expr.buffer, (at,), "r"))
+        first, second = self.both(expr)
+        if first is second:
+            return _word("half2_both", _bits(first))
+        return _word("half2_pack", _bits(first), _bits(second))
+
+    def converted(self, expr: E.Expr) -> E.Expr | None:
+        """Numbers of float32, rounded together, or small numbers cut out of a word."""
+        if not isinstance(expr, E.Cast) or expr.rounding:
+            return None
+        return self.rounded(expr) if expr.value.dtype == "float32" else self.field(expr, 0)
+
+    def rounded(self, expr: E.Expr) -> E.Expr | None:
+        """Numbers of float32, rounded together."""
+        if not isinstance(expr, E.Cast) or expr.rounding or expr.value.dtype != "float32":
+            return None
+        op = "half2_round" if expr.dtype is HALF else "half2_round_bf16"
+        return _word(op, *self.both(expr.value))
+
+    def biased(self, expr: E.Binary) -> E.Expr | None:
+        """Cut-out numbers plus or minus a whole constant."""
+        value, shift = expr.a, expr.b
+        if expr.op == "add" and isinstance(value, E.Const):
+            value, shift = shift, value
+        if expr.op == "mul" or not isinstance(value, E.Cast) or not isinstance(shift, E.Const):
+            return None
+        amount = float(shift.value)
+        if not amount.is_integer() or abs(amount) > MAX_BIAS:
+            return None
+        return self.field(value, int(amount) if expr.op == "add" else -int(amount))
+
+    def field(self, expr: E.Cast, bias: int) -> E.Expr | None:
+        """Numbers of few bits, cut out of the bytes of a word, plus ``bias``."""
+        if not expr.value.dtype.is_integer:
+            return None
+        number, more = _unbiased(expr.value)
+        bias += more
+        first, second = (_cut(part, self.bounds) for part in self.both(number))
+        if first is None or second is None or first.bits != second.bits:
+            return None
+        if more and (1 << first.bits) + abs(more) > 1 << (number.dtype.bits - 1):
+            return None  # the sum might not fit the integers
+        if abs(bias) > MAX_BIAS:
+            return None
+        word = self.word(first, second)
+        if word is None:
+            return None
+        places = [simplify(place, self.bounds) for place in word[1:]]
+        return _word("half2_field", word[0], *places, E.const(bias), bits=first.bits)
+
+    def word(self, first: _Cut, second: _Cut) -> tuple[E.Expr, E.Expr, E.Expr] | None:
+        """The word that both numbers are in, and their places there."""
+        a, b = first.load, second.load
+        size = a.dtype.bits
+        if b.buffer is not a.buffer:
+            return None
+        whole = size == 32 or a.buffer.storage != "local" or len(a.indices) != 1
+        if whole or a.buffer.elem_offset != 0:
+            return (_unsigned(a), first.shift, second.shift) if a is b else None
+        per = 32 // size
+        if not divisible_by(E.as_expr(a.buffer.shape[0]), per):
+            return None
+        if a is not b:
+            step = simplify(b.indices[0] - a.indices[0])
+            near = isinstance(step, E.Const) and step.value == 1
+            if not near or not divisible_by(a.indices[0], 2, self.bounds):
+                return None
+        start = simplify(a.indices[0] // per * per, self.bounds)
+        found = _word(HALF2_LOAD, E.AddressOf(a.buffer, (start,), "r"))
+        places = [cut.load.indices[0] % per * size + cut.shift for cut in (first, second)]
+        return found, places[0], places[1]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """``bits`` bits of an element of an integer buffer, from ``shift`` on, as a number from 0."""
+
+    load: E.Load
+    shift: E.Expr
+    bits: int
+
+
+def _unbiased(expr: E.Expr) -> tuple[E.Expr, int]:
+    """A signed sum with a constant as its other operand and the constant."""
+    expr = _inner(expr)
+    if isinstance(expr, E.Binary) and expr.op in ("add", "sub") and expr.dtype.is_int:
+        if isinstance(expr.b, E.Const):
+            return expr.a, int(expr.b.value) * (1 if expr.op == "add" else -1)
+    return expr, 0
+
+
+def _cut(expr: E.Expr, bounds: Bounds) -> _Cut | None:
+    """``expr`` as bits within one byte of a loaded element; None if it is something else."""
+    expr = _inner(expr)
+    room = expr.dtype.bits - expr.dtype.is_int  # bits that a conversion keeps
+    if isinstance(expr, E.Cast) and expr.value.dtype.is_integer:
+        expr = _inner(expr.value)
+    bits = 0
+    if isinstance(expr, E.Binary) and expr.op == "bitand" and isinstance(expr.b, E.Const):
+        mask = int(expr.b.value)
+        bits, expr = mask.bit_length(), _inner(expr.a)
+        if mask != (1 << bits) - 1 or bits > room:
+            return None
+    shift: E.Expr = E.const(0)
+    if bits and isinstance(expr, E.Binary) and expr.op == "shr":
+        shift = E.cast(expr.b, INT)
+        expr = _inner(expr.a)
+    if not isinstance(expr, E.Load) or not expr.dtype.is_integer or expr.dtype.lanes > 1:
+        return None
+    size = expr.dtype.bits
+    if not bits and size == 8 and expr.dtype.is_uint:
+        bits = 8
+    if bits not in FIELDS or size not in (8, 16, 32):
+        return None
+    found = interval(shift, bounds)
+    inside = found.low >= 0 and found.high <= size - bits
+    return _Cut(expr, shift, bits) if inside and divisible_by(shift, bits, bounds) else None
+
+
+def _inner(expr: E.Expr) -> E.Expr:
+    """``expr`` without conversions between integers that keep its lower bits where they are, as
+    long as none of them drops bits."""
+    while (
+        isinstance(expr, E.Cast)
+        and expr.dtype.is_integer
+        and expr.value.dtype.is_integer
+        and expr.dtype.bits >= expr.value.dtype.bits
+    ):
+        expr = expr.value
+    return expr
+
+
+def _unsigned(load: E.Load) -> E.Expr:
+    """A loaded element, whose upper bits do not matter, as a word."""
+    return E.cast(load, WORD)
+
+
+def _bits(expr: E.Expr) -> E.Expr:
+    return E.call("reinterpret", expr, dtype="uint16")
+
+
+def _word(op: str | Atom, *args: E.Expr, **attrs: object) -> E.Expr:
+    return E.call(op, *args, dtype=WORD, **attrs)

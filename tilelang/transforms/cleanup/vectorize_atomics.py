@@ -1,0 +1,100 @@
+"""Sums that one thread adds to neighbouring elements of a tensor become one instruction.
+
+A tile of sums in registers is added to global memory element by element, though matrix instructions
+leave neighbours with a thread. Machines that add vectors of float32 to memory take two or four of
+them as one instruction, a quarter or half of the requests: still each element as one step, in no
+order, which is all that relaxed sums promise.
+
+Only where nobody asks for the previous values, what is added is not read from what is added to, and
+the run is aligned to its size. Stands above the vectorizer, whose lane loops it reads, and behind
+the guards, since all of a run is inside or outside by then.
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.dtypes import dtype
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
+from tilelang.target import Context
+from tilelang.transforms.analysis.loops import bounds_of
+from tilelang.transforms.analysis.vectors import run_of
+
+MOST = 4  # of float32 in an instruction
+_FLOAT = dtype("float32")
+
+
+def vectorize_atomics(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with sums of neighbours as one."""
+    if not context.has("vector_red"):
+        return func
+
+    def body(launch: S.Launch) -> S.Stmt:
+        return _Joined(bounds_of(launch)).rewrite(launch.body)
+
+    return rewrite_bodies(func, body)
+
+
+class _Joined(Rewriter):
+    """Rewrites the lane loops of one launch."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        if not isinstance(stmt, S.For) or stmt.kind != "vectorized":
+            return stmt
+        start, stop, step = stmt.start, stmt.stop, stmt.step
+        if not (isinstance(start, E.Const) and isinstance(stop, E.Const) and int(step) == 1):
+            return stmt
+        cond, call = _sum(stmt)
+        if call is None:
+            return stmt
+        place, value = call.args
+        assert isinstance(place, E.AddressOf)
+        first, count = int(start.value), int(stop.value) - int(start.value)
+        lanes = run_of(place.buffer, place.indices, stmt.var, self.bounds, MOST)
+        while first % lanes or count % lanes:
+            lanes //= 2
+        if lanes < 2:
+            return stmt
+        found: list[S.Stmt] = []
+        for at in range(first, first + count, lanes):
+            begin: dict[E.Var, E.Expr] = {stmt.var: E.const(at)}
+            indices = tuple(simplify(substitute(index, begin)) for index in place.indices)
+            parts = (simplify(substitute(value, {stmt.var: E.const(at + k)})) for k in range(lanes))
+            joined = E.call(
+                f"atomic_addx{lanes}", E.AddressOf(place.buffer, indices, place.access),
+                E.Vector(tuple(parts)), dtype=_FLOAT.with_lanes(lanes), return_prev=False,
+            )  # fmt: skip
+            found.append(S.Eval(value=joined, loc=stmt.body.loc))
+        return found if cond is None else S.If(cond=cond, then=S.seq(*found), loc=stmt.loc)
+
+
+def _sum(loop: S.For) -> tuple[E.Expr | None, E.Call | None]:
+    """The condition and the sum that is all that ``loop`` does; no call where it is not that."""
+    body, cond = loop.body, None
+    value = body.value if isinstance(body, S.Eval) else None
+    if isinstance(value, E.Select) and isinstance(value.f, E.Const):
+        cond, value = value.cond, value.t
+        if loop.var in cond.variables:
+            return None, None
+    if not isinstance(value, E.Call) or value.op != "atomic_add" or len(value.args) != 2:
+        return None, None
+    place, added = value.args
+    if not isinstance(place, E.AddressOf) or place.buffer.storage != "global":
+        return None, None
+    if place.buffer.dtype != _FLOAT or added.dtype != _FLOAT:
+        return None, None
+    if str(value.attr("memory_order", "relaxed")) != "relaxed":
+        return None, None
+    inner = (*E.find(added, E.Call), *(call for i in place.indices for call in E.find(i, E.Call)))
+    if any(call.atom.effect is not Effect.NONE for call in inner):
+        return None, None
+    if place.buffer.data in effects.used(added):
+        return None, None
+    return cond, value

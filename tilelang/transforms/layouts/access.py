@@ -1,0 +1,498 @@
+"""How the iterations of a parallel loop touch fragments, decided by tables.
+
+For a loop spread by one :class:`RegisterLayout` and a fragment held by another, the question is
+always the same: does each thread that runs an iteration hold the element that the iteration
+names, and is its register the same for all threads? Both are answered by evaluating the indices
+for every thread and register at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import parted
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.layout.evaluate import Array, evaluate
+from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, long_modes, split_modes
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.loops import values_of
+from tilelang.transforms.analysis.scopes import MOST_ELEMENTS
+
+Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+
+
+@dataclass(frozen=True)
+class Access:
+    """One place in a loop body where an element of a buffer is read, written or updated.
+
+    ``inner`` are the loops of constant extent between the parallel loop and the access.
+    """
+
+    buffer: Buffer
+    indices: tuple[E.Expr, ...]
+    kind: str  # "read", "write", "update"
+    inner: tuple[tuple[E.Var, int, int], ...] = ()  # variable, start, extent
+
+
+def accesses(loop: S.Parallel) -> Iterator[Access]:
+    """Every access of the body of ``loop``, with index variables of lets replaced."""
+    yield from _accesses(loop.body, (), {})
+
+
+def writes(stmt: S.Stmt, buffer: Buffer) -> bool:
+    """Whether ``stmt``, or anything in it, may write under the name ``buffer``."""
+    found = effects.accesses(stmt, nested=True)
+    return any(access.buffer is buffer and access.writes for access in found)
+
+
+def _accesses(
+    stmt: S.Stmt, inner: tuple[tuple[E.Var, int, int], ...], lets: dict[E.Var, E.Expr]
+) -> Iterator[Access]:
+    for found in effects.accesses(stmt):
+        if found.mode != effects.NAME:
+            # Behind an address there may be more than the element.
+            kind = found.mode if found.how is effects.How.PLAIN else effects.UPDATE
+            yield Access(found.buffer, _inlined(found.indices, lets), kind, inner)
+    if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
+        lets[stmt.var] = substitute(stmt.value, lets)
+    elif isinstance(stmt, S.For):
+        inner = (*inner, _constant_loop(stmt))
+    for block in stmt.blocks():
+        yield from _accesses(block, inner, lets if isinstance(stmt, S.Seq) else dict(lets))
+
+
+def _inlined(indices: tuple[E.Expr, ...], lets: dict[E.Var, E.Expr]) -> tuple[E.Expr, ...]:
+    return tuple(substitute(index, lets) for index in indices)
+
+
+def _constant_loop(stmt: S.For) -> tuple[E.Var, int, int]:
+    """(variable, start, extent); extent 0 when the loop is not counted by constants."""
+    values = values_of(stmt)
+    if values is None or values.step != 1:
+        return stmt.var, 0, 0
+    return stmt.var, values.start, len(values)
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The register of a fragment that an access uses, as modes of the register number.
+
+    ``modes`` describe ``register * inner + k`` where k counts the inner loops in row-major order.
+    """
+
+    base: int
+    modes: tuple[Mode, ...]
+    inner: tuple[tuple[E.Var, int, int], ...]
+
+    def expr(self, register: E.Expr) -> E.Expr:
+        """The register of the fragment for a register of the loop."""
+        flat = register
+        for var, start, extent in self.inner:
+            step = E.binary("sub", var, E.const(start))
+            flat = E.binary("add", E.binary("mul", flat, E.const(extent)), step)
+        total: E.Expr = E.const(self.base)
+        below = 1
+        for position, mode in reversed(list(enumerate(self.modes))):
+            value = E.binary("floordiv", flat, E.const(below)) if below > 1 else flat
+            if position > 0:
+                value = E.binary("floormod", value, E.const(mode.extent))
+            total = E.binary("add", total, E.binary("mul", value, E.const(mode.stride)))
+            below *= mode.extent
+        return total
+
+
+def registers_of(
+    access: Access, held: RegisterLayout, loop: S.Parallel, spread: RegisterLayout
+) -> Registers | None:
+    """The registers that the access uses when ``spread`` shares out the loop; None if some
+    iteration would need an element of another thread, or a register that differs by thread.
+
+    What is written has to be written by every thread that holds a copy. The threads of an
+    iteration are among the holders, so it is enough that there are as many.
+    """
+    if sets_all_copies(access):
+        if spread.replication != held.replication:
+            return None
+    if any(extent == 0 for _, _, extent in access.inner):
+        return None
+    inner = tuple(item for item in access.inner if _uses(access.indices, item[0]))
+    # The question is asked again when the operation is lowered, about a loop with new variables.
+    count = len(loop.vars)
+    names = placeholders(count + len(inner))
+    old = (*loop.vars, *(var for var, _, _ in inner))
+    values: dict[E.Var, E.Expr] = dict(zip(old, names))
+    indices = tuple(substitute(index, values) for index in access.indices)
+    ends = tuple((start, extent) for _, start, extent in inner)
+    found = _registers(indices, count, ends, held, spread)
+    return None if found is None else replace(found, inner=inner)
+
+
+@lru_cache(maxsize=64)
+def placeholders(count: int) -> tuple[E.Var, ...]:
+    """Variables that stand for those of any loop."""
+    return tuple(E.Var(f"i{number}", DType("int32")) for number in range(count))
+
+
+@lru_cache(maxsize=512)
+def _registers(
+    indices: tuple[E.Expr, ...],
+    loops: int,
+    ends: tuple[tuple[int, int], ...],
+    held: RegisterLayout,
+    spread: RegisterLayout,
+) -> Registers | None:
+    """:func:`registers_of` for an access by placeholders: of the loop, then of inner loops."""
+    names = placeholders(loops + len(ends))
+    inner = tuple((var, *end) for var, end in zip(names[loops:], ends))
+    points = spread.index_table()  # (threads, registers, dims)
+    count = int(np.prod([extent for _, _, extent in inner], dtype=np.int64))
+    if points.shape[0] * points.shape[1] * count > MOST_ELEMENTS:
+        return None
+    axes = len(inner)
+    values: dict[E.Var, Array] = {
+        var: points[..., dim].reshape(*points.shape[:2], *(1,) * axes)
+        for dim, var in enumerate(names[:loops])
+    }
+    for position, (var, start, extent) in enumerate(inner):
+        shape = [1] * (2 + axes)
+        shape[2 + position] = extent
+        values[var] = (start + np.arange(extent)).reshape(shape)
+    if points.shape[-1]:
+        exists = points[..., 0] >= 0
+    else:
+        exists = np.zeros(points.shape[:2], bool)
+        exists[spread.owner_table().reshape(-1)] = True
+    full = (*points.shape[:2], *(extent for _, _, extent in inner))
+    exists = np.broadcast_to(exists.reshape(*points.shape[:2], *(1,) * axes), full)
+    found = _places(indices, values, full, held, exists)
+    if found is None:
+        return None
+    return _fitted(found.reshape(points.shape[0], -1), exists.reshape(points.shape[0], -1), inner)
+
+
+def _uses(indices: tuple[E.Expr, ...], var: E.Var) -> bool:
+    return any(var in index.variables for index in indices)
+
+
+def _places(
+    indices: tuple[E.Expr, ...],
+    values: dict[E.Var, Array],
+    full: tuple[int, ...],
+    held: RegisterLayout,
+    exists: Mask,
+) -> Array | None:
+    """The register of every access, of shape ``full``; None if a thread lacks its element."""
+    try:
+        parts = [np.broadcast_to(evaluate(index, values), full) for index in indices]
+    except TileUnsupportedError:
+        return None  # depends on more than the loops
+    inside = exists
+    clipped = []
+    for part, extent in zip(parts, held.shape):
+        inside = inside & (part >= 0) & (part < extent)
+        clipped.append(np.clip(part, 0, extent - 1))
+    where = tuple(clipped)
+    owners = held.owner_table()[where] if where else held.owner_table()
+    threads = np.arange(full[0]).reshape(-1, *(1,) * len(full))
+    owns = (owners == threads).any(axis=-1)
+    # Elements outside the fragment are never touched by a correct program.
+    if not bool((owns | ~inside).all()):
+        return None
+    return np.broadcast_to(held.register_table()[where] if where else held.register_table(), full)
+
+
+def _fitted(
+    registers: Array, exists: Mask, inner: tuple[tuple[E.Var, int, int], ...]
+) -> Registers | None:
+    """``registers`` (threads, flat) as modes of the flat number, if all threads agree on it."""
+    high = np.where(exists, registers, -1).max(axis=0)
+    low = np.where(exists, registers, np.iinfo(np.int64).max).min(axis=0)
+    used = high >= 0
+    if bool((high[used] != low[used]).any()):
+        return None
+    if not used.all():
+        # Empty places continue the pattern of the others where there is one.
+        reference = registers[np.argmax(exists.sum(axis=1))]
+        high = np.where(used, high, reference)
+    base = int(high[0])
+    modes = fit_modes(np.zeros(high.size, np.int64), high)
+    found = Registers(base, modes, inner)
+    check = np.full(high.size, base, np.int64)
+    flat, below = np.arange(high.size), 1
+    for position, mode in reversed(list(enumerate(modes))):
+        value = flat // below
+        if position > 0:
+            value = value % mode.extent
+        check = check + value * mode.stride
+        below *= mode.extent
+    return found if bool((check == high)[used].all()) else None
+
+
+def spread_from(
+    access: Access, held: RegisterLayout, loop: S.Parallel, extents: tuple[int, ...]
+) -> RegisterLayout | None:
+    """The register layout of the loop under which each thread runs the iterations whose element of
+    the fragment it holds; None where the indices are not loop variables, or numbers that several
+    of them write in mixed radix (``i * 8 + j`` for j below 8).
+
+    A slice counts, ``i + 16`` for i below 16, where it is one value of the modes above it and
+    these are registers: all threads find it at the same distance from the first. Variables of
+    loops inside the parallel one count, too, where all their values are in one thread.
+
+    Loop variables that the access does not use are shared out over the threads that hold copies,
+    unless the access writes: then every holder runs them all.
+    """
+    nest = _nest(access, loop, extents)
+    if nest is None:
+        return None
+    indices, names, extents = nest
+    loops = len(loop.vars)
+    rows: list[tuple[Mode, ...]] = [()] * len(extents)
+    used: set[int] = set()
+    for dim, index in enumerate(indices):
+        digits, start = _digits(index, names, extents)
+        sliced = _slice(held.modes[dim], start, _product(digits, extents), held.shape[dim])
+        if sliced is None:
+            return None
+        if digits:
+            if not used.isdisjoint(digits):
+                return None
+            used.update(digits)
+            row: tuple[Mode, ...] = sliced
+            for position in reversed(digits[1:]):
+                split = split_modes(row, extents[position])
+                if split is None:
+                    return None
+                row, rows[position] = split
+            if extents[digits[0]] == 1 and row:
+                return None
+            rows[digits[0]] = row
+        elif not isinstance(index, E.Const):
+            return None
+    if any(mode.place == "thread" for row in rows[loops:] for mode in long_modes(*row)):
+        return None
+    copies = sorted(held.replicas, key=lambda item: item[1])
+    shared = not sets_all_copies(access)
+    register = held.register_count
+    for position in reversed(range(loops)):
+        if position in used:
+            continue
+        left = extents[position]
+        free: list[Mode] = []
+        while shared and copies and left % copies[0][0] == 0:
+            extent, stride = copies.pop(0)
+            free.insert(0, Mode(extent, "thread", stride))
+            left //= extent
+        if left > 1:
+            free.insert(0, Mode(left, "register", register))
+            register *= left
+        rows[position] = tuple(free)
+    found = RegisterLayout(extents[:loops], tuple(rows[:loops]), tuple(copies), held.threads)
+    return found.compact() if found.gaps("register") and not held.gaps("register") else found
+
+
+def _nest(
+    access: Access, loop: S.Parallel, extents: tuple[int, ...]
+) -> tuple[tuple[E.Expr, ...], tuple[E.Var, ...], tuple[int, ...]] | None:
+    """The indices of ``access`` counted by the variables of ``loop`` and then of the loops inside
+    it that they name, all from 0, with the variables and their extents; None where one of these
+    loops is not counted by constants."""
+    inner = [item for item in access.inner if _uses(access.indices, item[0])]
+    if any(extent == 0 for _, _, extent in inner):
+        return None
+    moved = {var: var + start for var, start, _ in inner if start}
+    indices = (
+        tuple(simplify(substitute(i, moved)) for i in access.indices) if moved else access.indices
+    )
+    names = (*loop.vars, *(var for var, _, _ in inner))
+    return indices, names, (*extents, *(extent for _, _, extent in inner))
+
+
+def _slice(modes: tuple[Mode, ...], start: int, count: int, extent: int) -> tuple[Mode, ...] | None:
+    """The modes of ``start + i`` for i below ``count``, of an index below ``extent``; None where
+    the slice is no value of the modes above it, or is in threads of its own."""
+    if count == extent and start == 0:
+        return modes
+    split = split_modes(modes, count)
+    if split is None or start % count or start + count > extent:
+        return None
+    above, inner = split
+    return inner if all(mode.place == "register" for mode in above) else None
+
+
+def held_from(
+    access: Access,
+    loop: S.Parallel,
+    spread: RegisterLayout,
+    shape: tuple[int, ...],
+    slices: bool = False,
+) -> RegisterLayout | None:
+    """The register layout of a fragment that ``spread`` of the loop asks for; None where the
+    indices are not loop variables, numbers that several of them write in mixed radix, or quotients
+    of them for what is read, over the whole fragment.
+
+    Variables of loops inside the parallel one count, too: all their values are in one thread.
+
+    Args:
+        slices: take an access of one slice, too; the others are in further registers.
+    """
+    nest = _nest(access, loop, spread.shape)
+    if nest is None:
+        return None
+    indices, names, extents = nest
+    spread = _with_inner(spread, extents)
+    found = _HeldDims(spread, extents, slices)
+    for index, extent in zip(indices, shape):
+        if not found.add(index, extent, names):
+            return None
+    if found.packed and access.kind != "read":
+        return None
+    copies = [*spread.replicas, *found.copies]
+    for position, modes in enumerate(spread.modes):
+        if position not in found.used:
+            more = [(d.extent, d.stride) for d in modes if d.place == "thread" and d.extent > 1]
+            if more and sets_all_copies(access):
+                return None  # one element would be updated by several threads
+            copies += more
+    held = RegisterLayout(shape, tuple(found.rows), tuple(copies), spread.threads).compact()
+    return held.row_major() if found.packed else held
+
+
+class _HeldDims:
+    """The modes of the dimensions of a fragment that ``spread`` of a loop asks for, one by one."""
+
+    def __init__(self, spread: RegisterLayout, extents: tuple[int, ...], slices: bool) -> None:
+        self.spread, self.extents, self.slices = spread, extents, slices
+        self.rows: list[tuple[Mode, ...]] = []
+        self.copies: list[tuple[int, int]] = []
+        self.used: set[int] = set()
+        self.packed = False
+        self.register = spread.register_count  # the next one that is free
+
+    def add(self, index: E.Expr, extent: int, names: tuple[E.Var, ...]) -> bool:
+        """Whether there are modes for the dimension that ``index`` names; they are added."""
+        position, share = _quotient(index, names)
+        if position is not None:
+            return self.quotient(position, share, extent)
+        digits, start = _digits(index, names, self.extents)
+        constant = isinstance(index, E.Const)
+        if digits or (self.slices and constant and extent > 1):
+            return self.digits(digits, start, extent)
+        if extent == 1 and constant:
+            self.rows.append(())
+            return True
+        return False
+
+    def digits(self, digits: tuple[int, ...], start: int, extent: int) -> bool:
+        """A dimension of ``extent`` of which loop variables count the elements from ``start``."""
+        modes, count = self.spread.modes, _product(digits, self.extents)
+        inner = prod(mode.extent for p in digits[1:] for mode in modes[p])
+        if not self.used.isdisjoint(digits) or inner != _product(digits[1:], self.extents):
+            return False
+        row = tuple(mode for p in digits for mode in modes[p])
+        if start or count != extent:
+            exact = prod(mode.extent for mode in row) == count
+            if not self.slices or extent % count or start % count or not exact:
+                return False
+            row = (Mode(extent // count, "register", self.register), *row)
+            self.register *= extent // count
+        self.used.update(digits)
+        self.rows.append(row)
+        return True
+
+    def quotient(self, position: int, share: int, extent: int) -> bool:
+        """A dimension of which ``share`` iterations in a row name the same element."""
+        if position in self.used or self.extents[position] != extent * share:
+            return False
+        self.used.add(position)
+        split = split_modes(self.spread.modes[position], share)
+        if split is None:
+            return False
+        self.rows.append(split[0])
+        # Iterations that share an element may be of different threads.
+        self.copies += [(d.extent, d.stride) for d in split[1] if d.place == "thread"]
+        self.packed |= share > 1
+        return True
+
+
+def _with_inner(spread: RegisterLayout, extents: tuple[int, ...]) -> RegisterLayout:
+    """``spread`` of a loop with the loops inside it, whose iterations are next to each other."""
+    inner = extents[len(spread.shape) :]
+    if not inner:
+        return spread
+    rows: list[tuple[Mode, ...]] = []
+    below = 1
+    for extent in reversed(inner):
+        rows.insert(0, long_modes(Mode(extent, "register", below)))
+        below *= extent
+    outer = (
+        tuple(replace(m, stride=m.stride * below) if m.place == "register" else m for m in row)
+        for row in spread.modes
+    )
+    return replace(spread, shape=extents, modes=(*outer, *rows))
+
+
+def _quotient(index: E.Expr, names: tuple[E.Var, ...]) -> tuple[int | None, int]:
+    """The number of the loop variable that ``index`` is a quotient of, and the constant that
+    divides it."""
+    if isinstance(index, E.Binary) and index.op == "floordiv" and isinstance(index.b, E.Const):
+        return _position(index.a, names), int(index.b.value)
+    return None, 1
+
+
+def _digits(
+    index: E.Expr, names: tuple[E.Var, ...], extents: tuple[int, ...]
+) -> tuple[tuple[int, ...], int]:
+    """The numbers of the loop variables that write ``index`` in mixed radix, slowest first, and
+    the constant that is added; no numbers where they do not, or where it is constant."""
+    parts = parted(index, frozenset(names))
+    if parts is None or not isinstance(parts[1], E.Const):
+        return (), 0
+    form, rest = parts[0], parts[1]
+    numbers: dict[E.Expr, int] = {var: number for number, var in enumerate(names)}
+    found = sorted(form.terms, key=lambda item: -item[1])
+    weight = 1
+    for var, factor in reversed(found):
+        if factor != weight:
+            return (), 0
+        weight *= extents[numbers[var]]
+    return tuple(numbers[var] for var, _ in found), int(rest.value)
+
+
+def _product(positions: tuple[int, ...], extents: tuple[int, ...]) -> int:
+    return prod(extents[position] for position in positions)
+
+
+def _position(index: E.Expr, names: tuple[E.Var, ...]) -> int | None:
+    """The number of the loop variable that ``index`` is."""
+    return next((number for number, var in enumerate(names) if var is index), None)
+
+
+def is_reducer(buffer: Buffer) -> bool:
+    """Whether copies of the fragment are partial results."""
+    return buffer.attr("reducer") is not None
+
+
+def sets_all_copies(access: Access) -> bool:
+    """Whether every thread that holds the element has to make the access: it changes the element,
+    and is no contribution to a reducer, which one copy takes in."""
+    contributes = access.kind == "update" and is_reducer(access.buffer)
+    return access.kind != "read" and not contributes
+
+
+def is_memory(access: Access) -> bool:
+    """Whether the access is of global or shared memory."""
+    return access.buffer.storage == "global" or access.buffer.storage.startswith("shared")

@@ -1,0 +1,389 @@
+"""Elements in memory that several threads of a parallel loop update.
+
+``s[i] += x`` in iterations over ``i, j`` is exact where one thread runs all iterations of an
+element. Where the layouts share these out, and the tile is in shared memory or has to be for this
+loop, each thread collects in a reducer of its own, which starts empty and is combined with the tile
+behind the loop. An update whose result depends on the order of the iterations is refused with two
+of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError, TileWarning
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import parted
+from tilelang.ir.updates import is_idle, reads, update_of
+from tilelang.ir.visitor import Rewriter, map_stmts, substitute
+from tilelang.layout.evaluate import Array, evaluate
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.combine import combine, start_of
+from tilelang.transforms.analysis.loops import static_extents, values_of
+from tilelang.transforms.analysis.scopes import FRAGMENT, MOST_ELEMENTS
+
+_ATOMICS = {
+    "sum": "atomic_add", "max": "atomic_max", "min": "atomic_min",
+    "bitand": "atomic_and", "bitor": "atomic_or", "bitxor": "atomic_xor",
+}  # fmt: skip
+MOST_COLLECTED = 64  # elements of a tile at computed indices that each thread collects
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Iterations of different threads that store to one element.
+
+    ``element``, ``iterations``, ``threads``: one such case; empty where conditions or indices that
+    are known at run time only decide whether there is one. ``box``: (start, extent) of the elements
+    that are stored, for each dimension.
+    """
+
+    element: tuple[int, ...] = ()
+    iterations: tuple[tuple[int, ...], ...] = ()
+    threads: tuple[int, ...] = ()
+    box: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A store of a loop body: its indices, the conditions around it, inner loops with constants."""
+
+    stmt: S.Store
+    indices: tuple[E.Expr, ...]
+    conditions: tuple[E.Expr, ...]
+    inner: tuple[tuple[E.Var, int, int], ...]
+
+
+def updated_tiles(loop: S.Parallel) -> list[Buffer]:
+    """The tiles of which the body of ``loop`` stores elements that it also reads, apart from those
+    that have an element for each iteration."""
+    found: dict[E.Var, Buffer] = {}
+    known = [a for a in effects.accesses(loop.body, nested=True) if a.how is effects.How.PLAIN]
+    read = {access.data for access in known if access.reads}
+    for store in S.find(loop.body, S.Store):
+        scope = store.buffer.storage
+        if store.buffer.data not in read or not (scope == FRAGMENT or scope.startswith("shared")):
+            continue
+        if not set(loop.vars) <= set(store.indices):
+            found.setdefault(store.buffer.data, store.buffer)
+    return list(found.values())
+
+
+def meeting(loop: S.Parallel, buffer: Buffer, spread: RegisterLayout | None) -> Meeting | None:
+    """Whether threads meet at an element of ``buffer`` when ``spread`` shares out the loop."""
+    places = [p for p in _places(loop.body, (), (), {}) if p.stmt.buffer.data is buffer.data]
+    extents = static_extents(loop)
+    if spread is None or extents is None:
+        return Meeting()
+    owners = spread.owner_table()[..., 0].reshape(extents)
+    elements, runners, numbers = [], [], []
+    rests: set[tuple[E.Expr, ...]] = set()
+    for place in places:
+        found = _table(loop, extents, place)
+        if found is None or place.stmt.buffer is not buffer:
+            return Meeting()
+        index, mask, rest = found
+        rests.add(rest)
+        lead = (slice(None),) * len(extents) + (None,) * len(place.inner)
+        shape = mask.shape
+        elements.append(index[mask])
+        runners.append(np.broadcast_to(owners[lead], shape)[mask])
+        count = np.arange(prod(extents)).reshape(extents)
+        numbers.append(np.broadcast_to(count[lead], shape)[mask])
+    if len(rests) > 1:
+        return Meeting()
+    rest = next(iter(rests))
+    moved = any(not (isinstance(e, E.Const) and e.value == 0) for e in rest)
+    if spread.replicated and _decides(loop.body, buffer):
+        return Meeting()  # threads with copies of the iteration read what the first one stores
+    return _met(
+        np.concatenate(elements), np.concatenate(runners), np.concatenate(numbers), extents,
+        any(_at_run_time(place, loop.vars) for place in places), moved,
+    )  # fmt: skip
+
+
+def _decides(body: S.Stmt, buffer: Buffer) -> bool:
+    """Whether conditions of ``body`` read elements of ``buffer``."""
+    return any(reads((stmt.cond,), buffer) for stmt in S.find(body, S.If))
+
+
+def _met(
+    element: Array, runner: Array, number: Array, extents: tuple[int, ...], open_: bool, moved: bool
+) -> Meeting | None:
+    """The first element that two threads store to."""
+    if not len(element):
+        return None
+    names, which = np.unique(element, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    low = np.full(len(names), np.iinfo(np.int64).max)
+    high = np.full(len(names), -1)
+    np.minimum.at(low, which, runner)
+    np.maximum.at(high, which, runner)
+    met = np.flatnonzero(low != high)
+    if not len(met):
+        return None
+    starts = element.min(axis=0)
+    sizes = element.max(axis=0) - starts + 1
+    box = () if moved else tuple(zip(starts.tolist(), sizes.tolist()))
+    if open_ or moved:
+        return Meeting(box=box)
+    own = np.flatnonzero(which == met[0])
+    first = own[0]
+    second = own[runner[own] != runner[first]][0]
+    pair = tuple(
+        tuple(int(n) for n in np.unravel_index(int(number[k]), extents)) for k in (first, second)
+    )
+    threads = (int(runner[first]), int(runner[second]))
+    return Meeting(tuple(int(n) for n in names[met[0]]), pair, threads, box)
+
+
+def _at_run_time(place: _Place, names: tuple[E.Var, ...]) -> bool:
+    """Whether more than the loop variables decides about a store."""
+    known = {*names, *(var for var, _, _ in place.inner)}
+    return any(E.holds(c, E.Load, E.Call) or not c.variables <= known for c in place.conditions)
+
+
+def _places(
+    stmt: S.Stmt,
+    conditions: tuple[E.Expr, ...],
+    inner: tuple[tuple[E.Var, int, int], ...],
+    lets: dict[E.Var, E.Expr],
+) -> Iterator[_Place]:
+    """The stores of a loop body, with lets of integers and booleans written out."""
+    if isinstance(stmt, S.Store):
+        indices = tuple(substitute(index, lets) for index in stmt.indices)
+        yield _Place(stmt, indices, conditions, inner)
+    if isinstance(stmt, S.Let) and (stmt.value.dtype.is_integer or stmt.value.dtype.is_bool):
+        lets[stmt.var] = substitute(stmt.value, lets)
+    elif isinstance(stmt, S.For):
+        values = values_of(stmt)
+        if values is not None and values.step == 1:
+            inner = (*inner, (stmt.var, values.start, len(values)))
+        else:
+            inner = (*inner, (stmt.var, 0, 0))
+    if isinstance(stmt, S.If):
+        cond = substitute(stmt.cond, lets)
+        yield from _places(stmt.then, (*conditions, cond), inner, dict(lets))
+        if stmt.orelse is not None:
+            other = (*conditions, E.unary("lnot", cond))
+            yield from _places(stmt.orelse, other, inner, dict(lets))
+        return
+    for block in stmt.blocks():
+        yield from _places(
+            block, conditions, inner, lets if isinstance(stmt, S.Seq) else dict(lets)
+        )
+
+
+def _table(
+    loop: S.Parallel, extents: tuple[int, ...], place: _Place
+) -> tuple[Array, Any, tuple[E.Expr, ...]] | None:
+    """The element of every iteration, which iterations store, and what is added to the indices that
+    is the same in all of them; None where this is known at run time only."""
+    full = (*extents, *(extent for _, _, extent in place.inner))
+    if 0 in full or prod(full) > MOST_ELEMENTS:
+        return None
+    starts = (*(0 for _ in extents), *(start for _, start, _ in place.inner))
+    names = (*loop.vars, *(var for var, _, _ in place.inner))
+    grid = np.indices(full, sparse=True)
+    values: dict[E.Var, Array] = {n: g + s for n, g, s in zip(names, grid, starts)}
+    rests, parts = [], []
+    for index in place.indices:
+        own = frozenset(index.variables & set(names)) if not E.holds(index, E.Load) else None
+        rest: E.Expr = E.const(0)
+        if own is not None and not index.variables <= set(names):
+            split = parted(index, own)
+            if split is None:
+                return None
+            form, rest = split
+            index = sum(
+                (E.binary("mul", t, E.const(f, t.dtype)) for t, f in form.terms), E.const(0)
+            )
+        rests.append(rest)
+        try:
+            parts.append(np.broadcast_to(evaluate(index, values), full))
+        except TileUnsupportedError:
+            return None
+    mask = np.ones(full, bool)
+    for cond in place.conditions:
+        fixed = _fixed(cond, names)
+        if fixed is not None:  # which value it is makes no difference to who meets
+            mask = mask & (values[fixed] == values[fixed].flat[0])
+            rests.append(cond)
+            continue
+        try:
+            mask = mask & np.broadcast_to(evaluate(cond, values), full).astype(bool)
+        except TileUnsupportedError:
+            continue  # it may hold
+    return np.stack(parts, axis=-1), mask, tuple(rests)
+
+
+def _fixed(cond: E.Expr, names: tuple[E.Var, ...]) -> E.Var | None:
+    """The loop variable that has one value, the same in all iterations, where ``cond`` holds."""
+    if not isinstance(cond, E.Binary) or cond.op != "eq":
+        return None
+    for side, value in ((cond.a, cond.b), (cond.b, cond.a)):
+        found = next((name for name in names if name is side), None)
+        if found is not None and not E.holds(value, E.Load, E.Call):
+            if value.variables and value.variables.isdisjoint(names):
+                return found
+    return None
+
+
+# -- the loop with reducers --------------------------------------------------------------------
+def as_reduction(launch: S.Launch, loop: S.Parallel, buffer: Buffer, met: Meeting) -> S.Launch:
+    """``launch`` with the updates of ``buffer`` in ``loop`` collected thread by thread."""
+    writer = _Collected(loop, buffer)
+    made: S.Stmt = replace(loop, body=writer.rewritten())
+    reducer = writer.reducer
+    if reducer is not None and not writer.atomic:
+        made = S.seq(
+            S.Alloc(buffer=reducer, loc=loop.loc),
+            S.ReducerInit(reducer=reducer.whole(), loc=loop.loc),
+            made,
+            S.ReducerFinalize(reducer=reducer.whole(), op=writer.kind, loc=loop.loc),
+            _combined(reducer, writer.kind, buffer, met, loop),
+        )
+    found = map_stmts(launch, S.Parallel, lambda item: made if item is loop else item)
+    assert isinstance(found, S.Launch)
+    return found
+
+
+def can_collect(loop: S.Parallel, buffer: Buffer) -> bool:
+    """Whether the updates of ``buffer`` are all of one kind, and nothing else uses it."""
+    writer = _Collected(loop, buffer)
+    writer.atomic = False  # what is left uses the tile
+    body = writer.rewritten()
+    rest = effects.accesses(body, nested=True)
+    return not writer.mixed and not any(access.data is buffer.data for access in rest)
+
+
+class _Collected(Rewriter):
+    """The body of a loop with updates of a tile as those of a reducer."""
+
+    def __init__(self, loop: S.Parallel, buffer: Buffer) -> None:
+        self.body = map_stmts(loop.body, S.Seq, lambda seq: _without_names(seq, buffer))
+        found = [u for s in S.walk(self.body) if (u := update_of(s)) and u.place.buffer is buffer]
+        self.tile = buffer
+        self.mixed = len({update.kind for update in found}) > 1
+        self.kind = found[0].kind if found else "sum"
+        kinds = {update.value.dtype for update in found}
+        self.reducer: Buffer | None = None
+        if found:
+            wide = max(sorted(kinds), key=lambda kind: kind.bits)
+            self.reducer = Buffer(
+                f"{buffer.name}_part", Shape(buffer.shape), wide, FRAGMENT,
+                attrs=(("reducer", (self.kind, "none")),),
+            )  # fmt: skip
+        self.atomic = self.kind in _ATOMICS and _takes_atomics(
+            buffer, kinds, [index for update in found for index in update.place.indices]
+        )
+
+    def rewritten(self) -> S.Stmt:
+        """The body of the loop with updates of the reducer."""
+        return self.rewrite(self.body)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+        if isinstance(stmt, S.Store) and stmt.buffer is self.tile and is_idle(stmt):
+            return None  # simplification may leave an element that is stored to itself
+        update = update_of(stmt)
+        if update is None or update.place.buffer is not self.tile or self.reducer is None:
+            return stmt
+        value, at = E.cast(update.value, self.reducer.dtype), update.place.indices
+        made: S.Stmt = S.ReducerUpdate(
+            buffer=self.reducer, indices=at, value=value, op=self.kind, loc=stmt.loc
+        )
+        if self.atomic:
+            place = E.AddressOf(self.tile, at, "rw")
+            name = _ATOMICS[self.kind]
+            call = E.call(name, place, value, dtype=value.dtype, memory_order="relaxed")
+            made = S.Eval(value=call, loc=stmt.loc)
+        for cond in reversed(update.when):
+            made = S.If(cond=cond, then=made, loc=stmt.loc)
+        return made
+
+
+def _takes_atomics(buffer: Buffer, kinds: set[DType], indices: list[E.Expr]) -> bool:
+    """Whether threads update a shared tile itself: a large one of 32-bit integers, at computed
+    indices, for which every thread would hold all elements of a reducer."""
+    if kinds != {buffer.dtype} or str(buffer.dtype) not in ("int32", "uint32"):
+        return False
+    large = prod(int(n) if isinstance(n, int) else 0 for n in buffer.shape) > MOST_COLLECTED
+    computed = any(not isinstance(index, (E.Var, E.Const)) for index in indices)
+    return large and computed and buffer.storage.startswith("shared")
+
+
+def _without_names(seq: S.Seq, buffer: Buffer) -> S.Stmt:
+    """``seq`` with names that hold elements of ``buffer`` written out where only the statement
+    behind uses them: ``v = s[i] + x`` and ``s[i] = v``."""
+    stmts = list(seq.stmts)
+    for at in reversed(range(len(stmts) - 1)):
+        let, after = stmts[at], stmts[at + 1]
+        if not (isinstance(let, S.Let) and isinstance(after, S.Store)):
+            continue
+        rest = [expr for stmt in stmts[at + 2 :] for s in S.walk(stmt) for expr in s.exprs()]
+        if reads((let.value,), buffer) and not any(let.var in expr.variables for expr in rest):
+            value = substitute(after.value, {let.var: let.value})
+            stmts[at : at + 2] = [replace(after, value=value)]
+    return S.seq(*stmts)
+
+
+def _combined(reducer: Buffer, kind: str, buffer: Buffer, met: Meeting, loop: S.Parallel) -> S.Stmt:
+    """The loop that combines the elements that may be updated with what the threads collected."""
+    wide = reducer.dtype
+    box = met.box or tuple((0, int(extent)) for extent in buffer.shape)
+    names = tuple(E.Var(f"i{n}", E.const(0).dtype) for n in range(len(box)))
+    at = tuple(
+        E.binary("add", v, E.const(start)) if start else v for v, (start, _) in zip(names, box)
+    )
+    old, part = E.Load(buffer, at), E.Load(reducer, at)
+    value = E.cast(combine(kind, E.cast(old, wide), part), buffer.dtype)
+    if wide.is_float and kind in ("max", "min"):
+        # An element that nothing updates stays as it is, even NaN, which these ignore.
+        value = E.select(E.binary("eq", part, start_of(kind, wide)), old, value)
+    store = S.Store(buffer=buffer, indices=at, value=value, loc=loop.loc)
+    extents = tuple(E.as_expr(extent) for _, extent in box)
+    return S.Parallel(vars=names, extents=extents, body=store, loc=loop.loc)
+
+
+def depends_on_order(loop: S.Parallel, buffer: Buffer, met: Meeting) -> TileUnsupportedError:
+    """The error about updates that are no reduction."""
+    first, second = met.iterations
+    stores = [s for s in S.find(loop.body, S.Store) if s.buffer.data is buffer.data]
+    element = f"`{buffer.name}[{', '.join(map(str, met.element))}]`"
+    names = ", ".join(var.name for var in loop.vars)
+    runs = " and ".join(
+        f"thread {thread} at ({names}) = ({', '.join(map(str, at))})"
+        for thread, at in zip(met.threads, (first, second))
+    )
+    return TileUnsupportedError(
+        f"the value of {element} would depend on the order in which threads run a T.Parallel",
+        expected=f"`{buffer.name}` updated in one way that may come in any order (+=, *=, max, "
+        "min, &, |, ^), and not read in the loop otherwise",
+        got=f"`{stores[0]!r}`, run for {element} by {runs}",
+        hint="use T.serial for the loop variables that the index lacks, or read the result in a "
+        "loop of its own",
+        loc=stores[0].loc,
+    )
+
+
+def may_depend_on_order(loop: S.Parallel, buffer: Buffer) -> None:
+    """Warn of updates that are no reduction, where the run decides whether threads meet."""
+    store = next(s for s in S.find(loop.body, S.Store) if s.buffer.data is buffer.data)
+    message = (
+        f"`{store!r}` may be run for one element of `{buffer.name}` by several threads at once, "
+        "and its result depends on their order, unless no two iterations that store have one; "
+        "update it in one way (+=, *=, max, min, &, |, ^) and read it behind the loop"
+    )
+    if loc := store.loc or loop.loc:
+        warnings.warn_explicit(message, TileWarning, loc.file, loc.line)

@@ -1,0 +1,176 @@
+"""Layouts of shared tiles by bank conflicts, counted.
+
+A tile that no matrix instruction reads may still be read across its rows (a transpose). For the
+loops that touch it the addresses of a warp are evaluated under each candidate layout, and the one
+with the fewest wavefronts wins; row-major order is kept unless another is clearly better.
+
+Shared memory has 32 banks of 4 bytes; an access of 16 bytes per lane is served in quarter warps,
+one of 8 bytes in half warps (CUDA C++ Best Practices Guide, "Shared Memory").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import as_expr
+from tilelang.layout.evaluate import Array, evaluate
+from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
+from tilelang.target import Limits
+from tilelang.transforms.layouts.access import Access
+
+SLOTS = 16  # registers of a thread that are looked at
+WORTH = 0.7  # a layout is chosen when it needs at most so many of the wavefronts
+
+Use = tuple[S.Parallel, Access, RegisterLayout]
+
+
+def best_layout(
+    buffer: Buffer, uses: Sequence[Use], limits: Limits, panels: bool = False,
+    allowed: Sequence[Layout] | None = None,
+) -> Layout | None:  # fmt: skip
+    """The layout of a shared tile for the loops that touch it; None for row-major order.
+
+    Args:
+        panels: whether swizzles in panels, as copies with tensor maps have them, are taken where
+            they serve as well as others.
+        allowed: those that may be chosen, where not all may.
+    """
+    shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+    if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
+        return None
+    points = [found for use in uses if (found := warp_points(use, SLOTS, limits.warp)) is not None]
+    if len(points) < len(uses) or not points:
+        return None
+    plain = _costs(points, shape, None, shape, buffer, limits)
+    best, least = None, sum(plain)
+    tried = (
+        _candidates(shape, buffer.dtype.bits, panels)
+        if allowed is None
+        else ((layout, layout.output_shape()) for layout in allowed)
+    )
+    for layout, box in tried:
+        costs = _costs(points, shape, layout, box, buffer, limits)
+        if sum(costs) < least and _better(costs, plain):
+            best, least = layout, sum(costs)
+    return best
+
+
+def _better(costs: Sequence[int], plain: Sequence[int]) -> bool:
+    """Whether a layout is clearly better than row-major order: in all, or for one use (of which
+    there may be one in a loop and several before it) without a loss for another."""
+    if sum(costs) < WORTH * sum(plain):
+        return True
+    pairs = list(zip(costs, plain))
+    return all(a <= b for a, b in pairs) and any(a < WORTH * b for a, b in pairs)
+
+
+def _candidates(
+    shape: tuple[int, ...], bits: int, panels: bool
+) -> Iterator[tuple[Layout, tuple[int, ...]]]:
+    """Chunks of 16 bytes permuted within spans, by the row or by groups of rows; ``panels`` first,
+    whose spans lie one behind the other; at last pairs of chunks by the row, for accesses of halves
+    of chunks. Each with the box of its images."""
+    spans = [span for span in SPANS if fits(shape, bits, span)]
+    for span in spans if panels else ():
+        panel = swizzled(shape, bits, span)
+        yield panel, panel.output_shape()
+    for span in spans:
+        for rows in (1, 2, 4, 8):
+            yield _permuted(shape, bits, span, rows), shape
+    for span in spans:
+        yield _permuted(shape, bits, span, 1, 2), shape
+
+
+def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int, step: int = 1) -> Layout:
+    chunk, width = CHUNK_BITS // bits, span * 8 // bits
+    phases = span * 8 // CHUNK_BITS
+
+    def forward(*indices: E.Expr) -> tuple[E.Expr, ...]:
+        *lead, row, column = indices
+        inside = column % width
+        moved = (inside // chunk ^ (row // rows * step) % phases) * chunk + inside % chunk
+        return (*lead, row, as_expr(column - inside + moved))
+
+    return Layout(shape, forward)
+
+
+def warp_points(use: Use, registers: int, warp: int) -> list[Array] | None:
+    """The indices of an access for the first warp: one array (lanes, registers) per dimension.
+
+    Args:
+        registers: registers of a thread that are looked at, at most.
+        warp: lanes of a warp.
+    """
+    loop, access, spread = use
+    table = spread.index_table()[:warp, :registers]
+    values: dict[E.Var, Array] = {
+        var: np.maximum(table[..., dim], 0) for dim, var in enumerate(loop.vars)
+    }
+    for index in access.indices:
+        for node in E.walk(index):
+            if isinstance(node, E.Var) and node not in values:
+                values[node] = np.zeros((1, 1), np.int64)  # the same for all threads
+    try:
+        return [np.broadcast_to(evaluate(i, values), table.shape[:2]) for i in access.indices]
+    except TileUnsupportedError:
+        return None
+
+
+def _costs(
+    points: list[list[Array]],
+    shape: tuple[int, ...],
+    layout: Layout | None,
+    box: tuple[int, ...],
+    buffer: Buffer,
+    limits: Limits,
+) -> list[int]:
+    """Wavefronts of each use of a tile whose ``layout`` has its images in ``box``."""
+    unit = buffer.dtype.bits
+    found = []
+    for indices in points:
+        image = [np.clip(index, 0, extent - 1) for index, extent in zip(indices, shape)]
+        if layout is not None:  # it is one to one, so only the points need to be looked at
+            values = dict(zip(layout.forward_vars, image))
+            image = [evaluate(part, values) for part in layout.forward_index]
+        addresses = np.zeros(indices[0].shape, np.int64)
+        for part, extent in zip(image, box):
+            addresses = addresses * extent + part
+        found.append(_wavefronts(addresses, unit, limits))
+    return found
+
+
+def _wavefronts(addresses: Array, bits: int, limits: Limits) -> int:
+    """Wavefronts of the accesses of one warp; ``addresses`` is (lanes, registers) in elements."""
+    run = CHUNK_BITS // bits
+    registers = addresses.shape[1]
+    while run > 1:
+        if registers % run == 0:
+            vectors = addresses.reshape(addresses.shape[0], -1, run)
+            whole = (vectors == vectors[..., :1] + np.arange(run)).all()
+            if bool(whole) and bool((vectors[..., 0] % run == 0).all()):
+                break
+        run //= 2
+    banks, word = limits.banks, limits.bank_bytes
+    first = addresses[:, ::run] * bits // 8
+    size = max(1, run * bits // 8)
+    group = limits.warp * word // max(size, word)  # lanes that are served together
+    steps = np.arange(0, size, word) if size >= word else np.zeros(1, np.int64)
+    total = 0
+    for start in range(0, first.shape[0], group):
+        lanes = first[start : start + group]
+        words = (lanes[:, None, :] + steps[None, :, None]) // word
+        words = np.sort(words.reshape(-1, words.shape[2]), axis=0)
+        distinct = np.ones(words.shape, bool)
+        distinct[1:] = words[1:] != words[:-1]
+        row = np.arange(words.shape[1]) * banks
+        counts = np.bincount((words % banks + row)[distinct], minlength=words.shape[1] * banks)
+        total += int(counts.reshape(-1, banks).max(axis=1).sum())
+    return total

@@ -1,0 +1,79 @@
+"""How well a way of sharing out a loop serves its accesses of global memory.
+
+Counted are the 32-byte sectors that the first warp asks for, vector by vector. It tells whether
+following a small fragment (a row of a larger tile, say) would spoil the accesses of the tile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilelang.ir import stmt as S
+from tilelang.layout.evaluate import Array, distinct
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.transforms.layouts.access import Access, accesses
+from tilelang.transforms.layouts.banks import warp_points
+
+SECTOR, VECTOR = 256, 128  # bits
+SLOTS = 64  # registers of a thread that are looked at
+WORTH = 2  # a layout that follows others may take so many times the sectors of a free one
+
+
+def serves(loop: S.Parallel, spread: RegisterLayout, free: RegisterLayout, warp: int) -> bool:
+    """Whether ``spread`` takes at most :data:`WORTH` times the sectors of ``free``."""
+    mine, best = sectors(loop, spread, warp), sectors(loop, free, warp)
+    return mine is None or best is None or mine <= WORTH * best
+
+
+def sectors(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float | None:
+    """Sectors that a warp asks for in all its steps; None where indices cannot be evaluated."""
+    total = 0.0
+    for access in accesses(loop):
+        if access.buffer.storage != "global" or access.inner:
+            continue
+        found = asked(loop, access, spread, warp)
+        if found is None:
+            return None
+        total += found[0]
+    return total
+
+
+def asked(
+    loop: S.Parallel, access: Access, spread: RegisterLayout, warp: int
+) -> tuple[float, float] | None:
+    """How many sectors of memory a warp asks for by an access, and in how many vectors a thread;
+    None where indices cannot be evaluated."""
+    points = warp_points((loop, access, spread), SLOTS, warp)
+    if points is None:
+        return None
+    if not points:
+        return 0.0, 1.0
+    count, steps = _count(points, access.buffer.dtype.bits)
+    share = spread.register_count / min(SLOTS, spread.register_count)
+    return count * share, steps * share
+
+
+def _count(points: list[Array], bits: int) -> tuple[int, int]:
+    """Sectors over the vectors of a warp, and vectors; rows of the array lie far apart."""
+    *lead, last = points
+    row = np.zeros(last.shape, np.int64)
+    for index in lead:
+        row = row * (int(index.max()) + 1) + index
+    run = max(1, VECTOR // bits)
+    while run > 1 and not _vectors(row, last, run):
+        run //= 2
+    number = row * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
+    grouped = number[:, ::run]
+    steps = grouped.shape[1]
+    return sum(distinct(grouped[:, step]).size for step in range(steps)), steps
+
+
+def _vectors(row: Array, last: Array, run: int) -> bool:
+    """Whether each ``run`` registers of a thread hold neighbours in memory."""
+    lanes, registers = last.shape
+    if registers % run:
+        return False
+    near = last.reshape(lanes, -1, run)
+    same = row.reshape(lanes, -1, run)
+    whole = (near == near[..., :1] + np.arange(run)) & (same == same[..., :1])
+    return bool(whole.all() and (near[..., 0] % run == 0).all())

@@ -1,0 +1,298 @@
+"""Operations whose fragments are held in an unsuitable layout, made to work on a copy.
+
+Where the elements only change places inside the warps, shuffles bring them to a second fragment in
+the layout that the operation needs, and bring the results back. Otherwise the fragment is written
+to a shared tile, the operation uses the tile (or a second fragment filled from it), and the result
+goes back the same way. Correct for every combination of layouts; the cost is one exchange. An
+operation that uses a fragment under several names gets one tile with as many names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.visitor import Rewriter, replace_buffers
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.transforms.analysis.groups import ThreadGroups
+from tilelang.transforms.layouts.access import writes
+from tilelang.transforms.layouts.gemm_plan import GemmPlan
+from tilelang.transforms.layouts.shuffles import warp_shuffles
+from tilelang.transforms.layouts.trip_counts import Surroundings
+
+EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
+
+# Copies of fragments stay for later uses, or through a loop, where they take no more than that.
+MOST_BYTES, MOST_IN_LOOP, MOST_REGISTERS = 8192, 32768, 16
+
+# Of a copy: the storage, the fragment, the layout that was wanted, the threads.
+Key = tuple[E.Var, Buffer, "RegisterLayout | None", tuple[int, int]]
+
+Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, RegisterLayout | None]]"]
+
+
+class Conversion(Rewriter):
+    """Sets ``loop_layout`` and ``plan``, and replaces operations with conflicts."""
+
+    def __init__(
+        self,
+        spread_of: Callable[[S.Stmt], RegisterLayout | None],
+        conflicts: Conflicts,
+        groups: ThreadGroups,
+        held_of: Callable[[Buffer], RegisterLayout | None],
+        varies: Callable[[E.Expr], bool],
+        plans: Mapping[S.Stmt, GemmPlan],
+        surroundings: Surroundings,
+        room: int,
+    ) -> None:
+        self.room = room  # bytes of shared memory that copies may take for longer
+        self.surroundings = surroundings
+        self.ready: dict[Key, Buffer] = {}  # copies of fragments as they are
+        self.ahead: dict[S.Stmt, tuple[list[S.Stmt], dict[Key, Buffer]]] = {}  # made before a loop
+        self.plans = plans
+        self.varies = varies
+        self.groups = groups
+        self.held_of = held_of
+        self.spread_of = spread_of
+        self.conflicts = conflicts
+
+    def rewrite(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with copies; those made in a block are not known behind it."""
+        outside = dict(self.ready)
+        made = super().rewrite(stmt)
+        self.ready = outside
+        return made
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, (S.For, S.While)):
+            self.forget(stmt)
+        made = super()._visit(stmt)
+        if not isinstance(stmt, S.Seq):
+            self.forget(stmt)
+        ahead, copied = self.ahead.pop(stmt, ([], {}))
+        self.ready.update(copied)
+        return [*ahead, *(made if isinstance(made, list) else [made])] if ahead else made
+
+    def forget(self, stmt: S.Stmt) -> None:
+        """Copies of what ``stmt`` changes are old."""
+        if self.ready:
+            changed = {a.data for a in effects.accesses(stmt, nested=True) if a.writes}
+            self.ready = {key: tile for key, tile in self.ready.items() if key[0] not in changed}
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        """An operation with its layout, or with copies around it."""
+        if not isinstance(stmt, (S.Copy, S.Fill, S.Parallel, S.Gemm)):
+            return stmt
+        old, found = stmt, self.conflicts(stmt)
+        if isinstance(stmt, S.Gemm):
+            stmt = self.like(replace(stmt, plan=self.plans[stmt]), stmt)
+        if not found:
+            return self.laid_out(stmt)
+        before: list[S.Stmt] = []
+        after: list[S.Stmt] = []
+        mapping: dict[Buffer, Buffer] = {}
+        for buffer, wanted in found:
+            names = _names(stmt, buffer)
+            if len(names) > 1:
+                if buffer not in mapping:
+                    self.together(names, stmt, before, after, mapping)
+            elif writes(stmt, buffer):
+                mapping[buffer] = self.converted(buffer, wanted, stmt, before, after)
+            else:
+                mapping[buffer] = self.kept(buffer, wanted, stmt, old, before)
+        inner = replace_buffers(stmt, mapping)
+        if isinstance(inner, S.Gemm):
+            inner = replace(inner, plan=inner.plan.placed(inner))
+        inner = self.like(self.laid_out(self.like(inner, stmt)), stmt)
+        if isinstance(inner, (S.Copy, S.Parallel)) and self.conflicts(inner):
+            # For its new memory accesses the loop would choose a mapping that does not fit the
+            # fragments which are left.
+            inner = replace(inner, loop_layout=self.spread_of(stmt))
+        return [*before, inner, *after]
+
+    def kept(
+        self,
+        buffer: Buffer,
+        wanted: RegisterLayout | None,
+        stmt: S.Stmt,
+        old: S.Stmt,
+        before: list[S.Stmt],
+    ) -> Buffer:
+        """The copy of what ``stmt`` reads: one that is there already, else a new one, made before
+        the loops that do not change the fragment and added to what is there.
+
+        Args:
+            old: ``stmt`` in the launch that is rewritten.
+        """
+        key = buffer.data, buffer, wanted, self.groups.of(old)
+        loop = self.surroundings.steady(old, buffer.data)
+        loop = loop if self.may_stay(buffer, wanted, MOST_IN_LOOP) else None
+        ahead, copied = self.ahead.setdefault(loop, ([], {})) if loop else (before, self.ready)
+        for known in (self.ready, copied):
+            if key in known:
+                return known[key]
+        made = self.converted(buffer, wanted, stmt, ahead, [])
+        if loop or self.may_stay(buffer, wanted, MOST_BYTES):
+            copied[key] = made
+        return made
+
+    def may_stay(self, buffer: Buffer, wanted: RegisterLayout | None, most: int) -> bool:
+        """Whether a copy of ``buffer`` may take its room for longer than one operation."""
+        if wanted is not None and wanted.register_count * buffer.dtype.bits > MOST_REGISTERS * 32:
+            return False
+        return buffer.constant_bytes <= min(most, self.room)
+
+    def converted(
+        self,
+        buffer: Buffer,
+        wanted: RegisterLayout | None,
+        stmt: S.Stmt,
+        before: list[S.Stmt],
+        after: list[S.Stmt],
+    ) -> Buffer:
+        """The copy of ``buffer`` on which ``stmt`` works; what fills it is added to ``before``,
+        what brings the results back to ``after``."""
+        written = writes(stmt, buffer)
+        if wanted is not None and self.exchanges(buffer, wanted, stmt):
+            held = _moved(buffer, wanted)
+            fill = self.exchange(buffer, held, stmt)
+            before += [S.Alloc(buffer=held, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
+            if written:
+                after.append(self.exchange(held, buffer, stmt))
+            return held
+        tile = _shared(buffer)
+        fills = [self.copy(buffer, tile, stmt)]
+        before.append(S.Alloc(buffer=tile, loc=stmt.loc))
+        if written:
+            after.append(self.copy(tile, buffer, stmt))
+        if wanted is None:
+            before += self.needed(stmt, buffer, *fills)
+            return tile
+        held = _moved(buffer, wanted)
+        before.append(S.Alloc(buffer=held, loc=stmt.loc))
+        fills.append(self.moved(tile, held, stmt))
+        if written:
+            after.insert(0, self.moved(held, tile, stmt))
+        before += self.needed(stmt, buffer, *fills)
+        return held
+
+    def needed(self, stmt: S.Stmt, buffer: Buffer, *fills: S.Stmt) -> list[S.Stmt]:
+        """``fills``, which bring the old elements of ``buffer``, where ``stmt`` reads them.
+
+        What overwrites all of them does not: they may never have been written.
+        """
+        if isinstance(stmt, S.Parallel) and _overwrites(stmt, buffer):
+            return []
+        if not (isinstance(stmt, S.Gemm) and stmt.c.buffer is buffer and stmt.c.is_whole):
+            return list(fills)
+        if any(region.buffer is buffer for region in (stmt.a, stmt.b)) or self.varies(stmt.clear):
+            return list(fills)
+        if isinstance(stmt.clear, E.Const):
+            return [] if stmt.clear.value else list(fills)
+        kept = E.unary("lnot", stmt.clear)
+        return [self.like(S.If(cond=kept, then=S.seq(*fills), loc=stmt.loc), stmt)]
+
+    def together(
+        self,
+        names: list[Buffer],
+        stmt: S.Stmt,
+        before: list[S.Stmt],
+        after: list[S.Stmt],
+        mapping: dict[Buffer, Buffer],
+    ) -> None:
+        """One shared tile for all names that ``stmt`` has for a fragment: what it writes under one
+        of them, it reads under the others."""
+        first = names[0]
+        tile = _shared(first)
+        before += [S.Alloc(buffer=tile, loc=stmt.loc), self.copy(first, tile, stmt)]
+        mapping[first] = tile
+        for name in names[1:]:
+            seen = replace(_shared(name), data=tile.data)
+            before.append(S.View(buffer=seen, loc=stmt.loc))
+            mapping[name] = seen
+        if any(writes(stmt, name) for name in names):
+            after.append(self.copy(tile, first, stmt))
+
+    def exchanges(self, buffer: Buffer, wanted: RegisterLayout, stmt: S.Stmt) -> bool:
+        """Whether shuffles can bring ``buffer`` to the layout ``wanted``, and back if written."""
+        held = self.held_of(buffer)
+        if held is None or self.groups.of(stmt)[0] % self.groups.warp:
+            return False
+        return warp_shuffles(held, wanted, self.groups.warp) is not None and (
+            not writes(stmt, buffer) or warp_shuffles(wanted, held, self.groups.warp) is not None
+        )
+
+    def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
+        """A copy of a whole fragment to another layout by shuffles."""
+        return self.like(
+            S.Copy(src=src.whole(), dst=dst.whole(), annotations=((EXCHANGE, True),), loc=stmt.loc),
+            stmt,
+        )
+
+    def laid_out(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with its ``loop_layout``, where it has one."""
+        if not isinstance(stmt, (S.Copy, S.Parallel)):
+            return stmt
+        spread = self.spread_of(stmt)
+        return stmt if spread is None else replace(stmt, loop_layout=spread)
+
+    def copy(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
+        """A copy of a whole buffer."""
+        return self.laid_out(
+            self.like(S.Copy(src=src.whole(), dst=dst.whole(), loc=stmt.loc), stmt)
+        )
+
+    def like(self, new: S.Stmt, old: S.Stmt) -> S.Stmt:
+        """``new``, run by the threads that run ``old``."""
+        self.groups.like(new, old)
+        return new
+
+    def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
+        """A copy from or to a fragment that carries its layout already."""
+        held = (dst if dst.storage == "local.fragment" else src).attr("register_layout")
+        return S.Copy(src=src.whole(), dst=dst.whole(), loop_layout=_tile_of(held), loc=stmt.loc)
+
+
+def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:
+    """Whether ``loop`` stores every element of ``buffer``, and reads none."""
+    found = [access for access in effects.accesses(loop, nested=True) if access.buffer is buffer]
+    parts = S.flat(loop.body)
+    return not any(access.reads for access in found) and any(
+        isinstance(part, S.Store)
+        and part.buffer is buffer
+        and E.same_exprs(part.indices, loop.vars)
+        and buffer.shape == loop.extents
+        for part in parts
+    )
+
+
+def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:
+    """All names that ``stmt`` uses for the storage of ``buffer``."""
+    used = (access.buffer for access in effects.accesses(stmt, nested=True))
+    return list(dict.fromkeys(name for name in used if name.data is buffer.data))
+
+
+def _shared(buffer: Buffer) -> Buffer:
+    """A shared tile for the elements of a fragment."""
+    attrs = (("converted", buffer.name),)
+    return Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared", attrs=attrs)
+
+
+def _moved(buffer: Buffer, wanted: RegisterLayout) -> Buffer:
+    """A fragment like ``buffer`` in another layout."""
+    return Buffer(
+        f"{buffer.name}_moved",
+        Shape(buffer.shape),
+        buffer.dtype,
+        "local.fragment",
+        attrs=(*buffer.attrs, ("register_layout", wanted)),
+    )
+
+
+def _tile_of(held: RegisterLayout) -> RegisterLayout:
+    """Without the dimensions of extent 1, over which copies do not loop."""
+    return held.with_shape(tuple(extent for extent in held.shape if extent != 1))

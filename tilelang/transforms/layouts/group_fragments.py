@@ -1,0 +1,76 @@
+"""Fragments of a group of threads that an operation of more threads touches, too.
+
+``T.clear(acc)`` in front of `if tx < 128:`, whose threads alone use ``acc``: the elements are held
+by that group, so the operation is done there. One that only fills the fragments of several groups
+is done in each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.elementwise import loop_of
+from tilelang.ir.visitor import map_stmts
+from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
+from tilelang.transforms.analysis.scopes import FRAGMENT
+
+Group = tuple[int, int]  # first thread, count
+
+
+def in_their_groups(launch: S.Launch, warp: int) -> S.Launch:
+    """``launch`` with operations on fragments of fewer threads in branches of these."""
+    groups = thread_groups(launch, warp)
+    held = _holders(launch, groups)
+
+    def branched(stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        parts = _parts(stmt, groups.of(stmt), held) if loop_of(stmt) is not None else []
+        if not parts:
+            return stmt
+        return [S.If(cond=_among(launch, part), then=replace(stmt), loc=stmt.loc) for part in parts]
+
+    found = map_stmts(launch, (S.Fill, S.Copy, S.Parallel), branched)
+    assert isinstance(found, S.Launch)
+    return found
+
+
+def _holders(launch: S.Launch, groups: ThreadGroups) -> dict[E.Var, frozenset[Group]]:
+    """The smallest groups that use each fragment."""
+    uses: dict[E.Var, set[Group]] = {}
+    for stmt in S.walk(launch.body):
+        if isinstance(stmt, (S.TileOp, S.Parallel)) or loop_of(stmt) is not None:
+            for access in effects.accesses(stmt, nested=True):
+                if access.buffer.storage == FRAGMENT:
+                    uses.setdefault(access.data, set()).add(groups.of(stmt))
+    least = {data: min(count for _, count in found) for data, found in uses.items()}
+    return {d: frozenset(g for g in found if g[1] == least[d]) for d, found in uses.items()}
+
+
+def _parts(stmt: S.Stmt, own: Group, held: dict[E.Var, frozenset[Group]]) -> list[Group]:
+    """The groups that do ``stmt`` instead of ``own``; none where it stays as it is."""
+    found = list(effects.accesses(stmt, nested=True))
+    holders = {held[a.data] for a in found if a.buffer.storage == FRAGMENT}
+    if len(holders) != 1:
+        return []
+    parts = sorted(next(iter(holders)))
+    inside = all(own[0] <= lo and lo + count <= sum(own) for lo, count in parts)
+    if not inside or parts[0][1] >= own[1]:
+        return []
+    if any(a.buffer.storage.startswith("local") and a.buffer.storage != FRAGMENT for a in found):
+        return []  # all threads have private memory
+    others = any(a.writes and a.buffer.storage != FRAGMENT for a in found)
+    return [] if others and len(parts) > 1 else parts
+
+
+def _among(launch: S.Launch, part: Group) -> E.Expr:
+    """Whether the thread belongs to a group."""
+    x, y, z = launch.threads
+    number, (lo, count) = thread_number(launch), part
+    conditions = []
+    if lo > 0:
+        conditions.append(E.binary("ge", number, E.const(lo, number.dtype)))
+    if lo + count < x * y * z:
+        conditions.append(E.binary("lt", number, E.const(lo + count, number.dtype)))
+    return E.conjunction(conditions)

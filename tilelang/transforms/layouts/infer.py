@@ -1,0 +1,230 @@
+"""Layouts of fragments, shared tiles and parallel loops.
+
+Layouts follow from each other (:mod:`spreading`); where operations are left that do not fit, others
+are tried, and the cheapest for the whole launch are kept (:mod:`search`). What does not fit in the
+end is no error: the operation works on a copy in shared memory (see :mod:`conversion`).
+
+Afterwards every fragment carries its ``register_layout`` and every shared buffer that has one its
+``layout`` as a buffer attribute, every copy and parallel loop its ``loop_layout``, and every
+product its ``plan``.
+
+Relies on the pipeline pass: shared buffers have all their stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.elementwise import loop_of
+from tilelang.ir.uniform import Varying
+from tilelang.ir.visitor import replace_buffers, rewrite_launches
+from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.target import Context
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.layouts.access import accesses
+from tilelang.transforms.layouts.accumulators import (
+    Meeting,
+    as_reduction,
+    can_collect,
+    depends_on_order,
+    may_depend_on_order,
+    meeting,
+    updated_tiles,
+)
+from tilelang.transforms.layouts.banks import Use, best_layout
+from tilelang.transforms.layouts.conversion import Conversion
+from tilelang.transforms.layouts.group_fragments import in_their_groups
+from tilelang.transforms.layouts.nests import serial_inside
+from tilelang.transforms.layouts.propagation import GroupsDifferError, NotHeldError
+from tilelang.transforms.layouts.search import Priced, cheapest
+from tilelang.transforms.layouts.storage import to_shared
+from tilelang.transforms.layouts.tma_layouts import NotBoxedError, swizzles
+from tilelang.transforms.notes import NOTES, Note
+
+
+def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with a layout on every fragment and loop."""
+
+    def inferred(launch: S.Launch) -> S.Stmt:
+        flat = serial_inside(launch)
+        moved: tuple[Note, ...] = ()
+        while True:
+            assert isinstance(flat, S.Launch)
+            try:
+                return _Inference(flat, context, moved).run()
+            except NotHeldError as found:
+                flat = to_shared(flat, found.note.data)
+                moved = (*moved, found.note)
+            except NotBoxedError as found:
+                flat = found.rewrite(flat)
+            except GroupsDifferError:
+                before, flat = flat, in_their_groups(flat, context.limits.warp)
+                if flat is before:
+                    raise
+            except _MetError as found:
+                flat = as_reduction(flat, found.loop, found.buffer, found.met)
+
+    return rewrite_launches(func, inferred)
+
+
+class _MetError(Exception):
+    """A tile whose elements several threads of a loop would update at once; caught where inference
+    starts."""
+
+    def __init__(self, loop: S.Parallel, buffer: Buffer, met: Meeting) -> None:
+        super().__init__(buffer.name)
+        self.loop = loop
+        self.buffer = buffer
+        self.met = met
+
+
+class _Inference(Priced):
+    """The layouts of a launch, and the launch with them."""
+
+    def run(self) -> S.Launch:
+        """The launch with layouts on its buffers and loops."""
+        self.collect()
+        self.seed()
+        return cheapest(self).finished()
+
+    def finished(self) -> S.Launch:
+        """The launch as the layouts say."""
+        self.check_updates()
+        self.choose_shared()
+        mapping = self.new_buffers()
+        varies = Varying(self.launch).expr
+        demotion = Conversion(
+            self.spread_of, self.conflicts, self.groups, self.layout_of, varies, self.plans,
+            self.surroundings, self.shared_room,
+        )  # fmt: skip
+        body = demotion.rewrite(self.launch.body)
+        # Copies made by demotion touch the same fragments, so that nothing new is to be found.
+        body = replace_buffers(body, {**mapping, **self.converted_tiles(body)})
+        notes = (NOTES, (*self.moved, *self.notes.values()))
+        return replace(self.launch, body=body, annotations=(*self.launch.annotations, notes))
+
+    def check_updates(self) -> None:
+        """Tiles in memory that loops update are updated by one thread for each element.
+
+        Raises:
+            _MetError: threads have to collect for themselves.
+            TileUnsupportedError: they cannot, as the result depends on the order of iterations.
+        """
+        for op in self.ops:
+            if not isinstance(op.stmt, S.Parallel) or not (tiles := updated_tiles(op.stmt)):
+                continue
+            moved = {buffer for buffer, wanted in self.conflicts(op.stmt) if wanted is None}
+            for buffer in tiles:
+                if buffer.storage == FRAGMENT and buffer not in moved:
+                    continue
+                met = meeting(op.stmt, buffer, self.spread_of(op.stmt))
+                if met is None:
+                    continue
+                if can_collect(op.stmt, buffer):
+                    raise _MetError(op.stmt, buffer, met)
+                if met.iterations:
+                    raise depends_on_order(op.stmt, buffer, met)
+                may_depend_on_order(op.stmt, buffer)
+
+    @property
+    def shared_room(self) -> int:
+        """Half of the bytes of shared memory that tiles of the program leave."""
+        tiles = [n.buffer for n in S.find(self.launch.body, S.Alloc)]
+        sizes = [b.constant_bytes for b in tiles if b.storage.startswith("shared")]
+        free = self.context.limits.shared_block - sum(sizes)
+        return 0 if self.context.sparing else free // 2
+
+    def choose_shared(self) -> None:
+        """Layouts against bank conflicts for shared tiles that only loops touch."""
+        uses: dict[Buffer, list[Use]] = {}
+        taken: set[E.Var] = set(self.storage.names)
+        taken.update(_plain_uses(self.launch.body))
+        for op in self.ops:
+            if op.loop is None or effects.in_bulk(op.stmt):
+                continue
+            spread = self.spread_of(op.stmt)
+            for access in accesses(op.loop):
+                if not access.buffer.storage.startswith("shared"):
+                    continue
+                if spread is None or access.kind == "update" or access.inner:
+                    taken.add(access.buffer.data)
+                else:
+                    uses.setdefault(access.buffer, []).append((op.loop, access, spread))
+        for buffer, found in uses.items():
+            if buffer.data not in taken and buffer not in self.layouts:
+                layout = self.best(buffer, found)
+                if layout is not None:
+                    self.layouts[buffer] = layout
+                    self.note(buffer, "fewest bank conflicts of all that were tried", found[0][0])
+        for buffer, copies in self.boxed.copies.items():
+            layout = self.boxed.first(buffer, (None,))
+            if buffer not in self.layouts and layout is not None:
+                self.lay_out(buffer, layout, "copied in boxes of a tensor", copies[0])
+            if not self.boxed.suits(buffer, self.layouts.get(buffer)):
+                self.boxed.give_up(buffer, f"the layout of `{buffer.name}` is another")
+
+    def converted_tiles(self, body: S.Stmt) -> dict[Buffer, Buffer]:
+        """The shared tiles through which fragments go in ``body``, each with a layout against bank
+        conflicts."""
+        uses: dict[Buffer, list[Use]] = {}
+        taken = set(_plain_uses(body))
+        for loop in _loops(body):
+            for access in accesses(loop):
+                if access.buffer.attr("converted") is not None:
+                    if isinstance(loop.loop_layout, RegisterLayout) and not access.inner:
+                        uses.setdefault(access.buffer, []).append((loop, access, loop.loop_layout))
+                    else:
+                        taken.add(access.buffer.data)
+        taken.update(node.buffer.data for node in S.find(body, S.View))
+        found: dict[Buffer, Buffer] = {}
+        for buffer, some in uses.items():
+            free = buffer.data not in taken
+            layout = best_layout(buffer, some, self.context.limits) if free else None
+            if layout is not None:
+                found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
+        return found
+
+    def best(self, buffer: Buffer, uses: list[Use]) -> Layout | None:
+        """The layout of a shared tile that only loops touch; None for row-major order."""
+        limits, tensor_maps = self.context.limits, self.context.has("tma")
+        layout = best_layout(buffer, uses, limits, tensor_maps)
+        if self.boxed.suits(buffer, layout):
+            return layout
+        if layout is not None:
+            self.boxed.give_up(buffer, f"the layout of `{buffer.name}` would have bank conflicts")
+        allowed = [item for item in swizzles(buffer) if self.boxed.suits(buffer, item)]
+        return best_layout(buffer, uses, limits, allowed=allowed)
+
+    def new_buffers(self) -> dict[Buffer, Buffer]:
+        """Each buffer with a layout, as a buffer that carries it."""
+        found: dict[Buffer, Buffer] = {}
+        for buffer, held in self.held.items():
+            found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("register_layout", held)))
+        for buffer, layout in self.layouts.items():
+            found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
+        return found
+
+
+def _plain_uses(stmt: S.Stmt) -> Iterator[E.Var]:
+    """Storage that anything but a loop over elements touches."""
+    if loop_of(stmt) is not None:
+        return
+    yield from (found.data for found in effects.accesses(stmt) if found.mode != effects.NAME)
+    for block in stmt.blocks():
+        yield from _plain_uses(block)
+
+
+def _loops(stmt: S.Stmt) -> Iterator[S.Parallel]:
+    """The loops over elements in ``stmt``, those of operations, too."""
+    loop = loop_of(stmt)
+    if loop is not None:
+        yield loop
+        return
+    for block in stmt.blocks():
+        yield from _loops(block)

@@ -1,0 +1,83 @@
+"""Loops inside the body of a parallel one.
+
+A vectorized loop around the whole body, whose iterations touch elements of their own, is one more
+dimension of the nest: how the lanes are shared out is then a question of layouts, too.
+
+Of parallel loops the outer one is shared out over the threads; an inner one that is not perfectly
+nested has nobody left to share its iterations with, so the thread that runs the outer iteration
+runs all of them. They may come in any order, so a serial loop is one of the legal ones, and the
+layouts of fragments that it accesses are then found for the outer loop as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.linear import Linear
+from tilelang.ir.visitor import map_stmts
+from tilelang.transforms.analysis.loops import values_of
+
+
+def serial_inside(stmt: S.Stmt) -> S.Stmt:
+    """``stmt`` with the parallel loops inside parallel loops serial, and with vectorized ones
+    around whole bodies part of the nest."""
+
+    def outer(loop: S.Parallel) -> S.Stmt:
+        body = map_stmts(loop.body, S.Parallel, _serial)
+        return _joined(loop if body is loop.body else replace(loop, body=body))
+
+    return map_stmts(stmt, S.Parallel, outer)
+
+
+def _serial(loop: S.Parallel) -> S.Stmt:
+    made = loop.body
+    for var, extent in reversed(tuple(zip(loop.vars, loop.extents, strict=True))):
+        made = S.For(
+            var=var,
+            start=E.const(0, var.dtype),
+            stop=E.cast(extent, var.dtype),
+            step=E.const(1, var.dtype),
+            body=made,
+            loc=loop.loc,
+        )
+    return made
+
+
+def _joined(loop: S.Parallel) -> S.Parallel:
+    """``loop`` with a vectorized loop that is all of its body as its last dimension."""
+    lanes = loop.body
+    if not isinstance(lanes, S.For) or lanes.kind != "vectorized" or loop.loop_layout is not None:
+        return loop
+    values = values_of(lanes)
+    if not values or values != range(len(values)) or not _independent(lanes):
+        return loop
+    extents = (*loop.extents, E.const(len(values), lanes.var.dtype))
+    return replace(loop, vars=(*loop.vars, lanes.var), extents=extents, body=lanes.body)
+
+
+def _independent(lanes: S.For) -> bool:
+    """Whether no iteration touches an element that another one writes."""
+    if any(not isinstance(node, (S.Seq, S.Let, S.If, S.Store)) for node in S.walk(lanes.body)):
+        return False
+    found = list(effects.accesses(lanes.body, nested=True))
+    written = {access.data for access in found if access.writes}
+    for data in written:
+        places = {access.where for access in found if access.data is data}
+        plain = all(a.how is effects.How.PLAIN for a in found if a.data is data)
+        where = next(iter(places))
+        if len(places) > 1 or not plain or not isinstance(where, tuple):
+            return False
+        if not any(_counts(index, lanes.var) for index in where):
+            return False
+    return True
+
+
+def _counts(index: E.Expr, var: E.Var) -> bool:
+    """Whether ``index`` is another one for each value of ``var``."""
+    form = Linear.of(index)
+    return form.factor(var) != 0 and not any(
+        var in term.variables for term, _ in form.terms if term is not var
+    )

@@ -1,0 +1,353 @@
+"""Operands of GEMMs that loops compute are promoted to registers.
+
+A shared tile that a loop computes (weights that are unpacked, activations that are scaled) and only
+products read makes a round trip through shared memory for nothing: the loop can leave each element
+in the thread that multiplies it. Such a tile becomes a fragment here. It gets an order of k that
+suits its source: the instruction does not care which k its registers stand for as long as both
+operands agree, so each thread takes neighbours along k ("k_run" steps of them), which are wide
+loads of packed numbers, and the other operand is loaded in the same order (see
+:mod:`tilelang.transforms.lower.gemm_k_permuted`). Fragments of the program that only loops touch
+get the order too.
+
+Warpgroups have the left operand in registers, in the instruction's own order of k, as the unit
+reads the other one itself. A right operand is computed there by the transposed product. So no
+barrier stands between what computes an operand and what multiplies it, and while one warpgroup
+computes its rows, another one multiplies.
+
+Relies on the pipeline pass: tiles that are copied ahead have several stages and are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from math import gcd, prod
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.elementwise import loop_of
+from tilelang.ir.visitor import map_stmts, replace_buffers, rewrite_launches
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.groups import thread_groups
+from tilelang.transforms.analysis.loops import static_extents
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.layouts.access import accesses, writes
+from tilelang.transforms.layouts.gemm_plan import EXCHANGED, K_PARTS, K_RUN, GemmPlan, plan_gemm
+from tilelang.transforms.layouts.intra_cta_split_k import in_parts, summed_behind, with_sums
+
+MAX_REGISTERS = 256  # elements of 16 bits of an operand that a thread may hold
+MAX_ROWS = 32  # rows of a result that may be computed transposed
+RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, best first
+
+
+def promote_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with computed operands in fragments, and the order of k that suits their GEMMs."""
+    return rewrite_launches(func, lambda launch: _Promoter(launch, context).run())
+
+
+@dataclass
+class _Uses:
+    """Every statement that touches one buffer, apart from its allocation."""
+
+    loops: list[S.Stmt] = field(default_factory=list)  # copies, fills and parallel loops
+    products: list[S.Gemm] = field(default_factory=list)
+    others: bool = False
+
+
+class _Promoter:
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        self.launch = launch
+        self.context = context
+        self.uses: dict[Buffer, _Uses] = {}
+        self.blocks: dict[S.Stmt, tuple[int, int]] = {}  # statement -> its block, its place there
+        self.plans: dict[S.Gemm, GemmPlan] = {}
+
+    def run(self) -> S.Launch:
+        """The launch with the tiles that are held."""
+        products = S.find(self.launch.body, S.Gemm)
+        if not products:
+            return self.launch
+        self.groups = thread_groups(self.launch, self.context.limits.warp)
+        self.collect(self.launch.body)
+        mapping: dict[Buffer, Buffer] = {}
+        runs: dict[Buffer, int] = {}
+        turned: set[Buffer] = set()
+        for product in products:
+            for region in (product.a, product.b):
+                buffer = region.buffer
+                if buffer not in mapping and self.suits(buffer):
+                    if self.feeds_warpgroups(buffer):
+                        mapping[buffer] = replace(buffer, storage=FRAGMENT)
+                        turned |= {buffer} if product.b.buffer is buffer else set()
+                        continue
+                    run = self.run_of(buffer)
+                    if run:
+                        runs[buffer] = run
+                        mapping[buffer] = replace(buffer, storage=FRAGMENT)
+        if not mapping:
+            return self.launch
+        turned |= {buffer for buffer in runs if self.exchanges(buffer, mapping)}
+        orders: dict[S.Gemm, S.Pairs] = {}
+        sums: dict[S.Stmt, tuple[Buffer, Buffer]] = {}
+        for product in products:
+            a, b = product.a.buffer, product.b.buffer
+            run = max(runs.get(a, 1), runs.get(b, 1))
+            turn: S.Pairs = ((EXCHANGED, True),) if b in turned else ()
+            parts = self.parts(product) if turn and run > 1 else 1
+            if parts > 1:
+                turn += ((K_PARTS, parts),)
+                behind = summed_behind(self.launch.body, product)
+                assert behind is not None
+                sums[behind] = in_parts(product.c.buffer, parts), product.c.buffer
+            orders[product] = (*(((K_RUN, run),) if run > 1 else ()), *turn)
+        held = {tile: parts for parts, tile in sums.values()}
+        body = _ordered(with_sums(self.launch.body, sums), orders, held)
+        return replace(self.launch, body=replace_buffers(body, mapping))
+
+    # -- what there is -------------------------------------------------------------------------
+    def collect(self, stmt: S.Stmt) -> None:
+        """Uses of every buffer, and where statements stand."""
+        if isinstance(stmt, S.Seq):
+            for place, item in enumerate(stmt.stmts):
+                self.blocks[item] = (id(stmt), place)
+        whole = loop_of(stmt) is not None
+        for buffer in _touched(stmt):
+            found = self.uses.setdefault(buffer, _Uses())
+            if whole:
+                found.loops.append(stmt)
+            elif isinstance(stmt, S.Gemm):
+                found.products.append(stmt)
+            else:
+                found.others = True
+        if not whole:
+            for block in stmt.blocks():
+                self.collect(block)
+
+    def plan(self, product: S.Gemm) -> GemmPlan:
+        """How a product would be computed with both operands as they are."""
+        found = self.plans.get(product)
+        if found is None:
+            group = self.groups.of(product)
+            found = self.plans[product] = plan_gemm(product, group, self.context)
+        return found
+
+    # -- questions -------------------------------------------------------------------------------
+    def suits(self, buffer: Buffer) -> bool:
+        """Whether loops alone write ``buffer`` and products alone need its layout."""
+        annotated = dict(self.launch.annotation("layout_map", ()))
+        same = [other for other in self.uses if other.data is buffer.data]
+        found = self.uses[buffer]
+        if buffer in annotated or len(same) > 1 or found.others or buffer.ndim != 2:
+            return False
+        if buffer.storage == FRAGMENT:
+            return self.free(buffer, ()) and self.sources_free(found.loops, (buffer,))
+        if not buffer.storage.startswith("shared") or len(found.loops) != 1:
+            return False
+        writer = found.loops[0]
+        return (
+            _fills(writer, buffer)
+            and self.computed(writer)
+            and self.sources_free(found.loops, (buffer,))
+            and all(self.follows(product, writer) for product in found.products)
+        )
+
+    def free(self, buffer: Buffer, seen: tuple[Buffer, ...]) -> bool:
+        """Whether only loops, and products as an operand, touch the fragment ``buffer``, so that
+        its layout may be anything."""
+        found = self.uses[buffer]
+        if found.others or buffer in dict(self.launch.annotation("layout_map", ())):
+            return False
+        if any(product.c.buffer is buffer for product in found.products):
+            return False
+        if found.products and buffer not in seen and seen:
+            return False  # another product decides about it
+        return any(writes(stmt, buffer) for stmt in found.loops)
+
+    def sources_free(self, loops: Iterable[S.Stmt], seen: tuple[Buffer, ...]) -> bool:
+        """Whether the fragments that loops use may have any layout, and theirs."""
+        for stmt in loops:
+            for buffer in _touched(stmt):
+                if buffer.storage != FRAGMENT or buffer in seen:
+                    continue
+                if not self.free(buffer, seen):
+                    return False
+                if not self.sources_free(self.uses[buffer].loops, (*seen, buffer)):
+                    return False
+        return True
+
+    def computed(self, writer: S.Stmt) -> bool:
+        """Whether a tile is more than a copy of memory: copies go by hardware."""
+        if isinstance(writer, S.Copy):
+            return writer.mode == "copy" and writer.src.buffer.storage == FRAGMENT
+        found = loop_of(writer)
+        assert found is not None
+        stores = S.find(found.body, S.Store)
+        if len(stores) != 1 or isinstance(stores[0].value, (E.Load, E.Const)):
+            return False
+        near = (a.buffer.storage for a in accesses(found) if a.kind == "read")
+        return any(storage == FRAGMENT or storage.startswith("shared") for storage in near)
+
+    def follows(self, product: S.Gemm, writer: S.Stmt) -> bool:
+        """Whether ``product`` stands in the block of ``writer``, after it, for the same threads."""
+        here, there = self.blocks.get(product), self.blocks.get(writer)
+        if here is None or there is None or here[0] != there[0] or here[1] <= there[1]:
+            return False
+        return self.groups.of(product) == self.groups.of(writer)
+
+    def feeds_warpgroups(self, buffer: Buffer) -> bool:
+        """Whether warpgroups multiply ``buffer`` as well from registers, each its own rows."""
+        held = replace(buffer, storage=FRAGMENT)
+        for product in self.uses[buffer].products:
+            left = product.a.buffer is buffer
+            mine, other = (product.a, product.b) if left else (product.b, product.a)
+            if other.buffer is buffer or not other.buffer.storage.startswith("shared"):
+                return False
+            if not mine.is_whole or self.suits(other.buffer) or self.plan(product).m <= MAX_ROWS:
+                return False
+            if product.trans_a if left else not product.trans_b:
+                return False  # neighbours in a register would not be those of its source
+            if not left and not self.is_turnable(product, buffer):
+                return False
+            order = () if left else ((EXCHANGED, True),)
+            trial = replace_buffers(replace(product, annotations=order), {buffer: held})
+            assert isinstance(trial, S.Gemm)
+            group = self.groups.of(product)
+            plan = plan_gemm(trial, group, self.context)
+            size = plan.m * plan.k
+            if not plan.by_warpgroups or plan.warps[1] > 1 or size > MAX_REGISTERS // 4 * group[1]:
+                return False
+        return True
+
+    def is_turnable(self, product: S.Gemm, buffer: Buffer) -> bool:
+        """Whether the result of ``product`` may be held transposed: all that is added to it is a
+        product with ``buffer``."""
+        c, annotated = product.c, dict(self.launch.annotation("layout_map", ()))
+        if c.buffer.storage != FRAGMENT or not c.is_whole or c.buffer in annotated:
+            return False
+        whole = c.dtype == "float32" and not product.annotations
+        return whole and all(item.b.buffer is buffer for item in self.uses[c.buffer].products)
+
+    def run_of(self, buffer: Buffer) -> int:
+        """The order of k for ``buffer``: as all its products can have it; 0 for none."""
+        allowed: set[int] = set(RUNS)
+        shares = set()  # of the rows by the warps, on either side
+        for product in self.uses[buffer].products:
+            allowed &= self.runs(product, buffer)
+            left = product.a.buffer is buffer
+            shares.add((left, self.plan(product).warps, self.groups.of(product)))
+        return max(allowed, default=0) if len(shares) == 1 else 0
+
+    def runs(self, product: S.Gemm, buffer: Buffer) -> set[int]:
+        """Orders of k that ``product`` allows with ``buffer`` in registers."""
+        left = product.a.buffer is buffer
+        mine, other = (product.a, product.b) if left else (product.b, product.a)
+        plan = self.plan(product)
+        atom = plan.atom
+        if atom is None or atom.shape != "m16n8k16" or atom.a.bits != 16:
+            return set()
+        if other.buffer is buffer or not other.buffer.storage.startswith("shared"):
+            return set()
+        inner = not product.trans_a if left else product.trans_b
+        other_inner = product.trans_b if left else not product.trans_a
+        if not mine.is_whole or not inner or not other_inner or self.suits(other.buffer):
+            return set()
+        copies = plan.warps[1] if left else plan.warps[0]
+        rows = plan.m if left else plan.n
+        threads = self.groups.of(product)[1]
+        shared = buffer.storage != FRAGMENT
+        most = min(MAX_REGISTERS * threads, self.context.limits.registers)
+        if shared and (copies > 1 or rows * plan.k > most):
+            return set()
+        if not shared and not left and not self.turns(product):
+            return set()  # operand A would not come by ldmatrix, for little
+        steps = plan.tiles[2] // (1 if left else max(1, self.parts(product)))
+        return {run for run in RUNS if steps % run == 0}
+
+    def exchanges(self, buffer: Buffer, held: Mapping[Buffer, Buffer]) -> bool:
+        """Whether the products of operand B are better computed transposed.
+
+        The registers of a row of 16 bytes are neighbours in operand B, so that what comes
+        from memory is where the instruction wants it; as operand A it has to be moved about.
+        Results of few rows only: they are stored to memory across.
+        """
+        return all(
+            product.b.buffer is buffer
+            and self.turns(product)
+            and all(other.b.buffer in held for other in self.uses[product.c.buffer].products)
+            for product in self.uses[buffer].products
+        )
+
+    def turns(self, product: S.Gemm) -> bool:
+        """Whether ``product`` may be computed transposed, each of its right rows by one warp."""
+        plan, c = self.plan(product), product.c
+        if plan.atom is None or c.dtype is not plan.atom.c or not c.is_whole:
+            return False
+        if c.buffer.storage != FRAGMENT or c.buffer in dict(
+            self.launch.annotation("layout_map", ())
+        ):
+            return False
+        few = plan.m <= MAX_ROWS and plan.warps[0] == 1
+        return few and self.parts(product) > 0
+
+    def parts(self, product: S.Gemm) -> int:
+        """Groups of warps that share out k of ``product``, computed transposed, where there are
+        more warps than tiles of right rows; 0 if that cannot be."""
+        plan, (first, threads) = self.plan(product), self.groups.of(product)
+        if plan.atom is None or plan.n % plan.atom.m:
+            return 0
+        warps = threads // plan.atom.width
+        parts = warps // gcd(plan.n // plan.atom.m, warps)
+        if parts == 1:
+            return 1
+        alone = (first, threads) == (0, prod(self.launch.threads))
+        c = self.uses[product.c.buffer]
+        able = alone and c.products == [product] and plan.tiles[2] % (parts * RUNS[0]) == 0
+        return parts if able and summed_behind(self.launch.body, product) is not None else 0
+
+
+def _ordered(
+    body: S.Stmt, orders: Mapping[S.Gemm, S.Pairs], sums: Mapping[Buffer, Buffer]
+) -> S.Stmt:
+    """``body`` with the order of k at the products that have one, and with their sums in parts
+    where k is shared out."""
+
+    def product(stmt: S.Gemm) -> S.Stmt:
+        if not orders.get(stmt):
+            return stmt
+        parts = sums.get(stmt.c.buffer)
+        c = stmt.c if parts is None else parts.whole()
+        return replace(stmt, c=c, annotations=(*stmt.annotations, *orders[stmt]))
+
+    return map_stmts(body, S.Gemm, product)
+
+
+def _touched(stmt: S.Stmt) -> set[Buffer]:
+    """Buffers that a statement itself uses; those of its blocks only if it is a loop over
+    elements."""
+    return {
+        access.buffer
+        for access in effects.accesses(stmt, nested=isinstance(stmt, S.Parallel))
+        if not isinstance(access.by, S.Alloc)
+    }
+
+
+def _fills(stmt: S.Stmt, buffer: Buffer) -> bool:
+    """Whether a loop writes every element of ``buffer`` once, unconditionally, at its own index,
+    and reads none."""
+    found = loop_of(stmt)
+    assert found is not None
+    extents = static_extents(found)
+    body = found.body
+    while isinstance(body, S.Seq) and body.stmts:
+        if not all(isinstance(item, S.Let) for item in body.stmts[:-1]):
+            return False
+        body = body.stmts[-1]
+    if not isinstance(body, S.Store) or body.buffer is not buffer or extents is None:
+        return False
+    uses = [access for access in accesses(found) if access.buffer is buffer]
+    if len(uses) != 1 or tuple(buffer.shape) != extents:
+        return False
+    return E.same_exprs(body.indices, found.vars)

@@ -1,0 +1,625 @@
+"""Layouts that follow from each other.
+
+Fixed layouts come first: those that the program annotates, operands and results of matrix
+instructions, and fragments that are read as whole by every thread. From these the layouts spread
+through loops, copies and reductions until nothing changes; then the first loop that is still free
+takes the layout that serves its memory accesses best, and it spreads again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from heapq import heappop, heappush
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.elementwise import loop_of
+from tilelang.layout.fragment import Fragment
+from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.layout.validity import check_threads
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.groups import thread_groups
+from tilelang.transforms.analysis.loops import bounds_of, static_extents
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.layouts.access import (
+    Access,
+    accesses,
+    held_from,
+    is_reducer,
+    registers_of,
+    spread_from,
+)
+from tilelang.transforms.layouts.coalesce import serves
+from tilelang.transforms.layouts.gemm_plan import (
+    GemmPlan,
+    Registers,
+    in_any_order,
+    plan_gemm,
+    side_of,
+)
+from tilelang.transforms.layouts.loops import free_mapping, takes_one_thread
+from tilelang.transforms.layouts.sharing import check_sharing
+from tilelang.transforms.layouts.shuffles import warp_shuffles
+from tilelang.transforms.layouts.storage import Storage
+from tilelang.transforms.layouts.thread_mapping import mapping_by
+from tilelang.transforms.layouts.tma_layouts import BoxedTiles
+from tilelang.transforms.layouts.trip_counts import Surroundings
+from tilelang.transforms.notes import Note
+
+Known = TypeVar("Known", bound="Layouts")
+# Why a fragment is in shared memory.
+_NAMES = "no registers have its layout under all its names, so it is in shared memory"
+_WRITTEN = "threads write elements of it that they name, so it is in shared memory"
+MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread may hold
+
+
+class NotHeldError(Exception):
+    """A fragment that no layout serves under all its names; caught where inference starts."""
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(note.why)
+        self.note = note
+
+
+class GroupsDifferError(TileUnsupportedError):
+    """A fragment is used by groups of different sizes; caught where inference starts, as an
+    operation of the larger one may be one of the smaller, too."""
+
+    def __init__(self, buffer: Buffer, before: int, threads: int, stmt: S.Stmt) -> None:
+        super().__init__(
+            f"the fragment `{buffer.name}` is used by {before} threads and by {threads}",
+            expected="a fragment used by one group of threads",
+            got=f"groups of {before} and {threads} threads",
+            hint="use a fragment per branch, or pass the tile through shared memory",
+            loc=stmt.loc,
+        )
+
+
+@dataclass(frozen=True)
+class Op:
+    """A collective statement with the threads that run it."""
+
+    stmt: S.Stmt
+    threads: int
+    lo: int
+    loop: S.Parallel | None = None
+    extents: tuple[int, ...] | None = None  # of the loop, if constant
+    touched: tuple[Access, ...] = ()  # accesses of fragments
+
+
+class Layouts:
+    """The layouts of a launch, as far as they are known."""
+
+    def __init__(self, launch: S.Launch, context: Context, moved: tuple[Note, ...]) -> None:
+        self.launch = launch
+        self.context = context
+        self.moved = moved  # of fragments that are in shared memory instead
+        self.storage = Storage(launch)
+        self.bounds = bounds_of(launch)
+        self.boxed = BoxedTiles(launch, self.bounds)
+        self.groups = thread_groups(launch, context.limits.warp)
+        self.held: dict[Buffer, RegisterLayout] = {}
+        self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
+        self.plans: dict[S.Stmt, GemmPlan] = {}
+        self.notes: dict[Buffer, Note] = {}
+        self.fragments: dict[Buffer, int] = {}  # fragment -> threads of its group
+        self.floating: dict[Buffer, set[E.Var]] = {}  # -> names in indices of plain writes
+        self.ops: list[Op] = []
+        self.known: dict[S.Stmt, Op] = {}
+        self.users: dict[Buffer, list[int]] = {}  # fragment -> places in ops, in order
+        self.changed: set[int] = set()  # places in ops that a layout has changed for
+        self.surroundings = Surroundings(launch, self.groups)
+
+    def settled(self: Known, wanted: Mapping[Buffer, RegisterLayout]) -> Known | None:
+        """A copy of this, behind :meth:`seed`, with all layouts, where fragments have those of
+        ``wanted``; None where they cannot have them."""
+        made = copy(self)
+        made.held, made.notes = dict(self.held), dict(self.notes)
+        made.changed = set()
+        for buffer, held in wanted.items():
+            if not made.hold(
+                buffer, held, "cheapest of all that its operations ask for", self.launch
+            ):
+                return None
+        made.spread(range(len(self.ops)))
+        for _ in made.choices():
+            made.spread(made.changed)
+        made.settle_reducers()
+        return made
+
+    def note(self, buffer: Buffer, why: str, stmt: S.Stmt) -> None:
+        """Say why ``buffer`` has the layout that it has got now."""
+        self.notes.setdefault(buffer, Note(buffer.data, why, stmt.loc))
+
+    # -- what there is ----------------------------------------------------------------------------
+    def collect(self) -> None:
+        """Operations with their thread groups, fragments, and plain uses of fragments."""
+        self._collect(self.launch.body)
+        for buffer, threads in tuple(self.fragments.items()):
+            for name in self.storage.of(buffer):
+                self.fragments.setdefault(name, threads)
+        for place, op in enumerate(self.ops):
+            for buffer in dict.fromkeys(fragments_of(op)):
+                self.users.setdefault(buffer, []).append(place)
+
+    def _collect(self, stmt: S.Stmt) -> None:
+        if isinstance(stmt, (S.TileOp, S.Parallel)):
+            self.ops.append(self.op_of(stmt))
+            return
+        for access in effects.accesses(stmt):
+            if access.mode != effects.NAME and access.buffer.storage == FRAGMENT:
+                named = self.floating.setdefault(access.buffer, set())
+                if access.writes and not is_reducer(access.buffer):
+                    named.update(*map(_names, access.indices))
+                self.fragments.setdefault(access.buffer, self.groups.of(stmt)[1])
+        for block in stmt.blocks():
+            self._collect(block)
+
+    def op_of(self, stmt: S.Stmt) -> Op:
+        """``stmt`` as an operation; registers its fragments.
+
+        Raises:
+            TileUnsupportedError: its threads cannot share it out (see :func:`check_sharing`), or a
+                fragment is used by two groups of threads.
+        """
+        found = self.known.get(stmt)
+        if found is None:
+            found = self.known[stmt] = self._op_of(stmt)
+        return found
+
+    def _op_of(self, stmt: S.Stmt) -> Op:
+        check_sharing(stmt, self.groups)
+        lo, threads = self.groups.of(stmt)
+        loop = loop_of(stmt)
+        extents = static_extents(loop) if loop is not None else None
+        touched: tuple[Access, ...] = ()
+        buffers: Iterable[Buffer] = [access.buffer for access in effects.own(stmt)]
+        if loop is not None:
+            touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
+            buffers = [access.buffer for access in touched]
+        for buffer in buffers:
+            if buffer.storage == FRAGMENT:
+                self.fragments.setdefault(buffer, threads)
+                names = self.storage.of(buffer)
+                before = next(self.fragments[n] for n in names if n in self.fragments)
+                if before != threads:
+                    raise GroupsDifferError(buffer, before, threads, stmt)
+        return Op(stmt, threads, lo, loop, extents, touched)
+
+    # -- fixed layouts ----------------------------------------------------------------------------
+    def seed(self) -> None:
+        """Annotations, matrix instructions, fragments that every thread reads."""
+        for buffer, layout in dict(self.launch.annotation("layout_map", ())).items():
+            if isinstance(layout, Fragment):
+                self.annotated_fragment(buffer, layout)
+            elif buffer.storage.startswith("shared"):
+                self.annotated(buffer, layout)
+        for buffer, threads in self.fragments.items():
+            if buffer in self.floating and buffer not in self.held:
+                # An element that one thread writes is not in the copies of the others.
+                if self.users.get(buffer) and self.thread_names & self.floating[buffer]:
+                    raise self.not_held(buffer, _WRITTEN)
+                whole = RegisterLayout.fully_replicated(constant_shape(buffer), threads)
+                why = "used outside T.Parallel, so every thread holds it"
+                if not self.hold(buffer, whole, why, self.launch):
+                    raise self.not_held(buffer)
+        products = [(op, op.stmt) for op in self.ops if isinstance(op.stmt, S.Gemm)]
+        pairs = [(stmt, (op.lo, op.threads)) for op, stmt in products]
+        side = side_of(pairs, self.context)
+        free = in_any_order(pairs, self.context, side)
+        annotated = dict(self.launch.annotation("layout_map", ()))
+        for op, stmt in products:
+            self.plan(op, stmt, side, stmt in free and stmt.c.buffer not in annotated)
+
+    def hold(self, buffer: Buffer, held: RegisterLayout, why: str, stmt: S.Stmt) -> bool:
+        """Give a fragment the layout ``held``, and its other names what follows for them; whether
+        all of them can have it."""
+        found = self.storage.held(buffer, held)
+        if found is None:
+            return False
+        for name, seen in found.items():
+            self.held[name] = seen
+            self.changed.update(self.users.get(name, ()))
+            self.note(name, why, stmt)
+        return True
+
+    @cached_property
+    def thread_names(self) -> set[E.Var]:
+        """The number of the thread, and names of what is made of it."""
+        found = set(self.launch.thread_vars)
+        for stmt in S.find(self.launch.body, S.Let):
+            if found & _names(stmt.value):
+                found.add(stmt.var)
+        return found
+
+    def not_held(self, buffer: Buffer, why: str = _NAMES) -> NotHeldError:
+        """``buffer`` has to be in shared memory instead."""
+        return NotHeldError(Note(buffer.data, why, self.launch.loc))
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of the block."""
+        x, y, z = self.launch.threads
+        return x * y * z
+
+    def annotated_fragment(self, buffer: Buffer, layout: Fragment) -> None:
+        """A layout of a fragment that the program asks for."""
+        threads = self.fragments.get(buffer, self.block_threads)
+        check_threads(buffer, layout, threads, self.launch.loc)
+        held = RegisterLayout.of_fragment(layout, threads)
+        if held is None:
+            raise self.not_held(buffer)
+        before = self.held.get(buffer)
+        if before is not None and not before.same(held):
+            raise self.disagree(buffer)
+        if before is None and not self.hold(buffer, held, "T.annotate_layout", self.launch):
+            raise self.not_held(buffer)
+
+    def annotated(self, buffer: Buffer, layout: Layout) -> None:
+        """A layout of a shared tile that the program asks for.
+
+        Raises:
+            TileUnsupportedError: other names of the tile cannot have it.
+        """
+        layout = staged(layout, buffer)
+        before = self.layouts.get(buffer)
+        if before is not None and not np.array_equal(before.addresses(), layout.addresses()):
+            raise self.disagree(buffer)
+        if before is None and not self.lay_out(buffer, layout, "T.annotate_layout", self.launch):
+            raise self.storage.does_not_fit(buffer, layout, self.launch.loc)
+
+    def lay_out(self, buffer: Buffer, layout: Layout, why: str, stmt: S.Stmt) -> bool:
+        """Give a shared tile and its other names a layout; whether all of them can have it."""
+        found = self.storage.laid_out(buffer, layout)
+        if found is None:
+            return False
+        for name, seen in found.items():
+            self.layouts[name] = seen
+            self.note(name, why, stmt)
+        return True
+
+    def disagree(self, buffer: Buffer) -> TileValueError:
+        """Two names of a tile are annotated, and not with the same layout."""
+        names = ", ".join(f"`{name.name}`" for name in self.storage.of(buffer))
+        return TileValueError(
+            f"the layout of `{buffer.name}` differs from that of another name of its memory",
+            expected="one layout for a tile and its views",
+            got=f"T.annotate_layout for more than one of {names}",
+            hint="annotate the allocated tile only; its views follow",
+            loc=self.launch.loc,
+        )
+
+    def plan(self, op: Op, stmt: S.Gemm, side: int, beside: bool) -> None:
+        """The instruction of a product decides layouts of operands that have none yet."""
+        group = op.lo, op.threads
+        plan = plan_gemm(
+            stmt, group, self.context, self.layout_in_shared, self.bounds, side, beside
+        )
+        self.plans[stmt] = plan
+        for region, operand in plan.operands(stmt):
+            buffer = region.buffer
+            if isinstance(operand, Registers):
+                if buffer not in self.held:
+                    self.hold(buffer, operand.spread, f"registers of {plan.instruction}", stmt)
+            elif operand.layout is not None and buffer not in self.layouts:
+                why = f"read by {plan.instruction}"
+                layout = self.boxed.first(buffer, (staged(operand.layout, buffer),))
+                if layout is not None:
+                    self.lay_out(buffer, layout, why, stmt)
+
+    def layout_in_shared(self, buffer: Buffer, wanted: Layout | None) -> Layout | None:
+        """The layout of a shared tile that a product wants to have in ``wanted``."""
+        known = self.layouts.get(buffer)
+        if known is None and wanted is not None:
+            known = staged(wanted, buffer)
+            known = known if self.storage.laid_out(buffer, known) is not None else None
+        return known
+
+    # -- spreading --------------------------------------------------------------------------------
+    def spread(self, places: Iterable[int]) -> None:
+        """Carry known layouts through the operations at ``places``, and through those that what
+        is found there changes, in rounds from the first to the last until nothing changes.
+
+        What an operation gives follows from the layouts of its own fragments, so that one is
+        looked at again only when these have changed.
+        """
+        coming = set(places)
+        while coming:
+            now, ahead, coming = sorted(coming), coming, set()
+            self.changed.clear()
+            while now:
+                place = heappop(now)
+                ahead.remove(place)
+                self.spread_op(self.ops[place])
+                for other in self.changed - ahead:
+                    if other <= place:
+                        coming.add(other)
+                    else:
+                        ahead.add(other)
+                        heappush(now, other)
+                self.changed.clear()
+
+    def spread_op(self, op: Op) -> None:
+        """Give layouts to the fragments of ``op`` that follow from its known ones."""
+        if isinstance(op.stmt, S.Reduce):
+            self.spread_reduce(op.stmt)
+            return
+        unknown = [access for access in op.touched if access.buffer not in self.held]
+        if op.loop is None or op.extents is None or not unknown:
+            return
+        found = self.known_mapping(op)
+        if found is not None and not self.costs_coalescing(op, found):
+            self.assign(op, found, "follows the other tiles of")
+
+    def costs_coalescing(self, op: Op, spread: RegisterLayout) -> bool:
+        """Whether a fragment with fewer dimensions than the loop asks for ``spread``, which would
+        cost accesses of global memory too much: those of the loop, or of loops that would have to
+        follow. Such a fragment is moved to the layout that the loop chooses."""
+        assert op.loop is not None and op.extents is not None
+        dims = sum(extent > 1 for extent in op.extents)
+        for access in op.touched:
+            if access.buffer in self.held and sum(e > 1 for e in access.buffer.shape) >= dims:
+                return False
+        if not self.serves(op, spread):
+            return True
+        for access in op.touched:
+            if access.buffer in self.held:
+                continue
+            held = held_from(access, op.loop, spread, constant_shape(access.buffer))
+            seen = {} if held is None else self.storage.held(access.buffer, held) or {}
+            if not all(self.suits(name, layout) for name, layout in seen.items()):
+                return True
+        return False
+
+    def serves(self, op: Op, spread: RegisterLayout) -> bool:
+        """Whether ``spread`` is good enough for what ``op`` asks of global memory."""
+        assert op.loop is not None and op.extents is not None
+        free = free_mapping(op.loop, op.extents, op.threads, self.bounds)
+        return serves(op.loop, spread, free, self.context.limits.warp)
+
+    def suits(self, buffer: Buffer, held: RegisterLayout) -> bool:
+        """Whether the loops that touch a fragment access global memory well if it is held so."""
+        for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
+            for access in op.touched:
+                if access.buffer is not buffer or op.loop is None or op.extents is None:
+                    continue
+                spread = spread_from(access, held, op.loop, op.extents)
+                if spread is not None and not self.serves(op, spread):
+                    return False
+        return True
+
+    def assign(self, op: Op, spread: RegisterLayout, why: str, slices: bool = False) -> bool:
+        """Layouts of unknown fragments when ``spread`` shares out the loop of ``op``."""
+        why = f"{why} {word_of(op.stmt)}"
+        changed = False
+        for access in op.touched:
+            if access.buffer not in self.held and op.loop is not None:
+                shape = constant_shape(access.buffer)
+                held = held_from(access, op.loop, spread, shape, slices)
+                if held is not None:
+                    changed |= self.hold(access.buffer, held, why, op.stmt)
+        return changed
+
+    def spread_reduce(self, stmt: S.Reduce) -> None:
+        """A result is held where the reduced elements were."""
+        src, dst = stmt.src, stmt.dst
+        held = self.held.get(src.buffer)
+        if held is None or dst.buffer in self.held or dst.buffer.storage != FRAGMENT:
+            return
+        keep = len(dst.buffer.shape) == len(src.buffer.shape)
+        if not src.is_whole or not dst.is_whole:
+            return
+        found = held.drop(stmt.dim, keep)
+        if found.shape != constant_shape(dst.buffer):
+            if prod(found.shape) != 1 or prod(constant_shape(dst.buffer)) != 1:
+                return
+            found = replace(found, shape=(1,), modes=((),))
+        self.hold(dst.buffer, found, f"what reducing `{src.buffer.name}` leaves", stmt)
+
+    def known_mapping(self, op: Op) -> RegisterLayout | None:
+        """The register layout of the loop of ``op`` as its known fragments ask for it."""
+        assert op.loop is not None and op.extents is not None
+        return mapping_by(op.loop, op.extents, op.touched, self.layout_of, op.threads)
+
+    def layout_of(self, buffer: Buffer) -> RegisterLayout | None:
+        """The layout of a fragment, if it is known."""
+        return self.held.get(buffer) or buffer.attr("register_layout")
+
+    # -- choices ----------------------------------------------------------------------------------
+    def choices(self) -> Iterator[None]:
+        """Give one free loop or fragment a layout at a time, until none is left.
+
+        What a loop cannot give now it cannot give later, so that each is asked once.
+        """
+        free = [op for op in self.ops if op.extents is not None and self.is_free(op)]
+        free.sort(key=_order)
+        fills = [op for op in free if isinstance(op.stmt, S.Fill)]
+        others = [op for op in free if op not in fills]
+        # A loop over one slice of a tile says less than one over the whole, and more than a fill.
+        for slices, some in ((False, others), (True, others), (False, fills)):
+            for op in filter(self.is_free, some):
+                assert op.loop is not None and op.extents is not None
+                spread = free_mapping(op.loop, op.extents, op.threads, self.bounds)
+                if self.assign(op, spread, "chosen for the memory accesses of", slices):
+                    yield
+        for buffer, threads in self.fragments.items():
+            if buffer not in self.held:
+                self.spread_evenly(buffer, threads)
+                yield
+
+    def is_free(self, op: Op) -> bool:
+        """Whether a fragment that the loop of ``op`` touches has no layout yet."""
+        return any(access.buffer not in self.held for access in op.touched)
+
+    def spread_evenly(self, buffer: Buffer, threads: int) -> None:
+        """A layout for a fragment that no operation gives one."""
+        shape = constant_shape(buffer)
+        tried = [RegisterLayout.linear(shape, threads)]
+        if self.storage.several(buffer):
+            even = self.storage.even(buffer, threads)
+            tried += [even] if even is not None else []
+            # A tile whose names cut it apart differently is better off in shared memory, where a
+            # reducer cannot be: its copies are partial results.
+            small = even is not None and prod(shape) * buffer.dtype.bits <= MAX_COPIED
+            if small or is_reducer(buffer):
+                tried.append(RegisterLayout.fully_replicated(shape, threads))
+        why = "spread evenly; no operation asks for more"
+        if not any(self.hold(buffer, held, why, self.launch) for held in tried):
+            raise self.not_held(buffer)
+
+    def settle_reducers(self) -> None:
+        """Reducers to which a loop contributes in threads without a copy, at computed indices for
+        example, are held by all threads: then every contribution has a copy to go to."""
+        missed = True
+        while missed:
+            missed = False
+            for op in self.ops:
+                for access in op.touched:
+                    if self.misses(op, access):
+                        shape = constant_shape(access.buffer)
+                        threads = self.fragments[access.buffer]
+                        whole = RegisterLayout.fully_replicated(shape, threads)
+                        why = "at elements that not only the loop variables name, it is updated by"
+                        for name in self.storage.of(access.buffer):
+                            self.notes.pop(name, None)
+                        if not self.hold(
+                            access.buffer, whole, f"{why} {word_of(op.stmt)}", op.stmt
+                        ):
+                            raise self.not_held(access.buffer)
+                        missed = True
+
+    def misses(self, op: Op, access: Access) -> bool:
+        """Whether ``access`` contributes to a reducer where the thread may hold no copy."""
+        if not is_reducer(access.buffer) or access.kind != "update" or op.loop is None:
+            return False
+        held, spread = self.held[access.buffer], self.spread_of(op.stmt)
+        if held.is_everywhere:
+            return False
+        return spread is None or registers_of(access, held, op.loop, spread) is None
+
+    # -- what follows -----------------------------------------------------------------------------
+    def spread_of(self, stmt: S.Stmt) -> RegisterLayout | None:
+        """The register layout of the loop of a statement; None without one."""
+        op = self.op_of(stmt)
+        if op.loop is None or op.extents is None:
+            return None
+        found = self.known_mapping(op)
+        return found or free_mapping(op.loop, op.extents, op.threads, self.bounds)
+
+    def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, RegisterLayout | None]]:
+        """The fragments of ``stmt`` that it cannot use as they are held, each with the layout in
+        which it could; None stands for shared memory."""
+        if isinstance(stmt, S.Gemm):
+            pairs = [
+                (region.buffer, operand.spread if isinstance(operand, Registers) else None)
+                for region, operand in self.plans[stmt].operands(stmt)
+                if region.buffer.storage == FRAGMENT
+            ]
+            return [(buffer, held) for buffer, held in pairs if self.differs(buffer, held)]
+        op = self.op_of(stmt)
+        if op.loop is None:
+            return []
+        spread = self.spread_of(stmt)
+        found: dict[Buffer, None] = {}
+        for access in op.touched:
+            held = self.layout_of(access.buffer)
+            if held is None or (is_reducer(access.buffer) and access.kind == "update"):
+                continue
+            if spread is None or registers_of(access, held, op.loop, spread) is None:
+                found.setdefault(access.buffer)
+        return [(buffer, self.wanted(op, buffer, spread)) for buffer in found]
+
+    def differs(self, buffer: Buffer, wanted: RegisterLayout | None) -> bool:
+        """Whether a fragment is held otherwise than a product wants it."""
+        return wanted is None or not self.held[buffer].same(wanted)
+
+    def wanted(
+        self, op: Op, buffer: Buffer, spread: RegisterLayout | None
+    ) -> RegisterLayout | None:
+        """The layout in which the loop of ``op`` could use ``buffer``, if shuffles can bring it
+        there; None stands for shared memory."""
+        uses = [access for access in op.touched if access.buffer is buffer]
+        held = self.layout_of(buffer)
+        if spread is None or op.loop is None or held is None or is_reducer(buffer):
+            return None
+        found = held_from(uses[0], op.loop, spread, constant_shape(buffer))
+        if found is None or warp_shuffles(held, found, self.context.limits.warp) is None:
+            return None
+        if any(registers_of(access, found, op.loop, spread) is None for access in uses):
+            return None
+        written = any(access.kind != "read" for access in uses)
+        return (
+            found
+            if not written or warp_shuffles(found, held, self.context.limits.warp) is not None
+            else None
+        )
+
+
+def fragments_of(op: Op) -> Iterator[Buffer]:
+    """The fragments whose layouts say what follows from ``op`` (see ``spread_op``)."""
+    yield from (access.buffer for access in op.touched)
+    if isinstance(op.stmt, S.Reduce):
+        yield from (op.stmt.src.buffer, op.stmt.dst.buffer)
+
+
+def staged(layout: Layout, buffer: Buffer) -> Layout:
+    """``layout`` of a tile for a buffer with further leading dimensions (pipeline stages)."""
+    extra = len(buffer.shape) - len(layout.shape)
+    if extra <= 0:
+        return layout
+    lead = tuple(int(extent) for extent in buffer.shape[:extra] if isinstance(extent, int))
+
+    def forward(*indices: E.Expr) -> tuple[E.Expr, ...]:
+        return (*indices[:extra], *layout.map_forward_index(indices[extra:]))
+
+    return Layout((*lead, *layout.shape), forward)
+
+
+def _names(expr: E.Expr) -> set[E.Var]:
+    return {node for node in E.walk(expr) if isinstance(node, E.Var)}
+
+
+def word_of(stmt: S.Stmt) -> str:
+    """The statement's name in the language."""
+    return {"Copy": "T.copy", "Fill": "T.fill"}.get(type(stmt).__name__, "T.Parallel")
+
+
+def _order(op: Op) -> tuple[bool, bool, int, int]:
+    """Free loops choose in this order: those that allow no copies first, fills last."""
+    alone = op.loop is not None and takes_one_thread(op.loop)
+    return isinstance(op.stmt, S.Fill), not alone, -_reach(op), -prod(op.extents or ())
+
+
+def _reach(op: Op) -> int:
+    """How far the memory that a loop touches is: 2 for global, 1 for shared, 0 for none."""
+    found = [a.buffer for a in accesses(op.loop)] if op.loop is not None else []
+    if any(buffer.storage == "global" for buffer in found):
+        return 2
+    return int(any(buffer.storage.startswith("shared") for buffer in found))
+
+
+def constant_shape(buffer: Buffer) -> tuple[int, ...]:
+    """Extents of a fragment, which are constants.
+
+    Raises:
+        TileValueError: one of them is not.
+    """
+    if not all(isinstance(extent, int) for extent in buffer.shape):
+        raise TileValueError(
+            f"the fragment `{buffer.name}` has an extent that is not a constant",
+            expected="compile-time extents for fragments",
+            got=str(tuple(buffer.shape)),
+        )
+    return tuple(extent for extent in buffer.shape if isinstance(extent, int))

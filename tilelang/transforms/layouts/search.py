@@ -1,0 +1,185 @@
+"""The search for the layouts that are cheapest for a whole launch.
+
+What layouts follow from each other is a good start: most programs need no more. Where operations
+are left that work on copies, each fragment that is concerned is tried in the layouts that its
+operations would have it in, with all that follows; what makes the launch cheaper is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from math import prod
+from typing import TypeVar
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import effects
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.transforms.layouts import cost
+from tilelang.transforms.layouts.access import (
+    held_from,
+    is_reducer,
+    spread_from,
+    writes,
+)
+from tilelang.transforms.layouts.loops import free_mapping
+from tilelang.transforms.layouts.propagation import (
+    MAX_COPIED,
+    Layouts,
+    NotHeldError,
+    Op,
+    constant_shape,
+    fragments_of,
+)
+
+Found = TypeVar("Found", bound="Priced")
+MOST_TRIED = 64  # layouts that are tried instead of those that follow, at a time
+WORTH = 0.97  # of the cycles: what takes more is not worth another layout
+
+
+class Priced(Layouts):
+    """Layouts of a launch, and what they cost."""
+
+    def cost(self) -> float:
+        """Cycles of a block in operations on fragments, and in the exchanges that they need."""
+        return sum(self.surroundings.times[op.stmt] * self.cost_of(op) for op in self.ops) + sum(
+            self.conversion_cost(op, buffer, wanted)
+            for op in self.ops
+            for buffer, wanted in self.conflicts(op.stmt)
+        )
+
+    def cost_of(self, op: Op) -> float:
+        """Cycles of one operation, its tiles being held as it needs them."""
+        warp = self.context.limits.warp
+        if isinstance(op.stmt, S.Reduce):
+            source, target = self.ends_of(op.stmt)
+            return 0.0 if source is None else cost.of_reduction(op.stmt, source, target, warp)
+        spread = self.spread_of(op.stmt)
+        if op.loop is None or spread is None or effects.in_bulk(op.stmt):
+            return 0.0
+        return cost.of_loop(op.loop, spread, warp)
+
+    def conversion_cost(self, op: Op, buffer: Buffer, wanted: RegisterLayout | None) -> float:
+        """Cycles that the block takes to bring ``buffer`` to ``op``, and back if it is written."""
+        around = self.surroundings
+        written = writes(op.stmt, buffer)
+        steady = None if written else around.steady(op.stmt, buffer.data)
+        times = around.times[op.stmt if steady is None else steady]
+        held = self.layout_of(buffer)
+        if held is not None and wanted is not None:
+            return times * (1 + written) * cost.of_shuffles(held, wanted, self.context.limits.warp)
+        size = prod(constant_shape(buffer)) * buffer.dtype.bits // 8
+        return times * cost.of_exchange(size, 2 + 2 * written, 2 + written)
+
+    def registers(self) -> int:
+        """Registers of a thread for all fragments of the launch."""
+        tiles = {buffer.data: (buffer, held) for buffer, held in self.held.items()}
+        return sum(-(-held.register_count * b.dtype.bits // 32) for b, held in tiles.values())
+
+    @property
+    def register_room(self) -> int:
+        """Registers of a thread that fragments may take without a thought."""
+        return min(128, 32768 // self.block_threads)
+
+    def offers(self, fixed: Collection[Buffer]) -> Iterator[tuple[Buffer, RegisterLayout]]:
+        """Other layouts for the fragments of operations that need conversions, without those whose
+        layouts are ``fixed``."""
+        concerned = (
+            buffer
+            for op in self.ops
+            if self.conflicts(op.stmt) or self.delivers(op)
+            for buffer in fragments_of(op)
+        )
+        for buffer in dict.fromkeys(concerned):
+            if buffer not in fixed and not is_reducer(buffer):
+                for held in dict.fromkeys(self.layouts_for(buffer)):
+                    if held != self.layout_of(buffer):
+                        yield buffer, held
+
+    def delivers(self, op: Op) -> bool:
+        """Whether the results of a reduction go to other threads than those that have them."""
+        if not isinstance(op.stmt, S.Reduce):
+            return False
+        src, dst = self.ends_of(op.stmt)
+        if src is None or dst is None:
+            return False
+        return not src.drop(op.stmt.dim).with_shape(dst.shape).contains(dst)
+
+    def ends_of(self, stmt: S.Reduce) -> tuple[RegisterLayout | None, RegisterLayout | None]:
+        """The layouts of the tiles of a reduction; None for memory and where parts are reduced."""
+        if not (stmt.src.is_whole and stmt.dst.is_whole):
+            return None, None
+        return self.layout_of(stmt.src.buffer), self.layout_of(stmt.dst.buffer)
+
+    def layouts_for(self, buffer: Buffer) -> Iterator[RegisterLayout]:
+        """What the operations on ``buffer`` would have it held in, each for itself."""
+        shape = constant_shape(buffer)
+        for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
+            if isinstance(op.stmt, S.Reduce):
+                source, _ = self.ends_of(op.stmt)
+                if op.stmt.dst.buffer is buffer and source is not None:
+                    yield source.drop(op.stmt.dim).with_shape(shape)
+            elif op.loop is not None and op.extents is not None:
+                others = (a for a in op.touched if a.buffer is not buffer)
+                known = ((a, self.layout_of(a.buffer)) for a in others)
+                spreads = [free_mapping(op.loop, op.extents, op.threads, self.bounds)]
+                spreads += [
+                    spread
+                    for a, held in known
+                    if held is not None
+                    and (spread := spread_from(a, held, op.loop, op.extents)) is not None
+                ]
+                for access in op.touched:
+                    if access.buffer is buffer:
+                        for spread in dict.fromkeys(spreads):
+                            found = held_from(access, op.loop, spread, shape, slices=True)
+                            if found is not None:
+                                yield found
+        if prod(shape) * buffer.dtype.bits <= MAX_COPIED:
+            yield RegisterLayout.fully_replicated(shape, self.fragments[buffer])
+
+
+def cheapest(seeded: Found) -> Found:
+    """The layouts that follow from those of ``seeded``, made better while another layout of one
+    fragment makes the whole launch cheaper: the others follow it, or stay as they are."""
+    best = seeded.settled({})
+    assert best is not None
+    if not any(True for _ in best.offers(seeded.held)):
+        return best
+    reasons = {
+        (name, best.held[name]): note for name, note in best.notes.items() if name in best.held
+    }
+    wanted: dict[Buffer, RegisterLayout] = {}
+    tried: set[tuple[Buffer, RegisterLayout, bool]] = set()
+    lowest, room = best.cost(), max(best.registers(), seeded.register_room)
+    while True:
+        found, least = None, WORTH * lowest
+        for buffer, held in best.offers(seeded.held):
+            stay = {name: known for name, known in best.held.items() if name not in seeded.held}
+            for others in (wanted, stay):
+                key = buffer, held, others is stay
+                if key in tried or len(tried) == MOST_TRIED:
+                    continue
+                tried.add(key)
+                kept = {n: known for n, known in others.items() if n.data is not buffer.data}
+                given = {**kept, buffer: held}
+                other = _tried(seeded, given)
+                if other is None or other.registers() > room:
+                    continue
+                costs = other.cost()
+                if costs < least:
+                    least, found = costs, (other, given)
+        if found is None:
+            best.notes.update((n, reasons[n, h]) for n, h in best.held.items() if (n, h) in reasons)
+            return best
+        (best, wanted), lowest = found, least
+        tried.clear()
+
+
+def _tried(seeded: Found, wanted: Mapping[Buffer, RegisterLayout]) -> Found | None:
+    """:meth:`Layouts.settled`; None, too, where an operation cannot be done so."""
+    try:
+        return seeded.settled(wanted)
+    except (NotHeldError, TileUnsupportedError):
+        return None

@@ -1,0 +1,65 @@
+"""Which operations the threads of a branch can share out."""
+
+from __future__ import annotations
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import effects
+from tilelang.ir import stmt as S
+from tilelang.ir.elementwise import loop_of
+from tilelang.transforms.analysis.groups import ThreadGroups
+from tilelang.transforms.analysis.scopes import FRAGMENT
+
+
+def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
+    """Refuse an operation in a branch of threads that are no whole warps, unless they are known
+    and share out its elements without meeting. One thread alone has nobody to meet: it holds all
+    of the fragments that are used by it only.
+
+    Raises:
+        TileUnsupportedError: the threads depend on data, or have to meet or to hold a fragment, or
+            compute a product of which they name different operands.
+    """
+    if stmt in groups.apart:
+        lo, count = groups.of(stmt)
+        raise TileUnsupportedError(
+            f"the gemm operand `{groups.apart[stmt].buffer.name}` differs between the threads that "
+            "compute the product",
+            expected="one place for all of them: they share out the product",
+            got=f"an index computed from the thread index, for threads {lo} to {lo + count - 1}",
+            hint="name the operands of all these threads, or write a branch for each warpgroup "
+            "(`if tx < 128:`) with a product of its own",
+            loc=stmt.loc,
+        )
+    known = stmt not in groups.divergent
+    lo, count = groups.of(stmt)
+    alone = count == 1 and stmt not in groups.elected and loop_of(stmt) is not None
+    if known and (stmt not in groups.partial or alone or _meets_nobody(stmt)):
+        return
+    several = stmt in groups.elected
+    which = (
+        "some threads that are not consecutive" if several else f"threads {lo} to {lo + count - 1}"
+    )
+    raise TileUnsupportedError(
+        "a tile operation stands in a branch that only some threads of a warp take",
+        expected="a condition that is the same for all threads, or that whole warps share "
+        "(such as `tx < 128`)"
+        + (
+            "; other threads may copy or fill shared and global memory, and one thread alone "
+            "fragments of its own"
+            if known
+            else ""
+        ),
+        got=f"an operation that needs whole warps, by {which}"
+        if known
+        else "a condition that differs between the threads of a warp",
+        hint="move the operation out of the branch, or write it with plain loads and stores",
+        loc=stmt.loc,
+    )
+
+
+def _meets_nobody(stmt: S.Stmt) -> bool:
+    """Whether any threads can share out the elements of an operation without waiting."""
+    if loop_of(stmt) is None and not isinstance(stmt, S.PrintTile):
+        return False
+    found = effects.accesses(stmt, nested=True)
+    return not any(access.buffer.storage == FRAGMENT for access in found)

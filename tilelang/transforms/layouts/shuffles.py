@@ -1,0 +1,126 @@
+"""Moving a fragment from one layout to another inside the warps, without shared memory.
+
+Where every element that a thread needs is held by some thread of its own warp, shuffles can bring
+it: register by register, one shuffle for each source register that any lane asks for. The plan is
+made from the tables of both layouts, and its expressions are checked against them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilelang.layout.evaluate import Array, distinct
+from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes
+from tilelang.records import dataclass
+from tilelang.transforms.layouts.access import Mask
+
+# A shuffle takes as long as an access of shared memory, which moves 16 bytes where layouts allow
+# and needs a barrier besides. So few shuffles are quicker, and many are not.
+FREE = 16
+SHARE = 4  # registers of both layouts for one more shuffle
+
+
+@dataclass(frozen=True)
+class ThreadFunction:
+    """A function of the thread number: ``base + sum(thread // below % extent * stride)``."""
+
+    base: int
+    modes: tuple[tuple[int, int, int], ...]  # (below, extent, stride)
+
+
+@dataclass(frozen=True)
+class ShuffleSource:
+    """Where one register of the new layout comes from.
+
+    Attributes:
+        lane: of the warp, that holds the element; None if it is always the thread itself.
+        register: the register there.
+        registers: the registers that ``register`` can be.
+    """
+
+    lane: ThreadFunction | None
+    register: ThreadFunction
+    registers: tuple[int, ...]
+
+
+def warp_shuffles(
+    src: RegisterLayout, dst: RegisterLayout, warp: int
+) -> tuple[ShuffleSource, ...] | None:
+    """For each register of ``dst`` where it comes from; None if not from the same warp, if the
+    places are no sums of modes of the thread number, or if it takes too many shuffles."""
+    threads = dst.threads
+    if src.threads != threads or threads % warp or src.shape != dst.shape:
+        return None
+    for own in (True, False):
+        found = _plan(src, dst, own, warp)
+        if found is not None:
+            return found
+    return None
+
+
+def _plan(
+    src: RegisterLayout, dst: RegisterLayout, own: bool, warp: int
+) -> tuple[ShuffleSource, ...] | None:
+    """The plan; of several holders the thread itself if ``own``, else the lowest lane, lends."""
+    places = _places(src, dst, own, warp)
+    if places is None:
+        return None
+    lanes, registers, exists = places
+    number = np.arange(dst.threads)
+    found: list[ShuffleSource] = []
+    for r in range(dst.register_count):
+        there = exists[:, r]
+        if not there.any():
+            found.append(ShuffleSource(None, ThreadFunction(0, ()), (0,)))
+            continue
+        stays = bool((lanes[there, r] == number[there] % warp).all())
+        lane = None if stays else _fit(lanes[:, r], there)
+        register = _fit(registers[:, r], there)
+        if register is None or (lane is None and not stays):
+            return None
+        found.append(
+            ShuffleSource(lane, register, tuple(int(s) for s in distinct(registers[there, r])))
+        )
+    cost = sum(len(item.registers) for item in found if item.lane is not None)
+    return (
+        tuple(found) if cost <= FREE + (src.register_count + dst.register_count) // SHARE else None
+    )
+
+
+def _places(
+    src: RegisterLayout, dst: RegisterLayout, own: bool, warp: int
+) -> tuple[Array, Array, Mask] | None:
+    """(lane, register, whether there is an element) per thread and register of ``dst``."""
+    table = dst.index_table()
+    exists: Mask = np.all(table >= 0, axis=-1)
+    where = tuple(np.maximum(table[..., d], 0) for d in range(table.shape[-1]))
+    owners = src.owner_table()[where]  # (threads, registers, copies)
+    thread = np.arange(dst.threads)[:, None, None]
+    far = src.threads
+    rank = np.where(owners // warp == thread // warp, owners, far)
+    if own:
+        rank = np.where(owners == thread, -1, rank)
+    best = np.take_along_axis(owners, rank.argmin(axis=-1)[..., None], axis=-1)[..., 0]
+    if bool(((rank.min(axis=-1) == far) & exists).any()):
+        return None
+    return best % warp, src.register_table()[where], exists
+
+
+def _fit(values: Array, exists: Mask) -> ThreadFunction | None:
+    """``values`` per thread as a sum of modes, where ``exists`` holds."""
+    if bool((values[exists] == values[exists][0]).all()):
+        return ThreadFunction(int(values[exists][0]), ())
+    modes: tuple[Mode, ...] = fit_modes(np.zeros(values.size, np.int64), values)
+    terms: list[tuple[int, int, int]] = []
+    below = 1
+    total = np.full(values.size, int(values[0]), np.int64)
+    for mode in reversed(modes):
+        if mode.extent > 1 and mode.stride:
+            terms.append((below, mode.extent, mode.stride))
+            total = total + np.arange(values.size) // below % mode.extent * mode.stride
+        below *= mode.extent
+    return (
+        ThreadFunction(int(values[0]), tuple(terms))
+        if bool((total == values)[exists].all())
+        else None
+    )

@@ -1,0 +1,157 @@
+"""Tiles with several names: what the layout of one name says about the others.
+
+``T.view``, ``T.reshape`` and declared buffers are further names of the same storage. Inference
+treats all names of a tile as one: a layout that any of them gets is given to all, each as its own
+indices see it, and a layout that some name cannot have is given to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeVar
+
+from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, row_major_strides
+from tilelang.ir.visitor import replace_buffers
+from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.layout.views import Span, seen_layout, seen_register_layout, span_of
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.layouts.access import is_reducer
+
+Known = TypeVar("Known")
+
+
+class Storage:
+    """The names of each tile of a launch: its allocation, and the views that are used."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.names: dict[E.Var, tuple[Buffer, ...]] = {}
+        nodes = list(S.walk(launch.body))
+        viewed = {node.buffer.data for node in nodes if isinstance(node, S.View)}
+        if not viewed:
+            return
+        found: dict[E.Var, dict[Buffer, None]] = {}
+        for node in nodes:
+            for buffer in used_buffers(node):
+                if buffer.data in viewed:
+                    found.setdefault(buffer.data, {})[buffer] = None
+        asked = dict(launch.annotation("layout_map", ()))
+        for buffer in asked:
+            if buffer.data in viewed:
+                found.setdefault(buffer.data, {})[buffer] = None
+        self.names = {data: tuple(names) for data, names in found.items() if len(names) > 1}
+
+    def of(self, buffer: Buffer) -> tuple[Buffer, ...]:
+        """All names of the storage of ``buffer``."""
+        return self.names.get(buffer.data, (buffer,))
+
+    def several(self, buffer: Buffer) -> bool:
+        """Whether ``buffer`` has other names."""
+        return buffer.data in self.names
+
+    def held(self, buffer: Buffer, held: RegisterLayout) -> dict[Buffer, RegisterLayout] | None:
+        """The register layout of every name when ``buffer`` is spread as ``held`` says; None where
+        some name has none."""
+        return self._seen(buffer, held, seen_register_layout)
+
+    def laid_out(self, buffer: Buffer, layout: Layout) -> dict[Buffer, Layout] | None:
+        """The same for the layout of a shared tile."""
+        return self._seen(buffer, layout, seen_layout)
+
+    def _seen(
+        self, buffer: Buffer, known: Known, follow: Callable[[Known, Span, Span], Known | None]
+    ) -> dict[Buffer, Known] | None:
+        """``known`` of ``buffer`` as each name sees it; None where some name cannot."""
+        found = {buffer: known}
+        own = span_of(buffer)
+        for name in self.of(buffer):
+            if name is buffer:
+                continue
+            other = span_of(name)
+            seen = None if own is None or other is None else follow(known, own, other)
+            if seen is None:
+                return None
+            found[name] = seen
+        return found
+
+    def does_not_fit(self, buffer: Buffer, layout: Layout, loc: Loc | None) -> TileUnsupportedError:
+        """An annotated layout of a shared tile that some other name cannot have."""
+        names = [name for name in self.of(buffer) if name is not buffer]
+        moving = [f"`{name.name}`" for name in names if span_of(name) is None]
+        shown = ", ".join(f"`{name.name}`" for name in names)
+        expected = "a layout of the whole tile that keeps elements of wider dtypes together"
+        hint = "annotate the allocated tile, and keep runs of neighbours whole"
+        got = f"T.Layout of shape {layout.shape}, also used as {shown}"
+        if moving:
+            expected = "views whose extents, strides and offset are constants"
+            hint = "leave out the annotation, or index the tile itself"
+            got = f"other values for {', '.join(moving)}"
+        return TileUnsupportedError(
+            f"the layout of `{buffer.name}` does not fit other names of its memory",
+            expected=expected,
+            got=got,
+            hint=hint,
+            loc=loc,
+        )
+
+    def even(self, buffer: Buffer, threads: int) -> RegisterLayout | None:
+        """A way to spread ``buffer`` that all its names can have: modes that end where a row of
+        any of them ends, without empty places."""
+        spans = [span_of(name) for name in self.of(buffer)]
+        own = span_of(buffer)
+        bits = min((span.bits for span in spans if span is not None), default=0)
+        ends = {1}
+        for span in spans:
+            if span is None or own is None or not span.whole or span.size != own.size:
+                return None
+            ends.update(step * span.bits // bits for step in span.strides)
+            ends.update((span.bits // bits, span.size // bits))
+        order = sorted(ends)
+        if any(high % low for low, high in pairwise(order)):
+            return None
+        flat = tuple(high // low for low, high in pairwise(order))[::-1]
+        # What is one element to some name stays in one register.
+        widest = max(span.bits for span in spans if span is not None)
+        held = RegisterLayout.exact(flat, threads, widest // bits)
+        finest = next(span for span in spans if span is not None and span.bits == bits)
+        lead = replace(finest, shape=flat, strides=row_major_strides(flat))
+        return seen_register_layout(held, lead, own) if own is not None else None
+
+
+def used_buffers(node: S.Stmt) -> list[Buffer]:
+    """Buffers that a statement itself uses; an allocation uses what it makes, a view does not."""
+    found = effects.accesses(node)
+    return [access.buffer for access in found if not isinstance(access.by, S.View)]
+
+
+def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
+    """``launch`` with the fragment ``data`` in shared memory, under all its names.
+
+    Raises:
+        TileUnsupportedError: it is a reducer, whose copies are partial results.
+    """
+    mapping: dict[Buffer, Buffer] = {}
+    for node in S.walk(launch.body):
+        for buffer in (access.buffer for access in effects.accesses(node)):
+            if buffer.data is data and buffer.storage == FRAGMENT:
+                mapping.setdefault(buffer, replace(buffer, storage="shared"))
+    for buffer in mapping:
+        if is_reducer(buffer):
+            raise TileUnsupportedError(
+                f"the layout of the reducer `{buffer.name}` cannot be used",
+                expected="threads and registers that are sums of modes of the indices (each "
+                "index split by // and %), for each of its names",
+                got="another T.Fragment, or a view that splits its registers",
+                hint="leave out the annotation, or the view",
+                loc=launch.loc,
+            )
+    asked = launch.annotation("layout_map", ())
+    kept = tuple(pair for pair in asked if pair[0] not in mapping)
+    notes = tuple((k, kept if k == "layout_map" else value) for k, value in launch.annotations)
+    return replace(launch, body=replace_buffers(launch.body, mapping), annotations=notes)

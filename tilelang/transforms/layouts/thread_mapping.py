@@ -1,0 +1,53 @@
+"""The register layout of a loop whose fragments carry their layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilelang.errors import InternalError
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.transforms.analysis.loops import static_extents
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.layouts.access import Access, accesses, sets_all_copies, spread_from
+from tilelang.transforms.layouts.loops import free_mapping, takes_one_thread
+
+
+def mapping_by(
+    loop: S.Parallel,
+    extents: tuple[int, ...],
+    touched: tuple[Access, ...],
+    held: Callable[[Buffer], RegisterLayout | None],
+    threads: int,
+) -> RegisterLayout | None:
+    """The register layout that the known fragments of a loop ask for; None if they ask for none.
+
+    The program's own ``loop_layout`` decides first, then fragments that the loop writes, then
+    those with the fewest copies and the most dimensions; a reducer takes contributions where it is
+    held, and asks for nothing. Copies are none for iterations that one thread alone may run.
+    """
+    if loop.loop_layout is not None:
+        layout = loop.loop_layout
+        if isinstance(layout, RegisterLayout):
+            return layout
+        return RegisterLayout.from_fragment(layout, threads)
+    known = [(access, layout) for access in touched if (layout := held(access.buffer)) is not None]
+    known.sort(key=lambda pair: (not sets_all_copies(pair[0]), pair[1].replication,
+                                 -len(pair[0].indices)))  # fmt: skip
+    for access, layout in known:
+        found = spread_from(access, layout, loop, extents)
+        if found is not None and not (found.replicated and takes_one_thread(loop)):
+            return found
+    return None
+
+
+def known_mapping(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLayout:
+    """The mapping of a loop after inference: its own, that of its fragments, or a free one."""
+    extents = static_extents(loop)
+    if extents is None:
+        raise InternalError("a loop of constant extents is needed")
+    touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
+    found = mapping_by(loop, extents, touched, lambda b: b.attr("register_layout"), threads)
+    return found or free_mapping(loop, extents, threads, bounds)

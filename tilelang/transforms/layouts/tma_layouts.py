@@ -1,0 +1,100 @@
+"""Layouts of shared tiles that are copied in boxes of a tensor: the copy unit knows a few only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.elementwise import loop_of
+from tilelang.ir.visitor import map_stmts
+from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
+from tilelang.transforms.analysis.tma import (
+    COMPLETE,
+    TMA_NOTE,
+    Moved,
+    NotBoxesError,
+    ends_of,
+    is_complete,
+)
+from tilelang.transforms.analysis.tma_candidates import moved
+
+
+class NotBoxedError(Exception):
+    """A tile that is better not copied in boxes; caught where inference starts."""
+
+    def __init__(self, copies: list[Moved], why: str) -> None:
+        super().__init__(why)
+        self.copies = copies
+        self.why = why
+
+    def rewrite(self, launch: S.Stmt) -> S.Stmt:
+        """``launch`` with ordinary copies of the tile."""
+
+        def plain(stmt: Moved) -> S.Stmt | None:
+            if stmt not in self.copies:
+                return stmt
+            kept = tuple(pair for pair in stmt.annotations if pair[0] != COMPLETE)
+            notes = (*kept, (TMA_NOTE, self.why))
+            if isinstance(stmt, S.Im2col):
+                return loop_of(replace(stmt, annotations=notes))
+            if isinstance(stmt, S.AtomicTile):
+                return loop_of(replace(stmt, use_tma=False, annotations=notes))
+            return replace(stmt, mode="copy", annotations=notes)
+
+        return map_stmts(launch, (S.Copy, S.AtomicTile, S.Im2col), plain)
+
+
+class BoxedTiles:
+    """The tiles of a launch that copies fill or read in boxes."""
+
+    def __init__(self, launch: S.Launch, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.copies: dict[Buffer, list[Moved]] = {}
+        for stmt in S.find(launch.body, S.Copy, S.AtomicTile, S.Im2col):
+            if not effects.in_bulk(stmt):
+                continue
+            tensor, tile, _ = ends_of(stmt)
+            if tensor.buffer.storage == "global":
+                self.copies.setdefault(tile.buffer, []).append(stmt)
+
+    def suits(self, buffer: Buffer, layout: Layout | None) -> bool:
+        """Whether all copies of ``buffer`` are boxes if it has ``layout``; None is row-major."""
+        try:
+            for copy in self.copies.get(buffer, ()):
+                moved(copy, layout, self.bounds)
+        except NotBoxesError:
+            return False
+        return True
+
+    def give_up(self, buffer: Buffer, why: str) -> None:
+        """Copy a tile in another way, if nobody asked for boxes.
+
+        Raises:
+            NotBoxedError: so it is.
+        """
+        if all(map(is_complete, self.copies[buffer])):
+            raise NotBoxedError(self.copies[buffer], why)
+
+    def first(self, buffer: Buffer, layouts: Iterable[Layout | None]) -> Layout | None:
+        """The first of ``layouts`` that suits, else the widest swizzle that does; None is
+        row-major."""
+        for layout in (*layouts, *swizzles(buffer)):
+            if self.suits(buffer, layout):
+                return layout
+        return None
+
+
+def swizzles(buffer: Buffer) -> Iterator[Layout]:
+    """The swizzled layouts that the copy unit knows, the widest first."""
+    shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+    bits = buffer.dtype.width
+    if len(shape) < 2 or len(shape) < buffer.ndim or CHUNK_BITS % bits:
+        return
+    for span in SPANS:
+        if fits(shape, bits, span):
+            yield swizzled(shape, bits, span)

@@ -1,0 +1,55 @@
+"""How often the operations of a launch run, and from where on what they read stays as it is."""
+
+from __future__ import annotations
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.transforms.analysis.groups import ThreadGroups
+from tilelang.transforms.analysis.loops import trip_count
+
+UNKNOWN = 16  # iterations of a loop whose bounds are no constants
+
+
+class Surroundings:
+    """The loops around each operation of a launch."""
+
+    def __init__(self, launch: S.Launch, groups: ThreadGroups) -> None:
+        self.groups = groups
+        self.times: dict[S.Stmt, int] = {}
+        self.loops: dict[S.Stmt, tuple[S.For, ...]] = {}  # that run it in each iteration
+        self.touched: dict[S.For, frozenset[E.Var]] = {}
+        self._visit(launch.body, 1, ())
+
+    def _visit(self, stmt: S.Stmt, times: int, loops: tuple[S.For, ...]) -> None:
+        self.times[stmt] = times
+        if isinstance(stmt, (S.TileOp, S.Parallel)):
+            self.loops[stmt] = loops
+            return
+        if isinstance(stmt, S.For):
+            count = trip_count(stmt)
+            times, loops = times * (UNKNOWN if count is None else count), (*loops, stmt)
+        elif isinstance(stmt, S.While):
+            times, loops = times * UNKNOWN, ()
+        elif not isinstance(stmt, S.Seq):
+            loops = ()
+        for block in stmt.blocks():
+            self._visit(block, times, loops)
+
+    def changed(self, loop: S.For) -> frozenset[E.Var]:
+        """Storage that ``loop`` writes or makes."""
+        if loop not in self.touched:
+            found = effects.accesses(loop, nested=True)
+            made = (node.buffer.data for node in S.find(loop, S.Alloc))
+            self.touched[loop] = frozenset((*(a.data for a in found if a.writes), *made))
+        return self.touched[loop]
+
+    def steady(self, stmt: S.Stmt, data: E.Var) -> S.For | None:
+        """The outermost loop around ``stmt`` before which a copy of ``data`` can be made that
+        serves all its iterations."""
+        found = None
+        for loop in reversed(self.loops.get(stmt, ())):
+            if data in self.changed(loop) or self.groups.of(loop) != self.groups.of(stmt):
+                break
+            found = loop
+        return found

@@ -1,0 +1,113 @@
+"""Layouts of shared buffers, applied to every access.
+
+A shared buffer with a layout becomes a one-dimensional array as long as the layout needs, and each
+logical access the address that the layout gives; so does each view of it, whose layout is that of
+the buffer as the view's indices see it. Until here all passes see logical indices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.errors import TileUnsupportedError, at
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies, substitute
+from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import PATTERN_ROWS, swizzle_of
+from tilelang.target import Context
+from tilelang.transforms.analysis.interleaved_buffers import JOINED, Joined, pitched
+from tilelang.transforms.analysis.loops import bounds_of
+
+
+def apply_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with physical accesses of shared buffers that have a layout."""
+    return rewrite_bodies(func, lambda launch: _Apply(bounds_of(launch)).rewrite(launch.body))
+
+
+class _Apply(ExprRewriter):
+    kinds = (E.Load, E.AddressOf, E.RegionArg)
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.arrays: dict[Buffer, Buffer] = {}
+
+    def array(self, buffer: Buffer, layout: Layout) -> Buffer:
+        """The physical array of ``buffer``; it keeps the layout as a note for the allocator."""
+        found = self.arrays.get(buffer)
+        if found is None:
+            kept = tuple(pair for pair in buffer.attrs if pair[0] != "layout")
+            joined = buffer.attr(JOINED)
+            physical = layout if joined is None else pitched(layout, _pitch(buffer, joined))
+            kept = (*kept, ("logical", physical))  # for messages about addresses
+            # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
+            extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+            span = swizzle_of(layout, extents, buffer.dtype.width) or 0
+            panels = len(layout.output_shape()) > len(layout.shape)
+            align = 1024 if panels else span * PATTERN_ROWS
+            attrs = (*kept, ("align", align)) if align else kept
+            shape = Shape((physical.size,))
+            found = replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
+            self.arrays[buffer] = found
+        return found
+
+    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr] | None:
+        """Array and address of an access; None for buffers without a layout."""
+        layout = buffer.attr("layout")
+        if not isinstance(layout, Layout) or not buffer.storage.startswith("shared"):
+            return None
+        address: E.Expr = E.const(0)
+        # Simplified once, as a whole, with what is known of the variables.
+        values = dict(zip(layout.forward_vars, indices))
+        image = [substitute(part, values) for part in layout.forward_index]
+        joined = buffer.attr(JOINED)
+        version = E.const(0) if joined is None else image.pop(0) * _pitch(buffer, joined)
+        for part, extent in zip(image, layout.output_shape()[-len(image) :]):
+            address = E.binary("add", E.binary("mul", address, E.const(extent)), part)
+        address = E.binary("add", version, address)
+        return self.array(buffer, layout), simplify(address, self.bounds)
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        with at(stmt.loc):
+            return self._placed(stmt)
+
+    def _placed(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, S.Store):
+            found = self.place(stmt.buffer, tuple(self.expr(i) for i in stmt.indices))
+            if found is not None:
+                value = self.expr(stmt.value)
+                return replace(stmt, buffer=found[0], indices=(found[1],), value=value)
+        elif isinstance(stmt, (S.Alloc, S.View)):
+            layout = stmt.buffer.attr("layout")
+            if isinstance(layout, Layout) and stmt.buffer.storage.startswith("shared"):
+                return replace(stmt, buffer=self.array(stmt.buffer, layout))
+        return super()._visit(stmt)
+
+    def node(self, expr: E.Expr) -> E.Expr:
+        inner = rebuild(expr, self.expr)
+        if isinstance(inner, E.RegionArg):
+            self.refuse(inner.region)
+        if isinstance(inner, (E.Load, E.AddressOf)):
+            found = self.place(inner.buffer, inner.indices)
+            return inner if found is None else E.moved_to(inner, *found)
+        return inner
+
+    def refuse(self, region: Region) -> None:
+        """A region in one piece has to be contiguous, which a layout may break."""
+        if region.buffer.attr("layout") is not None:
+            raise TileUnsupportedError(
+                f"a region of `{region.buffer.name}` is used as one piece, and its layout is not "
+                "row-major",
+                expected="a tile in row-major order",
+                got="a tile with an annotated layout, or swizzled for T.gemm",
+                hint="annotate it with T.annotate_layout({buffer: "
+                "tilelang.layout.make_linear_layout(buffer)})",
+            )
+
+
+def _pitch(buffer: Buffer, joined: Joined) -> int:
+    """How far versions are from each other, in elements."""
+    return joined.pitch * 8 // buffer.dtype.width

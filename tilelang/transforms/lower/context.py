@@ -1,0 +1,141 @@
+"""What a lowering needs to know and to make: the thread group, registers, barriers, workspaces."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+
+from tilelang.errors import InternalError, Loc
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.groups import NO_BARRIER, no_barrier_left
+
+INT = DType("int32")
+REGISTER = 32  # bits
+MADE: S.Pairs = (("made", True),)  # attributes of arrays whose indices are the compiler's own
+
+
+@dataclass(frozen=True)
+class Group:
+    """The threads that execute a tile operation together.
+
+    Attributes:
+        thread: number of the executing thread in the group, from 0.
+        threads: how many there are.
+        lo: number of the first one in the block.
+        barrier: the hardware barrier of the group; 0 is that of the whole block.
+    """
+
+    thread: E.Expr
+    threads: int
+    lo: int = 0
+    barrier: int = 0
+
+
+@dataclass
+class Lowering:
+    """The state of one launch while its tile operations are lowered."""
+
+    context: Context
+    group: Group
+    bounds: Bounds
+    arrays: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> registers
+    workspaces: list[Buffer] = field(default_factory=list)  # made by the operation in hand
+    fragments: int = 0  # registers of all fragments of the launch
+    matrices: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> its matrices
+
+    @property
+    def thread(self) -> E.Expr:
+        """Number of the executing thread in its group."""
+        return self.group.thread
+
+    @property
+    def warp(self) -> int:
+        """Lanes of a warp."""
+        return self.context.limits.warp
+
+    def shuffle(self, way: str, value: E.Expr, lane: E.Expr | int) -> E.Expr:
+        """``value`` of another lane of the target's warps, which may be wider than those of the
+        language; ``way`` is "sync", "xor", "up" or "down"."""
+        width = () if self.warp == WARP else (E.const(self.warp),)
+        return E.call(f"shfl_{way}", value, lane, *width)
+
+    @property
+    def threads(self) -> int:
+        """Size of the thread group."""
+        return self.group.threads
+
+    def register_layout(self, buffer: Buffer) -> RegisterLayout:
+        """How a fragment is spread over the threads."""
+        return distribution_of(buffer)
+
+    def registers(self, buffer: Buffer) -> Buffer:
+        """The register array of a fragment: one dimension, as long as a thread has registers."""
+        found = self.arrays.get(buffer.data)
+        if found is None or found.dtype != buffer.dtype:
+            found = Buffer(
+                buffer.name,
+                Shape((distribution_of(buffer).register_count,)),
+                buffer.dtype,
+                "local",
+                data=buffer.data,
+                attrs=MADE,
+            )
+            self.arrays[buffer.data] = found
+        return found
+
+    def place(
+        self, buffer: Buffer, indices: tuple[E.Expr, ...]
+    ) -> tuple[Buffer, tuple[E.Expr, ...]]:
+        """Where an element of shared or global memory is loaded from or stored to.
+
+        The access stays logical; :mod:`addresses` applies the layouts of shared buffers.
+        """
+        return buffer, tuple(indices)
+
+    def barrier(self) -> S.Stmt:
+        """A rendezvous of the group."""
+        return barrier_of(self.group)
+
+    def workspace(self, name: str, dtype: object, count: int) -> Buffer:
+        """A new shared buffer of one dimension, for the operation in hand only."""
+        found = Buffer(name, Shape((count,)), DType(dtype), "shared", attrs=MADE)
+        self.workspaces.append(found)
+        return found
+
+    def fresh(self, name: str) -> E.Var:
+        """A new integer variable."""
+        return E.Var(name, INT)
+
+    def with_group(self, group: Group) -> Lowering:
+        """The same launch for another thread group."""
+        return replace(self, group=group)
+
+
+def barrier_of(group: Group) -> S.Stmt:
+    """A rendezvous of ``group``."""
+    if group.barrier == 0:
+        return S.do("sync_threads")
+    if group.barrier == NO_BARRIER:
+        raise no_barrier_left((group.lo, group.threads))
+    call = E.call("sync_threads", E.const(group.barrier), E.const(group.threads), dtype="void")
+    return S.Eval(value=call)
+
+
+def distribution_of(buffer: Buffer) -> RegisterLayout:
+    """How a fragment is spread over the threads."""
+    found = buffer.attr("register_layout")
+    if not isinstance(found, RegisterLayout):
+        raise InternalError(f"the fragment `{buffer.name}` has no layout")
+    return found
+
+
+def meet_warp(loc: Loc | None = None) -> S.Stmt:
+    """A rendezvous of the 32 lanes of a warp."""
+    return S.do("sync_warp", E.const(0xFFFFFFFF, DType("uint32")), loc=loc)

@@ -1,0 +1,165 @@
+"""Copies that go from global memory straight to LDS: ``global_load_lds``.
+
+The instruction writes what the lanes of a wavefront load to LDS one behind the other, from a place
+that all lanes share (M0). So the tile is taken apart in the order in which it lies in LDS: where it
+is swizzled, lanes load from where the swizzle says. What the instruction cannot do, threads copy
+through their registers, and the note of the loop says why.
+
+Source: AMD CDNA 3 instruction set manual, "Memory Scopes and Temporal Hints", "LDS Loads".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import divisible_by, prove
+from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
+from tilelang.ir.elementwise import element
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import CHUNK_BITS, PATTERN_ROWS, swizzle_of
+from tilelang.target import amd
+from tilelang.transforms.analysis.vectors import BASE
+from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.elements import loop
+
+DIRECT = "direct_notes"  # annotation of a launch: copies that are not loaded straight to LDS
+WIDE, NARROW = 16, 4  # bytes of a lane
+
+
+def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt | str:
+    """Thread IR of a copy by loads to LDS, or why there is none.
+
+    Args:
+        facts: conditions under which the copy stands.
+    """
+    why = _refusal(stmt, ctx)
+    if why:
+        return why
+    shape = tuple(int(extent) for extent in stmt.dst.extents if extent != 1)
+    widths = (WIDE, NARROW) if ctx.context.has("direct_lds_16") else (NARROW,)
+    for size in widths:
+        run = size * 8 // stmt.dst.dtype.bits
+        if run == 0:
+            why = why or f"a load of {size} bytes holds no {stmt.dst.dtype}"
+            continue
+        span = _span(stmt.dst.buffer, len(shape), run)
+        if span is None:
+            why = f"`{stmt.dst.buffer.name}` does not lie in LDS without gaps"
+        elif prod(shape) % (run * ctx.threads):
+            why = f"{prod(shape)} elements are no whole loads of {ctx.threads} threads"
+        elif not _aligned(stmt, run, ctx):
+            why = f"rows of `{stmt.src.buffer.name}` are not aligned to {size} bytes"
+        elif not _inside(stmt, tuple(facts), ctx):
+            return f"`{stmt.src.buffer.name}` may end within the tile"
+        else:
+            return _loads(stmt, shape, run, span, ctx)
+    return why
+
+
+def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
+    """What speaks against every width; nothing where nothing does."""
+    src, dst = stmt.src, stmt.dst
+    if src.buffer.storage != "global" or not dst.buffer.storage.startswith("shared"):
+        return "it is no copy from global to shared memory"
+    if src.dtype is not dst.dtype or src.dtype.lanes > 1 or src.dtype.bits not in (8, 16, 32, 64):
+        return "numbers are converted on the way"
+    if ctx.group.lo % ctx.warp or ctx.threads % ctx.warp:
+        return f"{ctx.threads} threads are no whole wavefronts"
+    if not all(isinstance(extent, int) for extent in (*dst.buffer.shape, *dst.extents)):
+        return "the size of the tile is only known at run time"
+    tile, there = (Shape(e for e in side.extents if not same_extent(e, 1)) for side in (dst, src))
+    if tile != there or len(tile) not in (1, 2):
+        return "its sides have different shapes"
+    if tile != dst.buffer.shape[-len(tile) :] or tile != dst.extents[-len(tile) :]:
+        return f"it is a part of `{dst.buffer.name}`"
+    return ""
+
+
+def _span(buffer: Buffer, rank: int, run: int) -> int | None:
+    """Bytes that the swizzle of a tile spans, 0 for rows one behind the other; None where the
+    versions of the tile do not lie dense."""
+    layout = buffer.attr("layout")
+    shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+    if layout is None:
+        return 0 if buffer.stride_list() == row_major_strides(shape) else None
+    if not isinstance(layout, Layout) or layout.shape != shape or rank != 2:
+        return None
+    span = swizzle_of(layout, shape, buffer.dtype.bits)
+    if span and run * buffer.dtype.bits > CHUNK_BITS:
+        return None
+    return span
+
+
+def _aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
+    """Whether every ``run`` neighbours of a row of the source are whole and aligned."""
+    src, bounds = stmt.src, ctx.bounds
+    if src.buffer.attr(BASE, WIDE) * 8 % (run * src.dtype.bits):
+        return False  # the tensor's address itself is aligned less
+    strides = [E.as_expr(stride) for stride in src.buffer.stride_list()]
+    last = strides[-1]
+    offsets = (E.as_expr(src.buffer.elem_offset), src.mins[-1], E.as_expr(stmt.dst.extents[-1]))
+    return (
+        isinstance(last, E.Const)
+        and last.value == 1
+        and src.extents[-1] == stmt.dst.extents[-1]
+        and all(divisible_by(item, run, bounds) for item in (*strides[:-1], *offsets))
+    )
+
+
+def _inside(stmt: S.Copy, facts: tuple[E.Expr, ...], ctx: Lowering) -> bool:
+    """Whether the source is certainly inside of its tensor."""
+    src = stmt.src
+    for low, extent, size in zip(src.mins, src.extents, src.buffer.shape, strict=True):
+        if not prove(E.binary("ge", low, E.const(0)), ctx.bounds):
+            return False
+        end = simplify(E.as_expr(low + extent), ctx.bounds)
+        if prove(simplify(end <= E.as_expr(size), ctx.bounds), ctx.bounds):
+            continue
+        if not any(_follows(end, E.as_expr(size), fact, ctx) for fact in facts):
+            return False
+    return True
+
+
+def _follows(end: E.Expr, size: E.Expr, fact: E.Expr, ctx: Lowering) -> bool:
+    """Whether ``end <= size`` where ``fact`` holds, which says that a + c < b of integers: then
+    a is at most b - c - 1, and takes that place."""
+    if not isinstance(fact, E.Binary) or fact.op != "lt":
+        return False
+    gap = simplify(fact.b - fact.a - 1)  # at least 0
+    for var in fact.a.variables:
+        most = simplify(var + gap)
+        if var in most.variables:
+            continue
+        found = simplify(substitute(end, {var: most}), ctx.bounds)
+        rising = prove(simplify(substitute(end, {var: var + 1}) >= end, ctx.bounds), ctx.bounds)
+        if rising and prove(simplify(found <= size, ctx.bounds), ctx.bounds):
+            return True
+    return False
+
+
+def _loads(stmt: S.Copy, shape: tuple[int, ...], run: int, span: int, ctx: Lowering) -> S.Stmt:
+    """One load of each thread after the other, in the order of LDS."""
+    number, bits = ctx.fresh("q"), stmt.dst.dtype.bits
+    place = (number * ctx.threads + ctx.thread) * run
+    indices: list[E.Expr]
+    if span:
+        rows, width, chunk = shape[0], span * 8 // bits, CHUNK_BITS // bits
+        row, within = place // width % rows, place % width
+        phase = row % PATTERN_ROWS // (128 // span)
+        moved = (within // chunk ^ phase) * chunk + within % chunk
+        indices = [row, place // (width * rows) * width + moved]
+    elif len(shape) == 2:
+        indices = [place // shape[1], place % shape[1]]
+    else:
+        indices = [place]
+    at = [simplify(index, ctx.bounds) for index in indices]
+    target = E.AddressOf(stmt.dst.buffer, element(stmt.dst, at), "w")
+    source = E.AddressOf(stmt.src.buffer, element(stmt.src, at), "r")
+    load = S.do(amd.LOAD_LDS, target, source, loc=stmt.loc, bytes=run * bits // 8)
+    count = prod(shape) // (run * ctx.threads)
+    return loop(number, count, load)

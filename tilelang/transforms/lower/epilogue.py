@@ -1,0 +1,164 @@
+"""Results of matrix instructions to global memory in whole rows.
+
+In the registers of a matrix instruction a thread holds two neighbours of a row, and a store of a
+warp touches eight rows in pieces of half a sector. For narrow elements every warp therefore turns
+16 rows at a time in its own strip of shared memory, whose rows are an odd number of 16-byte chunks
+apart so that neither side meets bank conflicts, and stores 16 bytes per thread.
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.elementwise import element
+from tilelang.layout.register_layout import Mode
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.analysis.vectors import run_of
+from tilelang.transforms.lower.context import Lowering, meet_warp
+from tilelang.transforms.lower.elements import array, loop, mode
+from tilelang.transforms.lower.matrix_stores import around_tiles, blocks_put
+
+ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread
+CHUNK_BITS = 128
+LEAST_CHUNKS = 4  # chunks of 16 bytes in the rows of a warp from which on it pays
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What a warp holds: ``strips`` of 16 rows, each of ``tiles`` 8 columns wide.
+
+    Attributes:
+        first: row and column of the warp's first element.
+    """
+
+    strips: int
+    tiles: int
+    first: tuple[E.Expr, E.Expr]
+
+
+def lower_epilogue(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
+    """Thread IR of a copy of a product's result to global memory; None where the general copy of
+    elements is as good."""
+    src, dst = stmt.src, stmt.dst
+    bits = dst.dtype.bits
+    fragment = src.buffer.storage == FRAGMENT and src.is_whole and len(src.extents) == 2
+    if ctx.context.sparing or not fragment or dst.buffer.storage != "global" or bits not in (8, 16):
+        return None
+    if dst.dtype.lanes > 1 or stmt.mode == "async" or ctx.group.lo % ctx.warp:
+        return None
+    if src.buffer.shape != [dst.extents[d] for d in dst.tile_dims()]:
+        return None
+    tile = _tile(src, ctx)
+    chunk = CHUNK_BITS // bits
+    if tile is None or (width := tile.tiles * 8) % (2 * chunk) or width < LEAST_CHUNKS * chunk:
+        return None
+    lane = ctx.fresh("v")
+    at = element(dst, _added(tile.first, (ctx.fresh("row"), lane)))
+    if run_of(dst.buffer, at, lane, ctx.bounds.with_range(lane, 0, chunk)) < chunk:
+        return None
+    return _Rows(stmt, ctx, tile, chunk).lowered()
+
+
+def _added(a: tuple[E.Expr, E.Expr], b: tuple[E.Expr, E.Expr]) -> tuple[E.Expr, E.Expr]:
+    return E.binary("add", a[0], b[0]), E.binary("add", a[1], b[1])
+
+
+def _tile(src: Region, ctx: Lowering) -> _Tile | None:
+    """The tile of a warp if the fragment is held as matrix instructions leave it."""
+    around = around_tiles(ctx.register_layout(src.buffer), ctx.threads)
+    across = None if around is None else _outer(around[1], 4, ctx.warp)
+    if around is None or across is None:
+        return None
+    down = _outer(around[0], 4 * across[0], ctx.warp)
+    if down is None:
+        return None
+    warps = (down[1], across[1])
+    first = (_place(warps[0], down[0] * ROWS, ctx), _place(warps[1], across[0] * 8, ctx))
+    return _Tile(down[0], across[0], first)
+
+
+def _outer(modes: tuple[Mode, ...], stride: int, warp: int) -> tuple[int, Mode | None] | None:
+    """The count of tiles and the mode of warps, in that order from the inside."""
+    rest, count, warps = list(modes), 1, None
+    if rest and rest[-1].place == "register":
+        tiles = rest.pop()
+        if tiles.stride != stride:
+            return None
+        count = tiles.extent
+    if rest and rest[-1].place == "thread":
+        warps = rest.pop()
+        if warps.stride % warp:
+            return None
+    return None if rest else (count, warps)
+
+
+def _place(warps: Mode | None, size: int, ctx: Lowering) -> E.Expr:
+    if warps is None:
+        return E.const(0)
+    return mode(ctx.thread, warps.extent, warps.stride, ctx.threads) * size
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The copy of one fragment."""
+
+    stmt: S.Copy
+    ctx: Lowering
+    tile: _Tile
+    chunk: int  # elements in 16 bytes
+
+    def lowered(self) -> S.Stmt:
+        """Strip after strip through the workspace."""
+        ctx, stride = self.ctx, self.stride
+        warps = ctx.threads // ctx.warp
+        room = ctx.workspace("rows", self.stmt.dst.dtype, warps * ROWS * stride)
+        strip = ctx.fresh("i")
+        base = (ctx.thread // ctx.warp) * (ROWS * stride)
+        meet = meet_warp(self.stmt.loc)
+        body = S.seq(self._put(room, base, strip), meet, self._take(room, base, strip), meet)
+        return loop(strip, self.tile.strips, body)
+
+    @property
+    def stride(self) -> int:
+        """Elements from one row of the strip to the next."""
+        return self.tile.tiles * 8 + self.chunk
+
+    @property
+    def lane(self) -> E.Expr:
+        return self.ctx.thread % self.ctx.warp
+
+    def _value(self, register: E.Expr) -> E.Expr:
+        registers = self.ctx.registers(self.stmt.src.buffer)
+        return E.cast(E.Load(registers, (register,)), self.stmt.dst.dtype)
+
+    def _put(self, room: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
+        """The strip's registers into the workspace."""
+        tile = self.ctx.fresh("j")
+        first = strip * (4 * self.tile.tiles)
+        v = self.ctx.fresh("v")
+        if self.ctx.context.has("stmatrix") and self.stmt.dst.dtype.bits == 16:
+            four = array("four", self.stmt.dst.dtype, 8)
+            value = self._value(first + tile * 8 + v)
+            at = base + (self.lane % ROWS) * self.stride + tile * 16 + (self.lane // ROWS) * 8
+            put = blocks_put(four, v, value, E.AddressOf(room, (at,), "w"), self.stmt.loc)
+            return loop(tile, self.tile.tiles // 2, put)
+        half = self.ctx.fresh("h")
+        row = half * 8 + self.lane // 4
+        at = base + row * self.stride + tile * 8 + self.lane % 4 * PAIR + v
+        value = self._value(first + tile * 4 + half * PAIR + v)
+        store = S.Store(buffer=room, indices=(at,), value=value, loc=self.stmt.loc)
+        return loop(tile, self.tile.tiles, loop(half, 2, loop(v, PAIR, store, "vectorized")))
+
+    def _take(self, room: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
+        """The strip from the workspace to where it belongs, 16 bytes per thread and step."""
+        chunks = self.tile.tiles * 8 // self.chunk
+        step, v = self.ctx.fresh("s"), self.ctx.fresh("v")
+        number = step * self.ctx.warp + self.lane
+        row, column = number // chunks, number % chunks * self.chunk
+        inside = (strip * ROWS + row, column + v)
+        indices = element(self.stmt.dst, _added(self.tile.first, inside))
+        held = E.Load(room, (base + row * self.stride + column + v,))
+        store = S.Store(buffer=self.stmt.dst.buffer, indices=indices, value=held, loc=self.stmt.loc)
+        return loop(step, ROWS * chunks // self.ctx.warp, loop(v, self.chunk, store, "vectorized"))

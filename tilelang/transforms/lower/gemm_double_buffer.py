@@ -1,0 +1,81 @@
+"""A product in a pipelined loop, with the first loads of an iteration made in the one before.
+
+A barrier stands between the arrival of a stage and the loads of its operands, so that matrix units
+would wait for these loads once per iteration. Where the loop does nothing but copy and multiply,
+the barrier and the loads for the first step of the next iteration are moved before the
+multiplications of the last step. What the last iteration of a constant number of them loads is an
+older stage, which is not used; where the number is known at run time the loads are tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.gemm_accumulator import accumulator_of, plan_of
+from tilelang.transforms.lower.gemm_mma import operands_of, steps
+from tilelang.transforms.lower.gemm_operands import SharedOperand
+
+
+def product_of(loop: S.For) -> tuple[H.Wait, Sequence[S.Stmt], S.Gemm, H.Release] | None:
+    """The wait, the copies, the product and the release of a pipelined loop of nothing else."""
+    body = loop.body.stmts if isinstance(loop.body, S.Seq) else ()
+    if len(body) < 4:
+        return None
+    wait, *copies, gemm, release = body
+    if not (isinstance(wait, H.Wait) and isinstance(gemm, S.Gemm)):
+        return None
+    kinds = (S.Copy, S.If, S.Seq, H.Acquire, H.Commit)
+    plain = all(isinstance(node, kinds) for stmt in copies for node in S.walk(stmt))
+    return (wait, copies, gemm, release) if plain and isinstance(release, H.Release) else None
+
+
+def lower_double_buffered(
+    loop: S.For, wait: H.Wait, gemm: S.Gemm, release: H.Release, ctx: Lowering
+) -> tuple[list[S.Stmt], list[S.Stmt]] | None:
+    """What goes before the loop, and what stands for the product and its steps in the body.
+
+    The body waits for the item of the next iteration, also in the last one: the pipeline has to
+    count items. None where the registers of a step cannot be handed to the next iteration.
+    """
+    plan = plan_of(gemm)
+    adds = isinstance(gemm.clear, E.Const) and not gemm.clear.value
+    at_start = gemm.clear is E.binary("eq", loop.var, loop.start)  # equal expressions are one
+    if plan.atom is None or plan.by_warpgroups:
+        return None
+    if plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
+        return None
+    kept = replace(gemm, clear=E.const(at_start))
+    accumulator = accumulator_of(kept, ctx)
+    operands = operands_of(gemm, ctx)
+    if not accumulator.own or not all(isinstance(operand, SharedOperand) for operand in operands):
+        return None
+
+    def loads(value: E.Expr) -> list[S.Stmt]:
+        found: list[S.Stmt] = []
+        for operand in operands:
+            region = operand.region.map(lambda e: simplify(substitute(e, {loop.var: value})))
+            moved = replace(operand, region=region, given=operand.arrays)
+            found += moved.load(E.const(0), 0)
+        if trip_count(loop) is not None:
+            return found
+        upward = not isinstance(loop.step, E.Const) or loop.step.value > 0
+        exists = E.binary("lt" if upward else "gt", value, loop.stop)
+        return [S.If(cond=exists, then=S.seq(*found), loc=loop.loc)]
+
+    def waited(value: E.Expr) -> S.Stmt:
+        return replace(wait, number=simplify(substitute(wait.number, {loop.var: value})))
+
+    allocs = [S.Alloc(buffer=item) for operand in operands for item in operand.arrays]
+    before = [accumulator.start(), *allocs, waited(loop.start), *loads(loop.start)]
+    following = E.binary("add", loop.var, loop.step)
+    # All loads of this item stand before the last step, so that it is free there.
+    turn = [release, waited(following), *loads(following)]
+    return before, list(steps(accumulator, operands, turn))

@@ -1,0 +1,70 @@
+"""Loads of a product whose threads hold runs along k.
+
+With one operand in registers in runs ("k_run"), the thread ``t`` of four multiplies the k from
+``4 * run * t`` on, one after the other, in groups of ``16 * run``: four to each step. The other
+operand comes from shared memory, where k is contiguous: 16 bytes are what two steps take of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.records import dataclass
+from tilelang.target.matrices import BLOCK
+from tilelang.transforms.lower.elements import array, loop, move_neighbours
+from tilelang.transforms.lower.gemm_operands import SharedOperand
+
+STEPS = 2  # steps of one load
+OWN = 4  # k of a thread in one step
+PART = 2  # 16-bit elements of one register
+
+
+@dataclass(frozen=True)
+class PermutedOperand(SharedOperand):
+    """An operand in shared memory of a product whose other operand is held in runs along k."""
+
+    per_load: ClassVar[int] = STEPS
+
+    def address(self, tile: E.Expr, step: E.Expr, parity: int) -> E.Expr:
+        """The registers of a tile; the step is a constant, one of two."""
+        first = tile * self.register_count + step % STEPS * (self.tiles * self.register_count)
+        return E.AddressOf(self.arrays[parity], (first,), "r")
+
+    def load(self, number: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:
+        """The registers of steps ``2 * number`` and ``2 * number + 1``.
+
+        A left operand has rows ``r`` and ``r + 8`` in one tile, whose registers alternate; for a
+        right operand the registers of a step follow each other.
+        """
+        assert isinstance(number, E.Const)
+        registers, run = self.arrays[parity], self.plan.run
+        group, first = divmod(STEPS * int(number.value), run)
+        own = self.lane % OWN * (OWN * run)
+        k = own + (group * 4 * OWN * run + first * OWN)
+        halves = self.register_count // OWN  # rows of a tile in one thread
+        tile, half = self.ctx.fresh("t"), self.ctx.fresh("h")
+        row = tile * (halves * BLOCK) + half * BLOCK + self.lane // OWN
+        chunk = array("run", self.region.dtype, STEPS * OWN)
+        body: list[S.Stmt] = [S.Alloc(buffer=chunk), self._chunk(chunk, row, k)]
+        stride = self.tiles * self.register_count  # of steps
+        width = PART if halves > 1 else OWN  # elements that stay together
+        for start in range(0, STEPS * OWN, width):
+            step, inner = divmod(start, OWN)
+            at = tile * self.register_count + half * PART + (step * stride + inner * halves)
+            source = chunk, (E.const(start),)
+            body.append(move_neighbours((registers, (at,)), source, width, self.loc))
+        yield loop(tile, self.tiles, loop(half, halves, S.seq(*body)))
+
+    def _chunk(self, chunk: Buffer, row: E.Expr, k: E.Expr) -> S.Stmt:
+        """``chunk`` is filled from a row, from ``k`` on."""
+        count = STEPS * OWN
+        if self.by_matrix:
+            return move_neighbours((chunk, (E.const(0),)), self.at(row, k), count, self.loc)
+        var = self.ctx.fresh("s")
+        place = self.at(row, k + var)
+        store = S.Store(buffer=chunk, indices=(var,), value=E.Load(*place), loc=self.loc)
+        return loop(var, count, store)

@@ -1,0 +1,285 @@
+"""``Gemm`` by matrices that are objects of their own in the registers of a simdgroup.
+
+Such a matrix is loaded from memory and stored to it as a whole. Factors in shared memory are loaded
+from where they are. Which thread has which element nobody promises, so what the threads hold in
+registers goes through a room of one matrix in shared memory that each simdgroup has for itself:
+every thread stores its elements, the simdgroup loads the matrix, and the other way round. So a
+fragment has an ordinary layout for all that computes with it. Where the places of elements are
+taken for known, each thread puts its own into the matrix.
+
+A loop that uses a fragment for nothing but the sums of a product keeps them in matrices: they are
+brought there before the loop and fetched behind it (:func:`held_product`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Atom
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.records import dataclass
+from tilelang.target import apple
+from tilelang.target.apple import HELD, SIDE
+from tilelang.target.matrices import MmaAtom
+from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers, SharedLoad
+from tilelang.transforms.lower.context import MADE, Lowering
+from tilelang.transforms.lower.elements import array, loop
+from tilelang.transforms.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
+from tilelang.transforms.lower.gemm_operands import RegisterOperand, SharedOperand
+
+MATRICES: S.Pairs = (*MADE, ("matrices", True))
+SHAPE = apple.SIMDGROUP[0].shape
+WRITTEN_OUT = 4  # steps along k up to which the loop is unrolled
+
+
+def lower_gemm_simdgroup(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
+    """Thread IR of a product by matrices."""
+    made = SimdgroupProduct(stmt, ctx)
+    held = ctx.matrices.get(stmt.c.buffer.data)
+    if held is not None:
+        clear = S.If(cond=stmt.clear, then=made.fill(held)) if _may_clear(stmt) else S.seq()
+        return S.seq(clear, made.multiply(held))
+    sums = made.array("sums", made.atom.c, made.rows * made.columns)
+    return S.seq(S.Alloc(buffer=sums), made.enter(sums), made.multiply(sums), made.leave(sums))
+
+
+def held_product(loop_: S.For) -> S.Gemm | None:
+    """The product whose sums nothing else in a loop touches, if there is one.
+
+    The loop has at least one iteration, and where the product clears its sums it does so in the
+    first one.
+    """
+    extents = (loop_.start, loop_.stop)
+    if not all(isinstance(end, E.Const) for end in extents) or int(loop_.start) >= int(loop_.stop):
+        return None
+    found = S.find(loop_.body, S.Gemm)
+    for stmt in found:
+        plan = plan_of(stmt)
+        opaque = plan.atom is not None and plan.atom.opaque
+        if not opaque or not isinstance(plan.c, Registers):
+            continue
+        first = loop_.var.equal(loop_.start)
+        if _may_clear(stmt) and stmt.clear is not first:
+            continue
+        data, inside = stmt.c.buffer.data, S.walk(loop_.body)
+        touched = (item for item in inside if any(a.data is data for a in effects.accesses(item)))
+        if all(item is stmt for item in touched):
+            return stmt
+    return None
+
+
+def _may_clear(stmt: S.Gemm) -> bool:
+    return not isinstance(stmt.clear, E.Const) or bool(stmt.clear.value)
+
+
+@dataclass(frozen=True)
+class SimdgroupProduct:
+    """One product of the threads of ``ctx``."""
+
+    stmt: S.Gemm
+    ctx: Lowering
+
+    @property
+    def plan(self) -> GemmPlan:
+        """How it is computed."""
+        return plan_of(self.stmt)
+
+    @property
+    def atom(self) -> MmaAtom:
+        """The matrices."""
+        assert self.plan.atom is not None
+        return self.plan.atom
+
+    @property
+    def rows(self) -> int:
+        """Matrices of a simdgroup along the rows of the result."""
+        return self.plan.tiles[0]
+
+    @property
+    def columns(self) -> int:
+        """Matrices of a simdgroup along the columns."""
+        return self.plan.tiles[1]
+
+    @cached_property
+    def accumulator(self) -> Accumulator:
+        """The registers that the sums are brought from and to."""
+        return accumulator_of(self.stmt, self.ctx)
+
+    # -- matrices ---------------------------------------------------------------------------------
+    @staticmethod
+    def array(name: str, kind: DType, count: int) -> Buffer:
+        """Matrices of a simdgroup; each thread has its share of them."""
+        return Buffer(name, Shape((count * HELD,)), kind, "local", attrs=MATRICES)
+
+    def fill(self, sums: Buffer) -> S.Stmt:
+        """Zeros."""
+        var = self.ctx.fresh("t")
+        return loop(
+            var, self.rows * self.columns, _call(apple.MATRIX_FILL, _matrix(sums, var, "w"))
+        )
+
+    def enter(self, sums: Buffer, held: bool = False) -> S.Stmt:
+        """The sums as matrices: zeros where the product clears them, what is in C otherwise; where
+        they are ``held`` in a loop whose first iteration clears them, nothing."""
+        clear = self.stmt.clear
+        if (held and _may_clear(self.stmt)) or (isinstance(clear, E.Const) and clear.value):
+            own = self.accumulator.own
+            registers = S.seq() if own else S.Alloc(buffer=self.accumulator.registers)
+            return S.seq(registers, S.seq() if held else self.fill(sums))
+        var, given = self.ctx.fresh("t"), self.accumulator.registers
+        body = self._in(self.atom.c, sums, var, lambda at: E.Load(given, (var * HELD + at,)))
+        return S.seq(self.accumulator.start(), loop(var, self.rows * self.columns, body))
+
+    def leave(self, sums: Buffer) -> S.Stmt:
+        """C receives what the matrices hold."""
+        var, at = self.ctx.fresh("t"), self.ctx.fresh("s")
+        registers, place = self.accumulator.registers, var * HELD + at
+        matrix = _matrix(sums, var, "r")
+        if self.atom.known:
+            held = array("elements", self.atom.c, HELD)
+            taken = S.Store(buffer=registers, indices=(place,), value=E.Load(held, (at,)))
+            take = _call(apple.MATRIX_TAKE, _first(held, "w"), matrix)
+            body = S.seq(S.Alloc(buffer=held), take, loop(at, HELD, taken))
+        else:
+            room = self._room(self.atom.c)
+            value = E.Load(room, (self._own + self._place(at),))
+            fetched = S.Store(buffer=registers, indices=(place,), value=value)
+            target = E.AddressOf(room, (self._own,), "w")
+            store = _call(apple.MATRIX_STORE, target, matrix, E.const(SIDE))
+            body = S.seq(store, _meet(), loop(at, HELD, fetched), _meet())
+        return S.seq(loop(var, self.rows * self.columns, body), self.accumulator.finish())
+
+    def multiply(self, sums: Buffer) -> S.Stmt:
+        """Along k: matrices of A for all rows, then those of B one after the other."""
+        a = self.array("a_matrix", self.stmt.a.dtype, self.rows)
+        b = self.array("b_matrix", self.stmt.b.dtype, 1)
+        i, j, step = (self.ctx.fresh(name) for name in ("i", "j", "ko"))
+        product = _call(
+            apple.MATRIX_MULTIPLY, _matrix(sums, i * self.columns + j, "rw"),
+            _matrix(a, i, "r"), _matrix(b, E.const(0), "r"), a=str(a.dtype),
+        )  # fmt: skip
+        row = self.ctx.fresh("i")
+        body = S.seq(
+            loop(row, self.rows, self._load(True, a, row, row, step)),
+            loop(j, self.columns, S.seq(self._load(False, b, E.const(0), j, step),
+                                        loop(i, self.rows, product))),
+        )  # fmt: skip
+        steps = self.plan.tiles[2]
+        held = any(isinstance(item, Registers) for item in (self.plan.a, self.plan.b))
+        kind = "unroll" if steps <= WRITTEN_OUT or held else "serial"
+        return S.seq(S.Alloc(buffer=a), S.Alloc(buffer=b), loop(step, steps, body, kind))
+
+    # -- factors ----------------------------------------------------------------------------------
+    def _load(self, left: bool, into: Buffer, place: E.Expr, tile: E.Expr, step: E.Expr) -> S.Stmt:
+        """One matrix of a factor: the ``tile``-th of the simdgroup, of one step along k."""
+        stmt, plan = self.stmt, self.plan
+        region, strategy = (stmt.a, plan.a) if left else (stmt.b, plan.b)
+        k_inner = not stmt.trans_a if left else stmt.trans_b
+        if isinstance(strategy, Registers):
+            held = RegisterOperand(region, k_inner, left, strategy, plan, self.ctx, stmt.loc)
+            first = held.address(tile, step, 0)
+            assert isinstance(first, E.AddressOf)
+            start, registers = first.indices[0], first.buffer
+            return self._in(
+                region.dtype, into, place, lambda at: E.Load(registers, (E.as_expr(start + at),))
+            )
+        shared = SharedOperand(region, k_inner, left, SharedLoad(), plan, self.ctx, stmt.loc)
+        outer, k = tile * SIDE, step * SIDE
+        pitch = row_pitch(region.buffer)
+        if pitch:
+            return S.do(
+                apple.MATRIX_LOAD, _matrix(into, place, "w"),
+                E.AddressOf(*shared.at(outer, k), "r"), E.const(pitch),
+                shape=SHAPE, transposed=k_inner != left,
+            )  # fmt: skip
+
+        def element(at: E.Expr) -> E.Expr:
+            row, column = self._map.index_of(self._lane, at)
+            pair = (row, column) if left else (column, row)
+            return E.Load(*shared.at(outer + pair[0], k + pair[1]))
+
+        return self._in(region.dtype, into, place, element)
+
+    # -- rooms ------------------------------------------------------------------------------------
+    @property
+    def _lane(self) -> E.Expr:
+        return self.ctx.thread % self.ctx.warp
+
+    @property
+    def _map(self) -> RegisterLayout:
+        return self.atom.c_layout
+
+    @property
+    def _own(self) -> E.Expr:
+        """Where the room of the simdgroup begins."""
+        return self.ctx.thread // self.ctx.warp * (SIDE * SIDE)
+
+    def _room(self, kind: DType) -> Buffer:
+        """A matrix in shared memory for each simdgroup."""
+        name = f"room_{kind}"
+        count = self.ctx.threads // self.ctx.warp * SIDE * SIDE
+        known = [item for item in self.ctx.workspaces if item.name == name]
+        return known[0] if known else self.ctx.workspace(name, kind, count)
+
+    def _place(self, at: E.Expr) -> E.Expr:
+        """The place of a register of the thread in a room."""
+        row, column = self._map.index_of(self._lane, at)
+        return E.as_expr(row * SIDE + column)
+
+    def _in(
+        self, kind: DType, into: Buffer, number: E.Expr, value: Callable[[E.Expr], E.Expr]
+    ) -> S.Stmt:
+        """A matrix of what ``value`` gives for each register of the thread."""
+        at = self.ctx.fresh("s")
+        given = value(at)
+        if self.atom.known:
+            held = array("elements", kind, HELD)
+            kept = S.Store(buffer=held, indices=(at,), value=given)
+            give = _call(apple.MATRIX_GIVE, _matrix(into, number, "w"), _first(held, "r"))
+            return S.seq(S.Alloc(buffer=held), loop(at, HELD, kept), give)
+        room = self._room(kind)
+        store = S.Store(buffer=room, indices=(self._own + self._place(at),), value=given)
+        source = E.AddressOf(room, (self._own,), "r")
+        load = _call(apple.MATRIX_LOAD, _matrix(into, number, "w"), source, E.const(SIDE))
+        return S.seq(loop(at, HELD, store), _meet(), load, _meet())
+
+
+def row_pitch(buffer: Buffer) -> int:
+    """Elements from a row of a shared matrix to the next; 0 where rows lie in another way."""
+    layout = buffer.attr("layout")
+    if not isinstance(layout, Layout):
+        strides = buffer.stride_list()
+        plain = isinstance(strides[-2], int) and buffer.has_unit_stride
+        return int(strides[-2]) if plain else 0
+    places = layout.addresses()
+    if places.shape != tuple(buffer.shape) or min(places.shape[-2:]) < SIDE:
+        return 0
+    down, along = np.diff(places, axis=-2), np.diff(places, axis=-1)
+    pitch = int(down.flat[0])
+    return pitch if (down == pitch).all() and (along == 1).all() and pitch > 0 else 0
+
+
+def _matrix(array: Buffer, number: E.Expr, access: str) -> E.Expr:
+    return E.AddressOf(array, (E.as_expr(number * HELD),), access)
+
+
+def _call(row: Atom, *args: E.Expr, **attrs: Any) -> S.Stmt:
+    return S.do(row, *args, shape=SHAPE, **attrs)
+
+
+def _first(held: Buffer, access: str) -> E.Expr:
+    return E.AddressOf(held, (E.const(0),), access)
+
+
+def _meet() -> S.Stmt:
+    return S.do("sync_warp")

@@ -1,0 +1,160 @@
+"""``Gemm`` by matrix instructions of warpgroups (``wgmma.mma_async``).
+
+The unit reads B, and A where that is in shared memory, by descriptors: the lowering says where the
+operand of the warpgroup begins and, in steps that are constants, where each instruction does. All
+instructions of a product are one batch: a fence orders what the threads did to the registers
+before it, a commit closes it, and the accumulator is read behind the wait only, which stands where
+``insert_wgmma_waits`` has put it. What is added up is not cleared first: the first instructions
+overwrite it.
+
+Where a loop computes B, the transposed product is computed, so that B is what registers hold.
+
+The compiler of the device does not know that registers are written later, so that the accumulator
+is touched on both sides of the batch (PTX, "Asynchronous Warpgroup Level Matrix Instructions").
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Atom
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.simplify import simplify
+from tilelang.target import nvidia
+from tilelang.target.matrices import MmaAtom
+from tilelang.transforms.layouts.descriptors import Descriptor
+from tilelang.transforms.layouts.gemm_plan import exchanged
+from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.elements import loop
+from tilelang.transforms.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
+
+WRITTEN_OUT = 32  # instructions up to which the loop over k is unrolled
+STEPS = 4  # of k that are written out in longer ones
+
+
+def lower_gemm_wgmma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
+    """Thread IR of a product that warpgroups compute."""
+    atom = plan_of(stmt).atom
+    assert atom is not None
+    accumulator = accumulator_of(stmt, ctx)
+    batch = _Batch(stmt, ctx, atom, accumulator)
+    issued = S.seq(
+        accumulator.start(zeros=False),
+        *batch.fence(),
+        batch.instructions(),
+        _unit(nvidia.WARPGROUP_COMMIT),
+    )
+    if stmt.asynchronous:
+        return issued
+    return S.seq(issued, *_waited(0, [accumulator.registers]), accumulator.finish())
+
+
+def lower_wait_products(stmt: H.WaitProducts, ctx: Lowering) -> S.Stmt:
+    """Thread IR of a wait for products that were left open."""
+    return S.seq(*_waited(stmt.newer, [ctx.registers(region.buffer) for region in stmt.sums]))
+
+
+def _waited(newer: int, sums: list[Buffer]) -> list[S.Stmt]:
+    """The wait for all groups but the ``newer`` last, behind which ``sums`` are read."""
+    touched = [_touch(E.AddressOf(registers, (E.const(0),), "rw")) for registers in sums]
+    return [_unit(nvidia.WARPGROUP_WAIT, E.const(newer)), *touched]
+
+
+class _Batch:
+    """The instructions of one product."""
+
+    def __init__(
+        self, stmt: S.Gemm, ctx: Lowering, atom: MmaAtom, accumulator: Accumulator
+    ) -> None:
+        self.plan = plan = plan_of(stmt)
+        self.a, self.b = (plan.b, plan.a) if plan.exchanged else (plan.a, plan.b)
+        self.stmt = exchanged(stmt) if plan.exchanged else stmt
+        self.ctx, self.atom, self.accumulator = ctx, atom, accumulator
+
+    def fence(self) -> list[S.Stmt]:
+        """What orders the registers that threads have written before the instructions."""
+        registers = [self.accumulator.registers]
+        if not isinstance(self.a, Descriptor):
+            registers.append(self.ctx.registers(self.stmt.a.buffer))
+        touched = [_touch(E.AddressOf(array, (E.const(0),), "rw")) for array in registers]
+        return [*touched, _unit(nvidia.WARPGROUP_ARRIVE)]
+
+    def instructions(self) -> S.Stmt:
+        """All of them: along k, then tiles of rows, then of columns."""
+        rows, columns, steps = self.plan.tiles
+        i, j, k = (self.ctx.fresh(name) for name in "ijk")
+        if rows * columns * steps <= WRITTEN_OUT or not isinstance(self.a, Descriptor):
+            return loop(k, steps, self.tiles(i, j, k))
+        inner = next(count for count in range(STEPS, 0, -1) if steps % count == 0)
+        outer = self.ctx.fresh("ko")
+        body = loop(k, inner, self.tiles(i, j, outer * inner + k))
+        return loop(outer, steps // inner, body, "serial")
+
+    def tiles(self, i: E.Var, j: E.Var, step: E.Expr) -> S.Stmt:
+        """The instructions of one step along k."""
+        rows, columns, _ = self.plan.tiles
+        return loop(i, rows, loop(j, columns, self.one(i, j, step)))
+
+    def one(self, i: E.Expr, j: E.Expr, step: E.Expr) -> S.Stmt:
+        """One instruction."""
+        stmt, plan, atom = self.stmt, self.plan, self.atom
+        k, (down, across) = step * atom.k, plan.warps
+        group = E.call(nvidia.WARP_UNIFORM, self.ctx.thread // atom.width)
+        row, column = (group // across, group % across) if across > 1 else (group, E.const(0))
+        first = E.AddressOf(
+            self.accumulator.registers, ((i * plan.tiles[1] + j) * atom.c_registers,), "rw"
+        )
+        part = plan.n // across
+        b, lies = self.operand("b", self.b, stmt.b, column * part, part, j * atom.n, k)
+        if isinstance(self.a, Descriptor):
+            part = plan.m // down
+            share = row * part if down > 1 else E.const(0)
+            a, more = self.operand("a", self.a, stmt.a, share, part, i * atom.m, k)
+            lies |= more
+        else:
+            place = (i * plan.tiles[2] + step) * atom.a_registers
+            a = (E.AddressOf(self.ctx.registers(stmt.a.buffer), (place,), "r"),)
+        return S.do(
+            nvidia.WGMMA_SS if isinstance(self.a, Descriptor) else nvidia.WGMMA_RS,
+            first, *a, *b, self.adds(step), loc=stmt.loc, shape=atom.shape,
+            a=str(atom.a), b=str(atom.b), c=str(atom.c), **lies,
+        )  # fmt: skip
+
+    def operand(
+        self, name: str, described: object, region: Region, share: E.Expr, size: int,
+        outer: E.Expr, k: E.Expr,
+    ) -> tuple[tuple[E.Expr, ...], dict[str, int]]:  # fmt: skip
+        """Where the operand of the warpgroup begins, at row or column ``share`` of the region, of
+        which it takes ``size``; how far the instruction at (``outer``, ``k``) is from there; and
+        attributes that say how it lies."""
+        assert isinstance(described, Descriptor)
+        if not described.k_inner and described.ends_within(size):
+            share, outer = E.const(0), share + outer  # panels are counted from the whole
+        low, zero = region.mins, E.const(0)
+        down, along = (share, zero) if described.k_inner else (zero, share)
+        start = (*low[:-2], low[-2] + down, low[-1] + along)
+        place = E.AddressOf(*self.ctx.place(region.buffer, start), "r")
+        lies = {
+            f"{name}_swizzle": described.swizzle,
+            f"{name}_leading": described.leading,
+            f"{name}_stride": described.stride,
+            f"{name}_k_inner": described.k_inner,
+        }
+        return (place, described.offset(outer, k)), lies
+
+    def adds(self, step: E.Expr) -> E.Expr:
+        """Whether an instruction adds to what is there: the first step overwrites it where the
+        product does."""
+        clear = self.stmt.clear
+        if isinstance(clear, E.Const) and not clear.value:
+            return E.const(True)
+        return simplify(E.binary("lor", step > 0, E.unary("lnot", clear)))
+
+
+def _touch(registers: E.Expr) -> S.Stmt:
+    return _unit(nvidia.WARPGROUP_FENCE, registers, E.const(0))
+
+
+def _unit(row: Atom, *args: E.Expr) -> S.Stmt:
+    return S.do(row, *args)

@@ -1,0 +1,200 @@
+"""Stores of matrix blocks to shared tiles: ``stmatrix``.
+
+A thread of a matrix instruction's result has two neighbours of a row, and a store of a warp writes
+eight rows in pieces of four bytes. Where the loop is shared out like that, four blocks of 8 x 8
+elements of 16 bits go in one instruction, each lane naming one row of 16 bytes: a quarter of the
+instructions, and no bank conflicts where eight rows of one column of chunks lie in different banks,
+as swizzled tiles have them. Tiles that are stored transposed take it with ``.trans``.
+
+Source: PTX ISA, "Warp-level matrix store instruction: stmatrix".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilelang.errors import Loc
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.layout.register_layout import Mode, RegisterLayout
+from tilelang.records import dataclass
+from tilelang.target import nvidia
+from tilelang.target.matrices import BLOCK
+from tilelang.transforms.analysis.vectors import run_of
+from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.elements import array, loop, mode
+from tilelang.transforms.lower.parallel import Body
+
+BITS, PAIR = 16, 2  # of an element; neighbours in a thread
+PAIRS = BLOCK // PAIR  # lanes along a row of a block
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """A loop whose iterations are spread as blocks of a matrix instruction.
+
+    Attributes:
+        row, column: the dimensions along the rows of a block and along its pairs.
+        outer: per dimension the modes that choose the block, slowest first.
+        count: blocks that one instruction stores.
+    """
+
+    row: int
+    column: int
+    outer: tuple[tuple[Mode, ...], ...]
+    count: int
+
+
+def lower_matrix_store(
+    stmt: S.Parallel, spread: RegisterLayout | None, ctx: Lowering
+) -> S.Stmt | None:
+    """Thread IR of a loop that does nothing but store to a shared tile; None where ``stmatrix``
+    cannot.
+
+    Args:
+        spread: how the iterations are shared out; None for extents that are not constants.
+    """
+    store = stmt.body
+    if not isinstance(store, S.Store) or not store.buffer.storage.startswith("shared"):
+        return None
+    dtype = store.buffer.dtype
+    if dtype.bits != BITS or dtype.lanes > 1 or not ctx.context.has("stmatrix") or spread is None:
+        return None
+    blocks = _blocks(spread, ctx.warp)
+    reads = effects.used(store.value)
+    if blocks is None or ctx.group.lo % ctx.warp or store.buffer.data in reads:
+        return None
+    bounds = ctx.bounds
+    for var, extent in zip(stmt.vars, spread.shape):
+        bounds = bounds.with_range(var, 0, extent)
+    along = [
+        run_of(store.buffer, store.indices, stmt.vars[dim], bounds) >= BLOCK
+        for dim in (blocks.column, blocks.row)
+    ]
+    return _stored(stmt, store, spread, blocks, along[1], ctx) if any(along) else None
+
+
+def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
+    """The blocks of a register layout, if it is one of whole blocks without copies."""
+    if spread.sparse or spread.replicated:
+        return None
+    row = column = -1
+    outer: list[tuple[Mode, ...]] = []
+    for dim, modes in enumerate(spread.modes):
+        real = tuple(item for item in modes if item.extent > 1)
+        if real[-2:] == (Mode(PAIRS, "thread", 1), Mode(PAIR, "register", 1)):
+            column, real = dim, real[:-2]
+        elif real and real[-1].place == "thread" and real[-1].stride == PAIRS:
+            last = real[-1]
+            if last.extent % BLOCK:
+                return None
+            row, real = dim, (*real[:-1], Mode(last.extent // BLOCK, "thread", warp))
+        outer.append(tuple(item for item in real if item.extent > 1))
+    flat = [item for modes in outer for item in modes]
+    if row < 0 or column < 0 or any(i.place == "thread" and i.stride % warp for i in flat):
+        return None
+    held = spread.register_count // PAIR
+    for count in (4, 2, 1):
+        if held % count == 0 and all(_parts(item, count) for item in flat):
+            return _Blocks(row, column, tuple(outer), count)
+    return None
+
+
+def _parts(item: Mode, count: int) -> tuple[int, int] | None:
+    """How many values of a mode of registers the blocks of one instruction take, and how many
+    instructions; None where an instruction would begin inside."""
+    if item.place == "thread":
+        return 1, 1
+    unit = item.stride // PAIR
+    if unit >= count:
+        return (1, item.extent) if unit % count == 0 else None
+    inside = count // unit
+    if item.extent <= inside:
+        return (item.extent, 1) if inside % item.extent == 0 else None
+    return (inside, item.extent // inside) if item.extent % inside == 0 else None
+
+
+def _index(
+    modes: Sequence[Mode], block: tuple[E.Expr, E.Expr], count: int, ctx: Lowering
+) -> E.Expr:
+    """The number of a block along a dimension.
+
+    Args:
+        block: the number of the instruction, and of the block in it.
+    """
+    total: E.Expr = E.const(0)
+    for item in modes:
+        if item.place == "thread":
+            value = mode(ctx.thread, item.extent, item.stride, ctx.threads)
+        else:
+            unit, parts = item.stride // PAIR, _parts(item, count)
+            assert parts is not None
+            inner = block[1] // unit % parts[0] if unit < count else E.const(0)
+            value = block[0] // max(1, unit // count) % parts[1] * parts[0] + inner
+        total = total * item.extent + value
+    return total
+
+
+def _stored(
+    stmt: S.Parallel,
+    store: S.Store,
+    spread: RegisterLayout,
+    blocks: _Blocks,
+    trans: bool,
+    ctx: Lowering,
+) -> S.Stmt:
+    """The instructions of a warp."""
+    count, width = blocks.count, PAIR * blocks.count
+    number, v = ctx.fresh("q"), ctx.fresh("v")
+    bounds = ctx.bounds.with_range(number, 0, spread.register_count // width).with_range(
+        v, 0, width
+    )
+    held = array("blocks", store.buffer.dtype, width)
+    register = number * width + v
+    indices = [simplify(index, bounds) for index in spread.index_of(ctx.thread, register)]
+    body = Body(stmt, dict(zip(stmt.vars, indices)), register, spread, ctx, None)
+    value = body.expr(store.value)
+    lane = ctx.thread if ctx.threads == ctx.warp else ctx.thread % ctx.warp
+    block = (number, lane // BLOCK)
+    named = blocks.row if not trans else blocks.column  # the dimension of the rows in memory
+    values: dict[E.Var, E.Expr] = {}
+    for dim, (var, modes) in enumerate(zip(stmt.vars, blocks.outer)):
+        size = BLOCK if dim in (blocks.row, blocks.column) else 1
+        first = _index(modes, block, count, ctx) * size
+        values[var] = simplify(first + lane % BLOCK if dim == named else first, bounds)
+    place = tuple(substitute(index, values) for index in store.indices)
+    put = blocks_put(held, v, value, E.AddressOf(store.buffer, place, "w"), stmt.loc, trans)
+    return loop(number, spread.register_count // width, put)
+
+
+def around_tiles(
+    held: RegisterLayout, threads: int
+) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
+    """The modes of rows and of columns around the tiles of 16 x 8 that matrix instructions leave in
+    registers; None where ``held`` is no layout of such tiles for ``threads``."""
+    if held.replicas or held.padded or len(held.modes) != 2 or threads != held.threads:
+        return None
+    rows, columns = held.modes
+    inner = (
+        (Mode(2, "register", PAIR), Mode(BLOCK, "thread", PAIRS)),
+        (Mode(PAIRS, "thread", 1), Mode(PAIR, "register", 1)),
+    )
+    return (rows[:-2], columns[:-2]) if (rows[-2:], columns[-2:]) == inner else None
+
+
+def blocks_put(
+    held: Buffer, v: E.Var, value: E.Expr, place: E.Expr, loc: Loc | None, trans: bool = False
+) -> S.Stmt:
+    """One instruction that stores blocks, of which ``held`` has two elements each: register ``v``
+    is ``value``, and lanes name the ``place`` of a row."""
+    width = int(held.shape[0])
+    fill = S.Store(buffer=held, indices=(v,), value=value, loc=loc)
+    move = S.do(
+        nvidia.STMATRIX, place, E.AddressOf(held, (E.const(0),), "r"), loc=loc,
+        count=width // PAIR, trans=trans,
+    )  # fmt: skip
+    return S.seq(S.Alloc(buffer=held), loop(v, width, fill), move)

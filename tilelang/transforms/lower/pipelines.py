@@ -1,0 +1,422 @@
+"""Pipelines to what the target orders them with: each statement becomes the steps of its row.
+
+Stands behind the lowering of tile operations, which still asks what waits for what (loads of a
+product move across a ``Wait``), and before the plan of shared memory, which counts barriers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise, takewhile
+from math import prod
+
+from tilelang.errors import InternalError
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import prove
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import Linear
+from tilelang.ir.simplify import simplified_with, simplify
+from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
+from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
+from tilelang.target import Context, amd, nvidia
+from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
+from tilelang.transforms.analysis.loops import trips
+from tilelang.transforms.analysis.mechanism import MECHANISMS, Mechanism, Step
+from tilelang.transforms.lower.context import MADE
+
+# Where those who have filled a version tell others that they have.
+_HANDED_ON = frozenset(((H.Wait, Step.MEET), (H.Commit, Step.ARRIVE_FULL)))
+
+
+def lower_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without statements of the schedule.
+
+    A pipeline with mbarriers stands in no loop: their turns are counted from its first item on.
+    Each thread counts the items of its runs in a register.
+    """
+    return rewrite_bodies(func, lambda launch: _Lower(launch, context).rewrite(launch.body))
+
+
+class _Lower(Rewriter):
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        self.launch = launch
+        self.context = context
+        self.pipelines: dict[E.Expr, _Pipeline] = {}
+        self.branches = 0  # conditions around the statement
+        self.counted: set[E.Var] = set()  # numbers of the first items of runs around the statement
+
+    @cached_property
+    def groups(self) -> ThreadGroups:
+        """Which threads run what."""
+        return thread_groups(self.launch, self.warp)
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        match stmt:
+            case H.Pipeline():
+                return self.pipeline(stmt)
+            case H.Run():
+                return self.run(stmt)
+            case H.PipelineStep():
+                return self.step(stmt)
+            case H.Fence(source="generic", target="async"):
+                return S.do(nvidia.FENCE_PROXY_ASYNC, loc=stmt.loc)
+            case H.Fence():
+                return []  # what arrived by the async proxy is waited for on an mbarrier
+            case S.Seq() if any(map(self.elects, stmt.stmts)):
+                return S.seq(*self.sequence(stmt.stmts))
+            case S.For():
+                for one in self.pipelines.values():
+                    one.loops.append(stmt)
+                made = super()._visit(stmt)
+                for one in self.pipelines.values():
+                    one.loops = [loop for loop in one.loops if loop is not stmt]
+                return made
+            case S.If():
+                self.branches += 1
+                found = super()._visit(stmt)
+                self.branches -= 1
+                return found
+        return super()._visit(stmt)
+
+    def pipeline(self, stmt: H.Pipeline) -> list[S.Stmt]:
+        """The body between what the mechanism needs before and behind it."""
+        row = MECHANISMS[stmt.mechanism]
+        fenced = stmt.proxy == "async" and row.mode != "tma"
+        made = self.pipelines[stmt.pipe] = _Pipeline(row, stmt.stages, fenced)
+        made.counts = amd.LOAD_LDS.needs in row.needs
+        loads = set(_loads(stmt.body, stmt.pipe))
+        made.loads, made.steady = max(loads, default=0), len(loads) == 1
+        before: list[S.Stmt] = []
+        if row.turns:
+            made.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
+            before = [S.Alloc(buffer=made.full)]
+            if Step.ARRIVE_EMPTY in row.release:
+                made.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
+                before.append(S.Alloc(buffer=made.empty))
+            made.fresh = self.fresh(stmt)
+            made.together = all(map(_together, _uses(stmt)))
+            made.latest = tuple(_latest(stmt.body, stmt.pipe)) if made.fresh else ()
+        runs = S.find(stmt.body, H.Run)
+        if any(made.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
+            before.append(S.Alloc(buffer=made.handed, init=E.const(0, made.handed.dtype)))
+        last = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
+        calls = [
+            self.meet(stmt) if step is Step.MEET else made.call(step, last) for step in row.close
+        ]
+        return [
+            *(replace(alloc, loc=stmt.loc) for alloc in before),
+            self.rewrite(stmt.body),
+            *(S.Eval(value=call, loc=stmt.loc) for call in calls),
+        ]
+
+    def fresh(self, stmt: H.Pipeline) -> bool:
+        """Whether the items of each thread are counted from its first one on: it has one run."""
+        runs = S.find(stmt.body, H.Run)
+        loops = S.find(stmt.body, S.For, S.While)
+        if any(S.holds(loop, H.Run) for loop in loops):
+            return False
+        groups = sorted(map(self.groups.of, runs))
+        return all(lo + count <= then for (lo, count), (then, _) in pairwise(groups))
+
+    def run(self, stmt: H.Run) -> list[S.Stmt]:
+        """A run, which begins at the item behind those that the thread has handed on."""
+        found = self.pipelines[stmt.pipe]
+        if stmt.first in self.counted:
+            return [self.rewrite(stmt.body)]
+        self.counted.add(stmt.first)
+        body = self.rewrite(stmt.body)
+        self.counted.remove(stmt.first)
+        passed, zero = found.passed(stmt), (E.const(0),)
+        if passed is None:
+            # Behind the lowering, which knows by the statements themselves who runs them.
+            start: dict[E.Var, E.Expr] = {stmt.first: E.const(0, stmt.first.dtype)}
+            return [simplified_with(body, start)]
+        begin = E.cast(E.Load(found.handed, zero), stmt.first.dtype)
+        then = E.cast(simplify((stmt.first + passed) % found.rounds), found.handed.dtype)
+        return [
+            S.Let(var=stmt.first, value=begin, loc=stmt.loc),
+            body,
+            S.Store(buffer=found.handed, indices=zero, value=then, loc=stmt.loc),
+        ]
+
+    def arrivals(self, stmt: H.Pipeline, kind: type[H.PipelineStep]) -> int:
+        """How many threads arrive for an item: those that commit, or those that wait, for it."""
+        row = MECHANISMS[stmt.mechanism]
+        steps = S.find(stmt.body, kind)
+        groups = {self.groups.of(node) for node in steps if node.pipe is stmt.pipe}
+        if kind is H.Commit and row.elected:
+            return len(groups)
+        if kind is H.Wait:
+            return sum(count // (self.warp if self.whole(lo, count) else 1) for lo, count in groups)
+        return sum(count for _, count in groups)
+
+    @property
+    def warp(self) -> int:
+        """Lanes of a warp."""
+        return self.context.limits.warp
+
+    def whole(self, first: int, count: int) -> bool:
+        """Whether the threads from ``first`` on are whole warps."""
+        return first % self.warp == 0 and count % self.warp == 0
+
+    def freed(self, stmt: H.Release) -> list[S.Stmt]:
+        """A version is freed: by one lane of each warp that has used it. What the other lanes did
+        comes before it, as they meet first. Matrices that a unit has read for all of the warp have
+        been waited for by that lane, too (PTX, "wgmma.wait_group"). If nobody fills it any more,
+        nobody is told."""
+        found = self.pipelines[stmt.pipe]
+        if found.done(stmt.number):
+            return []
+        alone = S.Eval(value=found.call(Step.ARRIVE_EMPTY, stmt), loc=stmt.loc)
+        if not self.whole(*self.groups.of(stmt)):
+            return [alone]
+        first = (thread_number(self.launch) % self.warp).equal(0)
+        arrive = S.If(cond=first, then=alone, loc=stmt.loc)
+        if found.together:
+            return [arrive]
+        lanes = E.const((1 << self.warp) - 1, DType("uint32"))
+        return [S.do("sync_warp", lanes, loc=stmt.loc), arrive]
+
+    def step(self, stmt: H.PipelineStep) -> list[S.Stmt]:
+        """The steps of one statement."""
+        found = self.pipelines[stmt.pipe]
+        match stmt:
+            case H.Acquire():
+                steps = found.row.acquire
+            case H.Commit():
+                steps = found.row.commit
+            case H.Wait():
+                steps = found.row.wait
+            case H.Release() if Step.ARRIVE_EMPTY in found.row.release:
+                return self.freed(stmt)
+            case _:
+                steps = found.row.release
+        calls: list[E.Expr] = []
+        for step in steps:
+            if step is Step.WAIT_EMPTY and found.fresh and found.first(stmt.number):
+                continue
+            if found.fenced and (type(stmt), step) in _HANDED_ON:
+                calls.append(E.call(nvidia.FENCE_PROXY_ASYNC))
+            calls.append(self.meet(stmt) if step is Step.MEET else found.call(step, stmt))
+        return [S.Eval(value=call, loc=stmt.loc) for call in calls]
+
+    def meet(self, stmt: S.Stmt) -> E.Expr:
+        """The barrier of the threads that run ``stmt``."""
+        everyone = (0, prod(self.launch.threads))
+        group = self.groups.of(stmt) if self.branches else everyone
+        if group == everyone:
+            return E.call("sync_threads")
+        named = {(lo, n): ident for lo, n, ident in self.launch.annotation("barrier_ids", ())}
+        if group not in named:
+            raise InternalError(f"threads {group[0]} to {sum(group) - 1} have no barrier")
+        return E.call("sync_threads", named[group], group[1])
+
+    def sequence(self, stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
+        """Statements in order. What fills an item, from ``Acquire`` to ``Commit``, is done by one
+        thread where the mechanism elects one."""
+        made: list[S.Stmt] = []
+        left = list(stmts)
+        while left:
+            first = left.pop(0)
+            if not (isinstance(first, H.Acquire) and self.elects(first)):
+                made += self.lowered(first)
+                continue
+            end = 1 + next(k for k, item in enumerate(left) if _commits(item, first.pipe))
+            filling = self.pipelines[first.pipe].filling
+            inside = [filling(item, first) for item in (first, *left[:end])]
+            del left[:end]
+            if self.groups.of(first)[1] == 1:
+                made += [part for item in inside for part in self.lowered(item)]
+                continue
+            made.append(
+                S.If(
+                    cond=thread_number(self.launch).equal(self.groups.of(first)[0]),
+                    then=S.seq(*(part for item in inside for part in self.lowered(item))),
+                    loc=first.loc,
+                )
+            )
+        return made
+
+    def elects(self, stmt: S.Stmt) -> bool:
+        """Whether one thread fills the item that is acquired here."""
+        return isinstance(stmt, H.Acquire) and self.pipelines[stmt.pipe].row.elected
+
+    def lowered(self, stmt: S.Stmt) -> list[S.Stmt]:
+        """One statement of a sequence."""
+        done = self._visit(stmt)
+        return done if isinstance(done, list) else [done]
+
+
+def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
+    return isinstance(stmt, H.Commit) and stmt.pipe is pipe
+
+
+def _uses(stmt: H.Pipeline) -> Iterator[effects.Access]:
+    """What reads the versions of a pipeline."""
+    tiles = set(stmt.tiles)
+    for access in effects.accesses(stmt.body, nested=True):
+        if access.reads and access.data in tiles:
+            yield access
+
+
+def _together(use: effects.Access) -> bool:
+    """Whether a matrix unit reads there, for all lanes of a warp, each of which waits for it."""
+    atom = use.by.atom if isinstance(use.by, E.Call) else None
+    return (
+        atom is not None
+        and use.proxy == "async"
+        and atom.completes.kind == "group"
+        and any(operand.tile for operand in atom.operands)
+    )
+
+
+def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
+    """The copies in ``stmt`` whose bytes the mbarriers of ``pipe`` count."""
+    for node in S.walk(stmt):
+        value = node.call
+        if value is not None and value.atom.completes.kind == "mbarrier":
+            if any(arg is pipe for arg in value.args):
+                yield value
+
+
+def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
+    """How many loads to LDS each thread starts for an item of ``pipe``, at least and at most, where
+    it is filled."""
+    items = S.flat(stmt)
+    for number, item in enumerate(items):
+        if isinstance(item, H.Acquire) and item.pipe is pipe:
+            filled = takewhile(lambda one: not _commits(one, pipe), items[number + 1 :])
+            yield from map(sum, zip((0, 0), *map(_started, filled), strict=True))
+        for block in item.blocks():
+            yield from _loads(block, pipe)
+
+
+def _latest(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Expr]:
+    """The last item that each ``Acquire`` of ``pipe`` gets, where its loops count up."""
+    if isinstance(stmt, H.Acquire) and stmt.pipe is pipe:
+        yield stmt.number
+    for block in stmt.blocks():
+        for number in _latest(block, pipe):
+            if isinstance(stmt, S.For) and Linear.of(number).factor(stmt.var) > 0:
+                if isinstance(stmt.step, E.Const) and int(stmt.step) > 0:
+                    last = stmt.start + stmt.step * (trips(stmt) - 1)
+                    number = simplify(substitute(number, {stmt.var: last}))
+            yield number
+
+
+def _started(stmt: S.Stmt) -> tuple[int, int]:
+    """Loads to LDS that a thread starts in ``stmt``: at least, and at most. A condition of the
+    program may hold for one item and not for the next; loops of unknown length start the loads of
+    one iteration or none."""
+    value = stmt.call
+    own = int(value is not None and value.atom is amd.LOAD_LDS)
+    blocks = [_started(block) for block in stmt.blocks()]
+    most = own + sum(high for _, high in blocks)
+    if isinstance(stmt, S.For) and isinstance(count := trips(stmt), E.Const):
+        times = int(count.value)
+        return times * sum(low for low, _ in blocks), times * most
+    if isinstance(stmt, (S.For, S.While, S.If)):
+        return 0, most
+    return own + sum(low for low, _ in blocks), most
+
+
+def _barriers(name: str, count: int, stages: int) -> Buffer:
+    """An mbarrier for each version, with ``count`` arrivals for each turn."""
+    attrs = (("arrive_counts", (count,) * stages), *MADE)
+    return Buffer(name, Shape((stages,)), DType("uint64"), "shared.barrier", attrs=attrs)
+
+
+class _Pipeline:
+    """What is known of a pipeline; ``bytes``: of the item that is being filled; ``handed``: how
+    many items the thread has handed on."""
+
+    def __init__(self, row: Mechanism, stages: int, fenced: bool) -> None:
+        self.row = row
+        self.fenced = fenced  # whether a unit uses what threads have written
+        self.stages = stages
+        self.full: Buffer | None = None
+        self.empty: Buffer | None = None
+        self.fresh = False  # no thread has handed on an item before its run
+        self.together = False  # all lanes of a warp have waited when one has
+        self.latest: tuple[E.Expr, ...] = ()  # the last items that are filled, if that is known
+        self.bytes = 0
+        self.counts = False  # whether the instructions of a thread are counted
+        self.loads = 0  # of a thread for an item, at most
+        self.steady = False  # whether they are as many for every item
+        self.loops: list[S.For] = []  # around the statement
+        self.handed = Buffer("handed", Shape((1,)), DType("uint16"), "local.var")
+        # A turn has a version and a parity: after two rounds of all versions everything repeats.
+        self.rounds = 2 * stages
+
+    def passed(self, run: H.Run) -> E.Expr | None:
+        """How many items later the next run begins, None where it begins like this one."""
+        found = simplify(run.count % self.rounds)
+        return None if isinstance(found, E.Const) and not int(found) else found
+
+    def first(self, number: E.Expr) -> bool:
+        """Whether an item is the first one of its version, which nobody has used."""
+        turn = simplify(number // self.stages)
+        return isinstance(turn, E.Const) and not int(turn)
+
+    def done(self, number: E.Expr) -> bool:
+        """Whether no item that is filled takes the place of ``number``."""
+        after = number + self.stages
+        return bool(self.latest) and all(prove(one < after) is True for one in self.latest)
+
+    def more(self, number: E.Expr) -> E.Expr:
+        """How many items there are behind ``number``, at least; those that are not there load
+        nothing."""
+        loop = next((one for one in reversed(self.loops) if one.var in number.variables), None)
+        return E.const(0) if loop is None else simplify(trips(loop) - 1 - number)
+
+    def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
+        """The mbarrier of the version of an item."""
+        assert bank is not None
+        return E.AddressOf(bank, (simplify(number % self.stages),))
+
+    def filling(self, stmt: S.Stmt, item: H.Acquire) -> S.Stmt:
+        """``stmt`` with the mbarrier of ``item`` where it names the pipeline that its bytes are
+        counted by; they are announced with the commit."""
+        if isinstance(stmt, H.PipelineStep):
+            return stmt
+        assert isinstance(item.pipe, E.Var)
+        place = {item.pipe: self.turn(self.full, item.number)}
+        self.bytes += sum(int(call.attr("bytes")) for call in _copies(stmt, item.pipe))
+        return rewrite_exprs(stmt, lambda expr: substitute(expr, dict(place)))
+
+    def call(self, step: Step, stmt: H.PipelineStep) -> E.Expr:
+        """One step of ``stmt`` as a call; who meets does not depend on the pipeline."""
+        number = stmt.number
+        phase = number // self.stages
+        match step:
+            case Step.CLOSE_GROUP:
+                return E.call(amd.LOADS_COMMIT if self.counts else nvidia.CP_ASYNC_COMMIT)
+            case Step.WAIT_GROUPS:
+                ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
+                if self.counts:
+                    ahead = ahead if self.steady else 0
+                    more = E.const(0) if not ahead else self.more(number)
+                    return E.call(amd.LOADS_WAIT, more, loads=self.loads, count=ahead)
+                return E.call(nvidia.CP_ASYNC_WAIT, count=ahead)
+            case Step.MEET:
+                return E.call("sync_threads")
+            case Step.EXPECT:
+                count, self.bytes = self.bytes, 0
+                return E.call(MBARRIER_ARRIVE_EXPECT, self.turn(self.full, number), count)
+            case Step.ARRIVE_FULL:
+                return E.call(MBARRIER_ARRIVE, self.turn(self.full, number))
+            case Step.ARRIVE_EMPTY:
+                return E.call(MBARRIER_ARRIVE, self.turn(self.empty, number))
+            case Step.WAIT_FULL:
+                parity = simplify(phase % 2)
+                return E.call(MBARRIER_WAIT, self.turn(self.full, number), parity)
+            case Step.WAIT_EMPTY:
+                # A version is empty before its first turn: that counts as the turn before it.
+                parity = simplify((phase + 1) % 2)
+                return E.call(MBARRIER_WAIT, self.turn(self.empty, number), parity)

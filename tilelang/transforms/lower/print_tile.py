@@ -1,0 +1,34 @@
+"""``PrintTile``: the elements of a tile in row-major order, one line each.
+
+Tiles that belong to the group are printed by one thread; a fragment is collected in a shared
+workspace for that. Every thread prints its own array, and global memory.
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.elementwise import print_lines
+from tilelang.transforms.analysis.scopes import is_fragment
+from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.elements import constant_extents, element, row_major, stage
+
+EVERYONE = ("local", "local.var", "global")
+
+
+def lower_print(stmt: S.PrintTile, ctx: Lowering) -> S.Stmt:
+    """Thread IR of a print; nothing where the thread that prints is in another group."""
+    src = stmt.src
+    if src.buffer.storage in EVERYONE:
+        return print_lines(stmt, lambda at: element(src, at, ctx).load())
+    number = stmt.thread - ctx.group.lo
+    if not 0 <= number < ctx.group.threads:
+        return S.Seq(stmts=())
+    only = E.binary("eq", ctx.group.thread, number)
+    if not is_fragment(src):
+        lines = print_lines(stmt, lambda at: element(src, at, ctx).load())
+        return S.If(cond=only, then=lines, loc=stmt.loc)
+    staged, room = stage(src, ctx, "printed", "printing")
+    extents = constant_extents(src, "printing")
+    lines = print_lines(stmt, lambda at: E.Load(room, (row_major(extents, at),)))
+    return S.seq(staged, S.If(cond=only, then=lines, loc=stmt.loc), ctx.barrier())

@@ -1,0 +1,55 @@
+"""Random numbers of a lane loop: drawn before it, so that what uses them can be vectors.
+
+Threads draw from a state of their own: what matters is the order of a thread's draws, not what
+stands between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.visitor import substitute_in
+from tilelang.transforms.lower.context import MADE
+
+DRAWS = "random numbers"  # the writer of rows that take them
+
+
+def draws(expr: E.Expr) -> bool:
+    """Whether ``expr`` takes a number from the state of the thread."""
+    return any(
+        call.atom.writer == DRAWS for call in E.find(expr, E.Call) if isinstance(call, E.Call)
+    )
+
+
+def drawn_ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
+    """What draws the numbers that ``loop`` names at the start of each iteration, and the loop with
+    those numbers; nothing and the loop itself where other statements draw as well, or where a
+    number depends on the iteration."""
+    body = S.flat(loop.body)
+    named = [item for item in body if isinstance(item, S.Let) and draws(item.value)]
+    others = [node for node in S.walk(loop.body) if any(map(draws, node.exprs()))]
+    ends = (loop.start, loop.stop)
+    if not named or len(others) > len(named) or not all(isinstance(end, E.Const) for end in ends):
+        return [], loop
+    inside = {loop.var, *(node.var for node in S.find(loop.body, S.Let))}
+    if any(not inside.isdisjoint(item.value.variables) for item in named):
+        return [], loop
+    start, stop = (int(end.value) for end in ends if isinstance(end, E.Const))
+    lane = E.Var(loop.var.name, loop.var.dtype)
+    allocs: list[S.Stmt] = []
+    stores: list[S.Stmt] = []
+    values: dict[E.Var, E.Expr] = {}
+    for item in named:
+        name, shape = f"{item.var.name}_drawn", Shape((stop - start,))
+        array = Buffer(name, shape, item.var.dtype, "local", attrs=MADE)
+        at = E.binary("sub", lane, loop.start)
+        allocs.append(S.Alloc(buffer=array, loc=item.loc))
+        stores.append(S.Store(buffer=array, indices=(at,), value=item.value, loc=item.loc))
+        values[item.var] = E.Load(array, (E.binary("sub", loop.var, loop.start),))
+
+    rest = substitute_in(S.seq(*(item for item in body if item not in named)), values)
+    ahead = replace(loop, var=lane, body=S.seq(*stores), kind="unroll", annotations=())
+    return [*allocs, ahead], replace(loop, body=rest)

@@ -1,0 +1,300 @@
+"""``Reduce``: one dimension of a tile combined by the threads of a group.
+
+A fragment is reduced where it is: every thread combines its own registers, then the threads that
+hold parts of the same row combine their partial results (:mod:`allreduce`). Copies of an element
+in several threads are never mixed, so each element counts once. A shared or global tile is read by
+groups of lanes, one or more per row. A per-thread array is reduced by its thread.
+
+Results are accumulated in at least 32 bits, rounded once, and only then combined with the old
+destination, if that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.combine import register_dtype, start_of
+from tilelang.transforms.analysis.scopes import is_fragment, is_private
+from tilelang.transforms.lower.allreduce import Operation, all_reduce
+from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.elements import (
+    Element,
+    RegisterWalk,
+    constant_extents,
+    each,
+    element,
+    guarded,
+    loop,
+    membership,
+    row_major,
+    unravel,
+    walk_registers,
+)
+from tilelang.transforms.lower.partial_sums import (
+    PartialSums,
+    Target,
+    collect,
+    deliver,
+    private_sums,
+)
+
+UNROLL = 16  # loads per thread up to which a loop over shared memory is unrolled
+
+
+def lower_reduce(stmt: S.Reduce, ctx: Lowering) -> S.Stmt:
+    """Thread IR of a reduction."""
+    job = _Job(stmt, ctx)
+    if is_fragment(stmt.src):
+        return _from_fragment(job)
+    if is_private(stmt.src):
+        return _from_private(job)
+    return _from_memory(job)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A reduction and what follows from it."""
+
+    stmt: S.Reduce
+    ctx: Lowering
+
+    @cached_property
+    def extents(self) -> tuple[int, ...]:
+        """Extents of the source."""
+        return constant_extents(self.stmt.src, f"T.reduce_{self.stmt.kind}")
+
+    @property
+    def length(self) -> int:
+        """How many elements make one result."""
+        return self.extents[self.stmt.dim]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Extents of the other dimensions."""
+        return self.extents[: self.stmt.dim] + self.extents[self.stmt.dim + 1 :]
+
+    @property
+    def op(self) -> Operation:
+        """One step of the reduction."""
+        return Operation(self.stmt.kind, self.stmt.nan_propagate)
+
+    @property
+    def target(self) -> Target:
+        """Where the results go."""
+        return Target(self.stmt.dst, None if self.stmt.clear else self.op)
+
+    @property
+    def wide(self) -> DType:
+        """Dtype of the accumulation."""
+        return register_dtype(self.stmt.dst.dtype)
+
+    @property
+    def start(self) -> E.Expr:
+        """The value that changes nothing."""
+        kind = self.stmt.dst.dtype
+        return E.cast(start_of(self.stmt.kind, kind), self.wide)
+
+    def operand(self, value: E.Expr) -> E.Expr:
+        """A source element as it enters the reduction."""
+        kind = self.stmt.dst.dtype
+        value = E.cast(value, kind)
+        if self.stmt.kind.startswith("abs") and (kind.is_int or kind.is_float):
+            value = E.call("abs", value)
+        return E.cast(value, self.wide)
+
+    def accumulate(self, total: Buffer, at: E.Expr, value: E.Expr) -> S.Stmt:
+        """``total[at] = op(total[at], value)``."""
+        new = self.op(E.Load(total, (at,)), value)
+        return S.Store(buffer=total, indices=(at,), value=new, loc=self.stmt.loc)
+
+    def source(self, row: Sequence[E.Expr], k: E.Expr) -> E.Expr:
+        """The source element ``k`` of a row, converted."""
+        dim = self.stmt.dim
+        at = (*row[:dim], k, *row[dim:])
+        return self.operand(element(self.stmt.src, at, self.ctx).load())
+
+
+# -- fragments ------------------------------------------------------------------------------------
+def _from_fragment(job: _Job) -> S.Stmt:
+    stmt, ctx = job.stmt, job.ctx
+    dist, dim = ctx.register_layout(stmt.src.buffer), stmt.dim
+    result = dist.drop(dim)
+    totals = private_sums(stmt.dst.dtype, result.register_count)
+    var = ctx.fresh("s")
+    start = S.Store(buffer=totals, indices=(var,), value=job.start)
+    modes = [(item.extent, item.stride) for item in dist.modes[dim] if item.place == "thread"]
+    return S.seq(
+        S.Alloc(buffer=totals),
+        loop(var, result.register_count, start),
+        _own_part(job, dist, result, totals),
+        *([] if stmt.partial else [all_reduce(totals, modes, dist.used_threads, job.op, ctx)]),
+        deliver(_totals(job, result, totals), job.target, ctx),
+    )
+
+
+def _own_part(job: _Job, dist: RegisterLayout, result: RegisterLayout, totals: Buffer) -> S.Stmt:
+    """Each thread's registers combined per row."""
+    stmt, ctx = job.stmt, job.ctx
+    walk = walk_registers(dist, ctx)
+    value = job.operand(E.Load(ctx.registers(stmt.src.buffer), (walk.register,)))
+    inside = _in_dimension(job, dist, walk)
+    if inside is not None:
+        value = E.select(inside, value, job.start)
+    return walk.nest(job.accumulate(totals, _row_register(walk, dist, result, stmt.dim), value))
+
+
+def _row_register(
+    walk: RegisterWalk, dist: RegisterLayout, result: RegisterLayout, dim: int
+) -> E.Expr:
+    """The register of the total that a source register belongs to."""
+    strides: dict[tuple[int, int], int] = {}
+    rows = iter(result.modes)
+    for d, modes in enumerate(dist.modes):
+        if d == dim:
+            continue
+        kept = [position for position, item in enumerate(modes) if item.extent > 1]
+        for position, item in zip(kept, next(rows), strict=True):
+            strides[d, position] = item.stride
+    found: E.Expr = E.const(0)
+    for key, var, _ in walk.loops:
+        if key in strides:
+            found = found + var * strides[key]
+    return found
+
+
+def _in_dimension(job: _Job, dist: RegisterLayout, walk: RegisterWalk) -> E.Expr | None:
+    """The condition that a place holds an element of the reduced range; None if all do."""
+    src, dim = job.stmt.src, job.stmt.dim
+    low, extent, index = src.mins[dim], job.length, walk.indices[dim]
+    conditions: list[E.Expr] = []
+    if not (isinstance(low, E.Const) and int(low) == 0):
+        conditions.append(index >= low)
+    places = prod(item.extent for item in dist.modes[dim])
+    if conditions or extent < places:
+        conditions.append(index < low + extent)
+    return E.conjunction(conditions) if conditions else None
+
+
+def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
+    """The rows of the region among the rows that the threads hold."""
+    src, dim = job.stmt.src, job.stmt.dim
+    walk = walk_registers(result, job.ctx)
+    whole = list(walk.indices)
+    whole.insert(dim, src.mins[dim])
+    inside = membership(src, whole, but=dim)
+    lows = src.mins[:dim] + src.mins[dim + 1 :]
+    at = tuple(index - low for index, low in zip(walk.indices, lows, strict=True))
+    return PartialSums(totals, result, walk, at, job.kept, tuple(inside))
+
+
+# -- shared and global memory ---------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Split:
+    """How rows are shared out: ``lanes`` threads per row, ``rows`` rows at a time."""
+
+    lanes: int
+    rows: int
+    lane: E.Expr
+    row: E.Expr
+    stride: int  # between the threads of a row
+
+    @property
+    def used(self) -> int:
+        """Threads that take part."""
+        return self.lanes * self.rows
+
+
+def _split(job: _Job) -> _Split:
+    """As many threads per row as there are; neighbours read neighbouring elements."""
+    thread, threads = job.ctx.group.thread, job.ctx.group.threads
+    rows = max(1, prod(job.kept))
+    last = job.stmt.dim == len(job.extents) - 1
+    enough = 1 << max(0, (job.length - 1).bit_length())
+    lanes = max(1, threads // rows)
+    if threads % job.ctx.warp == 0:
+        lanes = 1 << (lanes.bit_length() - 1)
+        if last:
+            lanes = max(lanes, job.ctx.warp)
+    lanes = min(lanes, enough, threads)
+    together = threads // lanes
+    if last:
+        return _Split(lanes, together, thread % lanes, thread // lanes, 1)
+    return _Split(lanes, together, thread // together, thread % together, together)
+
+
+def _from_memory(job: _Job) -> S.Stmt:
+    ctx, target = job.ctx, job.target
+    split = _split(job)
+    count = prod(job.kept)
+    passes = -(-count // split.rows)
+    p = ctx.fresh("p")
+    row = p * split.rows + split.row if passes > 1 else split.row
+    conditions = [] if passes * split.rows == count else [row < count]
+    if split.used < ctx.group.threads:
+        conditions.append(ctx.group.thread < split.used)
+    total = private_sums(job.stmt.dst.dtype, 1)
+    zero = E.const(0)
+    direct = not (is_fragment(target.region) or is_private(target.region))
+    room = None if direct else ctx.workspace("totals", job.wide, count)
+    value = E.Load(total, (zero,))
+    if room is None:
+        put = target.put(target.at(row, ctx), value)
+    else:
+        put = S.Store(buffer=room, indices=(row,), value=value)
+    first = [E.binary("eq", split.lane, zero)] if split.lanes > 1 else []
+    body = S.seq(
+        S.Alloc(buffer=total, init=None),
+        S.Store(buffer=total, indices=(zero,), value=job.start),
+        guarded(conditions, _row_part(job, split, unravel(job.kept, row), total)),
+        all_reduce(total, [(split.lanes, split.stride)], split.used, job.op, ctx),
+        guarded([*conditions, *first], put),
+    )
+    done = loop(p, passes, body, "serial") if passes > 1 else body
+    if room is None:
+        return done
+    return S.seq(done, ctx.barrier(), collect(room, target, ctx), ctx.barrier())
+
+
+def _row_part(job: _Job, split: _Split, row: tuple[E.Expr, ...], total: Buffer) -> S.Stmt:
+    """Every ``lanes``-th element of a row."""
+    steps = -(-job.length // split.lanes)
+    k = job.ctx.fresh("k")
+    at = k * split.lanes + split.lane if split.lanes > 1 else k
+    inside = [] if steps * split.lanes == job.length else [at < job.length]
+    body = guarded(inside, job.accumulate(total, E.const(0), job.source(row, at)))
+    return loop(k, steps, body, "unroll" if steps <= UNROLL else "serial")
+
+
+# -- per-thread arrays ----------------------------------------------------------------------------
+def _from_private(job: _Job) -> S.Stmt:
+    """Every thread reduces its own array for the destination elements that it holds."""
+    ctx, target = job.ctx, job.target
+    extents, zero = target.extents, E.const(0)
+
+    def one(item: Element) -> S.Stmt:
+        total = private_sums(job.stmt.dst.dtype, 1)
+        row = unravel(job.kept, row_major(extents, item.indices))
+        k = ctx.fresh("k")
+        step = job.accumulate(total, zero, job.source(row, k))
+        kind = "unroll" if job.length <= UNROLL else "serial"
+        return S.seq(
+            S.Alloc(buffer=total),
+            S.Store(buffer=total, indices=(zero,), value=job.start),
+            loop(k, job.length, step, kind),
+            target.put(item, E.Load(total, (zero,))),
+        )
+
+    if is_fragment(target.region) or is_private(target.region):
+        return each(target.region, ctx, one, once=False)
+    # Each thread has a result; in memory the last one stays.
+    position = ctx.fresh("i")
+    body = loop(position, prod(extents), one(target.at(position, ctx)), "serial")
+    return guarded([E.binary("eq", ctx.group.thread, ctx.group.threads - 1)], body)

@@ -1,0 +1,84 @@
+"""Reducers: fragments whose copies in several threads are partial results.
+
+The copies of an element start from the identity, an initial value in the first copy only, so that
+it counts once. Every thread updates its own copy. Finalizing combines the copies; from then on they
+are equal, as those of any fragment are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tilelang.errors import InternalError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.transforms.analysis.combine import identity_of, update_store
+from tilelang.transforms.lower.allreduce import Operation, all_reduce
+from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.elements import guarded, loop, membership, walk_registers
+from tilelang.transforms.lower.partial_sums import PartialSums, Target, deliver, private_sums
+
+
+def lower_reducer_init(stmt: S.ReducerInit, ctx: Lowering) -> S.Stmt:
+    """The start of a reducer."""
+    return _start(stmt.reducer, stmt.init, ctx)
+
+
+def lower_reducer_fill(stmt: S.Fill, ctx: Lowering) -> S.Stmt:
+    """``T.fill`` or ``T.clear`` of a reducer: a start whose value counts once."""
+    return _start(stmt.dst, stmt.value, ctx)
+
+
+def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
+    """An update outside ``T.Parallel``: every executing thread contributes to its own copy.
+
+    Relies on the layouts pass: such a reducer is held by all threads.
+    """
+    dist = ctx.register_layout(stmt.buffer)
+    if not dist.is_everywhere:
+        raise InternalError(f"some threads that update `{stmt.buffer.name}` hold no copy")
+    place = (dist.register_of(stmt.indices),)
+    return update_store(replace(stmt, buffer=ctx.registers(stmt.buffer), indices=place))
+
+
+def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
+    """All copies combined, in place or into ``dst``."""
+    region = stmt.reducer
+    dist = ctx.register_layout(region.buffer)
+    totals = private_sums(region.dtype, dist.register_count)
+    walk = walk_registers(dist, ctx)
+    partial = E.cast(E.Load(ctx.registers(region.buffer), (walk.register,)), totals.dtype)
+    copied = walk.nest(S.Store(buffer=totals, indices=(walk.register,), value=partial))
+    held = walk_registers(dist, ctx)
+    found = PartialSums(totals, dist, held, held.indices, dist.shape, ())
+    target = Target(region if stmt.dst is None else stmt.dst, None)
+    return S.seq(
+        S.Alloc(buffer=totals),
+        *_gaps(dist, totals, region, ctx),
+        copied,
+        all_reduce(totals, dist.replicas, dist.used_threads, Operation(stmt.op), ctx),
+        deliver(found, target, ctx),
+    )
+
+
+def _gaps(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering) -> list[S.Stmt]:
+    """Values for registers that hold no element, where there are such."""
+    held = prod(item.extent for item in dist.all_modes() if item.place == "register")
+    if held == dist.register_count:
+        return []
+    var = ctx.fresh("s")
+    value = E.cast(identity_of(region), totals.dtype)
+    return [loop(var, dist.register_count, S.Store(buffer=totals, indices=(var,), value=value))]
+
+
+def _start(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
+    walk = walk_registers(ctx.register_layout(region.buffer), ctx)
+    value = identity_of(region)
+    if init is not None:
+        once = E.conjunction(walk.first)
+        value = E.select(once, E.cast(init, region.dtype), value)
+    store = S.Store(buffer=ctx.registers(region.buffer), indices=(walk.register,), value=value)
+    return walk.nest(guarded(membership(region, walk.indices), store))

@@ -1,0 +1,244 @@
+"""``Scan``: running sums and maxima along one dimension of a tile.
+
+A warp takes a row at a time, 32 elements a step: an inclusive scan by shuffles, then the carry of
+the steps before. Groups that do not consist of whole warps scan with one thread per row. Fragments
+are scanned in a shared workspace. Values are held in at least 32 bits and rounded when stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.combine import register_dtype, settled, start_of
+from tilelang.transforms.analysis.scopes import is_fragment, is_private
+from tilelang.transforms.lower.allreduce import Operation
+from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.elements import (
+    Element,
+    array,
+    constant_extents,
+    each,
+    element,
+    guarded,
+    loop,
+    row_major,
+    stage,
+    unravel,
+)
+
+Indices = tuple[E.Expr, ...]
+
+
+def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
+    """Thread IR of a scan."""
+    extents = constant_extents(stmt.src, "T.cumsum" if stmt.kind == "sum" else "T.cummax")
+    src, dst = stmt.src, stmt.dst
+    if is_private(src):
+        return _in_every_thread(stmt, ctx, extents)
+    before: list[S.Stmt] = []
+    read, write = _values(src, ctx), _stores(dst, ctx)
+    if is_fragment(src):
+        staged, room = stage(src, ctx, "scanned", "a scan")
+        before.append(staged)
+        read = _values_of(room, extents)
+    if not (is_fragment(dst) or is_private(dst)):
+        return S.seq(*before, _Rows(stmt, ctx, extents, read, write).by_group(), *_end(before, ctx))
+    result = ctx.workspace("scan", dst.dtype, prod(extents))
+    rows = _Rows(stmt, ctx, extents, read, _stores_to(result, extents))
+
+    def take(item: Element) -> S.Stmt:
+        return item.store(E.Load(result, (row_major(dst.extents, item.indices),)))
+
+    taken = each(dst, ctx, take, once=False)
+    return S.seq(*before, rows.by_group(), ctx.barrier(), taken, ctx.barrier())
+
+
+def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S.Stmt:
+    """Each thread scans its own tile; of several results for one element the last one stays."""
+    dst = stmt.dst
+    if is_private(dst):
+        rows = _Rows(stmt, ctx, extents, _values(stmt.src, ctx), _stores(dst, ctx))
+        return rows.in_turn()
+    result = array("scan", dst.dtype, prod(extents))
+    rows = _Rows(stmt, ctx, extents, _values(stmt.src, ctx), _stores_to(result, extents))
+
+    def take(at: Indices) -> E.Expr:
+        return E.Load(result, (row_major(extents, at),))
+
+    if is_fragment(dst):
+        taken = each(dst, ctx, lambda item: item.store(take(item.indices)), once=False)
+    else:
+        position = ctx.fresh("p")
+        at = unravel(extents, position)
+        taken = guarded(
+            [E.binary("eq", ctx.group.thread, ctx.group.threads - 1)],
+            loop(position, prod(extents), element(dst, at, ctx).store(take(at)), "serial"),
+        )
+    return S.seq(S.Alloc(buffer=result), rows.in_turn(), taken)
+
+
+def _end(before: list[S.Stmt], ctx: Lowering) -> list[S.Stmt]:
+    """A barrier where a workspace was read."""
+    return [ctx.barrier()] if before else []
+
+
+# -- where rows are -------------------------------------------------------------------------------
+def _values(region: Region, ctx: Lowering) -> Callable[[Indices], E.Expr]:
+    return lambda at: element(region, at, ctx).load()
+
+
+def _stores(region: Region, ctx: Lowering) -> Callable[[Indices, E.Expr], S.Stmt]:
+    return lambda at, value: element(region, at, ctx).store(value)
+
+
+def _values_of(room: Buffer, extents: tuple[int, ...]) -> Callable[[Indices], E.Expr]:
+    return lambda at: E.Load(room, (row_major(extents, at),))
+
+
+def _stores_to(room: Buffer, extents: tuple[int, ...]) -> Callable[[Indices, E.Expr], S.Stmt]:
+    def store(at: Indices, value: E.Expr) -> S.Stmt:
+        where = (row_major(extents, at),)
+        return S.Store(buffer=room, indices=where, value=E.cast(value, room.dtype))
+
+    return store
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a scan, how they are read and where results go."""
+
+    stmt: S.Scan
+    ctx: Lowering
+    extents: tuple[int, ...]
+    read: Callable[[Indices], E.Expr]
+    write: Callable[[Indices, E.Expr], S.Stmt]
+
+    @property
+    def length(self) -> int:
+        """Elements of a row."""
+        return self.extents[self.stmt.dim]
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Extents of the dimensions that are not scanned."""
+        dim = self.stmt.dim
+        return self.extents[:dim] + self.extents[dim + 1 :]
+
+    @property
+    def wide(self) -> DType:
+        """Dtype of running values."""
+        return register_dtype(self.stmt.dst.dtype)
+
+    @property
+    def op(self) -> Operation:
+        """One step."""
+        return Operation(self.stmt.kind)
+
+    @property
+    def start(self) -> E.Expr:
+        """The value before the first element."""
+        kind = self.stmt.dst.dtype
+        return E.cast(start_of(self.stmt.kind, kind), self.wide)
+
+    def at(self, row: Indices, k: E.Expr) -> Indices:
+        """Indices of the ``k``-th element in scanning order."""
+        dim = self.stmt.dim
+        along = self.length - 1 - k if self.stmt.reverse else k
+        return (*row[:dim], along, *row[dim:])
+
+    def value(self, row: Indices, k: E.Expr) -> E.Expr:
+        """That element, converted."""
+        return E.cast(E.cast(self.read(self.at(row, k)), self.stmt.dst.dtype), self.wide)
+
+    def settled(self, total: E.Expr) -> E.Expr:
+        """A running value as a result."""
+        return settled(total, self.stmt.dst.dtype)
+
+    # -- who scans them ---------------------------------------------------------------------------
+    def by_group(self) -> S.Stmt:
+        """A warp per row, or a thread per row."""
+        group = self.ctx.group
+        count = prod(self.others)
+        whole = group.threads % self.ctx.warp == 0 and group.lo % self.ctx.warp == 0
+        # Threads that scan neighbouring columns read neighbouring elements, lanes of one do not.
+        columns = self.stmt.dim < len(self.extents) - 1 and count >= self.ctx.warp
+        lanes = self.ctx.warp if whole and not columns else 1
+        workers = group.threads // lanes
+        worker = group.thread // lanes
+        passes = -(-count // workers)
+        p = self.ctx.fresh("p")
+        position = p * workers + worker if passes > 1 else worker
+        row = unravel(self.others, position)
+        # All lanes of a warp have the same row, so shuffles may stand under the condition.
+        inside = [] if passes * workers == count else [position < count]
+        body = guarded(inside, self.by_warp(row) if lanes > 1 else self.by_thread(row))
+        return loop(p, passes, body, "serial") if passes > 1 else body
+
+    def in_turn(self) -> S.Stmt:
+        """Every thread scans all rows."""
+        position = self.ctx.fresh("p")
+        row = unravel(self.others, position)
+        return loop(position, prod(self.others), self.by_thread(row), "serial")
+
+    def by_thread(self, row: Indices) -> S.Stmt:
+        """One element after the other."""
+        total = array("total", self.wide, 1)
+        zero = (E.const(0),)
+        k = self.ctx.fresh("k")
+        new = self.op(E.Load(total, zero), self.value(row, k))
+        step = S.seq(
+            S.Store(buffer=total, indices=zero, value=new),
+            self.write(self.at(row, k), self.settled(E.Load(total, zero))),
+        )
+        return S.seq(
+            S.Alloc(buffer=total),
+            S.Store(buffer=total, indices=zero, value=self.start),
+            loop(k, self.length, step, "serial"),
+        )
+
+    def by_warp(self, row: Indices) -> S.Stmt:
+        """As many elements at a time as a warp has lanes; the last lane carries the total on."""
+        lane = self.ctx.group.thread % self.ctx.warp
+        held = array("total", self.wide, 2)  # this lane's value, and the carry
+        mine, carry = (E.const(0),), (E.const(1),)
+        steps = -(-self.length // self.ctx.warp)
+        k = self.ctx.fresh("k")
+        position = k * self.ctx.warp + lane if steps > 1 else lane
+        inside = [] if self.length % self.ctx.warp == 0 else [position < self.length]
+        body: list[S.Stmt] = [
+            S.Store(buffer=held, indices=mine, value=self.start),
+            guarded(inside, S.Store(buffer=held, indices=mine, value=self.value(row, position))),
+        ]
+        distance = 1
+        while distance < min(self.ctx.warp, self.length):
+            body.append(self.up(held, lane, distance))
+            distance *= 2
+        joined = self.op(E.Load(held, carry), E.Load(held, mine))
+        body += [
+            S.Store(buffer=held, indices=mine, value=joined),
+            guarded(inside, self.write(self.at(row, position), self.settled(E.Load(held, mine)))),
+        ]
+        if steps > 1:
+            last = self.ctx.shuffle("sync", E.Load(held, mine), self.ctx.warp - 1)
+            body.append(S.Store(buffer=held, indices=carry, value=last))
+        return S.seq(
+            S.Alloc(buffer=held),
+            S.Store(buffer=held, indices=carry, value=self.start),
+            loop(k, steps, S.seq(*body), "serial") if steps > 1 else S.seq(*body),
+        )
+
+    def up(self, held: Buffer, lane: E.Expr, distance: int) -> S.Stmt:
+        """Each lane takes in the value ``distance`` lanes below, if there is one."""
+        mine = (E.const(0),)
+        var = E.Var("below", self.wide)
+        new = self.op(E.Load(held, mine), var)
+        return S.seq(
+            S.Let(var=var, value=self.ctx.shuffle("up", E.Load(held, mine), distance)),
+            S.If(cond=lane >= distance, then=S.Store(buffer=held, indices=mine, value=new)),
+        )

@@ -1,0 +1,452 @@
+"""Tile operations of GPU kernels to Thread IR: each goes to the lowering of its class.
+
+Relies on the layouts pass (every fragment and loop has one), and on the barrier pass (what the
+operations exchange with each other is ordered; a lowering orders its own exchange only).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
+
+from tilelang.errors import Loc, TileUnsupportedError, at
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, are_apart
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.elementwise import loop_of
+from tilelang.ir.levels import with_known_keys
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.target import Context, nvidia
+from tilelang.target.features import lowest_with
+from tilelang.transforms.analysis.groups import (
+    integer_lets,
+    possible_threads,
+    thread_groups,
+    thread_mask,
+    thread_number,
+)
+from tilelang.transforms.analysis.loops import bounds_of, static_extents
+from tilelang.transforms.analysis.mechanism import MECHANISMS
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.analysis.tma import PART, TILES, Part, is_complete
+from tilelang.transforms.layouts.conversion import EXCHANGE
+from tilelang.transforms.layouts.thread_mapping import known_mapping
+from tilelang.transforms.lower.context import (
+    INT,
+    REGISTER,
+    Group,
+    Lowering,
+    distribution_of,
+    meet_warp,
+)
+from tilelang.transforms.lower.direct_loads import DIRECT, lower_direct
+from tilelang.transforms.lower.epilogue import lower_epilogue
+from tilelang.transforms.lower.epilogue_subtiles import lower_part
+from tilelang.transforms.lower.gemm_double_buffer import lower_double_buffered, product_of
+from tilelang.transforms.lower.gemm_mma import lower_gemm
+from tilelang.transforms.lower.gemm_simdgroup import SimdgroupProduct, held_product
+from tilelang.transforms.lower.gemm_wgmma import lower_wait_products
+from tilelang.transforms.lower.matrix_stores import lower_matrix_store
+from tilelang.transforms.lower.parallel import lower_parallel
+from tilelang.transforms.lower.print_tile import lower_print
+from tilelang.transforms.lower.reduce import lower_reduce
+from tilelang.transforms.lower.reducer import (
+    lower_reducer_fill,
+    lower_reducer_finalize,
+    lower_reducer_init,
+    lower_reducer_update,
+)
+from tilelang.transforms.lower.scan import lower_scan
+from tilelang.transforms.lower.shuffles import lower_shuffles
+from tilelang.transforms.lower.tma_copies import (
+    OwnBarriers,
+    announced,
+    boxes_or_refuse,
+    issued,
+    sent,
+    stored,
+)
+
+LOWERINGS: dict[type[S.Stmt], Any] = {
+    S.Reduce: lower_reduce,
+    S.Scan: lower_scan,
+    S.ReducerInit: lower_reducer_init,
+    S.ReducerUpdate: lower_reducer_update,
+    S.ReducerFinalize: lower_reducer_finalize,
+    S.PrintTile: lower_print,
+    H.WaitProducts: lower_wait_products,
+}
+"""Statement class -> ``lower(stmt, ctx)``; loops and products are below."""
+
+
+def lower_tiles_gpu(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without tile operations, parallel loops and fragments."""
+    return rewrite_launches(func, lambda launch: _Tiles(launch, context).run())
+
+
+class _Tiles(ExprRewriter):
+    kinds = (E.Load, E.AddressOf)
+
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        self.launch = launch
+        self.groups = thread_groups(launch, context.limits.warp)
+        self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
+        self.thread = thread_number(launch)
+        whole = Group(self.thread, prod(launch.threads))
+        self.ctx = Lowering(context, whole, bounds_of(launch), fragments=_registers(launch))
+        self.counted: set[E.Expr] = set()  # pipelines with items that do not exist
+        self.elects: set[E.Expr] = set()  # pipelines that one thread fills
+        self.own = OwnBarriers()
+        self.repeats = 0  # loops around the statement whose iterations have an order
+        self.facts: tuple[E.Expr, ...] = ()  # conditions under which the statement stands
+        self.plain: list[
+            tuple[str, Loc | None]
+        ] = []  # of copies that are not loaded straight to LDS
+
+    def run(self) -> S.Stmt:
+        """The launch as Thread IR."""
+        body = self.rewrite(self.launch.body)
+        if self.own.before:
+            body = S.seq(*self.own.before, body)
+        launch = with_known_keys(replace(self.launch, body=body), "thread")
+        if not self.plain:
+            return launch
+        assert isinstance(launch, S.Launch)
+        return replace(launch, annotations=(*launch.annotations, (DIRECT, tuple(self.plain))))
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate, H.WaitProducts)):
+            return self.lowered(stmt)
+        if isinstance(stmt, H.Pipeline):
+            row = MECHANISMS[stmt.mechanism]
+            self.counted |= {stmt.pipe} if row.counts_items else set()
+            self.elects |= {stmt.pipe} if row.elected else set()
+        if isinstance(stmt, S.Seq) and any(map(self.waits, stmt.stmts)):
+            return self.sequence(stmt)
+        if isinstance(stmt, S.For) and (made := self.ahead(stmt) or self.held(stmt)) is not None:
+            return made
+        if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
+            target, index = self.register(stmt.buffer, stmt.indices, reads=False)
+            return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
+        if isinstance(stmt, S.If) and stmt.orelse is None:
+            outer, self.facts = self.facts, (*self.facts, stmt.cond)
+            found = super()._visit(stmt)
+            self.facts = outer
+            return found
+        inside = isinstance(stmt, (S.For, S.While))
+        repeats = inside and not (isinstance(stmt, S.For) and dict(stmt.annotations).get(TILES))
+        self.own.loops += inside
+        self.repeats += repeats
+        with at(stmt.loc):
+            found = super()._visit(stmt)
+        self.own.loops -= inside
+        self.repeats -= repeats
+        return found
+
+    def waits(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` is a load by boxes that waits for itself."""
+        if not is_complete(stmt):
+            return False
+        load = isinstance(stmt, S.Copy) and stmt.dst.buffer.storage != "global"
+        return load or isinstance(stmt, S.Im2col)
+
+    def sequence(self, stmt: S.Seq) -> S.Stmt:
+        """Statements in order; loads by boxes that stand next to each other wait together, unless
+        one fills what another does: the unit keeps no order between them."""
+        made: list[S.Stmt] = []
+        left = list(stmt.stmts)
+        while left:
+            run = [left.pop(0)]
+            group = self.groups.of(run[0])
+            while self.waits(run[0]) and left and self.waits(left[0]):
+                shared = (_share(left[0], item, self.ctx.bounds) for item in run)
+                if self.groups.of(left[0]) != group or any(shared):
+                    break
+                run.append(left.pop(0))
+            found = self.loads(run) if self.waits(run[0]) else self._visit(run[0])
+            made += found if isinstance(found, list) else [found]
+        return S.seq(*made)
+
+    def loads(self, run: list[S.Stmt]) -> S.Stmt:
+        """Loads by boxes that wait together."""
+        copies = [item for item in run if isinstance(item, (S.Copy, S.Im2col))]
+        with at(run[0].loc):
+            return _located(self.own.loaded(copies, self.group_of(run[0])), run[0])
+
+    def ahead(self, loop: S.For) -> list[S.Stmt] | None:
+        """A pipelined loop around a product that loads ahead, None where it cannot."""
+        found = product_of(loop)
+        if found is None or found[0].pipe not in self.counted:
+            return None
+        wait, copies, gemm, release = found
+        lo, threads = self.groups.of(gemm)
+        if lo or threads != self.ctx.threads:
+            return None
+        with at(gemm.loc):
+            made = lower_double_buffered(loop, wait, gemm, release, self.ctx)
+        if made is None:
+            return None
+        before, body = ([_located(item, gemm) for item in part] for part in made)
+        issued = [self.rewrite(stmt) for stmt in copies]
+        made_loop = replace(loop, body=S.seq(*issued, *body))
+        return [*before, with_known_keys(made_loop, "thread")]
+
+    def held(self, loop: S.For) -> list[S.Stmt] | None:
+        """A loop that keeps the sums of a product in matrices, None where none does."""
+        gemm = held_product(loop)
+        if gemm is None or gemm.c.buffer.data in self.ctx.matrices:
+            return None
+        ctx = self.group_of(gemm)
+        ctx.workspaces = []
+        with at(gemm.loc):
+            product = SimdgroupProduct(gemm, ctx)
+            sums = product.array("sums", product.atom.c, product.rows * product.columns)
+            around = [product.enter(sums, held=True), product.leave(sums)]
+            before, behind = (_located(item, gemm) for item in around)
+        allocs = [S.Alloc(buffer=buffer, loc=gemm.loc) for buffer in (*ctx.workspaces, sums)]
+        self.ctx.matrices[gemm.c.buffer.data] = sums
+        body = self.rewrite(loop)
+        del self.ctx.matrices[gemm.c.buffer.data]
+        return [*allocs, before, body, behind]
+
+    def lowered(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        """One tile operation, with the workspaces that it asks for in front."""
+        ctx = self.group_of(stmt)
+        ctx.workspaces = []
+        with at(stmt.loc):
+            found = _located(self.lower_one(stmt, ctx), stmt)
+        if stmt in self.groups.elected:
+            found = S.If(cond=self.thread.equal(ctx.group.lo), then=found, loc=stmt.loc)
+        allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
+        return [*allocs, found] if allocs else found
+
+    def group_of(self, stmt: S.Stmt) -> Lowering:
+        """The lowering for the threads that run ``stmt``."""
+        lo, threads = self.groups.of(stmt)
+        number = self.thread if lo == 0 else E.binary("sub", self.thread, E.const(lo))
+        ident = self.barriers.get((lo, threads), 0)
+        return self.ctx.with_group(Group(number, threads, lo, ident))
+
+    def lower_one(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
+        """Thread IR of one operation."""
+        if isinstance(stmt, S.Gemm):
+            return lower_gemm(stmt, ctx)
+        if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
+            return lower_reducer_fill(replace(stmt, value=self.expr(stmt.value)), ctx)
+        if isinstance(stmt, S.ReducerInit) and stmt.init is not None:
+            return lower_reducer_init(replace(stmt, init=self.expr(stmt.init)), ctx)
+        if isinstance(stmt, S.ReducerUpdate):
+            indices = tuple(map(self.expr, stmt.indices))
+            value = self.expr(stmt.value)
+            return lower_reducer_update(replace(stmt, indices=indices, value=value), ctx)
+        if isinstance(stmt, S.Im2col) and is_complete(stmt):
+            return self.own.loaded([stmt], ctx)
+        if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
+            return stored(stmt, ctx, self.own.loops and not self.only_added(stmt.dst.buffer))
+        if isinstance(stmt, S.Copy) and stmt.mode == "tma":
+            return self.boxes(stmt, ctx)
+        if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
+            return sent(stmt, ctx)
+        if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
+            return lower_shuffles(stmt, ctx)
+        if isinstance(stmt, S.Copy) and isinstance(part := dict(stmt.annotations).get(PART), Part):
+            return self.part(stmt, part, ctx)
+        if isinstance(stmt, S.Copy) and (rows := lower_epilogue(stmt, ctx)) is not None:
+            return rows
+        if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
+            (freed,) = stmt.writes
+            place = E.AddressOf(freed.buffer, freed.mins)
+            return S.do(nvidia.TMEM_FREE, place)
+        loop = loop_of(stmt)
+        if loop is not None:
+            return self.loop(stmt, loop, ctx)
+        lowering = LOWERINGS.get(type(stmt))
+        if lowering is None:
+            name = stmt.name if isinstance(stmt, S.HardwareOp) else type(stmt).__name__
+            needs = lowest_with(stmt.needs) if isinstance(stmt, S.HardwareOp) else "another target"
+            raise TileUnsupportedError(
+                f"T.{name} is not supported on this target",
+                expected=f"a target with {needs}",
+                got=f"target={str(ctx.context.target)!r}",
+                hint="write the operation with T.copy and T.gemm",
+                loc=stmt.loc,
+            )
+        found: S.Stmt = lowering(stmt, ctx)
+        return found
+
+    def boxes(self, stmt: S.Copy, ctx: Lowering) -> S.Stmt:
+        """A copy by boxes. What fills a pipeline is done by the thread that acquires the item."""
+        if stmt.barrier in self.elects:
+            return S.seq(*issued(stmt, boxes_or_refuse(stmt, ctx.bounds)))
+        if stmt.dst.buffer.storage == "global":
+            return stored(stmt, ctx, self.repeats)
+        return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
+
+    def only_added(self, tensor: Buffer) -> bool:
+        """Whether the launch does nothing with ``tensor`` but add to it by the copy unit. Such
+        updates may come in any order, so that none has to be written before the next."""
+        users = (
+            node for node in S.walk(self.launch.body)
+            if tensor.data in effects.used(node, nested=False)
+        )  # fmt: skip
+        return all(isinstance(node, S.AtomicTile) and is_complete(node) for node in users)
+
+    def part(self, stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt:
+        """A part of a copy; where warps hold it in another way than by rows, the first part is all
+        of it."""
+        found = lower_part(stmt, part, ctx)
+        if found is not None:
+            return found
+        whole = replace(stmt, annotations=tuple(p for p in stmt.annotations if p[0] != PART))
+        return S.seq() if part.number != 0 else self.lower_one(whole, ctx)
+
+    def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
+        """A loop over elements; an asynchronous copy that nobody else commits commits itself."""
+        asynchronous = isinstance(stmt, S.Copy) and stmt.mode == "async"
+        if isinstance(stmt, S.Copy) and stmt.mode not in ("copy", "async"):
+            raise TileUnsupportedError(
+                f"T.copy with mode {stmt.mode!r} is not supported on this target",
+                expected="T.copy or T.async_copy",
+                got=f"a copy that needs units of sm_90, for target={str(ctx.context.target)!r}",
+                hint="use T.copy",
+                loc=stmt.loc,
+            )
+        committed = not dict(loop.annotations).get("commit", True)
+        if isinstance(stmt, S.Copy) and committed and ctx.context.has("direct_lds"):
+            direct = lower_direct(stmt, self.facts, ctx)
+            if isinstance(direct, S.Stmt):
+                return direct
+            why = f"`{stmt.dst.buffer.name}` is copied by threads: {direct}"
+            self.plain.append((why, stmt.loc))
+        if asynchronous:
+            loop = replace(loop, annotations=(*loop.annotations, ("async", True)))
+        spread = None
+        if static_extents(loop) is not None:
+            spread = known_mapping(loop, ctx.threads, ctx.bounds)
+        found = lower_matrix_store(loop, spread, ctx)
+        if found is not None and spread is not None and self.taken_by_lanes(stmt, loop, spread):
+            found = S.seq(meet_warp(), found, meet_warp())
+        found = found or lower_parallel(loop, spread, ctx)
+        if asynchronous and not committed and ctx.context.has("cp_async"):
+            commit = S.do(nvidia.CP_ASYNC_COMMIT, loc=stmt.loc)
+            return S.seq(found, commit)
+        return found
+
+    def taken_by_lanes(self, stmt: S.Stmt, loop: S.Parallel, spread: RegisterLayout) -> bool:
+        """Whether another loop has each lane take the elements of a tile that ``loop`` stores from
+        it: no barrier is between them, and the lanes of a block store for each other."""
+        tiles = {access.data for access in effects.accesses(loop, nested=True) if access.writes}
+        for other in S.walk(self.launch.body):
+            taken = None if other is stmt or effects.in_bulk(other) else loop_of(other)
+            if taken is None or tiles.isdisjoint(effects.used(taken)):
+                continue
+            if static_extents(taken) is not None:
+                held = known_mapping(taken, spread.threads, self.ctx.bounds)
+                if held.contains(spread):
+                    return True
+        return False
+
+    # -- fragments outside tile operations -----------------------------------------------------
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        """Allocations and views of fragments are register arrays."""
+        if isinstance(stmt, (S.Alloc, S.View)) and stmt.buffer.storage == FRAGMENT:
+            if stmt.buffer.attr("register_layout") is None:
+                return None  # never used
+            found = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
+            if isinstance(stmt, S.Alloc) and distribution_of(stmt.buffer).sparse:
+                return [found, _zeroed(found.buffer)]
+            return found
+        return with_known_keys(stmt, "thread")
+
+    def register(
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], reads: bool = True
+    ) -> tuple[Buffer, E.Expr]:
+        """The register of an element that every thread holds, or the one that names it. What
+        other threads hold copies of is only read: they would keep the old value."""
+        held = distribution_of(buffer)
+        alone = reads or not held.replicated
+        if not held.is_everywhere and not (alone and self.owns(held, indices)):
+            raise TileUnsupportedError(
+                f"an element of the fragment `{buffer.name}` is used outside T.Parallel",
+                expected="a fragment that every thread holds as a whole, or an access in "
+                "T.Parallel",
+                got="a fragment whose elements are spread over the threads",
+                hint="use T.Parallel over the fragment, or copy it to a shared buffer first",
+            )
+        return self.ctx.registers(buffer), held.register_of([self.expr(index) for index in indices])
+
+    def owns(self, held: RegisterLayout, indices: tuple[E.Expr, ...]) -> bool:
+        """Whether each thread that comes here holds the element that it names."""
+        place = held.register_of(indices)
+        own = held.index_of(self.thread, place)
+        conditions = [E.binary("eq", *pair) for pair in zip(own, indices)]
+        conditions += [E.binary("lt", *pair) for pair in zip(own, map(E.const, held.shape))]
+        valid = held.valid(self.thread, place)
+        conditions += [] if valid is None else [valid]
+        lets = integer_lets(self.launch)
+        found = thread_mask(E.conjunction(conditions), self.launch, lets)
+        if found is None or held.threads != prod(self.launch.threads):
+            return False
+        for fact in self.facts:
+            threads = possible_threads(fact, self.launch, lets)
+            found = found if threads is None else found | ~threads
+        return bool(found.all())
+
+    def node(self, expr: E.Expr) -> E.Expr:
+        if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT and _at_start(expr):
+            # Instructions of a program name the registers of a tile with the program's layout.
+            return E.AddressOf(self.ctx.registers(expr.buffer), (E.const(0),), expr.access)
+        if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.storage == FRAGMENT:
+            plain = isinstance(expr, E.Load)
+            return E.moved_to(expr, *self.register(expr.buffer, expr.indices, reads=plain))
+        return rebuild(expr, self.expr)
+
+
+def _at_start(address: E.AddressOf) -> bool:
+    """Whether an address is that of a tile: of a fragment, that of each thread's first register."""
+    return all(isinstance(index, E.Const) and index.value == 0 for index in address.indices)
+
+
+def _registers(launch: S.Launch) -> int:
+    """Registers of a thread that the fragments of a launch take."""
+    bits = 0
+    for stmt in S.find(launch.body, S.Alloc):
+        if stmt.buffer.storage == FRAGMENT:
+            held = stmt.buffer.attr("register_layout")
+            bits += held.register_count * stmt.buffer.dtype.bits if held is not None else 0
+    return bits // REGISTER
+
+
+def _located(found: S.Stmt, stmt: S.Stmt) -> S.Stmt:
+    """``found`` with the place of ``stmt`` where it has none of its own."""
+    if isinstance(found, S.Seq):
+        return S.seq(*(_located(item, stmt) for item in found.stmts))
+    return found if found.loc is not None else replace(found, loc=stmt.loc)
+
+
+def _zeroed(array: Buffer) -> S.Stmt:
+    """Zeros in all registers: those that hold no element may be read, though never used."""
+    var = E.Var("s", INT)
+    store = S.Store(buffer=array, indices=(var,), value=E.const(0, array.dtype))
+    return S.counted(var, E.as_expr(array.shape[0]), store, "unroll")
+
+
+def _share(a: S.Stmt, b: S.Stmt, bounds: Bounds) -> bool:
+    """Whether two loads may fill the same element."""
+    one, other = _filled(a), _filled(b)
+    if one.buffer is not other.buffer:
+        return one.buffer.data is other.buffer.data
+    gaps = [simplify(E.binary("sub", high, low)) for low, high in zip(one.mins, other.mins)]
+    return not any(map(partial(are_apart, bounds=bounds), gaps, one.extents, other.extents))
+
+
+def _filled(load: S.Stmt) -> Region:
+    assert isinstance(load, (S.Copy, S.Im2col))
+    return load.dst if isinstance(load, S.Copy) else load.col

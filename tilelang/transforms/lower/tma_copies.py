@@ -1,0 +1,231 @@
+"""Copies by tensor maps: what one thread issues for a tile.
+
+The host encodes the map of a tensor, a box and a swizzle before the kernel starts; equal maps are
+one. Copies that fill items of a pipeline are ordered by it, those with a barrier of the program by
+the program. Any other is complete where its statement ends: a load has a barrier of its own, on
+which its whole group waits, and for a store the thread that issued it waits until it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from math import prod
+
+from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
+from tilelang.records import dataclass
+from tilelang.target import nvidia
+from tilelang.transforms.analysis.tma import (
+    CHUNK,
+    Boxes,
+    Moved,
+    NotBoxesError,
+    ends_of,
+    is_complete,
+)
+from tilelang.transforms.analysis.tma_candidates import moved
+from tilelang.transforms.lower.context import MADE, Lowering
+
+INT = DType("int32")
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> value of CUtensorMapSwizzle
+_PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+
+
+def boxes_or_refuse(copy: Moved, bounds: Bounds) -> Boxes:
+    """The boxes of a copy that was planned as one of boxes, or that the program wants so.
+
+    Raises:
+        TileUnsupportedError: it is none.
+    """
+    tensor, tile, load = ends_of(copy)
+    try:
+        return moved(copy, tile.buffer.attr("layout"), bounds)
+    except NotBoxesError as why:
+        src, dst = (tensor, tile) if load else (tile, tensor)
+        raise TileUnsupportedError(
+            f"T.tma_copy cannot copy `{src!r}` to `{dst!r}`: {why}",
+            expected="boxes of a tensor with strides of multiples of 16 bytes, and a tile in "
+            "row-major order or swizzled",
+            got=f"`{copy!r}`",
+            hint="use T.copy",
+            loc=copy.loc,
+        ) from None
+
+
+def issued(copy: Moved, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.Stmt]:
+    """The instructions of all boxes; loads tell ``barrier`` of their bytes. A load for several
+    blocks of the cluster is made by the first of them for all, and by other blocks for themselves.
+    """
+    if isinstance(copy, S.Copy):
+        barrier = barrier if barrier is not None else copy.barrier
+    more: dict[str, object] = {"bytes": boxes.box_bytes}
+    notes = dict(copy.annotations)
+    if isinstance(copy, S.AtomicTile):
+        more["reduce"] = copy.op
+    elif notes.get("eviction_policy") is not None:
+        more["eviction_policy"] = notes["eviction_policy"]
+    blocks = notes.get("cluster_mask")
+    if barrier is None or not isinstance(blocks, int):
+        return _instructions(barrier, boxes, more, copy.loc)
+    rank = E.call(nvidia.RANK_IN_CLUSTER)
+    first = (blocks & -blocks).bit_length() - 1
+    shared = _instructions(barrier, boxes, {**more, "blocks": blocks}, copy.loc)
+    own = _instructions(barrier, boxes, more, copy.loc)
+    left_out = E.binary("bitand", E.binary("shr", E.const(blocks), rank), E.const(1)).equal(0)
+    alone = S.If(cond=left_out, then=S.seq(*own), loc=copy.loc)
+    return [S.If(cond=rank.equal(first), then=S.seq(*shared), orelse=alone, loc=copy.loc)]
+
+
+def _instructions(
+    barrier: E.Expr | None, boxes: Boxes, more: dict[str, object], loc: Loc | None
+) -> list[S.Stmt]:
+    """One instruction for each box: a load where there is a barrier."""
+    tensor_map = _map(boxes, "rw" if "reduce" in more else "w" if barrier is None else "r")
+    found: list[S.Stmt] = []
+    for box in boxes.boxes:
+        coords = [E.cast(at, INT) for at in box.tensor]
+        place = E.AddressOf(boxes.tile, box.tile, "w" if barrier is not None else "r")
+        if barrier is not None:
+            row = nvidia.TMA_LOAD_BOX if boxes.window is None else nvidia.TMA_LOAD_PIXELS
+            call = E.call(row, place, tensor_map, barrier, *coords, **more)
+        else:
+            call = E.call(nvidia.TMA_STORE_BOX, tensor_map, place, *coords, **more)
+        found.append(S.Eval(value=call, loc=loc))
+    return found
+
+
+def sent(copy: S.Copy, ctx: Lowering) -> S.Stmt:
+    """A tile to the same place, or another one, of another block of the cluster, whose barrier
+    counts its bytes.
+
+    Raises:
+        TileUnsupportedError: the tiles are no runs of bytes in one order.
+    """
+    src, dst = copy.src, copy.dst
+    why = _no_run(src, dst)
+    if why is not None:
+        raise TileUnsupportedError(
+            f"T.copy_cluster cannot copy `{src!r}` to `{dst!r}` of another block: {why}",
+            expected="whole tiles of one dtype, shape and layout, of a multiple of 16 bytes",
+            got=f"`{copy!r}`",
+            hint="give both tiles one layout with T.annotate_layout",
+            loc=copy.loc,
+        )
+    assert copy.barrier is not None
+    size = prod(int(extent) for extent in src.extents) * src.dtype.bits // 8
+    call = E.call(
+        nvidia.BULK_COPY_CLUSTER, E.AddressOf(dst.buffer, dst.mins, "w"),
+        E.AddressOf(src.buffer, src.mins, "r"), E.const(size), copy.barrier,
+        E.cast(E.as_expr(dict(copy.annotations)["dst_block"]), INT), bytes=size,
+    )  # fmt: skip
+    return elected(S.Eval(value=call, loc=copy.loc), ctx)
+
+
+def _no_run(src: Region, dst: Region) -> str | None:
+    """Why two tiles of shared memory are not the same run of bytes."""
+    if src.dtype is not dst.dtype:
+        return f"it converts {src.dtype} to {dst.dtype}"
+    if not (src.is_whole and dst.is_whole and src.buffer.shape == dst.buffer.shape):
+        return "it copies parts of tiles"
+    if src.buffer.attr("layout") != dst.buffer.attr("layout"):
+        return f"`{src.buffer.name}` and `{dst.buffer.name}` have different layouts"
+    size = prod(int(extent) for extent in src.extents) * src.dtype.bits
+    return None if size % (CHUNK * 8) == 0 else f"it takes {size // 8} bytes"
+
+
+def _map(boxes: Boxes, access: str) -> E.Expr:
+    """The tensor map, as ``T.create_tma_descriptor`` has it, or its like for im2col."""
+    tensor, rank = boxes.tensor, boxes.tensor.ndim
+    start = E.AddressOf(tensor, (E.const(0),) * rank, access)
+    extents = [E.as_expr(extent) for extent in reversed(tensor.shape)]
+    window = boxes.window
+    described = (*boxes.extents, *(1,) * rank)
+    if window is not None:
+        steps = (1, *(window.stride,) * (rank - 2), 1)
+        width, pixels = boxes.extents
+        described = (*steps, *window.lower, *window.upper, pixels, width)
+    row = nvidia.TENSOR_MAP if window is None else nvidia.IMAGE_MAP
+    numbers = (*described, 0, _SWIZZLES[boxes.span], _PROMOTION, 0)
+    return E.call(
+        row, E.const(boxes.kind), E.const(rank), start, *extents, *boxes.strides,
+        *map(E.const, numbers),
+    )  # fmt: skip
+
+
+@dataclass
+class OwnBarriers:
+    """The barriers of loads that are complete where they stand.
+
+    Attributes:
+        before: what has to stand at the start of the kernel.
+        loops: how many stand around the statement in hand.
+    """
+
+    before: list[S.Stmt] = field(default_factory=list)
+    loops: int = 0
+
+    def loaded(self, copies: Sequence[S.Copy | S.Im2col], ctx: Lowering) -> S.Stmt:
+        """Neighbouring loads of one group, which wait together."""
+        loc = copies[0].loc
+        bar = Buffer(
+            "loaded", Shape((1,)), DType("uint64"), "shared.barrier",
+            attrs=(("arrive_counts", (1,)),),
+        )  # fmt: skip
+        place = E.AddressOf(bar, (E.const(0),))
+        self.before.append(S.Alloc(buffer=bar, loc=loc))
+        found = [(copy, boxes_or_refuse(copy, ctx.bounds)) for copy in copies]
+        size = sum(boxes.bytes for _, boxes in found)
+        arrive = E.call(MBARRIER_ARRIVE_EXPECT, place, size)
+        inside: list[S.Stmt] = [S.Eval(value=arrive, loc=loc)]
+        inside += [item for copy, boxes in found for item in issued(copy, boxes, place)]
+        parity, after = self.parity(loc)
+        wait = S.do(MBARRIER_WAIT, place, parity, loc=loc)
+        # Others may still use what their tiles hold, or have another turn of the barrier to end.
+        shared = any("cluster_mask" in dict(copy.annotations) for copy in copies)
+        before = [S.do(nvidia.CLUSTER_SYNC, loc=loc)] if shared else []
+        return S.seq(*before, elected(S.seq(*inside), ctx), wait, *after)
+
+    def parity(self, loc: Loc | None) -> tuple[E.Expr, list[S.Stmt]]:
+        """The parity of the turn that a load waits for, and what counts the turns."""
+        if not self.loops:
+            return E.const(0), []
+        turn = Buffer("turn", Shape((1,)), INT, "local", attrs=MADE)
+        at = (E.const(0),)
+        self.before += [
+            S.Alloc(buffer=turn, loc=loc),
+            S.Store(buffer=turn, indices=at, value=E.const(0), loc=loc),
+        ]
+        value = E.Load(turn, at)
+        flip = E.binary("bitxor", value, E.const(1))
+        return value, [S.Store(buffer=turn, indices=at, value=flip, loc=loc)]
+
+
+def elected(body: S.Stmt, ctx: Lowering) -> S.Stmt:
+    """``body`` by the first thread of the group."""
+    return S.If(cond=ctx.thread.equal(0), then=body, loc=body.loc)
+
+
+def announced(copy: S.Copy, ctx: Lowering) -> S.Stmt:
+    """A load with a barrier of the program, which is told of its bytes and not of an arrival."""
+    assert copy.barrier is not None
+    boxes = boxes_or_refuse(copy, ctx.bounds)
+    expect = E.call(MBARRIER_EXPECT, copy.barrier, boxes.bytes)
+    calls = [S.Eval(value=expect, loc=copy.loc), *issued(copy, boxes)]
+    return elected(S.seq(*calls), ctx)
+
+
+def stored(copy: Moved, ctx: Lowering, loops: int) -> S.Stmt:
+    """A store, as a group of the thread that issues it. In a loop the next one may be of the same
+    elements, so that it is waited for until it has been written."""
+    calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
+    calls.append(S.do(nvidia.BULK_COMMIT, loc=copy.loc))
+    if is_complete(copy):
+        wait = E.call(nvidia.BULK_WAIT, E.const(0), read=not loops)
+        calls.append(S.Eval(value=wait, loc=copy.loc))
+    return elected(S.seq(*calls), ctx)

@@ -1,0 +1,400 @@
+"""Lane loops to vector accesses: loads before, values lane by lane in registers, stores after.
+
+A loop of kind "vectorized" moves neighbouring elements in one access wherever :mod:`vectors` shows
+that they are neighbours and aligned, and in as large pieces as it shows. Conditions (the
+out-of-bounds rule has made them before) are tested once per piece when all lanes of a piece agree;
+pieces are made smaller until they do. A copy from global to shared memory that is marked "async"
+becomes ``cp.async``, whose hardware writes zeros where the condition does not hold.
+
+Loops that carry something from one iteration to the next stay loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.linear import parted
+from tilelang.ir.simplify import simplify
+from tilelang.ir.tables import VECTOR_COPY
+from tilelang.ir.visitor import (
+    Rewriter,
+    inline_lets,
+    rebuild,
+    rewrite_bodies,
+    substitute,
+    substitute_in,
+)
+from tilelang.records import dataclass
+from tilelang.target import Context, nvidia
+from tilelang.transforms.analysis.loops import bounds_of, values_of
+from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
+from tilelang.transforms.lower.context import INT, MADE
+from tilelang.transforms.lower.random_numbers import drawn_ahead, draws
+from tilelang.transforms.normalize.scalarize_vectors import THROUGH
+
+WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
+ASYNC_BYTES = (4, 8, 16)
+MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
+
+
+def vectorize_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with its lane loops as vector accesses."""
+
+    def body(launch: S.Launch) -> S.Stmt:
+        return _Lanes(launch, context).rewrite(launch.body)
+
+    return rewrite_bodies(func, body)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Lanes ``start`` to ``start + count`` of a lane loop; ``known`` remembers simple forms."""
+
+    lane: E.Var
+    start: int
+    count: int
+    known: Bounds
+
+    def at(self, expr: E.Expr) -> E.Expr:
+        """``expr`` for the first lane."""
+        return simplify(substitute(expr, {self.lane: E.const(self.start)}), self.known)
+
+    def parts(self, count: int) -> Iterator[Piece]:
+        """The piece in parts of ``count`` lanes."""
+        for start in range(self.start, self.start + self.count, count):
+            yield Piece(self.lane, start, count, self.known)
+
+
+class _Lanes(Rewriter):
+    """Rewrites the lane loops of one launch, innermost first."""
+
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        self.bounds = bounds_of(launch)
+        self.written = effects.written(launch.body)
+        self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
+        self.lets: dict[E.Var, E.Expr] = {}  # what names without loads stand for
+        self.through = ""  # the intrinsic whose access the lanes are, if they are one's
+        self.widest = WIDE_BITS if context.has("access_256") else VECTOR_BITS
+        self.has_async = context.has("cp_async")
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer and not _loads(stmt.value):
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+        if not isinstance(stmt, S.For) or stmt.kind != "vectorized":
+            return stmt
+        values = values_of(stmt)
+        drawn, stmt = drawn_ahead(stmt)
+        if not values or values.step != 1 or not _independent(stmt.body):
+            few = values is not None and values.stop - values.start <= 64
+            return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
+        body = inline_lets(stmt.body, lambda value: True)
+        start, count = values.start, len(values)
+        marked = dict(stmt.annotations).get("async", False)
+        self.through = str(dict(stmt.annotations).get(THROUGH, ""))
+        lanes = self.widest // 8 if self.through else MAX_LANES
+        while count % lanes or start % lanes:
+            lanes //= 2
+        if count == lanes:
+            piece = Piece(stmt.var, start, lanes, self.known)
+            return [*drawn, *self.block(body, piece, bool(marked))]
+        outer = E.Var(f"{stmt.var.name}_outer", INT)
+        base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(start))
+        shifted = substitute_in(body, {stmt.var: E.binary("add", base, stmt.var)})
+        self.bounds = self.bounds.with_range(outer, 0, count // lanes)
+        inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes, self.known), bool(marked)))
+        kind = "unroll" if count // lanes <= 64 else "serial"
+        return [*drawn, S.counted(outer, count // lanes, inner, kind, loc=stmt.loc)]
+
+    # -- statements ------------------------------------------------------------------------------
+    def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
+        """``stmt`` for all lanes of ``piece``."""
+        if isinstance(stmt, S.Seq):
+            return [new for item in stmt.stmts for new in self.block(item, piece, marked)]
+        if isinstance(stmt, S.If):
+            return self.branch(stmt, piece, marked)
+        if isinstance(stmt, S.Store):
+            return self.store(stmt, piece, marked)
+        return [self.lane_loop(stmt, piece)]
+
+    def branch(self, stmt: S.If, piece: Piece, marked: bool) -> list[S.Stmt]:
+        """A condition, tested once for as many lanes as agree on it."""
+        count = self.agreeing(stmt.cond, piece)
+        if count == 1:
+            return [self.lane_loop(stmt, piece)]
+        found: list[S.Stmt] = []
+        for part in piece.parts(count):
+            cond = part.at(stmt.cond)
+            then = S.seq(*self.block(stmt.then, part, marked))
+            orelse = None
+            if stmt.orelse is not None:
+                orelse = S.seq(*self.block(stmt.orelse, part, marked))
+            found.append(S.If(cond=cond, then=then, orelse=orelse, loc=stmt.loc))
+        return found
+
+    def lane_loop(self, stmt: S.Stmt, piece: Piece) -> S.Stmt:
+        """``stmt`` lane by lane."""
+        if piece.count == 1:
+            return substitute_in(stmt, {piece.lane: E.const(piece.start)})
+        lane = E.Var(piece.lane.name, INT)
+        self.bounds = self.bounds.with_range(lane, piece.start, piece.start + piece.count)
+        return S.For(
+            var=lane, start=E.const(piece.start), stop=E.const(piece.start + piece.count),
+            step=E.const(1), body=substitute_in(stmt, {piece.lane: lane}), kind="unroll",
+            loc=stmt.loc,
+        )  # fmt: skip
+
+    def store(self, stmt: S.Store, piece: Piece, marked: bool) -> list[S.Stmt]:
+        """Loads of whole pieces, the value per lane, and the store of whole pieces."""
+        if marked and self.has_async:
+            copies = self.asynchronous(stmt, piece)
+            if copies is not None:
+                return copies
+        copies = self.plain(stmt, piece)
+        if copies is not None:
+            return copies
+        loads = _Loads(self, piece, stmt)
+        value = loads.rewrite_value(stmt.value)
+        before = loads.before
+        run = self.run(stmt.buffer, stmt.indices, piece) if _in_memory(stmt.buffer) else 1
+        if run == 1:
+            return [*before, self.lane_loop(replace(stmt, value=value), piece)]
+        name, shape = f"{stmt.buffer.name}_vec", Shape((piece.count,))
+        array = Buffer(name, shape, stmt.buffer.dtype, "local", attrs=MADE)
+        offset = E.binary("sub", piece.lane, E.const(piece.start))
+        inner = S.Store(buffer=array, indices=(offset,), value=value, loc=stmt.loc)
+        after: list[S.Stmt] = []
+        for part in piece.parts(run):
+            address = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
+            source = E.AddressOf(array, (E.const(part.start - piece.start),), "r")
+            size = run * stmt.buffer.dtype.bits // 8
+            after.append(_move(address, source, size, stmt, self.through))
+        alloc = S.Alloc(buffer=array, loc=stmt.loc)
+        return [*before, alloc, self.lane_loop(inner, piece), *after]
+
+    def plain(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
+        """Vectors that only move from memory to memory; None where a lane is looked at, or where
+        all lanes have to be read before the first is written."""
+        value = stmt.value
+        if not isinstance(value, E.Load) or value.dtype != stmt.buffer.dtype:
+            return None
+        if not (_in_memory(stmt.buffer) and _in_memory(value.buffer)):
+            return None
+        if any(_loads(index) for index in (*stmt.indices, *value.indices)):
+            return None
+        run = min(self.run(stmt.buffer, stmt.indices, piece),
+                  self.run(value.buffer, value.indices, piece))  # fmt: skip
+        if run == 1 or (run < piece.count and value.buffer.data is stmt.buffer.data):
+            return None
+        found: list[S.Stmt] = []
+        for part in piece.parts(run):
+            dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
+            src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
+            found.append(_move(dst, src, run * value.dtype.bits // 8, stmt))
+        return found
+
+    def asynchronous(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
+        """``cp.async`` for a plain copy to shared memory; None where it cannot be one."""
+        cond, value = None, stmt.value
+        if isinstance(value, E.Select) and _is_zero(value.f):
+            cond, value = value.cond, value.t
+        if not isinstance(value, E.Load) or value.buffer.storage != "global":
+            return None
+        if not stmt.buffer.storage.startswith("shared") or value.dtype != stmt.buffer.dtype:
+            return None
+        run = min(self.run(stmt.buffer, stmt.indices, piece),
+                  self.run(value.buffer, value.indices, piece))  # fmt: skip
+        if cond is not None:
+            run = min(run, self.agreeing(cond, piece))
+        size = run * value.dtype.bits // 8
+        if size not in ASYNC_BYTES:
+            return None
+        found: list[S.Stmt] = []
+        for part in piece.parts(run):
+            dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
+            src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
+            args = [dst, src] if cond is None else [dst, src, part.at(cond)]
+            call = E.call(nvidia.CP_ASYNC, *args, dtype="void", bytes=size)
+            found.append(S.Eval(value=call, loc=stmt.loc))
+        return found
+
+    # -- questions -------------------------------------------------------------------------------
+    def run(self, buffer: Buffer, indices: tuple[E.Expr, ...], piece: Piece) -> int:
+        """Lanes that one vector access may have."""
+        widest = VECTOR_BITS
+        if self.through and buffer.storage == "global":
+            widest = self.widest
+            indices = tuple(substitute(index, self.lets) for index in indices)
+        return run_of(buffer, indices, piece.lane, self.bounds, piece.count, widest)
+
+    def agreeing(self, cond: E.Expr, piece: Piece) -> int:
+        """The most lanes, from multiples of their number, for which ``cond`` has one value."""
+        if isinstance(cond, E.Binary) and cond.op in ("land", "lor"):
+            return min(self.agreeing(cond.a, piece), self.agreeing(cond.b, piece))
+        mine = frozenset((piece.lane,))
+        if not _mentions(cond, piece.lane):
+            return piece.count
+        if not isinstance(cond, E.Binary) or cond.op not in ("lt", "ge"):
+            return 1
+        left = parted(cond.a, mine)
+        if left is None or left[0].factor(piece.lane) != 1 or _mentions(cond.b, piece.lane):
+            return 1
+        count = piece.count
+        # a + lane < b for multiples a and b of the count says the same for every lane below it.
+        while count > 1 and not (
+            divisible_by(left[1], count, self.bounds) and divisible_by(cond.b, count, self.bounds)
+        ):
+            count //= 2
+        return count
+
+
+class _Loads:
+    """Takes the vector loads out of a value."""
+
+    def __init__(self, owner: _Lanes, piece: Piece, stmt: S.Store) -> None:
+        self.owner = owner
+        self.piece = piece
+        self.stmt = stmt
+        self.before: list[S.Stmt] = []
+        self.memo: dict[int, E.Expr] = {}
+
+    def rewrite_value(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with lanes of register arrays in place of loads."""
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = self._rewrite(expr)
+        return found
+
+    def _rewrite(self, expr: E.Expr) -> E.Expr:
+        if isinstance(expr, E.Select) and isinstance(expr.t, E.Load) and not _loads(expr.f):
+            run = self.run_of(expr.t)
+            run = min(run, self.owner.agreeing(expr.cond, self.piece)) if run > 1 else 1
+            if run > 1 and not _loads(expr.cond):
+                return self.taken(expr.t, run, expr.cond, expr.f)
+        if isinstance(expr, E.Select):
+            return self.chosen(expr)
+        if isinstance(expr, E.Load):
+            run = self.run_of(expr)
+            return self.taken(expr, run, None, None) if run > 1 else expr
+        if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
+            return expr
+        if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
+            return expr
+        return rebuild(expr, self.rewrite_value)
+
+    def chosen(self, expr: E.Expr) -> E.Expr:
+        """``expr``, which is evaluated for some lanes only, with vectors in place of the loads that
+        do no harm in the others: of what nobody writes, where each lane stores to an equal array.
+        """
+        if isinstance(expr, E.Load):
+            stmt, buffer = self.stmt, expr.buffer
+            shapes = (tuple(map(E.as_expr, tensor.shape)) for tensor in (buffer, stmt.buffer))
+            inside = E.same_exprs(expr.indices, stmt.indices) and E.same_exprs(*shapes)
+            fixed = buffer.storage == stmt.buffer.storage and buffer.data not in self.owner.written
+            return self.rewrite_value(expr) if inside and fixed else expr
+        if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
+            return expr
+        return rebuild(expr, self.chosen)
+
+    def run_of(self, load: E.Load) -> int:
+        """Lanes of a vector load."""
+        if not _in_memory(load.buffer) or any(_loads(index) for index in load.indices):
+            return 1
+        return self.owner.run(load.buffer, load.indices, self.piece)
+
+    def taken(self, load: E.Load, run: int, cond: E.Expr | None, other: E.Expr | None) -> E.Expr:
+        """Load all lanes into a register array before the lane loop."""
+        piece, dtype = self.piece, load.buffer.dtype
+        shape = Shape((piece.count,))
+        array = Buffer(f"{load.buffer.name}_vec", shape, dtype, "local", attrs=MADE)
+        self.before.append(S.Alloc(buffer=array))
+        for part in piece.parts(run):
+            first = part.start - piece.start
+            source = E.AddressOf(load.buffer, tuple(part.at(i) for i in load.indices), "r")
+            target = E.AddressOf(array, (E.const(first),), "w")
+            move = _move(target, source, run * dtype.bits // 8, self.stmt, self.owner.through)
+            if cond is None or other is None:
+                self.before.append(move)
+                continue
+            lane = E.Var("v", INT)
+            value = substitute(other, {piece.lane: E.binary("add", lane, E.const(part.start))})
+            index = E.binary("add", lane, E.const(first))
+            store = S.Store(buffer=array, indices=(index,), value=value)
+            fill = S.counted(lane, run, store, "unroll")
+            loc = self.stmt.loc
+            self.before.append(S.If(cond=part.at(cond), then=move, orelse=fill, loc=loc))
+        return E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))
+
+
+def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:
+    more = {THROUGH: through} if through else {}
+    return S.do(VECTOR_COPY, dst, src, loc=stmt.loc, bytes=size, **more)
+
+
+def _mentions(expr: E.Expr, var: E.Var) -> bool:
+    return var in expr.variables
+
+
+def _loads(expr: E.Expr) -> bool:
+    return E.holds(expr, E.Load, E.Call)
+
+
+def _in_memory(buffer: Buffer) -> bool:
+    return buffer.storage == "global" or buffer.storage.startswith("shared")
+
+
+def _is_zero(expr: E.Expr) -> bool:
+    return isinstance(expr, E.Const) and expr.value == 0 and not str(expr.value).startswith("-")
+
+
+def _same_place(a: S.Store, b: S.Store | effects.Access) -> bool:
+    """Whether two accesses of one storage are of the same element, under the same name; equal
+    expressions are one object."""
+    return a.buffer is b.buffer and E.same_exprs(a.indices, b.indices)
+
+
+def _independent(body: S.Stmt) -> bool:
+    """Whether the statements of ``body`` may run for all lanes one after the other.
+
+    Only stores, conditions and pure lets, whose values may stand where they are used; what is
+    stored is loaded at the same place only. One of the stores may draw random numbers: its lanes
+    stay in order.
+    """
+    drawing = [node for node in S.walk(body) if any(map(draws, node.exprs()))]
+    may_draw = drawing[0] if len(drawing) == 1 and isinstance(drawing[0], S.Store) else None
+    stores: dict[E.Var, S.Store] = {}
+    early: set[E.Var] = set()  # storage that a let reads
+    sizes: dict[E.Var, int] = {}
+    for node in S.walk(body):
+        if isinstance(node, S.Let):
+            parts = E.walk(node.value)
+            early |= effects.used(node.value)
+            size = sum(sizes.get(part, 1) if isinstance(part, E.Var) else 1 for part in parts)
+            sizes[node.var] = size
+            if size > MAX_INLINED and _loads(node.value):
+                return False
+        elif isinstance(node, S.Store):
+            before = stores.setdefault(node.buffer.data, node)
+            if not _same_place(before, node) or node.buffer.is_var:
+                return False
+        elif not isinstance(node, (S.Seq, S.If)):
+            return False
+    if not early.isdisjoint(stores):
+        return False
+    for node in S.walk(body):
+        for expr in node.exprs():
+            for access in effects.accesses(expr):
+                stored = stores.get(access.data)
+                if stored is not None and not _same_place(stored, access):
+                    return False
+            for call in E.find(expr, E.Call):
+                if call.atom.effect is not Effect.NONE:
+                    if not (draws(call) and node is may_draw and expr is may_draw.value):
+                        return False
+    return True

@@ -1,0 +1,165 @@
+"""Barriers by which tiles that are finished give their place to later ones.
+
+Two tiles may overlap when all threads meet between the last use of one and the first of the other.
+Where a kernel does not fit, barriers are tried in front of the statements that touch a tile for the
+first time and at the ends of loops, wherever all threads come by, or all of a branch of warps that
+meet elsewhere, too; those that the plan needs stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.transforms.analysis.groups import inverse
+from tilelang.transforms.memory.liveness import is_planned
+
+GroupOf: TypeAlias = "Callable[[E.Expr], tuple[int, int] | None]"
+
+
+def relieved(
+    launch: S.Launch, fits: Callable[[S.Launch], bool], group_of: GroupOf
+) -> S.Launch | None:
+    """``launch``, which does not fit, with the fewest barriers (no single one can go) with which it
+    ``fits``; None if barriers do not help.
+
+    Args:
+        group_of: the threads that take a branch on a condition, if they are whole warps.
+    """
+    if S.holds(launch.body, S.ThreadReturn):
+        return None  # some threads may not come
+    meet = _Meet(launch, group_of)
+    made = meet.with_barriers(None)
+    if not fits(made):
+        return None
+    kept = frozenset(range(meet.count))
+    tried = _halves(kept)
+    while tried:  # few are needed: whole ranges go at once, from the first to the last
+        numbers = tried.pop()
+        fewer = meet.with_barriers(kept - numbers)
+        if fits(fewer):
+            kept, made = kept - numbers, fewer
+        else:
+            tried += _halves(numbers)
+    return made
+
+
+def _halves(numbers: frozenset[int]) -> list[frozenset[int]]:
+    """The higher and the lower half of several numbers."""
+    if len(numbers) < 2:
+        return []
+    middle = sorted(numbers)[len(numbers) // 2]
+    first = frozenset(number for number in numbers if number < middle)
+    return [numbers - first, first]
+
+
+class _Meet:
+    """Places of barriers in a launch, which are numbered in the order of the program."""
+
+    def __init__(self, launch: S.Launch, group_of: GroupOf) -> None:
+        self.launch = launch
+        self.group_of = group_of
+        self.varying = Varying(launch, votes=True)
+        self.tiles = {
+            node.buffer.data for node in S.find(launch.body, S.Alloc) if is_planned(node.buffer)
+        }
+        self.known: dict[S.Stmt, frozenset[E.Var]] = {}
+        self.kept: frozenset[int] | None = None
+        self.count = 0
+
+    def with_barriers(self, kept: frozenset[int] | None) -> S.Launch:
+        """The launch with the barriers numbered in ``kept`` (None: all); ``count`` says how many
+        there could be."""
+        self.meeting: tuple[E.Expr, ...] = ()  # arguments of the barrier of those who come by
+        self.group: tuple[int, int] | None = None  # who they are, where not all threads
+        self.seen: set[E.Var] = set()
+        self.kept, self.count = kept, 0
+        return replace(self.launch, body=self.block(self.launch.body))
+
+    def block(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt``, which all threads run."""
+        made: list[S.Stmt] = []
+        for item in S.flat(stmt):
+            if self.seen and not self.seen.issuperset(self.used(item)):
+                made += self.barrier(item)
+            made.append(self.inside(item))
+        return S.seq(*made)
+
+    def inside(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with barriers in its blocks, where all threads take them together."""
+        if isinstance(stmt, S.If) and self.varying.expr(stmt.cond) and not self.meeting:
+            orelse = stmt.orelse
+            then = self.branch(stmt.cond, stmt.then)
+            orelse = None if orelse is None else self.branch(inverse(stmt.cond), orelse)
+            return replace(stmt, then=then, orelse=orelse)
+        if isinstance(stmt, S.If) and (not self.varying.expr(stmt.cond) or self.own(stmt)):
+            then = self.block(stmt.then)
+            orelse = None if stmt.orelse is None else self.block(stmt.orelse)
+            return replace(stmt, then=then, orelse=orelse)
+        if isinstance(stmt, S.Attr):
+            return replace(stmt, body=self.block(stmt.body))
+        if isinstance(stmt, S.Seq):
+            return self.block(stmt)
+        if isinstance(stmt, S.For) and self.together(stmt):
+            body = self.block(stmt.body)
+            return replace(stmt, body=S.seq(body, *self.barrier(stmt)))
+        self.seen.update(self.used(stmt))
+        return stmt
+
+    def branch(self, cond: E.Expr, stmt: S.Stmt) -> S.Stmt:
+        """One side of a branch on the thread, with barriers if whole warps take it."""
+        group = self.group_of(cond)
+        before = set(self.seen)
+        self.seen.update(self.used(stmt))
+        meeting = None if group is None else _meeting(stmt, group[1])
+        if meeting is None:
+            return stmt
+        after, self.seen = self.seen, before
+        self.meeting, self.group = meeting, group
+        stmt = self.block(stmt)
+        self.meeting, self.group, self.seen = (), None, self.seen | after
+        return stmt
+
+    def own(self, stmt: S.If) -> bool:
+        """Whether those who come by are the threads that take a branch."""
+        return self.group == self.group_of(stmt.cond) is not None
+
+    def together(self, loop: S.For) -> bool:
+        """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
+        bounds = (loop.start, loop.stop, loop.step)
+        several = len(self.used(loop)) > 1
+        return several and not (
+            any(map(self.varying.expr, bounds)) or varying_exit(loop.body, self.varying)
+        )
+
+    def used(self, stmt: S.Stmt) -> frozenset[E.Var]:
+        """The tiles that ``stmt`` touches with all that it holds."""
+        found = self.known.get(stmt)
+        if found is None:
+            own = set() if isinstance(stmt, S.Alloc) else effects.used(stmt, nested=False)
+            found = frozenset(own & self.tiles).union(*map(self.used, stmt.blocks()))
+            self.known[stmt] = found
+        return found
+
+    def barrier(self, near: S.Stmt) -> list[S.Stmt]:
+        """The next barrier, if it is one of those that are kept."""
+        number = self.count
+        self.count += 1
+        if self.kept is not None and number not in self.kept:
+            return []
+        return [S.do("sync_threads", *self.meeting, loc=near.loc)]
+
+
+def _meeting(stmt: S.Stmt, count: int) -> tuple[E.Expr, ...] | None:
+    """The arguments of a barrier of ``count`` threads in ``stmt``."""
+    for node in S.walk(stmt):
+        call = node.call
+        if call is not None and call.atom.meets("block") and len(call.args) == 2:
+            if isinstance(call.args[1], E.Const) and int(call.args[1]) == count:
+                return call.args
+    return None

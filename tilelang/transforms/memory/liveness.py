@@ -1,0 +1,404 @@
+"""When a block uses each of its shared buffers, and which two may take the same place.
+
+A kernel is numbered in program order. A buffer is live from its first to its last touch, over all
+of each loop that touches it unless it is allocated inside that loop. Two buffers may overlap when
+one is finished before the other begins and all threads meet in between; in a branch of whole warps
+those of the branch, if they alone touch both.
+
+What a copy unit fills for a pipeline is there before it is used, and everything that is filled is
+used. So the branch that starts such copies for another one is none of those that touch a buffer, if
+that is the first of the two and no loop around both lets the copies run ahead.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import field
+from math import prod
+from operator import itemgetter
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import group
+from tilelang.ir.buffer import Buffer
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.groups import inverse, thread_group_of
+
+# Copies that may still be under way when their statement is over.
+_COPIES = (group("cp_async"), group("bulk_store"))
+_CONTROL = (S.If, S.For, S.While)
+_LOOPS = (S.For, S.While)
+_LAUNCH = 0  # stands for the control around what no control is around
+
+
+def is_planned(buffer: Buffer) -> bool:
+    """Whether ``buffer`` takes room in the shared memory of the block."""
+    return buffer.storage in ("shared", "shared.dyn") or is_barrier(buffer)
+
+
+def is_barrier(buffer: Buffer) -> bool:
+    """Whether ``buffer`` is a barrier of the hardware, which is in use all the time."""
+    return buffer.storage in ("shared.barrier", "shared.cluster_barrier")
+
+
+@dataclass(frozen=True)
+class Control:
+    """One side of a branch, or a loop, with the positions it spans.
+
+    Attributes:
+        group: first and count of the threads that take the side, where they are whole warps of all
+            that come by and not all of them.
+    """
+
+    ident: int
+    first: int
+    loop: bool
+    group: tuple[int, int] | None = None
+
+
+@dataclass
+class LiveRange:
+    """The use of one shared allocation: positions ``first`` to ``last``, inside ``path``."""
+
+    buffer: Buffer
+    alloc: S.Alloc
+    home: tuple[Control, ...]  # control around the allocation
+    order: int
+    first: int = -1
+    last: int = -1
+    path: tuple[Control, ...] | None = None
+    always: bool = False
+    in_flight: str = ""  # the group of copies of which its last touch may be one
+    raw: bool = False  # asynchronous units use it at times that only the program knows
+    filled: list[tuple[int, tuple[Control, ...]]] = field(default_factory=list)  # by a pipeline
+
+    def touch(self, position: int, path: tuple[Control, ...]) -> None:
+        """A use at ``position``."""
+        self.first = position if self.first < 0 else self.first
+        self.last = position
+        self.path = path if self.path is None else common_path(self.path, path)
+
+
+@dataclass
+class LiveRanges:
+    """All allocations of a launch and the points where every thread of the block meets."""
+
+    ranges: list[LiveRange] = field(default_factory=list)
+    barriers: dict[int, list[int]] = field(default_factory=dict)  # control -> positions, in order
+    meetings: dict[int, list[int]] = field(default_factory=dict)  # the same of branches' threads
+    ends: dict[int, int] = field(default_factory=dict)  # control -> position of its end
+    early: set[int] = field(default_factory=set)  # loops whose iterations may end early
+
+    def separate(self, a: LiveRange, b: LiveRange) -> bool:
+        """Whether ``a`` and ``b`` can share a place."""
+        if a.always or b.always:
+            return False
+        if a.first > b.first:
+            a, b = b, a
+        if a.first < 0 or b.first < 0:
+            return True  # one of them is never used
+        if a.last >= b.first or b.filled or not self._meet(a.last, b.first, a, b):
+            return False
+        common = [control for control in common_path(a.path or (), b.path or ()) if control.loop]
+        if not common:
+            return True
+        if a.filled:
+            return False  # the copies of the next iteration
+        loop = common[-1]  # the next iteration uses ``a`` after ``b``
+        return self._meet(b.last, self.ends[loop.ident], b, a) or self._meet(
+            loop.first, a.first, b, a
+        )
+
+    def _meet(self, low: int, high: int, before: LiveRange, after: LiveRange) -> bool:
+        """Whether a barrier surely stands between two positions whenever both ranges happen."""
+        paths = before.path or (), after.path or ()
+        if any(self._passes(low, high, path, self.barriers) for path in paths):
+            return True
+        both = common_path(*paths)
+        places = [place for place, control in enumerate(both) if control.group is not None]
+        if not places:
+            return False
+        own = [path[places[-1] :] for path in paths]
+        return any(self._passes(low, high, path, self.meetings, ()) for path in own)
+
+    def _passes(
+        self,
+        low: int,
+        high: int,
+        path: tuple[Control, ...],
+        barriers: dict[int, list[int]],
+        around: tuple[int, ...] = (_LAUNCH,),
+    ) -> bool:
+        """Whether whoever runs what stands under ``path`` passes a barrier on the way, under
+        some part of it, between two positions."""
+        for ident in (*around, *(control.ident for control in path)):
+            if ident in self.early:
+                return False
+            places = barriers.get(ident, ())
+            first = bisect_right(places, low)
+            if first < len(places) and places[first] < high:
+                return True
+        return False
+
+
+def common_path(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ...]:
+    """The control around two places, outermost first."""
+    count = 0
+    while count < min(len(a), len(b)) and a[count].ident == b[count].ident:
+        count += 1
+    return a[:count]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """What a statement does itself: the buffers that it uses, its calls that have to do with the
+    order of memory, whether it ``fills``."""
+
+    used: frozenset[E.Var]
+    calls: tuple[E.Call, ...]
+    fills: bool
+
+
+class Touches:
+    """What statements touch, found once: a kernel is looked at again with other barriers."""
+
+    def __init__(self, launch: S.Launch, warp: int) -> None:
+        allocs = S.find(launch.body, S.Alloc)
+        self.planned = {node.buffer.data for node in allocs if is_planned(node.buffer)}
+        self._launch, self._warp = launch, warp
+        self._known: dict[S.Stmt, Touch] = {}
+        self._apart: dict[S.Stmt, bool] = {}
+        self._groups: dict[E.Expr, tuple[int, int] | None] = {}
+
+    def group(self, cond: E.Expr) -> tuple[int, int] | None:
+        """The threads that take a branch on ``cond``, if they are whole warps."""
+        if cond not in self._groups:
+            self._groups[cond] = thread_group_of(cond, self._launch, self._warp)
+        return self._groups[cond]
+
+    def of(self, stmt: S.Stmt) -> Touch:
+        """What ``stmt`` touches, without the statements in it."""
+        found = self._known.get(stmt)
+        if found is None:
+            calls = stmt.calls()
+            used = frozenset(effects.used(stmt, nested=False))
+            found = self._known[stmt] = Touch(used, tuple(filter(_orders, calls)), _fills(stmt))
+        return found
+
+    def apart(self, stmt: S.Stmt) -> bool:
+        """Whether nothing in ``stmt`` has to do with shared memory or its order."""
+        found = self._apart.get(stmt)
+        if found is None:
+            found = self._apart[stmt] = self._own_apart(stmt) and all(
+                map(self.apart, stmt.blocks())
+            )
+        return found
+
+    def _own_apart(self, stmt: S.Stmt) -> bool:
+        if isinstance(stmt, S.Seq):
+            return True
+        if isinstance(stmt, (S.View, S.Break, S.Continue)):
+            return False
+        if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.planned:
+            return False
+        touch = self.of(stmt)
+        return touch.used.isdisjoint(self.planned) and not touch.calls
+
+
+def _orders(call: E.Call) -> bool:
+    """Whether a call starts copies, waits for some, or is a barrier."""
+    atom = call.atom
+    waits = any(atom.waits_for(copies.name) for copies in _COPIES)
+    return waits or atom.own_order or atom.completes in _COPIES or atom.meets("block")
+
+
+def find_live_ranges(launch: S.Launch, warp: int, touches: Touches | None = None) -> LiveRanges:
+    """The ranges of the shared buffers of ``launch``, in the order of their allocation.
+
+    Args:
+        warp: lanes of a warp.
+        touches: what is known of the statements.
+    """
+    scan = _Scan(launch, touches or Touches(launch, warp))
+    scan.visit(launch.body, ())
+    scan.finish()
+    return scan.result
+
+
+def uses_copy_unit(launch: S.Launch) -> bool:
+    """Whether a copy unit fills tiles of pipelines of ``launch``, or stores any."""
+    stores = _COPIES[1]
+    return any(
+        _fills(node) or any(call.atom.completes == stores for call in E.find(expr, E.Call))
+        for node in S.walk(launch.body)
+        for expr in node.exprs()
+    )
+
+
+class _Scan:
+    def __init__(self, launch: S.Launch, touches: Touches) -> None:
+        self.touches = touches
+        self.threads = prod(launch.threads)
+        self.result = LiveRanges()
+        self.known: dict[E.Var, LiveRange] = {}
+        self.waits: dict[str, list[tuple[int, tuple[Control, ...]]]] = {}
+        self.position = 0
+        self.controls = 0
+        self._allocate(launch.body)
+
+    def _allocate(self, stmt: S.Stmt) -> None:
+        """Enter the allocations first: a view may come before the statement that it names."""
+        for node in S.find(stmt, S.Alloc):
+            if is_planned(node.buffer):
+                live = LiveRange(node.buffer, node, (), len(self.known))
+                live.always = is_barrier(node.buffer)
+                self.known[node.buffer.data] = live
+                self.result.ranges.append(live)
+
+    def visit(self, stmt: S.Stmt, path: tuple[Control, ...]) -> None:
+        """Number ``stmt`` and note what it touches."""
+        self.position += 1
+        if self.touches.apart(stmt):
+            return
+        if isinstance(stmt, S.Seq):
+            for item in stmt.stmts:
+                self.visit(item, path)
+            return
+        here = self.position
+        if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.known:
+            self.known[stmt.buffer.data].home = path
+            return
+        touch = self.touches.of(stmt)
+        for data in touch.used & self.known.keys():
+            if touch.fills:
+                self.known[data].filled.append((here, path))
+            else:
+                self.known[data].touch(here, path)
+        self._calls(touch.calls, here, path)
+        if isinstance(stmt, S.Let):
+            self._escape(stmt.value)
+        if isinstance(stmt, S.View) and stmt.source is not None:
+            self._escape(stmt.source)
+        if isinstance(stmt, (S.Break, S.Continue)):
+            self._leave(path)
+        if isinstance(stmt, _CONTROL):
+            for number, block in enumerate(stmt.blocks()):
+                self._block(stmt, block, path, self._group(stmt, number, path))
+            if isinstance(stmt, S.While):  # its condition is evaluated after every iteration
+                for data in touch.used & self.known.keys():
+                    self.known[data].touch(self.position, path)
+        else:
+            for block in stmt.blocks():
+                self.visit(block, path)
+
+    def _group(self, stmt: S.Stmt, side: int, path: tuple[Control, ...]) -> tuple[int, int] | None:
+        """The warps that take one side of a branch that all threads reach, or all of a branch."""
+        if not isinstance(stmt, S.If):
+            return None
+        cond = inverse(stmt.cond) if side else stmt.cond
+        found = self.touches.group(cond)
+        if found is None or found[1] in (0, self.threads):
+            return None
+        return found if not any(control.group for control in path) else None
+
+    def _block(
+        self,
+        stmt: S.Stmt,
+        block: S.Stmt,
+        path: tuple[Control, ...],
+        group: tuple[int, int] | None,
+    ) -> None:
+        self.controls += 1
+        self.position += 1
+        control = Control(self.controls, self.position, isinstance(stmt, _LOOPS), group)
+        self.visit(block, (*path, control))
+        self.position += 1
+        self.result.ends[control.ident] = self.position
+        if not control.loop:
+            return
+        for live in self.known.values():
+            if live.last > control.first and control not in live.home:
+                # Live from one iteration to the next.
+                live.first = min(live.first, control.first)
+                live.last = self.position
+                live.path = common_path(live.path or (), path)
+
+    def _leave(self, path: tuple[Control, ...]) -> None:
+        loops = [control for control in path if control.loop]
+        self.result.early.update(control.ident for control in loops[-1:])
+
+    def _calls(self, calls: tuple[E.Call, ...], here: int, path: tuple[Control, ...]) -> None:
+        for node in calls:
+            for copies in _COPIES:
+                if node.atom.waits_for(copies.name):
+                    self.waits.setdefault(copies.name, []).append((here, path))
+            if node.atom.completes in _COPIES:
+                for data in effects.used(node) & self.known.keys():
+                    self.known[data].in_flight = node.atom.completes.name
+            elif node.atom.own_order:
+                for data in effects.used(node) & self.known.keys():
+                    self.known[data].raw = self.known[data].always = True
+            elif node.atom.meets("block"):
+                control = path[-1].ident if path else _LAUNCH
+                count = self._count(node)
+                if count >= self.threads:
+                    self.result.barriers.setdefault(control, []).append(here)
+                elif any(item.group and item.group[1] == count for item in path):
+                    self.result.meetings.setdefault(control, []).append(here)
+
+    def _count(self, node: E.Call) -> int:
+        """The threads that meet at a barrier; 0 where it does not say."""
+        if not node.args:
+            return self.threads
+        count = node.args[1] if len(node.args) > 1 else None
+        return int(count) if isinstance(count, E.Const) else 0
+
+    def _escape(self, value: E.Expr) -> None:
+        """Memory whose address gets another name counts as used all the time."""
+        for access in effects.accesses(value):
+            if access.how is not effects.How.PLAIN and access.data in self.known:
+                self.known[access.data].always = True
+
+    def finish(self) -> None:
+        """Copies occupy their tiles until they are waited for."""
+        for live in self.result.ranges:
+            for here, path in live.filled:
+                self._fill(live, here, path)
+            if live.in_flight:
+                waits = self.waits.get(live.in_flight, ())
+                end: tuple[int, tuple[Control, ...]] = (self.position + 1, ())
+                live.last, path = min(
+                    (w for w in waits if w[0] > live.last), default=end, key=itemgetter(0)
+                )
+                live.path = common_path(live.path or (), path)
+
+    def _fill(self, live: LiveRange, here: int, path: tuple[Control, ...]) -> None:
+        """A pipeline's copy at ``here``, which counts where its own branch uses what it brings."""
+        role, other = _role(live.path or ()), _role(path)
+        if role is not None and other is not None and role is not other:
+            return
+        first = last = here
+        for place, control in enumerate(path):
+            if control.loop and control not in live.home:
+                first, last = control.first, self.result.ends[control.ident]
+                path = path[:place]
+                break
+        live.first = first if live.first < 0 else min(live.first, first)
+        live.last = max(live.last, last)
+        live.path = path if live.path is None else common_path(live.path, path)
+
+
+def _role(path: tuple[Control, ...]) -> Control | None:
+    """The branch of warps that a path goes through."""
+    return next((control for control in path if control.group is not None), None)
+
+
+def _fills(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` has a copy unit fill a tile of a pipeline, which counts its bytes."""
+    call = stmt.call
+    if call is None or call.atom.own_order:
+        return False
+    counted = call.atom.completes.kind == "mbarrier"
+    banks = [arg.buffer for arg in call.args if isinstance(arg, E.AddressOf)]
+    return counted and any(is_barrier(bank) and bank.attr("made") for bank in banks)

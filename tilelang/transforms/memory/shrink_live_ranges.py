@@ -1,0 +1,98 @@
+"""Tiles that every iteration of a loop fills anew are allocated in the loop.
+
+A tile that is allocated in front of a loop keeps its contents from one iteration to the next, so
+that it has its place in shared memory to itself for the whole loop. Most tiles do not need that:
+the first that an iteration does with them is to overwrite them. Allocated in the loop they take
+turns with others of the same iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.target import Context
+
+
+def shrink_live_ranges(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with such tiles allocated in the innermost serial loop around all their uses.
+
+    Only where nothing else fits: the barriers between tiles that take turns cost time. Relies
+    on pipelines being planned, whose tiles are filled ahead.
+    """
+
+    def sunk(launch: S.Launch) -> S.Stmt:
+        homes: dict[S.Stmt, list[Buffer]] = {}
+        for node in S.find(launch.body, S.Alloc):
+            if node.buffer.storage not in ("shared", "shared.dyn"):
+                continue
+            home = None if node.init is not None else _home(launch, node.buffer)
+            if home is not None:
+                homes.setdefault(home, []).append(node.buffer)
+        return _Sink(homes).rewrite(launch.body) if homes else launch.body
+
+    return rewrite_bodies(func, sunk) if context.turns else func
+
+
+def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:
+    """The loop that a tile can be allocated in; None where its contents may be used later, or are
+    known by another name."""
+    data = buffer.data
+    if any(var is data for var, _ in effects.pointers(launch.body, nested=True)):
+        return None
+    for node in S.find(launch.body, S.View):
+        if data in {node.buffer.data, *effects.used(node)}:
+            return None
+    found, body = None, launch.body
+    while True:
+        users = [item for item in _statements(body) if data in effects.used(item)]
+        users = [item for item in users if not isinstance(item, S.Alloc)]
+        if len(users) == 1 and isinstance(users[0], S.For) and users[0].kind == "serial":
+            if data in effects.used(users[0], nested=False):
+                return found
+            found = users[0]
+            body = found.body
+            continue
+        if found is None or not users:
+            return None
+        return found if _overwrites(users[0], buffer) else None
+
+
+def _statements(stmt: S.Stmt) -> tuple[S.Stmt, ...]:
+    """The statements that run one after the other."""
+    if isinstance(stmt, S.Seq):
+        return tuple(inner for item in stmt.stmts for inner in _statements(item))
+    if isinstance(stmt, S.Attr):
+        return _statements(stmt.body)
+    return (stmt,)
+
+
+def _overwrites(stmt: S.Stmt, buffer: Buffer) -> bool:
+    """Whether ``stmt`` writes all of ``buffer`` and uses nothing of it."""
+    if not isinstance(stmt, (S.Copy, S.Fill)) or stmt.dst.buffer is not buffer:
+        return False
+    whole = stmt.dst.is_whole
+    others = [access for access in effects.accesses(stmt) if access.data is buffer.data]
+    return whole and len(others) == 1 and not others[0].reads
+
+
+class _Sink(Rewriter):
+    """Takes allocations from where they are to the beginning of the bodies of loops."""
+
+    def __init__(self, homes: dict[S.Stmt, list[Buffer]]) -> None:
+        self.homes = homes
+        self.moved: set[E.Var] = {tile.data for tiles in homes.values() for tile in tiles}
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.moved:
+            return []
+        made = super()._visit(stmt)
+        if stmt in self.homes:
+            assert isinstance(made, S.For)
+            allocations = [S.Alloc(buffer=tile, loc=stmt.loc) for tile in self.homes[stmt]]
+            return replace(made, body=S.seq(*allocations, made.body))
+        return made

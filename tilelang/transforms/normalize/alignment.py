@@ -1,0 +1,116 @@
+"""Addresses of tensors: what a lowered program needs of them, and programs that need less.
+
+Vector accesses need the address of a tensor to be a multiple of their size. Allocators give such
+addresses; slices of tensors may not. ``needed_alignments`` reads from a lowered program what it
+relies on; ``limit_alignments`` makes the same program for tensors that offer less, in which
+:func:`tilelang.transforms.analysis.vectors.run_of` allows narrower vectors only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import interval
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import ExprRewriter
+from tilelang.target import Context
+from tilelang.transforms.analysis.vectors import BASE
+
+_WIDEST = 16  # bytes of the widest access
+
+
+def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
+    """Bytes that the address of each parameter of a lowered program has to be a multiple of, by
+    its name: tensors that are accessed in vectors, and pointers that tensors are made of."""
+    names = {param.data: param.name for param in func.buffers}
+    found: dict[str, int] = {}
+    for buffer, name in _pointed(func):
+        names[buffer.data] = name
+        size = buffer.dtype.width // 8
+        found[name] = max(found.get(name, 0), size)
+    for view in S.find(func.body, S.View):
+        if isinstance(view.source, E.AddressOf) and view.source.buffer.data in names:
+            names[view.buffer.data] = names[view.source.buffer.data]
+    for access in effects.accesses(func.body, nested=True):
+        if isinstance(access.by, E.Call) and access.data in names:
+            name = names[access.data]
+            found[name] = max(found.get(name, 0), _size(access.by, access.buffer))
+    return tuple((name, size) for name, size in found.items() if size > 1)
+
+
+def _pointed(func: S.PrimFunc) -> Iterator[tuple[Buffer, str]]:
+    """Tensors that stand at the address of a pointer parameter, with its name."""
+    pointers = {param for param in func.params if isinstance(param, E.Var)}
+    for stmt in S.find(func.body, S.View):
+        if isinstance(stmt.source, E.Var) and stmt.source in pointers:
+            yield stmt.buffer, stmt.source.name
+
+
+def _size(call: E.Call, buffer: Buffer) -> int:
+    """Bytes that one call accesses at once; 0 for a single element."""
+    size = call.attr("bytes", 0)
+    if isinstance(size, int) and size:
+        return size
+    count = call.atom.elements if call.atom.elements > 1 else 0
+    return count * buffer.dtype.bits // 8
+
+
+def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
+    """``func`` for tensors whose addresses are multiples of a few bytes only.
+
+    Args:
+        func: a program as it was traced.
+        limits: parameter name -> bytes.
+    """
+    named = [(param, param.name) for param in func.buffers] + list(_pointed(func))
+    known = {buffer.data: limits[name] for buffer, name in named if name in limits}
+    limited = _Limit(known)
+    params = tuple(limited.buffer(p) if isinstance(p, Buffer) else p for p in func.params)
+    return replace(func, params=params, body=limited.rewrite(func.body))
+
+
+def limit_views(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with the alignment of tensors that are made at an element of another one said on
+    them, where vectors take more: ``T.make_tensor(T.address_of(A[3]), ...)``."""
+    known: dict[E.Var, int] = {}
+    for stmt in S.find(func.body, S.View):
+        if isinstance(stmt.source, E.AddressOf):
+            limit = _address_of(stmt.source, known)
+            if limit < _WIDEST:
+                known[stmt.buffer.data] = limit
+    return func.with_body(_Limit(known).rewrite(func.body)) if known else func
+
+
+def _address_of(place: E.AddressOf, known: Mapping[E.Var, int]) -> int:
+    """The largest power of two, up to what vectors take, that divides an address."""
+    buffer = place.buffer
+    offset = E.as_expr(buffer.elem_offset)
+    for index, stride in zip(place.indices, buffer.stride_list()):
+        offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
+    modulus, remainder = interval(simplify(offset)).congruence()
+    elements = math.gcd(modulus, remainder, _WIDEST * 8)
+    base = known.get(buffer.data, int(buffer.attr(BASE, _WIDEST)))
+    return math.gcd(max(elements * buffer.dtype.width // 8, 1), base)
+
+
+class _Limit(ExprRewriter):
+    """Writes the attribute into every buffer over the storage of a limited parameter."""
+
+    def __init__(self, known: Mapping[E.Var, int]) -> None:
+        self.known = known
+        self.made: dict[Buffer, Buffer] = {}
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """``buffer`` with its limit, if it has one."""
+        limit = self.known.get(buffer.data)
+        if limit is None:
+            return buffer
+        if buffer not in self.made:
+            self.made[buffer] = replace(buffer, attrs=(*buffer.attrs, (BASE, limit)))
+        return self.made[buffer]

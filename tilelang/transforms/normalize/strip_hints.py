@@ -1,0 +1,29 @@
+"""Drop keys that no pass reads, and what asks a core to run ahead.
+
+Programs may put keys of their own on loops and statements. They mean nothing, so that below every
+key is one that a pass knows. A core that runs a whole block has nothing to run ahead with: there a
+pipelined loop is the serial loop that it means, whatever its stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import stmt as S
+from tilelang.ir.levels import LEVELS, with_known_keys
+from tilelang.ir.visitor import map_stmts
+from tilelang.target import Context
+
+
+def strip_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without keys that mean nothing to the target."""
+    in_order = context.has("cores")
+
+    def known(stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Attr):
+            return stmt if stmt.key in LEVELS["tile"].keys.get("Attr", ()) else stmt.body
+        if isinstance(stmt, S.For) and stmt.kind == "pipelined" and in_order:
+            return replace(stmt, kind="serial", annotations=())
+        return with_known_keys(stmt, "tile")
+
+    return func.with_body(map_stmts(func.body, S.Stmt, known))

@@ -1,0 +1,189 @@
+"""Accesses that certainly leave a tile are refused.
+
+Global memory has a bounds rule; shared memory, fragments and local buffers have none, so an index
+outside them would read or overwrite what lies beside them. Where some run of every block reaches
+such an access, whatever the data, the program is wrong and says so here, with the values of the
+loop variables. What depends on data or on conditions is left to the interpreter and the emulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from tilelang.errors import TileIndexError, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, interval
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import substitute
+from tilelang.layout.evaluate import evaluate
+from tilelang.target import Context
+from tilelang.transforms.analysis.loops import static_extents, values_of
+
+_MOST_POINTS = 1 << 16  # of the variables of one index that are looked at one by one
+_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
+
+
+def check_tile_bounds(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` itself, if no access certainly leaves an on-chip buffer.
+
+    Relies on ``simplify``: extents of loops are constants where they can be.
+
+    Raises:
+        TileIndexError: an access that every run makes lies outside the buffer's shape.
+    """
+    _Walk().block(func.body)
+    return func
+
+
+class _Walk:
+    """The statements that every run reaches, with the values their variables take."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[E.Var, range] = {}
+        self.lets: dict[E.Var, E.Expr] = {}
+        self.bounds = Bounds()
+
+    def block(self, stmt: S.Stmt) -> bool:
+        """Check ``stmt``; whether what stands after it is certainly reached."""
+        if isinstance(stmt, S.Seq):
+            return all(self.block(item) for item in stmt.stmts)
+        self.accesses(stmt)
+        if isinstance(stmt, S.Let):
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+        inner = self._variables(stmt)
+        stays = not _leaves(stmt)
+        if inner is not None and (stays or isinstance(stmt, S.Launch)):
+            self._inside(inner, stmt)
+        return stays
+
+    def _variables(self, stmt: S.Stmt) -> dict[E.Var, range] | None:
+        """What ``stmt`` lets variables run over, if its body certainly runs."""
+        if isinstance(stmt, S.For):
+            values = values_of(stmt)
+            pairs = None if values is None else {stmt.var: values}
+        elif isinstance(stmt, S.Parallel):
+            extents = static_extents(stmt)
+            pairs = None if extents is None else dict(zip(stmt.vars, map(range, extents)))
+        elif isinstance(stmt, S.Launch):
+            pairs = {v: range(n) for v, n in zip(stmt.thread_vars, stmt.threads)}
+            pairs |= {
+                v: range(_known(n)) for v, n in zip(stmt.block_vars, stmt.grid) if _is_known(n)
+            }
+        else:
+            return {} if isinstance(stmt, S.Attr) else None
+        return pairs if pairs is not None and all(map(len, pairs.values())) else None
+
+    def _inside(self, variables: dict[E.Var, range], stmt: S.Stmt) -> None:
+        outer, ranges = self.bounds, self.ranges
+        self.ranges = {**ranges, **variables}
+        for var, values in variables.items():
+            self.bounds = self.bounds.with_range(var, values.start, values.stop, values.step)
+        for block in stmt.blocks():
+            self.block(block)
+        self.bounds, self.ranges = outer, ranges
+
+    def accesses(self, stmt: S.Stmt) -> None:
+        """Check the elements and regions that ``stmt`` itself reads and writes."""
+        if isinstance(stmt, (S.Store, S.ReducerUpdate)):
+            self.element(stmt.buffer, stmt.indices, stmt, wraps=True)
+        for region in stmt.parts("read", "write", "update"):
+            if not region.anchored:
+                lasts = [low + extent - 1 for low, extent in zip(region.mins, region.extents)]
+                self.element(region.buffer, region.mins, stmt)
+                self.element(region.buffer, tuple(map(E.as_expr, lasts)), stmt)
+        for expr in stmt.exprs():
+            for load in _certain_loads(expr):
+                self.element(load.buffer, load.indices, stmt, wraps=True)
+
+    def element(
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], stmt: S.Stmt, wraps: bool = False
+    ) -> None:
+        """Refuse ``buffer[indices]`` where an index leaves the shape.
+
+        Args:
+            wraps: whether negative indices count from the end; those of tiles do not.
+        """
+        if buffer.storage == "global":
+            return
+        for index, extent in zip(indices, buffer.shape):
+            if not _is_known(extent) or index.dtype.lanes != 1:
+                continue
+            found = interval(index, self.bounds)
+            ends = range(-_known(extent) if wraps else 0, _known(extent))
+            if found.low < ends.start or found.high >= ends.stop:
+                self._examine(buffer, indices, index, ends, stmt)
+
+    def _examine(
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], index: E.Expr, ends: range, stmt: S.Stmt
+    ) -> None:
+        """Look at every value of ``index``, if they are few and known."""
+        plain = substitute(index, self.lets)
+        variables = sorted(
+            (node for node in E.walk(plain) if isinstance(node, E.Var)), key=lambda var: var.name
+        )
+        if any(var not in self.ranges for var in variables):
+            return
+        shape = [len(self.ranges[var]) for var in variables]
+        if prod(shape) > _MOST_POINTS:
+            return
+        grids = np.meshgrid(*(np.array(self.ranges[v]) for v in variables), indexing="ij")
+        try:
+            values = np.broadcast_to(evaluate(plain, dict(zip(variables, grids))), shape)
+        except TileUnsupportedError:
+            return
+        outside = np.argwhere((values < ends.start) | (values >= ends.stop))
+        if len(outside):
+            point = tuple(outside[0])
+            where = ", ".join(f"{v.name} = {g[point]}" for v, g in zip(variables, grids))
+            raise _error(buffer, indices, int(values[point]), index, where, stmt)
+
+
+def _error(
+    buffer: Buffer, indices: tuple[E.Expr, ...], value: int, index: E.Expr, where: str, stmt: S.Stmt
+) -> TileIndexError:
+    name = buffer.name or "buf"
+    text = ", ".join(f"{value}" if item is index else f"{item!r}" for item in indices)
+    written = ", ".join(f"{item!r}" for item in indices)
+    return TileIndexError(
+        f"`{name}[{text}]` is outside the {buffer.storage} buffer `{name}`",
+        expected=f"indices within the shape {tuple(buffer.shape)}",
+        got=f"{name}[{written}]" + (f" for {where}" if where else ""),
+        hint="only global memory has a bounds rule; guard the access with `if` or T.if_then_else, "
+        "or make the buffer larger",
+        loc=stmt.loc,
+    )
+
+
+def _certain_loads(expr: E.Expr) -> Iterator[E.Load]:
+    """Loads that are made whenever ``expr`` is evaluated."""
+    if isinstance(expr, E.Load):
+        yield expr
+    children = expr.children()
+    if _lazy(expr):
+        children = children[:1]
+    for child in children:
+        yield from _certain_loads(child)
+
+
+def _lazy(expr: E.Expr) -> bool:
+    """Whether only the first operand is evaluated in every case."""
+    if isinstance(expr, E.Binary):
+        return expr.op in ("land", "lor")
+    return isinstance(expr, E.Select) and expr.lazy
+
+
+def _leaves(stmt: S.Stmt) -> bool:
+    """Whether a thread may leave the loop or kernel inside ``stmt``."""
+    return isinstance(stmt, _LEAVES) or any(map(_leaves, stmt.blocks()))
+
+
+def _is_known(value: object) -> bool:
+    return isinstance(value, (int, E.Const))
+
+
+def _known(value: object) -> int:
+    return int(value.value) if isinstance(value, E.Const) else int(value)  # type: ignore[call-overload]  # the caller asked `_is_known`

@@ -1,0 +1,195 @@
+"""Index arithmetic that needs 64 bits gets them.
+
+Index arithmetic is exact (``ir.indices``), while every later pass takes an expression for the
+arithmetic of its dtype, which wraps. Where the two differ, the expression is written in int64 here,
+with conversions at its variables, so that all passes and printers agree on the exact value:
+
+* an index of a dimension whose extent is of 64 bits, or a constant above 2**31: all its arithmetic,
+  on loaded values, too, and through names for such arithmetic;
+* an index, a side of a comparison and what is converted to int64, if known ranges or constants show
+  that a step on the way leaves its dtype (``bx * 65536 * 65536``).
+
+What stays in 32 bits by this is either small enough or counts blocks and elements of unknown
+number. The printers of both back ends compute that exactly, too: in 32 bits where the ranges that
+the machine and the sizes allow fit, in 64 bits elsewhere, the product of block index and block size
+and the offset of an element above all. So the pass changes nothing in a program without long
+dimensions and without such products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, Interval, full, interval
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.indices import is_index, is_long, is_sum, plain_values, widens
+from tilelang.ir.visitor import Rewriter, postorder, rebuild
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.loops import ranges_of
+
+INT64 = DType("int64")
+_UNKNOWN = Interval(0, 2)  # stands for what may be of any size
+
+
+def widen_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with the index arithmetic in int64 that int32 may not hold.
+
+    Relies on nothing: it is the first pass, as later ones may simplify what wraps.
+    """
+    return func.with_body(_Widen(func).rewrite(func.body))
+
+
+@dataclass(frozen=True, eq=False)
+class _Modest(Bounds):
+    """Bounds that take what is unknown for small: what overflows then does so in any case."""
+
+    def of(self, var: E.Var) -> Interval:
+        found = self.ranges.get(var, _UNKNOWN)
+        return found if found.known else _UNKNOWN
+
+
+class _Widen(Rewriter):
+    def __init__(self, func: S.PrimFunc) -> None:
+        self.values = plain_values(func.body)
+        known: dict[E.Var, Interval] = {}
+        self.bounds = _Modest(known)
+        for var, start, stop, step in ranges_of(func.body):
+            known[var] = self.bounds.within(start, stop, step)
+        self.known = known
+        made = [stmt.buffer for stmt in S.find(func.body, S.Alloc, S.View)]
+        buffers = (*func.buffers, *made)
+        self.has_long = any(is_long(extent) for buffer in buffers for extent in buffer.shape)
+        self.exact_names: dict[E.Var, E.Var] = {}  # of index arithmetic that overflows
+        self.long_names: dict[E.Var, E.Var] = {}  # of other arithmetic, for long dimensions
+        self.memo: dict[E.Expr, E.Expr] = {}
+        self.exact_forms: dict[bool, dict[E.Expr, E.Expr]] = {False: {}, True: {}}
+
+    # -- statements --------------------------------------------------------------------------------
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, S.Let):
+            return self.let(stmt)
+        if isinstance(stmt, (S.Store, S.ReducerUpdate)):
+            indices = self.place(stmt.buffer, stmt.indices)
+            value = self.expr(stmt.value)
+            if value is stmt.value and all(a is b for a, b in zip(indices, stmt.indices)):
+                return stmt
+            return replace(stmt, indices=indices, value=value)
+        return super()._visit(stmt)
+
+    def _visit_operand(self, old: Any) -> Any:
+        if not isinstance(old, Region):
+            return super()._visit_operand(old)
+        mins = self.place(old.buffer, old.mins)
+        region = old.map(self.expr)
+        if all(a is b for a, b in zip(mins, region.mins)):
+            return region
+        return replace(region, mins=mins)
+
+    def let(self, stmt: S.Let) -> S.Stmt | list[S.Stmt]:
+        """A name; one of 64 bits for arithmetic that needs them."""
+        if is_index(stmt.value, self.values):
+            self.known[stmt.var] = interval(stmt.value, self.bounds)
+            if self.overflows(stmt.value):
+                var = self.exact_names[stmt.var] = E.Var(stmt.var.name, INT64)
+                return replace(stmt, var=var, value=self.exact(stmt.value, False))
+        value = self.expr(stmt.value)
+        plain = stmt if value is stmt.value else replace(stmt, value=value)
+        if not self.has_long or not is_sum(stmt.value) or E.holds(stmt.value, E.Call):
+            return plain
+        if is_index(stmt.value, self.values) or stmt.var.dtype == INT64:
+            return plain
+        var = self.long_names[stmt.var] = E.Var(stmt.var.name, INT64)
+        return [plain, replace(stmt, var=var, value=self.exact(stmt.value, True))]
+
+    # -- expressions -------------------------------------------------------------------------------
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` as a value, with the indices in it as they have to be."""
+        if expr not in self.memo:
+            for node in postorder(expr):  # what is below is known then: no deep recursion
+                if node not in self.memo:
+                    self.memo[node] = self._expr(node)
+        return self.memo[expr]
+
+    def _expr(self, expr: E.Expr) -> E.Expr:
+        if isinstance(expr, E.Var):
+            name = self.exact_names.get(expr)
+            return expr if name is None else E.cast(name, expr.dtype)
+        if not expr.children():
+            return expr
+        if isinstance(expr, (E.Load, E.AddressOf)):
+            indices = self.place(expr.buffer, expr.indices)
+            alike = all(a is b for a, b in zip(indices, expr.indices))
+            return expr if alike else replace(expr, indices=indices)
+        if isinstance(expr, E.Binary) and expr.dtype.is_bool and expr.a.dtype.is_int:
+            sides = (expr.a, expr.b)
+            if all(is_index(side, self.values) for side in sides):
+                if any(self.overflows(side) for side in sides):
+                    return E.binary(expr.op, *(self.exact(side, False) for side in sides))
+        if isinstance(expr, E.Cast) and widens(expr) and is_index(expr.value, self.values):
+            if self.overflows(expr.value):
+                return self.exact(expr.value, False)
+        return rebuild(expr, self.expr)
+
+    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
+        """The indices of an element or the start of a tile."""
+        return tuple(self.index(index, extent) for index, extent in zip(indices, buffer.shape))
+
+    def index(self, index: E.Expr, extent: int | E.Expr) -> E.Expr:
+        """One index of a dimension."""
+        if is_long(extent):
+            return self.exact(index, True)
+        if is_index(index, self.values) and self.overflows(index):
+            return self.exact(index, False)
+        return self.expr(index)
+
+    def exact(self, expr: E.Expr, long: bool) -> E.Expr:
+        """``expr`` in 64 bits; of what is no index arithmetic only if it is of a long dimension."""
+        known = self.exact_forms[long]
+        if expr not in known:
+            stack = [expr]
+            while stack:  # operands first: no deep recursion
+                node = stack[-1]
+                parts = (node.a, node.b) if isinstance(node, E.Binary) and is_sum(node) else ()
+                pending = [part for part in parts if part not in known]
+                stack += pending
+                if not pending:
+                    known[stack.pop()] = self._exact(node, long)
+        return known[expr]
+
+    def _exact(self, expr: E.Expr, long: bool) -> E.Expr:
+        match expr:
+            case E.Const() if expr.dtype.lanes == 1:
+                return E.const(int(expr.value), INT64)
+            case E.Var():
+                name = self.exact_names.get(expr)
+                if name is None and long:
+                    name = self.long_names.get(expr)
+                return E.cast(expr, INT64) if name is None else name
+            case E.Cast() if widens(expr):
+                return self.exact(expr.value, long)
+            case E.Binary() if is_sum(expr):
+                return E.binary(expr.op, self.exact(expr.a, long), self.exact(expr.b, long))
+            case E.Ramp():
+                base, stride = self.exact(expr.base, long), self.exact(expr.stride, long)
+                return E.Ramp(base, stride, expr.lanes)
+            case E.Broadcast() if expr.value.dtype.lanes == 1:
+                return E.Broadcast(self.exact(expr.value, long), expr.lanes)
+        plain = self.expr(expr)
+        return E.cast(plain, INT64) if plain.dtype.lanes == 1 else plain
+
+    def overflows(self, expr: E.Expr) -> bool:
+        """Whether a step of index arithmetic may leave its dtype however small all sizes are."""
+        for node in postorder(expr):
+            if not is_sum(node) and not isinstance(node, E.Var):
+                continue
+            if node in self.exact_names:
+                return True
+            found, whole = interval(node, self.bounds), full(node.dtype)
+            if found.low <= whole.low and found.high >= whole.high:
+                return True
+        return False

@@ -1,0 +1,327 @@
+"""What may run ahead in a pipelined loop.
+
+A copy from global to shared memory may be issued some iterations early when nothing in the loop
+changes what it reads, its tile is used only after it in the same iteration, and the tile's
+contents at the end of the loop do not matter. Everything else stays where the program wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field, replace
+
+import numpy as np
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.visitor import postorder
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.mechanism import Mechanism
+
+# Operations whose regions may get a further leading index: their meaning does not depend on
+# the number of dimensions, but for that of an image.
+_ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.ElementOp, S.Alloc, S.Store)
+_SHARED = ("shared", "shared.dyn")
+_VECTOR_BITS = 32  # the smallest asynchronous copy
+
+
+class NotPipelinedError(Exception):
+    """Why a loop stays serial; caught where the loop is planned."""
+
+
+@dataclass
+class Plan:
+    """A loop whose ``copies`` run ahead, ordered by ``mechanism``.
+
+    ``prefix``: statements before the condition that holds everything else; ``cond``: that
+    condition or None; ``items``: the statements under it; ``beside``: the storage of tiles that
+    another mechanism orders.
+    """
+
+    loop: S.For
+    stages: int
+    mechanism: Mechanism
+    prefix: tuple[S.Stmt, ...]
+    cond: E.Expr | None
+    items: tuple[S.Stmt, ...]
+    copies: list[S.Copy] = field(default_factory=list)
+    beside: dict[E.Var, Mechanism] = field(default_factory=dict)
+
+    def parts(self) -> list[Plan]:
+        """A plan for each mechanism, which orders all of its copies."""
+        ways: dict[str, Plan] = {}
+        for copy in self.copies:
+            way = self.beside.get(copy.dst.buffer.data, self.mechanism)
+            if way.name not in ways:
+                ways[way.name] = replace(self, mechanism=way, copies=[], beside={})
+            ways[way.name].copies.append(copy)
+        return sorted(ways.values(), key=lambda plan: not plan.mechanism.turns)
+
+    @property
+    def tiles(self) -> dict[E.Var, Buffer]:
+        """The tiles that get versions, by storage."""
+        return {copy.dst.buffer.data: copy.dst.buffer for copy in self.copies}
+
+    def replayed(self) -> list[S.Let]:
+        """Variables that the copies (and the condition) need, in program order."""
+        lets = [s for s in (*self.prefix, *self.items) if isinstance(s, S.Let)]
+        roots: list[E.Expr] = [] if self.cond is None else [self.cond]
+        for copy in self.copies:
+            roots.extend(copy.exprs())
+        needed = {node for root in roots for node in E.walk(root) if isinstance(node, E.Var)}
+        kept: list[S.Let] = []
+        for let in reversed(lets):
+            if let.var in needed:
+                kept.append(let)
+                needed |= {node for node in E.walk(let.value) if isinstance(node, E.Var)}
+        return kept[::-1]
+
+
+def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) -> Plan:
+    """The copies of ``loop`` that may run ahead.
+
+    Raises:
+        NotPipelinedError: none may; says why.
+    """
+    _check_control(loop)
+    prefix, cond, items = _unwrap(loop.body)
+    plan = Plan(loop, stages, mechanism, prefix, cond, items)
+    # What the loop allocates does not exist ahead of it.
+    own = {node.buffer.data for node in S.find(loop.body, S.Alloc)}
+    written = effects.written(loop.body) | own
+    replayable = _Replay(loop, plan, written)
+    if cond is not None and not replayable.expr(cond):
+        raise NotPipelinedError("the condition around its body cannot be evaluated ahead")
+    plan.copies = [
+        item for item in items if isinstance(item, S.Copy) and replayable.copy(item, launch)
+    ]
+    for data in list(plan.tiles):
+        if not _tile_may_version(plan, data, launch):
+            plan.copies = [copy for copy in plan.copies if copy.dst.buffer.data is not data]
+    if not plan.copies:
+        raise NotPipelinedError("no copy to shared memory in it can run ahead")
+    return plan
+
+
+def _unwrap(body: S.Stmt) -> tuple[tuple[S.Stmt, ...], E.Expr | None, tuple[S.Stmt, ...]]:
+    """(statements before, condition, statements) of a body that is one ``if``, or (), None, all."""
+    items = S.flat(body)
+    last = items[-1] if items else None
+    if isinstance(last, S.If) and last.orelse is None:
+        if all(isinstance(item, (S.Let, S.Alloc)) for item in items[:-1]):
+            inner = S.flat(last.then)
+            return items[:-1], last.cond, inner
+    return (), None, items
+
+
+def _check_control(loop: S.For) -> None:
+    """What makes the number of iterations or the order of copies the program's own business."""
+    for stmt in S.walk(loop.body):
+        if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
+            raise NotPipelinedError("its iterations can end early")
+        if isinstance(stmt, S.For) and stmt.kind == "pipelined":
+            raise NotPipelinedError("it holds a pipelined loop")
+        own = isinstance(stmt, S.HardwareOp) or getattr(stmt, "asynchronous", False)
+        if own or (isinstance(stmt, S.Copy) and stmt.mode != "copy"):
+            raise NotPipelinedError("the program orders asynchronous operations in it itself")
+        for node in stmt.calls():
+            _check_call(node)
+
+
+def _check_call(node: E.Call) -> None:
+    """Threads of a warp or block may wait for each other, and tell each other values."""
+    atom = node.atom
+    orderly = atom.meets("warp", "block") or atom.exchanges
+    waits = atom.effect is Effect.SYNC and not orderly
+    if waits or (atom.effect is Effect.HINT and atom.needs):
+        raise NotPipelinedError("the program orders asynchronous operations in it itself")
+
+
+class _Replay:
+    """Which expressions have the same value when they are evaluated some iterations early."""
+
+    def __init__(self, loop: S.For, plan: Plan, written: set[E.Var]) -> None:
+        self.written = written
+        own = S.bound(loop.body)
+        self.lets: dict[E.Var, E.Expr] = {}
+        for item in (*plan.prefix, *plan.items):
+            if isinstance(item, S.Let):
+                self.lets[item.var] = item.value
+        self.strange = own - set(self.lets)
+
+    def expr(self, expr: E.Expr) -> bool:
+        """Whether ``expr`` only depends on variables and on memory the loop does not write."""
+        for node in postorder(expr):
+            if isinstance(node, E.Load):
+                if node.buffer.data in self.written or node.buffer.storage == "local.fragment":
+                    return False
+            elif isinstance(node, E.Call):
+                if node.atom.effect is not Effect.NONE or node.atom.needs:
+                    return False
+            elif isinstance(node, (E.AddressOf, E.RegionArg)):
+                return False
+            elif isinstance(node, E.Var):
+                if node in self.strange or not self.expr(self.lets.get(node, E.const(0))):
+                    return False
+        return True
+
+    def copy(self, copy: S.Copy, launch: S.Launch) -> bool:
+        """Whether ``copy`` can be an asynchronous copy into another version of its tile."""
+        src, dst = copy.src.buffer, copy.dst.buffer
+        if src.storage != "global" or dst.storage not in _SHARED or copy.barrier is not None:
+            return False
+        if src.dtype != dst.dtype or src.data in self.written:
+            return False
+        if dst.strides is not None or not (
+            isinstance(dst.elem_offset, int) and not dst.elem_offset
+        ):
+            return False
+        if not src.has_unit_stride:
+            return False
+        if dict(copy.annotations).get("prefer_instruction") == "sync":
+            return False
+        if not all(isinstance(extent, int) for extent in (*copy.dst.extents, *dst.shape)):
+            return False
+        if not same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
+            return False
+        bits = E.as_expr(copy.dst.extents[-1]).__index__() * dst.dtype.width
+        return bits % _VECTOR_BITS == 0 and all(self.expr(expr) for expr in copy.exprs())
+
+
+# -- tiles --
+def _tile_may_version(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
+    """Whether each iteration may use a tile of its own."""
+    mine = [copy for copy in plan.copies if copy.dst.buffer.data is data]
+    if not _alone(mine[0].dst.buffer, launch):
+        return False
+    items = plan.items
+    last = max(k for k, item in enumerate(items) if item in mine)
+    users = [item for item in items if item not in mine]
+    if any(data in effects.written(item) for item in users):
+        return False
+    before = [item for item in (*plan.prefix, *items[:last]) if item not in mine]
+    if any(_regions(item, data) for item in before):
+        return False
+    if plan.cond is not None and data in effects.used(plan.cond):
+        return False
+    filled = _filled([copy.dst for copy in mine])
+    if filled is None:
+        return False
+    return bool(filled.all()) or all(
+        _inside(region, filled) for item in users for region in _regions(item, data)
+    )
+
+
+def _regions(stmt: S.Stmt, data: E.Var) -> list[Region]:
+    """Where ``stmt`` and everything in it read or write the storage ``data``."""
+    found = (access for access in effects.accesses(stmt, nested=True) if access.data is data)
+    return [access.region for access in found if access.mode != effects.NAME]
+
+
+def _alone(buffer: Buffer, launch: S.Launch) -> bool:
+    """Whether ``buffer`` is the only name of its storage and all its users take more dimensions."""
+    for _, layout in layout_pairs(launch, buffer):
+        if len(getattr(layout, "shape", ())) != 2:
+            return False
+    for node in S.walk(launch.body):
+        if any(var is buffer.data for var, _ in effects.pointers(node)):
+            return False
+        for access in effects.accesses(node):
+            if access.data is buffer.data and (
+                access.buffer is not buffer or (access.by is node and not _any_rank(node))
+            ):
+                return False
+    return True
+
+
+def _any_rank(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, _ANY_RANK) and not isinstance(stmt, S.Im2col)
+
+
+def layout_pairs(launch: S.Launch, buffer: Buffer) -> list[tuple[Buffer, object]]:
+    """Entries of the launch's layout annotation for ``buffer``."""
+    found = launch.annotation("layout_map", ())
+    pairs: Iterable[tuple[Buffer, object]] = found.items() if isinstance(found, dict) else found
+    return [pair for pair in pairs if pair[0] is buffer]
+
+
+def _filled(regions: list[Region]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
+    """Elements that exactly one of ``regions`` covers; None if they overlap or are not known."""
+    shape = tuple(int(extent) for extent in regions[0].buffer.shape if isinstance(extent, int))
+    counts = np.zeros(shape, dtype=np.int8)
+    for region in regions:
+        box = _box(region)
+        if box is None:
+            return None
+        counts[box] += 1
+    return None if (counts > 1).any() else counts == 1
+
+
+def _box(region: Region) -> tuple[slice, ...] | None:
+    found: list[slice] = []
+    for low, extent, whole in zip(region.mins, region.extents, region.buffer.shape):
+        if not isinstance(low, E.Const) or not isinstance(extent, int):
+            return None
+        start = int(low)
+        if start < 0 or (isinstance(whole, int) and start + extent > whole):
+            return None
+        found.append(slice(start, start + extent))
+    return tuple(found)
+
+
+def _inside(region: Region, filled: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
+    box = _box(region)
+    return box is not None and bool(filled[box].all())
+
+
+# -- after the loop --
+def stale_reads(launch: S.Launch, data: E.Var, loops: Iterable[S.For]) -> bool:
+    """Whether code outside of ``loops`` may read what they leave in the tile ``data``."""
+    return _Stale(data, set(map(id, loops))).found(launch.body)
+
+
+class _Stale:
+    def __init__(self, data: E.Var, loops: set[int]) -> None:
+        self.data = data
+        self.loops = loops
+        self.wrong = False
+
+    def found(self, body: S.Stmt) -> bool:
+        """Whether a read sees contents that a loop has left."""
+        self.scan(body, False)
+        return self.wrong
+
+    def scan(self, stmt: S.Stmt, dirty: bool) -> bool:
+        """Whether the tile holds what a loop left after ``stmt``; ``dirty``: before it."""
+        if id(stmt) in self.loops:
+            return True
+        if isinstance(stmt, S.Seq):
+            for item in stmt.stmts:
+                dirty = self.scan(item, dirty)
+            return dirty
+        if dirty and any(
+            access.data is self.data and (access.reads or isinstance(access.by, E.Expr))
+            for access in effects.accesses(stmt)
+        ):
+            self.wrong = True
+        if isinstance(stmt, S.If):
+            sides = [self.scan(block, dirty) for block in stmt.blocks()]
+            return any(sides) or (dirty and stmt.orelse is None)
+        if isinstance(stmt, (S.For, S.While, S.Parallel)):
+            once = self.scan(stmt.body, dirty)
+            return self.scan(stmt.body, dirty or once) or dirty
+        for block in stmt.blocks():
+            dirty = self.scan(block, dirty)
+        return self.leaf(stmt, dirty)
+
+    def leaf(self, stmt: S.Stmt, dirty: bool) -> bool:
+        """A statement without blocks."""
+        if isinstance(stmt, S.Alloc) and stmt.buffer.data is self.data:
+            return False
+        if isinstance(stmt, (S.Copy, S.Fill)):
+            if stmt.dst.buffer.data is self.data and stmt.dst.is_whole:
+                return False
+        return dirty

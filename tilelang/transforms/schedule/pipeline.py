@@ -1,0 +1,493 @@
+"""``T.Pipelined``: copies to shared memory run ahead of the computation.
+
+With S stages every tile gets S versions. Before the loop the copies of the first S - 1 iterations
+are issued; iteration i waits for its own item, issues the copies of item i + S - 1 into the
+versions that iteration i - 1 has released, and computes. That is written as a ``Pipeline`` with its
+steps (``ir/schedule.py``); what they become is a row of ``analysis/mechanism.py``, and
+``lower/pipelines.py`` puts it in their place.
+
+Where a loop is run again and its mechanism has turns, which are counted over all items, the
+``Pipeline`` stands around everything that runs it and each time is a ``Run``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from functools import lru_cache
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.simplify import simplify
+from tilelang.ir.uniform import varying_exit
+from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute, without_allocations
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.loops import trip_count, trips
+from tilelang.transforms.analysis.mechanism import Mechanism, choices
+from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, use_region, versioned
+from tilelang.transforms.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
+from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
+from tilelang.transforms.verify.schedule import refusal
+
+NOTE = "pipeline_note"
+GROUP_ROWS = 64  # that a product of a warpgroup has at least
+_BARRIERS = 1024  # bytes that barriers and small arrays beside the tiles may take
+
+
+def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without loops of kind "pipelined".
+
+    What became of each is in the annotation "pipeline_note" of the serial loop that is left. One
+    whose copies run ahead stands in a ``Pipeline``, which orders everything done to its tiles.
+    """
+
+    known = host_tensors(func)
+    return rewrite_launches(func, lambda launch: pipelined(launch, known, context))
+
+
+@lru_cache(maxsize=1)  # `overlap_persistent_epilogues` has asked what becomes of a launch
+def pipelined(launch: S.Launch, known: frozenset[E.Var], context: Context) -> S.Launch:
+    """One kernel without pipelined loops; ``known``: what :func:`host_tensors` gives."""
+    if not any(_is_pipelined(node) for node in S.walk(launch.body)):
+        return launch
+    made = _Pipeliner(launch, context, TmaFacts(launch, known, context)).run()
+    assert isinstance(made, S.Launch)
+    return made
+
+
+def _is_pipelined(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.For) and stmt.kind == "pipelined"
+
+
+def _by_warps(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a product of too few rows for a warpgroup."""
+    if not isinstance(stmt, S.Gemm):
+        return False
+    rows = stmt.c.extents[-2]
+    return not isinstance(rows, int) or rows < GROUP_ROWS
+
+
+def stages_of(loop: S.For) -> int:
+    """How many versions the program asks for."""
+    options = dict(loop.annotations)
+    stages = options.get("num_stages") or 0
+    explicit = options.get("stage")
+    if not stages and isinstance(explicit, tuple):
+        stages = 1 + max((item for item in explicit if isinstance(item, int)), default=-1)
+    return stages if isinstance(stages, int) else 0
+
+
+@dataclass
+class _Choice:
+    """What happens to one loop: a plan, or the reason why not.
+
+    ``others``: mechanisms that are left to try; ``note`` of a plan: which were refused, and why;
+    ``again``: it is run not once, but any number of times.
+    """
+
+    loop: S.For
+    plan: Plan | None = None
+    note: str = ""
+    others: tuple[Mechanism, ...] = ()
+    again: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether its pipeline is run repeatedly, and counts its items over all runs."""
+        return self.again and self.plan is not None and self.plan.mechanism.turns
+
+    def remark(self, what: str) -> None:
+        """Adds to the note."""
+        self.note += f"{'; ' if self.note else ''}{what}"
+
+    def refuse(self, why: str) -> None:
+        """The order of the plan is not certain: the next mechanism, or a serial loop."""
+        assert self.plan is not None
+        self.remark(f"not with {self.plan.mechanism.words}: {why}")
+        self.plan.beside = {}
+        if self.others:
+            self.plan.mechanism, *others = self.others
+            self.others = tuple(others)
+        else:
+            self.plan, self.note = None, f"serial: {self.note}"
+
+
+@dataclass
+class _Pipeliner:
+    """One launch."""
+
+    launch: S.Launch
+    context: Context
+    facts: TmaFacts
+    choices: dict[int, _Choice] = field(default_factory=dict)
+
+    def run(self) -> S.Stmt:
+        """The launch with its loops expanded."""
+        self.varying = self.facts.varying
+        self.choose(self.launch.body, False)
+        made = None
+        while made is None:
+            self.drop_stale()
+            made = self.expanded()
+        return made
+
+    def expanded(self) -> S.Stmt | None:
+        """The launch with its loops as they are planned; None where the order of one of them is
+        refused, which is then planned in another way."""
+        stages: dict[E.Var, tuple[Buffer, int]] = {}
+        for choice in self.choices.values():
+            if choice.plan is not None:
+                for data, tile in choice.plan.tiles.items():
+                    most = max(choice.plan.stages, stages.get(data, (tile, 0))[1])
+                    stages[data] = (tile, most)
+        tiles = {data: versioned(tile, count) for data, (tile, count) in stages.items()}
+        expand = _Expand(self.choices, tiles)
+        launch = expand.rewrite(self.launch)
+        if expand.refused:
+            return None
+        zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
+        launch = UseVersions(zero).rewrite(launch) if zero else launch
+        assert isinstance(launch, S.Launch)
+        for choice, pipeline in expand.around:
+            launch, why = wrapped(launch, pipeline)
+            if why is not None:
+                choice.refuse(why)
+                return None
+        return launch
+
+    def choose(self, stmt: S.Stmt, divergent: bool, again: bool = False) -> None:
+        """A choice for every pipelined loop in ``stmt``; ``again``: it stands in a loop or
+        under a condition."""
+        inner = divergent
+        if isinstance(stmt, (S.If, S.While)):
+            inner = divergent or self.varying.expr(stmt.cond)
+        elif isinstance(stmt, S.For):
+            bounds = (stmt.start, stmt.stop, stmt.step)
+            inner = divergent or any(self.varying.expr(bound) for bound in bounds)
+            inner = inner or varying_exit(stmt.body, self.varying)
+            if stmt.kind == "pipelined":
+                self.choices[id(stmt)] = self.choice(stmt, inner, again)
+        for block in stmt.blocks():
+            self.choose(block, inner, again or isinstance(stmt, (S.For, S.While, S.If)))
+
+    def choice(self, loop: S.For, divergent: bool, again: bool) -> _Choice:
+        """Whether and how ``loop`` is pipelined."""
+        stages, count = stages_of(loop), trip_count(loop)
+        if count is not None:
+            stages = min(stages, count)
+        if stages <= 1:
+            return _Choice(loop, note="serial: one stage, copies are finished where they stand")
+        mechanisms = choices(self.context)
+        if not mechanisms:
+            return _Choice(loop, note="serial: the target has no asynchronous copies")
+        if divergent:
+            return _Choice(loop, note="serial: not all threads of the block run it together")
+        if not isinstance(loop.step, E.Const) or not int(loop.step):
+            return _Choice(loop, note="serial: its step is not a constant")
+        try:
+            plan = plan_loop(loop, stages, mechanisms[0], self.launch)
+            if plan.cond is not None and self.varying.expr(plan.cond):
+                raise NotPipelinedError("not all threads of the block take the condition in it")
+        except NotPipelinedError as why:
+            return _Choice(loop, note=f"serial: {why}")
+        found = _Choice(loop, plan, others=tuple(mechanisms[1:]), again=again)
+        while found.plan is not None:
+            reason = self.no_boxes(found) or self.no_room(found)
+            if reason is None:
+                break
+            found.refuse(reason)
+        return found
+
+    def no_boxes(self, choice: _Choice) -> str | None:
+        """Why the copies of a plan cannot be bulk copies, where they have to be. Where those that
+        can be fill most of what is copied, the next mechanism orders the others beside them.
+        Products by warps have no producer, and threads that fill a pipeline for themselves do it
+        as fast and with fewer waits."""
+        plan = choice.plan
+        assert plan is not None
+        if plan.mechanism.mode != "tma":
+            return None
+        if any(map(_by_warps, S.walk(plan.loop.body))):
+            return "warps multiply what is copied, and no producer fills it"
+        reasons: dict[E.Var, str] = {}
+        for copy in plan.copies:
+            why = self.facts.refusal(copy, versions=True)
+            if why is not None:
+                reasons.setdefault(copy.dst.buffer.data, f"`{copy.dst.buffer.name}`: {why}")
+        if not reasons:
+            return None
+        first = next(iter(reasons.values()))
+        sizes = {data: tile.constant_bytes for data, tile in plan.tiles.items()}
+        few = 2 * sum(sizes[data] for data in reasons) > sum(sizes.values())
+        if few or not choice.others:
+            return first
+        plan.beside = dict.fromkeys(reasons, choice.others[0])
+        choice.remark(f"not all with {plan.mechanism.words}: {first}")
+        return None
+
+    def no_room(self, choice: _Choice) -> str | None:
+        """Where shared memory is short, as many versions as it has room for: copies that run ahead
+        of the next run keep their tiles, so that nothing takes their place in between."""
+        if not self.context.sparing or not choice.runs:
+            return None
+        assert choice.plan is not None
+        tiles = choice.plan.tiles
+        made = (node.buffer for node in S.find(self.launch.body, S.Alloc))
+        shared = (buffer for buffer in made if buffer.storage in ("shared", "shared.dyn"))
+        others = sum(buffer.constant_bytes for buffer in shared if buffer.data not in tiles)
+        room = self.context.limits.shared_block - others - _BARRIERS
+        version = sum(tile.constant_bytes for tile in tiles.values())
+        choice.plan.stages = min(choice.plan.stages, room // version)
+        return "shared memory is short" if choice.plan.stages < 2 else None
+
+    def drop_stale(self) -> None:
+        """Without versions: tiles whose contents are used after the loop."""
+        users: dict[E.Var, list[_Choice]] = {}
+        for choice in self.choices.values():
+            for data in {} if choice.plan is None else choice.plan.tiles:
+                users.setdefault(data, []).append(choice)
+        for data, found in users.items():
+            if not stale_reads(self.launch, data, [choice.loop for choice in found]):
+                continue
+            for choice in found:
+                plan = choice.plan
+                if plan is None:
+                    continue
+                plan.copies = [c for c in plan.copies if c.dst.buffer.data is not data]
+                if not plan.copies:
+                    choice.plan = None
+                    choice.note = f"serial: `{data.name}` is used after the loop"
+
+
+class _Expand(Rewriter):
+    """Replaces each pipelined loop by what was chosen for it."""
+
+    def __init__(self, choices: Mapping[int, _Choice], tiles: Mapping[E.Var, Buffer]) -> None:
+        self.choices = choices
+        self.tiles = tiles
+        self.refused = False
+        self.around: list[tuple[_Choice, H.Pipeline]] = []  # pipelines that runs are of
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        choice = self.choices.get(id(stmt))
+        if choice is None:
+            return super()._visit(stmt)
+        if choice.plan is not None:
+            before, pipelines = expand(choice.plan, self.tiles, choice.note, choice.runs)
+            stmt = pipelines[0]
+            if choice.runs:
+                self.around.append((choice, pipelines.pop(0)))
+                stmt = stmt.body
+            whys = filter(None, map(refusal, pipelines))
+            if (why := next(whys, None)) is not None:
+                self.refused = True
+                choice.refuse(why)
+            return [*before, stmt]
+        made = super()._visit(choice.loop)
+        return serial(made, choice.note) if isinstance(made, S.For) else made
+
+
+def serial(loop: S.For, note: str) -> S.For:
+    """``loop`` as a serial loop that says why."""
+    return replace(loop, kind="serial", annotations=(*loop.annotations, (NOTE, note)))
+
+
+def more_noted(loop: S.For, more: str) -> S.For:
+    """``loop``, saying more of its pipeline if it says anything."""
+    notes = dict(loop.annotations)
+    if NOTE not in notes:
+        return loop
+    return replace(loop, annotations=tuple({**notes, NOTE: f"{notes[NOTE]}; {more}"}.items()))
+
+
+def wrapped(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | None]:
+    """``launch`` with ``pipeline`` around all statements from the first that runs it, and why its
+    order is not certain. Its tiles are allocated before it: they keep what has arrived early."""
+    mine = set(pipeline.tiles)
+    body = without_allocations(launch.body, mine)
+    items = S.flat(body)
+    start = next(k for k, item in enumerate(items) if _runs(item, pipeline.pipe))
+    allocs = [node for node in S.find(launch.body, S.Alloc) if node.buffer.data in mine]
+    for item in items[:start]:
+        for data in effects.used(item) & mine:
+            return launch, f"`{data.name}` is used where the pipeline does not run"
+    pipeline = replace(pipeline, body=S.seq(*items[start:]))
+    body = S.seq(*items[:start], *allocs, pipeline)
+    return replace(launch, body=body), refusal(pipeline)
+
+
+def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
+    return any(isinstance(node, H.Run) and node.pipe is pipe for node in S.walk(stmt))
+
+
+# -- expansion --
+def expand(
+    plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "", again: bool = False
+) -> tuple[list[S.Stmt], list[H.Pipeline]]:
+    """What stands for a pipelined loop: statements before it, and a ``Pipeline`` for each
+    mechanism, the first with the others in it. If it is run ``again``, that holds nothing but a run
+    of itself; ``refused``: why other mechanisms are not used."""
+    loop, stages = plan.loop, plan.stages
+    before: list[S.Stmt] = [
+        item
+        for item in (*plan.prefix, *plan.items)
+        if isinstance(item, S.Alloc) and item.buffer.data in plan.tiles
+    ]
+    hoisted = {id(item) for item in before}
+    start = _steady(loop.start, before, loop)
+    stop = _steady(loop.stop, before, loop)
+    first = E.Var("first", loop.var.dtype)
+    zero = E.const(0)
+    makes = [
+        _Items(part, tiles, E.Var("p", DType("handle")), stop,
+               first if again and part.mechanism.turns else zero)
+        for part in plan.parts()
+    ]  # fmt: skip
+    filled: list[S.Stmt] = []
+    for stage in range(stages - 1):
+        for make in makes:
+            filled += make.filled(simplify(start + loop.step * stage), make.item(stage))
+    past = _over(loop.var - start, loop.step)
+    ahead = simplify(loop.var + loop.step * (stages - 1))
+    used = {
+        data: version for make in makes for data, version in make.versions(make.item(past)).items()
+    }
+    body: list[S.Stmt] = [
+        *(make.waited(make.item(past)) for make in makes),
+        *(stmt for make in makes for stmt in make.filled(ahead, make.item(past, stages - 1))),
+        UseVersions(used).rewrite(_computation(plan, hoisted)),
+        *(H.Release(pipe=make.pipe, number=make.item(past), loc=loop.loc) for make in makes),
+    ]
+    note = f"{stages} stages: {'; '.join(make.words() for make in makes)}"
+    note += f"; {refused}" if refused else ""
+    rolled = replace(serial(loop, note), start=start, stop=stop, body=S.seq(*body))
+    inside = S.seq(*filled, rolled)
+    if again:
+        pipe = makes[0].pipe
+        inside = H.Run(pipe=pipe, first=first, count=trips(rolled), body=inside, loc=loop.loc)
+    pipelines: list[H.Pipeline] = []
+    for make in reversed(makes):
+        pipelines.insert(0, make.pipeline(inside))
+        inside = pipelines[0]
+    return before, pipelines
+
+
+def _steady(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
+    """A loop bound that keeps its value during the loop."""
+    if not any(isinstance(node, (E.Load, E.Call)) for node in E.walk(bound)):
+        return bound
+    var = E.Var(f"{loop.var.name}_end", bound.dtype)
+    before.append(S.Let(var=var, value=bound, loc=loop.loc))
+    return var
+
+
+def _over(value: E.Expr, step: E.Expr) -> E.Expr:
+    return value if isinstance(step, E.Const) and int(step) == 1 else value // step
+
+
+@dataclass(frozen=True)
+class _Items:
+    """Makes the items of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
+    first item."""
+
+    plan: Plan
+    tiles: Mapping[E.Var, Buffer]
+    pipe: E.Var
+    stop: E.Expr
+    base: E.Expr
+
+    def item(self, past: int | E.Expr, more: int = 0) -> E.Expr:
+        """The number of the item ``past`` and ``more`` behind the first."""
+        number = simplify(self.base + past)
+        return simplify(number + more) if more else number
+
+    def words(self) -> str:
+        """What is copied how."""
+        way, names = self.plan.mechanism, (tile.name for tile in self.plan.tiles.values())
+        return f"{', '.join(names)} copied ahead with {way.words}, {way.cost}"
+
+    def pipeline(self, body: S.Stmt) -> H.Pipeline:
+        """``body`` with the pipeline."""
+        return H.Pipeline(
+            pipe=self.pipe,
+            stages=self.plan.stages,
+            tiles=tuple(self.tiles[data].data for data in self.plan.tiles),
+            mechanism=self.plan.mechanism.name,
+            body=body,
+            loc=self.plan.loop.loc,
+        )
+
+    def versions(self, number: E.Expr) -> dict[E.Var, Version]:
+        """The version of each tile that the item ``number`` lives in."""
+        slot = simplify(number % self.plan.stages)
+        return {data: Version(self.tiles[data], slot) for data in self.plan.tiles}
+
+    def exists(self, at: E.Expr) -> E.Expr:
+        """Whether the loop has an iteration ``at``."""
+        return simplify(at < self.stop if int(self.plan.loop.step) > 0 else at > self.stop)
+
+    def waited(self, number: E.Expr) -> S.Stmt:
+        """The wait for the item ``number`` of the iteration that begins."""
+        plan = self.plan
+        return H.Wait(pipe=self.pipe, number=number, ahead=plan.stages - 2, loc=plan.loop.loc)
+
+    def filled(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
+        """The item ``number`` of the iteration ``at``, if there is one."""
+        plan, loop = self.plan, self.plan.loop
+        commit = H.Commit(pipe=self.pipe, number=number, loc=loop.loc)
+        made: list[S.Stmt] = [H.Acquire(pipe=self.pipe, number=number, loc=loop.loc)]
+        made += self.copied(at, number)
+        after: list[S.Stmt] = []
+        (after if plan.mechanism.counts_items else made).append(commit)
+        guard = self.exists(at)
+        if not isinstance(guard, E.Const):
+            made = [S.If(cond=guard, then=S.seq(*made), loc=loop.loc)]
+        elif not guard.value:
+            made = []
+        return [*made, *after]
+
+    def copied(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
+        """The copies of the iteration ``at``."""
+        plan, used = self.plan, self.versions(number)
+        values: dict[E.Var, E.Expr] = {plan.loop.var: at}
+        lets: list[S.Stmt] = []
+        for let in plan.replayed():
+            fresh = E.Var(let.var.name, let.var.dtype)
+            lets.append(replace(let, var=fresh, value=simplify(substitute(let.value, values))))
+            values[let.var] = fresh
+
+        def value(expr: E.Expr) -> E.Expr:
+            return simplify(substitute(expr, values))
+
+        own = (("commit", False),) if plan.mechanism.mode == "async" else ()
+        inner: S.Stmt = S.seq(
+            *(
+                replace(
+                    copy,
+                    src=copy.src.map(value),
+                    dst=use_region(copy.dst.map(value), used),
+                    mode=plan.mechanism.mode,
+                    barrier=self.pipe if plan.mechanism.mode == "tma" else None,
+                    annotations=(*copy.annotations, *own),
+                )
+                for copy in plan.copies
+            )
+        )
+        if plan.cond is not None:
+            inner = S.If(cond=value(plan.cond), then=inner, loc=plan.loop.loc)
+        return [*lets, inner]
+
+
+def _computation(plan: Plan, hoisted: set[int]) -> S.Stmt:
+    """The body without the copies that run ahead."""
+    gone = hoisted | {id(copy) for copy in plan.copies}
+    rest = S.seq(*(item for item in plan.items if id(item) not in gone))
+    if plan.cond is None:
+        return rest
+    prefix = [item for item in plan.prefix if id(item) not in gone]
+    return S.seq(*prefix, S.If(cond=plan.cond, then=rest, loc=plan.loop.loc))

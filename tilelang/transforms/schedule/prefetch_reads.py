@@ -1,0 +1,187 @@
+"""Small tiles of global memory that loops read element by element, staged with the others.
+
+A pipelined loop hides the latency of its copies, but not that of reads inside its parallel loops:
+the scales of a dequantised product, say, are waited for in every iteration. Where such reads form a
+tile that many iterations of the parallel loop share, or that has no more elements than the block
+has threads, the tile is copied to shared memory, and the pipeline pass copies it ahead like those
+that the program copies itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.loops import bounds_of, static_extents
+
+SHARED_BY = 8  # iterations of a parallel loop for each element of a tile, at least
+MAX_BYTES = 4096
+WORD_BITS = 32  # of the smallest asynchronous copy
+ORDERED = ("stage", "order", "group")  # annotations that count the statements of a loop
+
+
+def prefetch_reads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with copies for the tiles that parallel loops of pipelined loops read."""
+    if not context.has("cp_async"):
+        return func  # nothing is copied ahead there
+
+    def body(launch: S.Launch) -> S.Stmt:
+        if any(_pipelined(node) for node in S.walk(launch.body)):
+            return _Loops(launch).rewrite(launch.body)
+        return launch.body
+
+    return rewrite_bodies(func, body)
+
+
+def _pipelined(stmt: S.Stmt) -> bool:
+    if not isinstance(stmt, S.For) or stmt.kind != "pipelined":
+        return False
+    options = dict(stmt.annotations)
+    stages = options.get("num_stages") or 0
+    return isinstance(stages, int) and stages > 1 and not any(options.get(o) for o in ORDERED)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What a read touches in one iteration of the pipelined loop."""
+
+    buffer: Buffer  # the copy in shared memory
+    source: Region
+    load: E.Load  # from the copy
+
+
+class _Loops(Rewriter):
+    def __init__(self, launch: S.Launch) -> None:
+        self.bounds = bounds_of(launch)
+        self.threads = prod(launch.threads)
+        self.written = effects.written(launch.body)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        """A pipelined loop with its tiles."""
+        if not isinstance(stmt, S.For) or not _pipelined(stmt) or not isinstance(stmt.body, S.Seq):
+            return stmt
+        tiles: dict[E.Expr, _Tile] = {}
+        copies: list[S.Stmt] = []
+        body: list[S.Stmt] = []
+        for item in stmt.body.stmts:
+            found = self.reads(item, stmt) if isinstance(item, S.Parallel) else {}
+            for load, tile in found.items():
+                if load not in tiles:
+                    tiles[load] = tile
+                    whole = Region(tile.buffer, tuple(E.const(0) for _ in tile.buffer.shape),
+                                   tuple(tile.buffer.shape))  # fmt: skip
+                    copies.append(S.Copy(src=tile.source, dst=whole, loc=item.loc))
+            used = {load: tile.load for load, tile in found.items()}
+            body.append(_Replace(used).rewrite(item) if used else item)
+        if not tiles:
+            return stmt
+        allocs = [S.Alloc(buffer=tile.buffer, loc=stmt.loc) for tile in tiles.values()]
+        return [*allocs, replace(stmt, body=S.seq(*copies, *body))]
+
+    def reads(self, loop: S.Parallel, around: S.For) -> dict[E.Expr, _Tile]:
+        """The tiles for reads of ``loop``."""
+        found: dict[E.Expr, _Tile] = {}
+        for stmt in S.walk(loop.body):
+            if isinstance(stmt, S.If):
+                return {}  # a read that happens for some iterations only
+            for expr in stmt.exprs():
+                for node in E.walk(expr):
+                    if isinstance(node, E.Select):
+                        return {}
+                    if isinstance(node, E.Load) and node.buffer.storage == "global":
+                        tile = self.tile(node, loop, around)
+                        if tile is not None:
+                            found[node] = tile
+        return found
+
+    def tile(self, load: E.Load, loop: S.Parallel, around: S.For) -> _Tile | None:
+        """The tile that ``load`` reads in one iteration of ``around``, if it is worth a copy."""
+        extents = static_extents(loop)
+        if extents is None or load.buffer.data in self.written or load.dtype.lanes > 1:
+            return None
+        bounds = self.bounds
+        for var, extent in zip(loop.vars, extents):
+            bounds = bounds.with_range(var, 0, extent)
+        reach = dict(zip(loop.vars, extents))
+        parts = [_split(simplify(index, bounds), reach) for index in load.indices]
+        mins = tuple(part[0] for part in parts if part is not None)
+        if len(mins) < len(parts) or not any(_mentions(low, {around.var}) for low in mins):
+            return None
+        outside = any(E.holds(low, E.Load, E.Call) for low in mins)
+        if outside or any(_mentions(low, _bound(loop.body)) for low in mins):
+            return None
+        offsets = tuple(part[1] for part in parts if part is not None)
+        shape = tuple(part[2] for part in parts if part is not None)
+        many = max(prod(extents) // SHARED_BY, self.threads)
+        if not _worth(load.buffer, mins, shape, many, bounds):
+            return None
+        held = Buffer(f"{load.buffer.name}_tile", Shape(shape), load.buffer.dtype, "shared.dyn")
+        return _Tile(held, Region(load.buffer, mins, shape), E.Load(held, offsets))
+
+
+def _worth(
+    buffer: Buffer, mins: tuple[E.Expr, ...], shape: tuple[int, ...], many: int, bounds: Bounds
+) -> bool:
+    """Whether a tile has at most ``many`` elements, and can be copied by hardware."""
+    bits, count = buffer.dtype.bits, prod(shape)
+    if count * bits > 8 * MAX_BYTES or count > many or bits >= WORD_BITS * 2:
+        return False
+    word = max(1, WORD_BITS // bits)
+    strides = buffer.stride_list()
+    return (
+        shape[-1] % word == 0
+        and divisible_by(mins[-1], word, bounds)
+        and buffer.has_unit_stride
+        and all(divisible_by(E.as_expr(stride), word, bounds) for stride in strides[:-1])
+        and divisible_by(E.as_expr(buffer.elem_offset), word, bounds)
+    )
+
+
+def _split(index: E.Expr, reach: dict[E.Var, int]) -> tuple[E.Expr, E.Expr, int] | None:
+    """(start, offset, extent) of an index: what the parallel variables ``reach`` add to it is one
+    of them, or its quotient by a constant, or nothing."""
+    terms, start, moving = [index], E.as_expr(0), []
+    while terms:
+        term = terms.pop()
+        if isinstance(term, E.Binary) and term.op == "add":
+            terms += [term.a, term.b]
+        elif _mentions(term, set(reach)):
+            moving.append(term)
+        else:
+            start = E.binary("add", start, term)
+    if not moving:
+        return start, E.const(0), 1
+    whole, share = moving[0], 1
+    inner = whole
+    if isinstance(whole, E.Binary) and whole.op == "floordiv" and isinstance(whole.b, E.Const):
+        inner, share = whole.a, int(whole.b.value)
+    if len(moving) > 1 or not isinstance(inner, E.Var) or inner not in reach:
+        return None
+    return start, whole, -(-reach[inner] // share)
+
+
+def _mentions(expr: E.Expr, variables: set[E.Var]) -> bool:
+    return not expr.variables.isdisjoint(variables)
+
+
+def _bound(body: S.Stmt) -> set[E.Var]:
+    """Variables that statements of ``body`` bind."""
+    return {node.var for node in S.find(body, S.Let, S.For)}
+
+
+class _Replace(Rewriter):
+    def __init__(self, values: dict[E.Expr, E.Load]) -> None:
+        self.values = values
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        found = self.values.get(expr)
+        return rebuild(expr, self.expr) if found is None else found

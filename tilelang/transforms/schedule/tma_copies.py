@@ -1,0 +1,227 @@
+"""Which copies the tensor memory accelerator makes, and why it does not make the others.
+
+Copies of a program (``T.tma_copy``) are made so if all of a kernel can be: their barriers count
+either bytes or arrivals. Any other copy of a tile is where that pays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.layout.layout import Layout
+from tilelang.target import Context
+from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups
+from tilelang.transforms.analysis.loops import bounds_of
+from tilelang.transforms.analysis.tma import START, Boxes, Moved, NotBoxesError, box_layout, ends_of
+from tilelang.transforms.analysis.tma_candidates import moved
+
+LEAST = 4096  # bytes of a copy that is worth a barrier of its own
+
+
+def host_tensors(func: S.PrimFunc) -> frozenset[E.Var]:
+    """The storage of the parameters, whose addresses the host has when it encodes maps."""
+    return frozenset(param.data for param in func.buffers)
+
+
+class TmaFacts:
+    """What decides about the copies of one launch.
+
+    Args:
+        known: see :func:`host_tensors`.
+    """
+
+    def __init__(self, launch: S.Launch, known: frozenset[E.Var], context: Context) -> None:
+        self.launch = launch
+        self.known = known
+        self.context = context
+        self.bounds = bounds_of(launch)
+        self.safe = {buffer.data: value for buffer, value in launch.annotation("safe_value", ())}
+        self.layouts = dict(launch.annotation("layout_map", ()))
+
+    @cached_property
+    def varying(self) -> Varying:
+        """Which values differ between threads."""
+        return Varying(self.launch)
+
+    @cached_property
+    def groups(self) -> ThreadGroups:
+        """Which threads run what."""
+        return thread_groups(self.launch, self.context.limits.warp)
+
+    @cached_property
+    def uses(self) -> Counter[E.Var]:
+        """How often the kernel names each storage."""
+        return Counter(found.data for found in effects.accesses(self.launch.body, nested=True))
+
+    @cached_property
+    def written(self) -> set[E.Var]:
+        """The storage that the kernel writes."""
+        return effects.written(self.launch.body)
+
+    def has_elements(self, copy: Moved, tensor: Buffer) -> bool:
+        """Whether ``copy`` is surely not made where ``tensor`` is empty: the grid or a loop around
+        it depends on each of the tensor's extents that are not constants."""
+        wanted = {var for extent in tensor.shape for var in E.as_expr(extent).variables}
+        if not wanted:
+            return True
+        known: set[E.Var] = set()
+        left = [*map(E.as_expr, self.launch.grid), *_sizes(self.launch.body, copy)]
+        while left:
+            fresh = left.pop().variables - known
+            known |= fresh
+            left += [self.lets[var] for var in fresh if var in self.lets]
+        return wanted <= known
+
+    @cached_property
+    def lets(self) -> dict[E.Var, E.Expr]:
+        """The values of the variables of the kernel."""
+        return {s.var: s.value for s in S.find(self.launch.body, S.Let)}
+
+    def pays(self, copy: S.Copy) -> bool:
+        """Whether a copy that may be made in any way is worth a barrier of its own: one thread
+        issues it, which the others wait for, instead of some loads or stores of each."""
+        sides = (copy.src, copy.dst)
+        known = all(isinstance(extent, int) for extent in copy.dst.extents)
+        places = {side.buffer.storage.removesuffix(".dyn") for side in sides}
+        if not known or places != {"global", "shared"} or prod(self.launch.threads) == 1:
+            return False
+        size = prod(int(extent) for extent in copy.dst.extents) * copy.dst.dtype.bits // 8
+        return size >= LEAST
+
+    def refusal(self, copy: Moved, versions: bool = False) -> str | None:
+        """Why the accelerator cannot make ``copy``; None if it can.
+
+        Args:
+            versions: whether the tile is going to have several, one behind the other.
+        """
+        try:
+            found = self.boxes(copy)
+        except NotBoxesError as why:
+            return str(why)
+        size = prod(int(extent) for extent in found.tile.shape) * found.tile.dtype.bits // 8
+        if versions and size % START:
+            return f"versions of {size} bytes do not start at multiples of {START} bytes"
+        return None
+
+    def boxes(self, copy: Moved) -> Boxes:
+        """The boxes of ``copy`` under the layout that its tile is going to have.
+
+        Raises:
+            NotBoxesError: it is no copy for the accelerator.
+        """
+        tensor, tile, load = ends_of(copy)
+        self._check(copy, tensor.buffer, load)
+        layout = self.layouts.get(tile.buffer)
+        shape = tile.buffer.shape
+        if layout is None and all(isinstance(extent, int) for extent in shape):
+            bits = tile.buffer.dtype.bits
+            layout = box_layout(tuple(int(extent) for extent in shape), bits)
+        found = moved(copy, layout if isinstance(layout, Layout) else None, self.bounds)
+        steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
+        places = [*map(E.as_expr, (*tensor.mins, *tile.mins, *steps))]
+        if any(map(self.varying.expr, places)) and not self._alone(copy, places):
+            raise NotBoxesError("its place differs between threads")
+        return found
+
+    def _alone(self, copy: Moved, places: list[E.Expr]) -> bool:
+        """Whether the threads that make ``copy`` agree on its place, though others do not: there
+        is one, or what differs is computed in their branch alone."""
+        if self.groups.of(copy)[1] == 1 and copy not in self.groups.elected:
+            return True
+        return any(
+            not any(map(self._inside(branch).expr, places)) for branch in self._branches(copy)
+        )
+
+    def _branches(self, copy: Moved) -> Iterator[S.Stmt]:
+        """The branches around ``copy`` that some of the threads take, as far as threads that are
+        in one run it together."""
+        for stmt, block in _around(self.launch.body, copy) or ():
+            if isinstance(stmt, S.If) and self.varying.expr(stmt.cond):
+                yield block
+            elif isinstance(stmt, (S.For, S.While)) and (
+                any(map(self.varying.expr, stmt.exprs())) or varying_exit(stmt.body, self.varying)
+            ):
+                return
+
+    def _inside(self, branch: S.Stmt) -> Varying:
+        """Which values differ between the threads that take ``branch``: those that do where they
+        come from elsewhere, and what is computed from them in it."""
+        nodes = list(S.walk(branch))
+        own = {name for node in nodes for name in node.parts("var", "vars")}
+        elsewhere = {
+            access.data
+            for node in set(S.walk(self.launch.body)).difference(nodes)
+            for access in effects.accesses(node)
+            if access.writes and (not isinstance(node, S.Alloc) or _differs(node, self.varying))
+        }
+        return Varying(
+            replace(self.launch, body=branch),
+            also=(self.varying.vars - own, self.varying.buffers & elsewhere),
+        )
+
+    def _check(self, copy: Moved, tensor: Buffer, load: bool) -> None:
+        """What has nothing to do with regions and layouts."""
+        name = tensor.name
+        if self.context.options.no_tma:
+            raise NotBoxesError("tl.disable_tma_lower")
+        if not self.context.has("tma"):
+            raise NotBoxesError("the target has no tensor maps")
+        notes = dict(copy.annotations)
+        if notes.get("disable_tma"):
+            raise NotBoxesError("disable_tma=True")
+        if notes.get("prefer_instruction") in ("sync", "cp_async"):
+            raise NotBoxesError(f"prefer_instruction={notes['prefer_instruction']!r}")
+        if tensor.storage == "global" and tensor.data not in self.known:
+            raise NotBoxesError(f"the host does not know the address of `{name}`")
+        if not self.has_elements(copy, tensor):
+            raise NotBoxesError(f"`{name}` may have no elements, and then no tensor map")
+        if load and not _is_zero(self.safe.get(tensor.data)):
+            raise NotBoxesError(f"outside of `{name}` it reads another value than 0")
+        if load and tensor.data in self.written:
+            raise NotBoxesError(f"the kernel writes `{name}`, too")
+        by_hand, groups = isinstance(copy, S.Copy) and copy.mode == "tma", self.groups
+        if not by_hand and not load and self.uses[tensor.data] > 1:
+            raise NotBoxesError(f"the kernel uses `{name}` elsewhere, too")
+        if copy in groups.divergent or (copy in groups.partial and not by_hand):
+            raise NotBoxesError("it is none of whole warps")
+
+
+def _around(stmt: S.Stmt, inner: S.Stmt) -> list[tuple[S.Stmt, S.Stmt]] | None:
+    """The statements in ``stmt`` around ``inner``, outermost first, each with its part that holds
+    it; None where that is not in it."""
+    if stmt is inner:
+        return []
+    for block in stmt.blocks():
+        found = _around(block, inner)
+        if found is not None:
+            return [(stmt, block), *found]
+    return None
+
+
+def _sizes(stmt: S.Stmt, inner: S.Stmt) -> list[E.Expr]:
+    """Bounds of the loops in ``stmt`` around ``inner``."""
+    around = _around(stmt, inner) or []
+    return [
+        bound for loop, _ in around if isinstance(loop, S.For) for bound in (loop.start, loop.stop)
+    ]
+
+
+def _differs(stmt: S.Alloc, varying: Varying) -> bool:
+    """Whether threads have different first values of a variable."""
+    return stmt.init is not None and varying.expr(stmt.init)
+
+
+def _is_zero(value: object) -> bool:
+    if value is None:
+        return True
+    found = E.as_expr(value)
+    return isinstance(found, E.Const) and not found.value

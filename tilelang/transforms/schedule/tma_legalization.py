@@ -1,0 +1,325 @@
+"""Copies by the tensor memory accelerator outside of pipelines, and what stands in for others.
+
+``T.tma_copy(src, dst, barrier=b)`` announces its bytes to ``b`` and counts them as they arrive; the
+program arrives at ``b`` itself. Bytes that the program announces for such copies
+(``T.mbarrier_expect_tx``) would be waited for in vain, so announcements go, and an arrival that
+comes before the copies it speaks of moves behind them: it must not end a phase that has not been
+told of all bytes. A copy that the program asks to arrive (``annotations={"emit_arrive": 1}``) has
+an arrival of its first thread behind it. Where the accelerator cannot make all of a kernel's,
+ordinary loads and stores serve as well when they come before that arrival: what a thread wrote is
+visible to those that waited for its arrival.
+
+``T.copy`` of a tile that is large enough becomes a copy by the accelerator that is complete where
+its statement ends. So does ``T.atomic_add(..., use_tma=True)``, which adds what it stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tilelang.errors import TileValueError
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import BARRIER
+from tilelang.ir.buffer import Region
+from tilelang.ir.tables import MBARRIER_ARRIVE
+from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
+from tilelang.target import Context
+from tilelang.transforms.analysis.groups import SIGNALS, thread_groups, thread_number
+from tilelang.transforms.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE, Moved
+from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
+
+
+def legalize_tma_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with every copy of mode "tma" one that the accelerator makes.
+
+    Stands after the pipelines are planned, whose bulk copies stay as they are. Copies of the
+    program's own that are made so have the annotation "announce", those that are complete where
+    they stand "complete"; what speaks against a copy is in the annotation "tma_note".
+    """
+    known = host_tensors(func)
+
+    def settled(launch: S.Launch) -> S.Launch:
+        launch = _for_clusters(launch)
+        facts = TmaFacts(launch, known, context)
+        return _settled(_by_itself(_reduced(launch, facts), facts), facts)
+
+    return rewrite_launches(func, settled)
+
+
+def _for_clusters(launch: S.Launch) -> S.Launch:
+    """``launch`` with every load of mode "cluster" one of mode "copy", which several blocks may
+    share.
+
+    Raises:
+        TileValueError: the cluster has no such blocks.
+    """
+    dims = launch.annotation("cluster_dims") or (1,)
+
+    def checked(stmt: S.Copy) -> S.Stmt:
+        notes = dict(stmt.annotations)
+        if not {"cluster_mask", "dst_block"} & notes.keys():
+            return stmt
+        mask = notes.get("cluster_mask", 1)
+        assert isinstance(mask, int)
+        if launch.annotation("cluster_dims") is None or not 0 < mask < 1 << prod(dims):
+            raise _no_cluster(stmt, mask, prod(dims))
+        return replace(stmt, mode="copy") if _loads_for_all(stmt) else stmt
+
+    return launch.with_body(map_stmts(launch.body, S.Copy, checked))
+
+
+def _asked(stmt: S.Copy) -> bool:
+    """Whether the program wants this copy of the accelerator, whatever its size."""
+    notes = dict(stmt.annotations)
+    return "cluster_mask" in notes or notes.get("prefer_instruction") == "tma"
+
+
+def _loads_for_all(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.Copy) and stmt.mode == "cluster" and stmt.barrier is None
+
+
+def _no_cluster(stmt: S.Copy, mask: int, blocks: int) -> TileValueError:
+    several = "s" if blocks != 1 else ""
+    return TileValueError(
+        "a copy for blocks of a cluster that does not have them",
+        expected="a kernel with cluster_dims=..., and bits of cluster_mask for its blocks",
+        got=f"cluster_mask={mask:#b}, and {blocks} block{several} in a cluster",
+        hint="write T.ClusterKernel(..., cluster_dims=(2, 1, 1))",
+        loc=stmt.loc,
+    )
+
+
+def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+    """``launch`` with the updates of tiles that the program wants of the copy unit, as that or,
+    where it cannot make them, as ordinary ones."""
+
+    def reduced(stmt: S.AtomicTile) -> S.Stmt:
+        if not stmt.use_tma:
+            return stmt
+        why = facts.refusal(stmt)
+        return replace(stmt, use_tma=why is None, annotations=_answered(stmt, why))
+
+    return launch.with_body(map_stmts(launch.body, S.AtomicTile, reduced))
+
+
+def _answered(stmt: Moved, why: str | None) -> S.Pairs:
+    """The annotations of what the accelerator makes, or does not, and then ``why``."""
+    note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
+    return (*stmt.annotations, note)
+
+
+def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+    """``launch`` with the copies by the accelerator that nobody asked for. Their barriers take
+    room, which a kernel that hardly fits into shared memory does not have."""
+    context = facts.context
+    if not context.has("tma") or context.options.no_tma or context.sparing:
+        return launch
+    ahead = _without_meeting(launch)
+
+    def chosen(stmt: S.Im2col | S.Copy) -> S.Stmt:
+        if isinstance(stmt, S.Im2col):
+            why = _AHEAD if stmt in ahead else facts.refusal(stmt)
+            return replace(stmt, annotations=_answered(stmt, why))
+        if stmt.mode != "copy" or not (facts.pays(stmt) or _asked(stmt)):
+            return stmt
+        alone = stmt in ahead and not _asked(stmt)
+        why = _AHEAD if alone else facts.refusal(stmt)
+        mode = "tma" if why is None else "copy"
+        return replace(stmt, mode=mode, annotations=_answered(stmt, why))
+
+    return launch.with_body(map_stmts(launch.body, (S.Im2col, S.Copy), chosen))
+
+
+_AHEAD = "its threads would have to meet once more in each iteration"
+
+
+def _without_meeting(launch: S.Launch) -> set[S.Stmt]:
+    """Loads in loops whose threads do not meet between two iterations, where a barrier for the
+    turns of the load's mbarrier alone would cost more than the load gains. A barrier stands anyway
+    between two loads that fill the same place, which threads read meanwhile; it does not where
+    mbarriers order the uses of a tile."""
+    own = any(call.atom.signals for call in S.calls(launch.body))
+    pipelines = S.find(launch.body, H.Pipeline)
+    tiles = {data for node in pipelines for data in node.tiles}
+    return {
+        node
+        for loop in S.find(launch.body, S.For, S.While)
+        for node in S.walk(loop)
+        if (filled := _filled(node)) is not None
+        and (own or filled.buffer.data in tiles or not _same_place(filled, loop))
+    }  # fmt: skip
+
+
+def _filled(stmt: S.Stmt) -> Region | None:
+    """What a load fills, None for anything else."""
+    if isinstance(stmt, S.Im2col):
+        return stmt.col
+    load = isinstance(stmt, S.Copy) and stmt.src.buffer.storage == "global"
+    return stmt.dst if load and isinstance(stmt, S.Copy) else None
+
+
+def _same_place(tile: Region, loop: S.For | S.While) -> bool:
+    """Whether each iteration of ``loop`` fills and reads the same elements."""
+    bound = S.bound(loop)
+    places = (*tile.mins, *(E.as_expr(item) for item in tile.extents))
+    moving = any(
+        E.holds(place, E.Load) or not bound.isdisjoint(place.variables) for place in places
+    )
+    data = tile.buffer.data
+    return not moving and any(
+        access.buffer.data is data and access.mode == "read"
+        for access in effects.accesses(loop.body, nested=True)
+    )
+
+
+def _settled(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+    by_hand = [stmt for stmt in S.walk(launch.body) if _is_bulk(stmt)]
+    if not by_hand:
+        return launch
+    reasons = (facts.refusal(stmt) for stmt in by_hand if isinstance(stmt, S.Copy))
+    why = next((found for found in reasons if found is not None), None)
+    body = launch.body
+    if any(map(_arrives_itself, by_hand)):
+        body = _with_arrivals(launch, facts.context.limits.warp)
+    order = _Order()
+    # Copies by hand count bytes themselves: announcements are theirs.
+    counted = any(call.atom.completes.kind == "mbarrier" for call in S.calls(body))
+    if not counted:
+        body = order.rewrite(body)
+    return replace(launch, body=_Settle(order.told, counted, why).rewrite(body))
+
+
+def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
+    """The body of ``launch`` with the arrivals that copies ask for."""
+    groups, thread = thread_groups(launch, warp), thread_number(launch)
+
+    def arriving(stmt: S.Copy) -> S.Stmt | list[S.Stmt]:
+        if not (_is_bulk(stmt) and _arrives_itself(stmt)):
+            return stmt
+        assert isinstance(stmt.barrier, E.Expr)
+        told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
+        first = thread.equal(groups.of(stmt)[0])
+        return [stmt, S.If(cond=first, then=told, loc=stmt.loc)]
+
+    return map_stmts(launch.body, S.Copy, arriving)
+
+
+class _Order(Rewriter):
+    """Moves arrivals behind the copies whose bytes they announce. ``told``: copies after which
+    every thread that makes them arrives itself."""
+
+    def __init__(self) -> None:
+        self.told: set[S.Stmt] = set()
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.Seq):
+            return stmt
+        made = _deferred(stmt.stmts)
+        for k, item in enumerate(made):
+            if _is_bulk(item) and _arrives_next(made[k + 1 :], item):
+                self.told.add(item)
+        return stmt if made == list(stmt.stmts) else S.seq(*made)
+
+
+class _Settle(Rewriter):
+    """``told`` is that of :class:`_Order`; ``counted``: whether announcements stay as they are;
+    ``why``: what speaks against the accelerator."""
+
+    def __init__(self, told: set[S.Stmt], counted: bool, why: str | None) -> None:
+        self.told = told
+        self.counted = counted
+        self.why = why
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+        if isinstance(stmt, S.Copy) and _is_bulk(stmt):
+            meets = stmt.barrier is not None and stmt not in self.told
+            notes = (*stmt.annotations, (SIGNALS, True)) if meets else stmt.annotations
+            if self.why is None:
+                return replace(stmt, annotations=(*notes, (ANNOUNCE, True)))
+            notes = (*notes, (TMA_NOTE, self.why))
+            return replace(stmt, mode="copy", barrier=None, annotations=notes)
+        call = stmt.call
+        if self.counted or call is None:
+            return stmt
+        if _announces(call):
+            return None
+        if not (_arrives(call) and call.atom.orders is not None and call.atom.orders.expects):
+            return stmt
+        return S.do(MBARRIER_ARRIVE, call.args[0], loc=stmt.loc)
+
+
+def _is_bulk(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a bulk copy that the program orders; a pipeline's names the pipeline."""
+    if not isinstance(stmt, S.Copy) or stmt.mode != "tma" or isinstance(stmt.barrier, E.Var):
+        return False
+    return COMPLETE not in dict(stmt.annotations)
+
+
+def _arrives_itself(stmt: S.Stmt) -> bool:
+    """Whether a copy shall arrive at its barrier, once for all of its threads."""
+    if not isinstance(stmt, S.Copy) or stmt.barrier is None:
+        return False
+    asked = dict(stmt.annotations).get("annotations")
+    return isinstance(asked, tuple) and bool(dict(asked).get("emit_arrive"))
+
+
+def _announces(call: E.Call) -> bool:
+    """Whether a call tells a barrier of bytes, and no more."""
+    return call.atom.orders is not None and call.atom.orders.kind == "expect"
+
+
+def _arrives(call: E.Call) -> bool:
+    """Whether the thread arrives at a barrier in memory there."""
+    orders = call.atom.orders
+    arrives = orders is not None and orders.kind == "arrive" and not orders.group
+    return arrives and call.atom.operands[:1] == (BARRIER,)
+
+
+def _deferred(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
+    """``stmts`` with arrivals that announce bytes behind the copies that bring them: those up to
+    the next use of the same barrier. Any other arrival goes behind copies that follow at once."""
+    left = list(stmts)
+    made: list[S.Stmt] = []
+    while left:
+        first = left.pop(0)
+        barrier, announced = _arrival(first)
+        end = 0
+        for k, other in enumerate(left if barrier is not None else ()):
+            if not announced and not _is_bulk(other):
+                break
+            if any(call.args and call.args[0] is barrier for call in S.calls(other)):
+                break
+            if any(_is_bulk(node) and node.barrier is barrier for node in S.find(other, S.Copy)):
+                end = k + 1
+        made += left[:end]
+        del left[:end]
+        made.append(first)
+    return made
+
+
+def _arrival(stmt: S.Stmt) -> tuple[E.Expr | None, bool]:
+    """The barrier, if ``stmt`` is nothing but an arrival (of some threads perhaps), and whether
+    it announces bytes."""
+    while isinstance(stmt, S.If) and stmt.orelse is None:
+        stmt = stmt.then
+    call = stmt.call
+    if call is None or not _arrives(call):
+        return None, False
+    announced = call.atom.orders is not None and call.atom.orders.expects
+    return (call.args[0], announced) if announced or len(call.args) == 1 else (None, False)
+
+
+def _arrives_next(rest: list[S.Stmt], copy: S.Stmt) -> bool:
+    """Whether the threads that make ``copy`` arrive next, each of them."""
+    assert isinstance(copy, S.Copy)
+    for stmt in rest:
+        call = stmt.call
+        if call is not None and _arrives(call):
+            return len(call.args) > 0 and call.args[0] is copy.barrier
+        if not _is_bulk(stmt) and (call is None or not _announces(call)):
+            return False
+    return False

@@ -1,0 +1,115 @@
+"""Tensor memory is asked for and given back by statements of the program.
+
+Columns of tensor memory belong to the block from `tcgen05.alloc` to `tcgen05.dealloc`; both are
+executed by one whole warp, and outlive the kernel otherwise. The first warp asks for the columns,
+which writes their address to shared memory, and a rendezvous of the block between two fences makes
+it known to all threads. What the program does not give back is given back at its end.
+"""
+
+from __future__ import annotations
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.target import Context, nvidia
+from tilelang.target.alternatives import unavailable
+from tilelang.transforms.sync.initialize_barriers import linear_thread
+
+STORAGE = "shared.tmem"
+
+
+def allocate_tensor_memory(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with the allocation of its tensor memory.
+
+    Stands above the plan of shared memory, which holds the addresses.
+
+    Raises:
+        TileUnsupportedError: the target has none, or a buffer does not fit into it.
+    """
+
+    def allocated(launch: S.Launch) -> S.Stmt:
+        kernel = _Kernel(launch, context)
+        body = kernel.rewrite(launch.body)
+        return S.seq(body, *kernel.release(*kernel.held)) if kernel.held else body
+
+    return rewrite_bodies(func, allocated)
+
+
+class _Kernel(Rewriter):
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        self.first = linear_thread(launch) < WARP
+        self.context = context
+        self.held: dict[Buffer, int] = {}  # buffer -> its columns
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        """Statements for an allocation or a release."""
+        if isinstance(stmt, S.Alloc) and stmt.buffer.storage == STORAGE:
+            return self.allocation(stmt)
+        call = stmt.call
+        if call is not None and call.atom is nvidia.TMEM_FREE:
+            assert isinstance(call.args[0], E.AddressOf)
+            return self.release(call.args[0].buffer)
+        return stmt
+
+    def allocation(self, stmt: S.Alloc) -> list[S.Stmt]:
+        """The first warp asks, all threads learn where."""
+        buffer, target = stmt.buffer, self.context.target
+        if "tcgen05" not in target.features:
+            what = f"the tensor memory of `{buffer.name}`"
+            raise unavailable(what, "tcgen05", target, stmt.loc)
+        self.held[buffer] = columns = tensor_columns(buffer, stmt)
+        slot = Buffer(f"{buffer.name}_slot", Shape((1,)), DType("uint32"), "shared")
+        at = (E.const(0),)
+        ask = E.call(nvidia.TMEM_ALLOCATE, E.AddressOf(slot, at, "w"), columns=columns)
+        return [
+            S.Alloc(buffer=slot, loc=stmt.loc),
+            S.If(cond=self.first, then=S.Eval(value=ask, loc=stmt.loc), loc=stmt.loc),
+            *_meeting(),
+            S.View(buffer=buffer, source=E.Load(slot, at), loc=stmt.loc),
+        ]
+
+    def release(self, *buffers: Buffer) -> list[S.Stmt]:
+        """The columns go back once all threads are here."""
+        freed = [(buffer, self.held.pop(buffer)) for buffer in buffers if buffer in self.held]
+        if not freed:
+            return []
+        calls = [
+            S.do(nvidia.TMEM_RELEASE, _start(buffer), columns=columns) for buffer, columns in freed
+        ]
+        return [*_meeting(), S.If(cond=self.first, then=S.seq(*calls))]
+
+
+def _start(buffer: Buffer) -> E.Expr:
+    return E.AddressOf(buffer, tuple(E.const(0) for _ in buffer.shape), "rw")
+
+
+def _meeting() -> list[S.Stmt]:
+    """A rendezvous that orders what the tensor unit does, too."""
+    before = E.call(nvidia.TENSOR_BEFORE)
+    after = E.call(nvidia.TENSOR_AFTER)
+    return [S.Eval(value=call) for call in (before, E.call("sync_threads"), after)]
+
+
+def tensor_columns(buffer: Buffer, stmt: S.Stmt) -> int:
+    """Columns of 32 bits that a buffer takes of tensor memory: a power of two from 32 to 512."""
+    rows, width = buffer.shape
+    if not isinstance(rows, int) or not isinstance(width, int):
+        raise TileUnsupportedError(
+            f"`{buffer.name}` has an extent that is not a constant",
+            expected="compile-time extents for tensor memory",
+            loc=stmt.loc,
+        )
+    wanted = -(-width * buffer.dtype.bits // 32)
+    columns = max(32, 1 << (wanted - 1).bit_length())
+    if columns > 512 or rows > 128:
+        raise TileUnsupportedError(
+            f"`{buffer.name}` does not fit into tensor memory",
+            expected="at most 128 rows and 512 columns of 32 bits",
+            got=f"{rows} rows and {wanted} columns",
+            loc=stmt.loc,
+        )
+    return columns

@@ -1,0 +1,86 @@
+"""Versions of a pipeline that a barrier of the block frees have no mbarrier that says so.
+
+A pipeline that the copy unit fills has two mbarriers for each version: it is full, it is empty.
+Where its threads meet in every iteration between their last use of a version and the copy that
+overwrites it, nobody has to be told that it is empty: ``bulk_met`` is the row without that one. The
+verifier proves the order by these meetings, which the barriers of the block and of other pipelines
+are, or the pipeline stays as it is.
+
+A release stands for the end of the uses there, so it is moved up to the last of them: past meetings
+and past statements that neither use the tiles nor wait for anything.
+
+Relied on: all barriers are there; those that are dropped later stand between two others, with plain
+accesses alone between the three, so that one of them orders what they did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.visitor import map_stmts, rewrite_bodies
+from tilelang.target import Context
+from tilelang.transforms.verify.schedule import meets_block, refusal
+
+_FREED = {"bulk": "bulk_met"}
+_ACCESSES = (Effect.NONE, Effect.HINT, Effect.READ, Effect.WRITE)
+_STAY = (S.Break, S.Continue, S.ThreadReturn, S.While, S.Gemm, H.WaitProducts, H.PipelineStep,
+         H.Pipeline, H.Run, H.Roles)  # fmt: skip
+
+
+def elide_empty_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func``, all barriers placed, without mbarriers for what these order."""
+    if not context.has("bulk_copy"):
+        return func
+
+    def freed(launch: S.Launch) -> S.Stmt:
+        pipelines = S.find(launch.body, H.Pipeline)
+        others: dict[E.Expr, str] = {node.pipe: node.mechanism for node in pipelines}
+        if _FREED.keys().isdisjoint(others.values()):
+            return launch.body
+
+        def cheaper(pipeline: H.Pipeline) -> S.Stmt:
+            """A pipeline by the row without the second mbarrier, where that is certain."""
+            row = _FREED.get(pipeline.mechanism)
+            if row is None:
+                return pipeline
+            early = map_stmts(pipeline.body, S.Seq, partial(_early, pipeline))
+            then = replace(pipeline, mechanism=row, body=early)
+            return pipeline if refusal(then, others) is not None else then
+
+        return map_stmts(launch.body, H.Pipeline, cheaper)
+
+    return rewrite_bodies(func, freed)
+
+
+def _early(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:
+    """A sequence with the releases of a pipeline right behind the last use of their version."""
+    made: list[S.Stmt] = []
+    for item in seq.stmts:
+        at = len(made)
+        if isinstance(item, H.Release) and item.pipe is pipeline.pipe:
+            while at and _passes(pipeline, made[at - 1]):
+                at -= 1
+        made.insert(at, item)
+    return seq.of(made)
+
+
+def _passes(pipeline: H.Pipeline, stmt: S.Stmt) -> bool:
+    """Whether a release may stand before ``stmt``, behind which it stood."""
+    if meets_block(stmt):
+        return True
+    tiles = set(pipeline.tiles)
+    for node in S.walk(stmt):
+        if isinstance(node, _STAY):
+            return False
+        if any(access.data in tiles for access in effects.accesses(node)):
+            return False
+        calls = node.calls()
+        if any(call.atom.effect not in _ACCESSES or call.atom.own_order for call in calls):
+            return False
+    return True

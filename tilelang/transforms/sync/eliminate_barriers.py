@@ -1,0 +1,182 @@
+"""Barriers between statements that other barriers order already are dropped.
+
+Tiles are ordered before it is known how they are computed: a maximum that several warps share goes
+through a workspace between two barriers of its own, and what follows gets another one. Here all of
+them are known. One goes where, in one sequence of statements, its threads meet at another one
+before it and again behind it, and no statement of the one gap uses what a statement of the other
+writes: everything else is ordered by these two.
+
+In the gaps only threads may access memory, at once, and nobody may be told of it: arrivals, waits
+and units stand next to barriers that stay. A tile that products of warpgroups read is free only
+where they have been waited for before the first of the three barriers.
+
+Relies on barriers and workspaces being final; the plan of shared memory sees what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import TypeAlias
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Atom, Effect
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.target import Context, nvidia
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.sync.barriers import GROUPS
+
+Units: TypeAlias = "Mapping[object, set[Atom]]"  # storage -> what uses it beside the threads
+NEIGHBOURS = 3  # a barrier between two others
+WORKSPACE = 1024  # bytes that may stay in use a little longer
+_ACCESSES = (Effect.NONE, Effect.HINT, Effect.READ, Effect.WRITE)
+_OWN = (FRAGMENT, "local", "local.var")  # memory of one thread
+_ALONE = (nvidia.FENCE_PROXY_ASYNC, nvidia.WARPGROUP_WAIT, nvidia.WARPGROUP_FENCE)
+_PRODUCTS = (nvidia.WGMMA_SS, nvidia.WGMMA_RS)
+_LEAVES = (S.Break, S.Continue, S.ThreadReturn, S.While)
+
+
+def eliminate_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func``, Thread IR, without the barriers that order nothing more."""
+    if context.options.no_auto_sync:
+        return func
+
+    def dropped(launch: S.Launch) -> S.Stmt:
+        if sum(_meeting(node) is not None for node in S.walk(launch.body)) < NEIGHBOURS:
+            return launch.body
+        return _Dropper(launch).rewrite(launch.body)
+
+    return rewrite_bodies(func, dropped)
+
+
+class _Dropper(Rewriter):
+    def __init__(self, launch: S.Launch) -> None:
+        self.units = _units(launch)
+        groups = launch.annotation(GROUPS, ())
+        self.known = {(E.const(ident), E.const(count)) for _, count, ident in groups}
+        self.branches = 0  # around the statement in hand
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        self.branches += isinstance(stmt, S.If)
+        made = super()._visit(stmt)
+        self.branches -= isinstance(stmt, S.If)
+        return made
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        """A sequence without the barriers that its others make needless."""
+        if not isinstance(stmt, S.Seq):
+            return stmt
+        items, at = list(S.flat(stmt)), 0
+        count = len(items)
+        while at < len(items):
+            call = _meeting(items[at])
+            if call is not None and self.is_of_all(call) and _needless(items, at, self.units):
+                del items[at]
+            else:
+                at += 1
+        return stmt if len(items) == count else S.seq(*items)
+
+    def is_of_all(self, call: E.Call) -> bool:
+        """Whether those who meet are all who come by: the threads of a group at its own barrier,
+        or of the block outside of branches. Others may meet threads that are elsewhere."""
+        return call.args in self.known if call.args else self.branches == 0
+
+
+def _meeting(stmt: S.Stmt) -> E.Call | None:
+    """The rendezvous of threads of a block that ``stmt`` is."""
+    call = stmt.call
+    return call if call is not None and call.atom.meets("block") else None
+
+
+def _needless(items: Sequence[S.Stmt], at: int, units: Units) -> bool:
+    """Whether the barrier ``items[at]`` orders nothing that its neighbours do not."""
+    here = _meeting(items[at])
+    assert here is not None
+    first = next((k for k in range(at - 1, -1, -1) if not _plain(items[k])), None)
+    last = next((k for k in range(at + 1, len(items)) if not _plain(items[k])), None)
+    if first is None or last is None:
+        return False
+    around = (_meeting(items[first]), _meeting(items[last]))
+    if any(call is None or call.args != here.args for call in around):
+        return False
+    before, after = items[first + 1 : at], items[at + 1 : last]
+    made, taken = _shared(before, written=True), _shared(before)
+    changed, used = _shared(after, written=True), _shared(after)
+    if not (made.isdisjoint(used) and taken.isdisjoint(changed)) or _large(before):
+        return False
+    return _finished(items[:first], changed, units)
+
+
+def _large(stmts: Iterable[S.Stmt]) -> bool:
+    """Whether a workspace of ``stmts`` had better give its place to what follows."""
+    found = {
+        access.buffer
+        for stmt in stmts
+        for access in effects.accesses(stmt, nested=True)
+        if access.buffer.storage == "shared" and access.buffer.attr("made")
+    }
+    bits = (prod(map(int, buffer.shape)) * buffer.dtype.bits for buffer in found)
+    return sum(bits) // 8 > WORKSPACE
+
+
+def _plain(stmt: S.Stmt) -> bool:
+    """Whether threads do no more in ``stmt`` than compute and access memory, at once."""
+    for node in S.walk(stmt):
+        if isinstance(node, _LEAVES):
+            return False
+        calls = node.calls()
+        if not all(map(_accesses, calls)):
+            return False
+        if any(access.how in (effects.How.ASYNC, effects.How.NAMED, effects.How.TENSOR)
+               for access in effects.accesses(node)):  # fmt: skip
+            return False
+    return True
+
+
+def _accesses(call: E.Call) -> bool:
+    atom = call.atom
+    if atom in _ALONE or atom.exchanges == "warp":
+        return True
+    return atom.effect in _ACCESSES and not atom.own_order and not atom.exchanges
+
+
+def _shared(stmts: Iterable[S.Stmt], written: bool = False) -> set[object]:
+    """The storage that ``stmts`` use, or write, and threads have in common. All tensors are one:
+    they may lie over each other."""
+    return {
+        access.data if access.buffer.storage.startswith("shared") else "elsewhere"
+        for stmt in stmts
+        for access in effects.accesses(stmt, nested=True)
+        if access.buffer.storage not in _OWN and not isinstance(access.by, S.Alloc)
+        if access.writes or not written
+    }
+
+
+def _finished(items: Sequence[S.Stmt], tiles: set[object], units: Units) -> bool:
+    """Whether no unit uses any of ``tiles`` behind ``items``, as far as it was started there or in
+    an iteration before: only products do, and all of them have been waited for."""
+    busy = tiles & units.keys()
+    if not busy:
+        return True
+    if any(atom not in _PRODUCTS for data in busy for atom in units[data]):
+        return False
+    for stmt in reversed(items):
+        call = stmt.call
+        if call is not None and call.atom is nvidia.WARPGROUP_WAIT:
+            return call.args == (E.const(0),)
+        if not busy.isdisjoint(effects.used(stmt)) and not _plain(stmt):
+            return False
+    return False
+
+
+def _units(launch: S.Launch) -> Units:
+    """The storage that other calls than accesses of threads use, and which."""
+    found: dict[object, set[Atom]] = {}
+    for node in S.walk(launch.body):
+        for call in node.calls():
+            if not _accesses(call):
+                for data in effects.used(call):
+                    found.setdefault(data, set()).add(call.atom)
+    return found

@@ -1,0 +1,574 @@
+"""What a statement does to shared memory, and whether two such accesses may meet.
+
+An access is a box (an interval per dimension) of one buffer. Its bounds are expressions; variables
+that take several values within the access (indices of a parallel loop, finished loops) are
+enumerated with numpy, those that are the same on both sides of a comparison cancel. A part that
+depends on data ranges over the values that its arithmetic leaves (``A[i] % 8``); what has no such
+bounds counts as the whole dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import field, replace
+from functools import cache, cached_property
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.bounds import Interval, interval
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import postorder, rebuild, substitute
+from tilelang.layout.evaluate import evaluate
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.groups import Mask, thread_indices
+
+Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it
+LIMIT = 1 << 20  # points that are enumerated at most
+MAX_VALUES = 4096  # of a part that depends on data
+EXCHANGES = "exchanges"  # launch annotation: global buffers through which threads of a block talk
+
+
+def is_shared(buffer: Buffer) -> bool:
+    """Whether all threads of a block see the same elements."""
+    return buffer.storage in ("shared", "shared.dyn")
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One read, write or atomic update of a box of a shared buffer.
+
+    ``free``: the values of variables that range inside the access. ``joint``: made by the thread
+    group together, so that any of its threads may touch any element; otherwise every thread of
+    ``mask`` (None: all) touches the element its own index says. ``owner``: who touches which
+    element, in a form that can be compared; None where that is not known.
+    """
+
+    buffer: Buffer
+    mode: str  # "read", "write", or an atomic update: see ``commutes``
+    dims: tuple[Dim, ...]
+    free: tuple[tuple[E.Var, Values], ...] = ()
+    joint: bool = False
+    mask: Mask | None = None
+    owner: tuple[Any, tuple[E.Expr, ...]] | None = None
+    pending: bool = False  # an asynchronous copy that nothing has waited for
+    warped: bool = False  # ordered before what follows, within each warp
+    loose: bool = False  # touches some of the elements that its indices name: data decides which
+    unit: bool = False  # made by a unit that fences have to tell of what threads have written
+    loc: Loc | None = None
+
+    @cached_property
+    def spot(self) -> tuple[int, ...]:
+        """The constant indices of an access of one element, else nothing."""
+        lows = [
+            int(dim[0]) for dim in self.dims if dim and dim[1] == 1 and isinstance(dim[0], E.Const)
+        ]
+        return tuple(lows) if len(lows) == len(self.dims) else ()
+
+
+def is_atomic(mode: str) -> bool:
+    """Whether an access is an atomic update, an atomic load or an atomic store."""
+    return mode.startswith("atomic")
+
+
+def commutes(first: str, second: str) -> bool:
+    """Whether accesses of one element in these modes need no order. A program makes an order of
+    its own with atomic loads, stores and exchanges (mode "atomic")."""
+    if is_atomic(first) and is_atomic(second):
+        return first == second or "atomic" in (first, second)
+    return first == second == "read"
+
+
+# -- collecting -----------------------------------------------------------------------------------
+@dataclass
+class Scope:
+    """What is known where a statement stands."""
+
+    threads: dict[E.Var, Values]
+    lets: dict[E.Var, E.Expr] = field(default_factory=dict)
+    free: dict[E.Var, Values] = field(default_factory=dict)
+    opaque: set[E.Var] = field(default_factory=set)  # seen differently by threads or iterations
+    ranges: dict[E.Var, Interval] = field(default_factory=dict)  # of opaque variables
+    joint: bool = False
+    mask: Mask | None = None
+    layout: Any = None
+    places: tuple[E.Var, ...] = ()  # indices of the parallel loop around
+    exchanges: frozenset[E.Var] = frozenset()  # global memory that is watched like shared memory
+
+    def watches(self, buffer: Buffer) -> bool:
+        """Whether accesses of different threads to ``buffer`` are put in order."""
+        return is_shared(buffer) or buffer.data in self.exchanges
+
+    def dim(self, low: E.Expr, extent: object) -> Dim:
+        """A dimension, or None when its bounds are not arithmetic of known variables."""
+        if not isinstance(extent, int):
+            return None
+        low = substitute(low, self.lets)
+        return None if any(map(self.unknown, postorder(low))) else (low, extent)
+
+    def unknown(self, node: E.Expr) -> bool:
+        """Whether ``node`` itself, beside its parts, is no arithmetic of known variables."""
+        if isinstance(node, (E.Load, E.AddressOf, E.Call, E.RegionArg, E.Lane)):
+            return True
+        return node.dtype.lanes > 1 or (isinstance(node, E.Var) and node in self.opaque)
+
+    def ranged(self, low: E.Expr, free: list[tuple[E.Var, Values]]) -> E.Expr:
+        """``low`` with new variables, listed in ``free``, for the smallest parts that depend on
+        data but whose values are few; parts without such bounds stay."""
+        made = (
+            low if isinstance(low, E.Load) else rebuild(low, lambda part: self.ranged(part, free))
+        )
+        if not any(map(self.unknown, postorder(made))):
+            return made
+        found = self.ranges.get(low) if isinstance(low, E.Var) else interval(low)
+        if found is None or not found.known or not low.dtype.is_integer or low.dtype.lanes > 1:
+            return made
+        if found.high - found.low >= MAX_VALUES:
+            return made
+        var = E.Var("data", low.dtype)
+        free.append((var, np.arange(int(found.low), int(found.high) + 1, dtype=np.int64)))
+        return var
+
+    def access(
+        self, buffer: Buffer, mode: str, mins: tuple[E.Expr, ...], extents: Any, loc: Loc | None
+    ) -> Access:
+        """An access by the code of this scope."""
+        free = list(self.free.items())
+        known = len(free)
+        lows = (self.ranged(substitute(low, self.lets), free) for low in mins)
+        dims = tuple(self.dim(low, extent) for low, extent in zip(lows, extents))
+        return Access(
+            buffer,
+            mode,
+            dims,
+            tuple(free),
+            self.joint,
+            self.mask,
+            self._owner(dims),
+            loose=len(free) > known,
+            loc=loc,
+        )
+
+    def copy(self, **changes: Any) -> Scope:
+        """An independent scope with some fields changed."""
+        own = {"lets": dict(self.lets), "free": dict(self.free), "opaque": set(self.opaque)}
+        own["ranges"] = dict(self.ranges)
+        return replace(self, **{**own, **changes})
+
+    def bind(self, stmt: S.Let) -> None:
+        """Enter a variable: by its value where that is arithmetic, as opaque where it varies."""
+        value = substitute(stmt.value, self.lets)
+        if value.dtype.is_integer and self.dim(value, 1) is not None:
+            self.lets[stmt.var] = value
+        elif self.joint or any(isinstance(n, E.Var) and n in self.opaque for n in E.walk(value)):
+            self.opaque.add(stmt.var)
+        if stmt.var in self.opaque and value.dtype.is_integer:
+            self.ranges[stmt.var] = interval(value)
+
+    def bind_loop(self, stmt: S.For) -> tuple[E.Var, Values | None]:
+        """Enter a loop variable; gives the variable that ranges over the iterations and its
+        values. Where threads start at places of their own that is the number of the iteration."""
+        if not isinstance(stmt.step, E.Const) or not int(stmt.step):
+            return stmt.var, None
+        step = int(stmt.step)
+        bounds = [substitute(bound, self.lets) for bound in (stmt.start, stmt.stop)]
+        try:
+            start, stop = (evaluate(bound, self.threads) for bound in bounds)
+        except TileUnsupportedError:
+            return stmt.var, None
+        count = int(np.max(-((start - stop) // step), initial=0))
+        if count > 4096:
+            return stmt.var, None
+        numbers = np.arange(count, dtype=np.int64)
+        if start.ndim == 0 or (start == start.flat[0]).all():
+            return stmt.var, int(start.flat[0]) + step * numbers
+        number = E.Var(stmt.var.name, stmt.var.dtype)
+        self.lets[stmt.var] = bounds[0] + number * step
+        self.opaque.discard(stmt.var)
+        return number, numbers
+
+    def _owner(self, dims: tuple[Dim, ...]) -> Any:
+        """Layout and index map, if each index of the loop stands alone in some dimension."""
+        if self.layout is None or getattr(self.layout, "replicated", True):
+            return None
+        if any(dim is None or dim[1] != 1 for dim in dims):
+            return None
+        lows = tuple(dim[0] for dim in dims if dim is not None)
+        if not all(any(low is place for low in lows) for place in self.places):
+            return None
+        names = {var: _place(k, str(var.dtype)) for k, var in enumerate(self.places)}
+        return self.layout, tuple(substitute(low, dict(names)) for low in lows)
+
+
+@cache
+def _place(position: int, dtype: str) -> E.Var:
+    return E.Var(f"p{position}", DType(dtype))
+
+
+def watched(found: Iterable[effects.Access], scope: Scope, loc: Loc | None) -> Iterator[Access]:
+    """Those of ``found`` that are put in order."""
+    for one in found:
+        if not scope.watches(one.buffer):
+            continue
+        late = isinstance(one.by, S.Copy) and one.by.mode == "async" and one.writes
+        for mode in _modes(one):
+            if one.how in (effects.How.POINTER, effects.How.NAMED):
+                # How much lies behind an address is not said: the whole buffer.
+                unknown = (None,) * one.buffer.ndim
+                yield scope.access(one.buffer, mode, one.indices, unknown, loc)
+                continue
+            joint = isinstance(one.where, Region)
+            around = scope.copy(joint=True, layout=None) if joint else scope
+            box = one.region
+            made = around.access(one.buffer, mode, box.mins, box.extents, loc)
+            unit = one.proxy == "async"
+            yield replace(made, pending=late, unit=unit) if late or unit else made
+
+
+def _modes(access: effects.Access) -> tuple[str, ...]:
+    """The modes of an access as :func:`commutes` compares them."""
+    by = access.by
+    if isinstance(by, E.Call):
+        if by.atom.own_order:
+            return ()  # barriers in memory and waits of the program order it
+        if by.atom.effect is Effect.ATOMIC:
+            return (f"atomic_{by.atom.update}" if by.atom.update else "atomic",)
+    if isinstance(by, S.AtomicTile) and access.writes:
+        return (f"atomic_{by.op}",)
+    return ("read",) * access.reads + ("write",) * access.writes
+
+
+def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
+    """Accesses of ``stmt`` itself; for a parallel loop those of everything in it."""
+    if isinstance(stmt, S.Parallel):
+        return list(_parallel(stmt, scope))
+    return list(watched(effects.accesses(stmt), scope, stmt.loc))
+
+
+def _parallel(stmt: S.Parallel, scope: Scope) -> Iterator[Access]:
+    yield from watched(effects.accesses(stmt), scope, stmt.loc)
+    free, opaque = dict(scope.free), set(scope.opaque)
+    for var, extent in zip(stmt.vars, stmt.extents):
+        if isinstance(extent, E.Const):
+            free[var] = np.arange(int(extent.value), dtype=np.int64)
+        else:
+            opaque.add(var)
+    inside = scope.copy(
+        free=free, opaque=opaque, joint=True, layout=stmt.loop_layout, places=stmt.vars
+    )
+    yield from _nested(stmt.body, inside)
+
+
+def _nested(stmt: S.Stmt, scope: Scope) -> Iterator[Access]:
+    """Accesses of ``stmt`` and everything in it, loops enumerated."""
+    if isinstance(stmt, S.Parallel):
+        yield from _parallel(stmt, scope.copy(layout=None))
+        return
+    yield from own_accesses(stmt, scope)
+    if isinstance(stmt, S.Let):
+        scope.bind(stmt)
+    inside = scope
+    if isinstance(stmt, S.For):
+        inside = scope.copy(layout=None)
+        var, values = inside.bind_loop(stmt)
+        if values is None:
+            inside.opaque.add(var)
+        else:
+            inside.free[var] = values
+    for block in stmt.blocks():
+        yield from _nested(block, inside)
+
+
+def all_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
+    """Accesses of ``stmt`` with everything in it."""
+    return list(_nested(stmt, scope.copy()))
+
+
+# -- equal accesses --
+class Known:
+    """One access for all that conflict with the same others, so that there are few to compare.
+
+    They may differ in the names of the variables that range inside them, and in their places.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[object, tuple[Access, tuple[Dim, ...]]] = {}  # keeps identities taken
+
+    def one(self, access: Access) -> Access:
+        """The access that stands for ``access``: the first one that is equal."""
+        used = {var for dim in access.dims if dim is not None for var in dim[0].variables}
+        free = [(var, values) for var, values in access.free if var in used]
+        names: dict[E.Var, E.Expr] = {
+            var: _place(k, str(var.dtype)) for k, (var, _) in enumerate(free)
+        }
+        dims = tuple(
+            dim if dim is None else (substitute(dim[0], names), dim[1]) for dim in access.dims
+        )
+        owner = access.owner
+        key = (
+            id(access.buffer),
+            access.mode,
+            tuple(None if dim is None else (id(dim[0]), dim[1]) for dim in dims),
+            tuple(values.tobytes() for _, values in free),
+            None if access.mask is None else access.mask.tobytes(),
+            None if owner is None else (id(owner[0]), tuple(map(id, owner[1]))),
+            (access.joint, access.pending, access.warped, access.loose, access.unit),
+        )
+        return self._found.setdefault(key, (access, dims))[0]
+
+
+# -- leaving a loop --
+def leave_loop(
+    access: Access, var: E.Var | None, values: Values | None, bound: set[E.Var]
+) -> Access:
+    """The access as code outside of one iteration sees it.
+
+    ``var`` takes ``values`` (None: not known); the variables ``bound`` in the body have values
+    of their own in every iteration.
+    """
+    free = list(access.free)
+    dims: list[Dim] = []
+    names: dict[E.Var, E.Expr] = {}
+    changed = False
+    for dim in access.dims:
+        used = set() if dim is None else {n for n in E.walk(dim[0]) if isinstance(n, E.Var)}
+        if dim is None or used & (bound - ({var} if var is not None else set())):
+            changed |= dim is not None
+            dims.append(None)
+        elif var is not None and var in used:
+            changed = True
+            if values is None:
+                dims.append(None)
+                continue
+            if var not in names:
+                fresh = E.Var(var.name, var.dtype)
+                names[var] = fresh
+                free.append((fresh, values))
+            dims.append((substitute(dim[0], names), dim[1]))
+        else:
+            dims.append(dim)
+    if not changed:
+        return access
+    return replace(access, dims=tuple(dims), free=tuple(free), owner=None)
+
+
+# -- hazards --
+@dataclass(frozen=True)
+class Hazard:
+    """A read after a write, a write after a read or a write after a write (RAW, WAR, WAW) of one
+    element by two threads; ``exact`` if they surely touch the same one."""
+
+    first: Access
+    second: Access
+    exact: bool
+
+
+class Comparer:
+    """Decides about pairs of accesses in one launch; remembers what it found."""
+
+    def __init__(self, launch: S.Launch, warp: int) -> None:
+        self.warp = warp
+        self.threads = thread_indices(launch)
+        self.count = prod(launch.threads)
+        self._memo: dict[int, dict[int, Hazard | None]] = {}  # by the later access, the earlier
+        self._intervals: dict[tuple[int, int], tuple[int, int, E.Expr] | None] = {}
+        self._kept: list[Access] = []  # so that identities in the memo stay taken
+        self.ranges: dict[E.Var, Values] = {}  # of the variables of loops
+
+    def hazard(self, a: Access, b: Access) -> Hazard | None:
+        """How ``a`` and the later ``b`` conflict, None if they cannot."""
+        return next(iter(self.hazards((a,), b)), None)
+
+    def hazards(self, earlier: Iterable[Access], b: Access) -> list[Hazard]:
+        """How the accesses ``earlier`` conflict with the later ``b``."""
+        found: list[Hazard] = []
+        row = self._memo.setdefault(id(b), {})
+        for a in earlier:
+            if id(a) not in row:
+                self._kept += [a, b]
+                row[id(a)] = self._conflict(a, b)
+            hazard = row[id(a)]
+            if hazard is not None:
+                found.append(hazard)
+        return found
+
+    def _conflict(self, a: Access, b: Access) -> Hazard | None:
+        if a.buffer.data is not b.buffer.data or commutes(a.mode, b.mode):
+            return None
+        found = self._hazard(a, b)
+        if found is not None and not found.exact:
+            # One side may be of any iteration, the other of the current one.
+            more = self._opened(a), self._opened(b)
+            if more != (a, b) and self._hazard(*more) is None:
+                return None
+        return found
+
+    def _opened(self, access: Access) -> Access:
+        """``access`` in any iteration of the loops around it."""
+        used = {n for dim in access.dims if dim is not None for n in dim[0].variables}
+        more = [(var, self.ranges[var]) for var in used & self.ranges.keys()]
+        return replace(access, free=(*access.free, *more)) if more else access
+
+    def _hazard(self, a: Access, b: Access) -> Hazard | None:
+        alike = a.buffer is b.buffer
+        if alike and self._same_owner(a, b):
+            return None
+        if alike and any(self._apart(a, x, b, y) for x, y in zip(a.dims, b.dims)):
+            return None
+        if not a.pending and _one_thread(a, b):
+            return None
+        if a.joint or b.joint:
+            return Hazard(a, b, False)
+        return self._by_thread(a, b, alike)
+
+    def _same_owner(self, a: Access, b: Access) -> bool:
+        if a.owner is None or b.owner is None or a.pending:
+            return False
+        same_map = all(x is y for x, y in zip(a.owner[1], b.owner[1]))
+        return bool(a.owner[0] == b.owner[0]) and same_map
+
+    # -- intervals ---------------------------------------------------------------------------
+    def _split(self, access: Access, low: E.Expr) -> tuple[E.Expr, E.Expr] | None:
+        """``low`` as a part that ranges (threads, free variables) plus one that does not."""
+        free = dict(access.free)
+        zero: dict[E.Var, E.Expr] = {
+            node: E.const(0, node.dtype)
+            for node in E.walk(low)
+            if isinstance(node, E.Var) and (node in free or node in self.threads)
+        }
+        rest = simplify(substitute(low, zero))
+        moving = simplify(low - rest) if zero else E.const(0, low.dtype)
+        for node in E.walk(moving):
+            if isinstance(node, E.Var) and node not in zero:
+                return None
+        return moving, rest
+
+    def _values(
+        self, access: Access, expr: E.Expr, over: tuple[E.Expr, ...], rows: bool = True
+    ) -> Values | None:
+        """``expr`` by thread and combination of the free variables that ``over`` uses.
+
+        Without ``rows`` threads that all give the same value may be one row.
+        """
+        used = {node for low in over for node in E.walk(low) if isinstance(node, E.Var)}
+        rows = rows or not used.isdisjoint(self.threads)
+        count = self.count if rows else 1
+        own = [(var, values) for var, values in access.free if var in used]
+        points = prod(len(values) for _, values in own)
+        if points * count > LIMIT or points == 0:
+            return None
+        threads = {var: array[:, None] for var, array in self.threads.items()} if rows else {}
+        mesh = np.meshgrid(*(values for _, values in own), indexing="ij") if own else []
+        flat = {var: grid.reshape(1, -1) for (var, _), grid in zip(own, mesh)}
+        try:
+            found = evaluate(expr, {**threads, **flat})
+        except TileUnsupportedError:
+            return None
+        table = np.broadcast_to(found, (count, points))
+        return table if access.mask is None or not rows else table[access.mask]
+
+    def _interval(self, access: Access, dim: Dim) -> tuple[int, int, E.Expr] | None:
+        """Least and greatest index relative to an expression that does not range."""
+        if dim is None:
+            return None
+        key = (id(access), id(dim[0]))
+        if key not in self._intervals:
+            self._kept.append(access)
+            parts = self._split(access, dim[0])
+            values = None if parts is None else self._values(access, parts[0], (parts[0],), False)
+            if parts is None or values is None or not values.size:
+                self._intervals[key] = None
+            else:
+                self._intervals[key] = int(values.min()), int(values.max()), parts[1]
+        found = self._intervals[key]
+        return None if found is None else (found[0], found[1] + dim[1] - 1, found[2])
+
+    def _apart(self, a: Access, x: Dim, b: Access, y: Dim) -> bool:
+        first, second = self._interval(a, x), self._interval(b, y)
+        if first is None or second is None:
+            return False
+        shift = _difference(first[2], second[2])
+        if shift is None:
+            return False
+        return first[0] + shift > second[1] or second[0] > first[1] + shift
+
+    # -- by thread ---------------------------------------------------------------------------
+    def _by_thread(self, a: Access, b: Access, alike: bool) -> Hazard | None:
+        """Both are made thread by thread: only different threads conflict."""
+        exact = alike and not (a.loose or b.loose)
+        columns: list[tuple[Values, Values]] = []
+        for x, y in zip(a.dims, b.dims) if alike else ():
+            pair = self._column(a, x, b, y)
+            if pair is None:
+                exact = False
+            else:
+                columns.append(pair)
+        unit = self.warp if a.warped else 1
+        keys_a, low_a, high_a = _owners(a, self.count, columns, 0, unit)
+        keys_b, low_b, high_b = _owners(b, self.count, columns, 1, unit)
+        _, at_a, at_b = np.intersect1d(keys_a, keys_b, return_indices=True)
+        alone = (low_a[at_a] == high_a[at_a]) & (low_b[at_b] == high_b[at_b])
+        same = alone & (low_a[at_a] == low_b[at_b])
+        return None if bool(same.all()) else Hazard(a, b, exact)
+
+    def _column(self, a: Access, x: Dim, b: Access, y: Dim) -> tuple[Values, Values] | None:
+        """One dimension's index per thread on both sides, against the same origin."""
+        if x is None or y is None:
+            return None
+        first, second = self._split(a, x[0]), self._split(b, y[0])
+        if first is None or second is None:
+            return None
+        shift = _difference(first[1], second[1])
+        # Free variables that appear in several dimensions must be enumerated together; one
+        # column over all of an access's variables keeps the columns aligned.
+        lows = [tuple(dim[0] for dim in side.dims if dim is not None) for side in (a, b)]
+        left = self._values(a, first[0], lows[0])
+        right = self._values(b, second[0], lows[1])
+        if shift is None or left is None or right is None:
+            return None
+        return left + shift, right
+
+
+def _one_thread(a: Access, b: Access) -> bool:
+    """Whether one thread alone makes both."""
+    if a.mask is None or b.mask is None:
+        return False
+    return int(np.count_nonzero(a.mask | b.mask)) == 1
+
+
+def _difference(a: E.Expr, b: E.Expr) -> int | None:
+    if a is b:
+        return 0
+    if a.dtype != b.dtype:
+        return None
+    found = simplify(a - b)
+    return int(found.value) if isinstance(found, E.Const) else None
+
+
+def _owners(
+    access: Access, count: int, columns: list[tuple[Values, Values]], side: int, unit: int
+) -> tuple[Values, Values, Values]:
+    """Each address key that the side touches, with the lowest and highest of the threads, in
+    units of so many."""
+    chosen = np.arange(count) if access.mask is None else np.flatnonzero(access.mask)
+    keys = np.zeros((len(chosen), 1), dtype=np.int64)
+    for pair in columns:
+        low = min(int(item.min(initial=0)) for item in pair)
+        high = max(int(item.max(initial=0)) for item in pair)
+        keys = keys * (high - low + 1) + (pair[side] - low)
+    threads = np.broadcast_to(chosen[:, None] // unit, keys.shape).reshape(-1)
+    found, where = np.unique(keys.reshape(-1), return_inverse=True)
+    lowest = np.full(found.shape, count, dtype=np.int64)
+    highest = np.full(found.shape, -1, dtype=np.int64)
+    np.minimum.at(lowest, where.reshape(-1), threads)
+    np.maximum.at(highest, where.reshape(-1), threads)
+    return found, lowest, highest

@@ -1,0 +1,62 @@
+"""Global memory through which the threads of one block hand data to each other.
+
+Statements of a block take effect one after the other, in global memory too: what one of them has
+stored, the next one reads, whichever thread does it. Most tensors are only read, or only written
+once, and need no order. A buffer is watched when a launch writes or updates it in one place and
+uses it in another one, or reads and writes it in the same; atomic updates of one kind alone need
+no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.transforms.analysis.tma import PART
+from tilelang.transforms.sync.events import EXCHANGES, Scope, commutes, is_shared, own_accesses
+
+
+def exchanged(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
+    """The global buffers of ``launch`` that barriers order like shared memory; those that the
+    launch annotation "exchanges" lists are among them."""
+    known = frozenset(launch.annotation(EXCHANGES, ()))
+    written = {var for stmt in _steps(launch.body) for var in _written(stmt)} - known
+    if not written:
+        return known
+    everything = replace(scope, exchanges=frozenset(written))
+    uses: dict[E.Var, set[tuple[int, str]]] = {}
+    for stmt in _steps(launch.body):
+        for access in own_accesses(stmt, everything):
+            if not is_shared(access.buffer):
+                uses.setdefault(access.buffer.data, set()).add((id(stmt), access.mode))
+    return known | {var for var, found in uses.items() if _meets(found)}
+
+
+def _meets(uses: set[tuple[int, str]]) -> bool:
+    """Whether two uses need an order; atomic updates of one kind do not."""
+    modes = {mode for _, mode in uses}
+    return len(uses) > 1 and not all(commutes(a, b) for a in modes for b in modes)
+
+
+def _steps(stmt: S.Stmt) -> Iterator[S.Stmt]:
+    """Statements that threads run one after the other; a parallel loop is one of them."""
+    yield stmt
+    if not isinstance(stmt, S.Parallel):
+        for block in stmt.blocks():
+            yield from _steps(block)
+
+
+def _written(stmt: S.Stmt) -> Iterator[E.Var]:
+    """Global memory that ``stmt`` stores to or updates, for a parallel loop with all that stands in
+    it. Intrinsics that move a value say no update: programs make an order of their own. Parts
+    of a result are different elements, each of which one warp has."""
+    if isinstance(stmt, (S.Copy, S.Parallel)) and PART in dict(stmt.annotations):
+        return
+    for access in effects.accesses(stmt, nested=isinstance(stmt, S.Parallel)):
+        if access.writes and access.buffer.storage == "global":
+            by = access.by
+            if isinstance(by, S.Stmt) or (isinstance(by, E.Call) and by.atom.update):
+                yield access.data

@@ -1,0 +1,150 @@
+"""Barriers in shared memory get their counts of arrivals before anybody uses them.
+
+An mbarrier is eight bytes that one thread has to initialise, and a rendezvous of the block makes
+that known to the others. Both become statements behind the allocation, so that the plan of shared
+memory and everything that reads the program sees them. Barriers that are allocated one after the
+other share one rendezvous.
+
+A rendezvous must be reached by all threads. Barriers of a branch that only some take (a role of a
+specialised kernel, say) are allocated at the start of the kernel instead. In a loop that not all
+threads run together there is no such place: each iteration would begin with fresh barriers.
+"""
+
+from __future__ import annotations
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
+from tilelang.target import Context, nvidia
+from tilelang.target.alternatives import unavailable
+
+BARRIERS = ("shared.barrier", "shared.cluster_barrier")
+
+
+def initialize_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with the initialisation of its barriers.
+
+    Relies on all barriers being allocated, and stands above the plan of shared memory.
+
+    Raises:
+        TileUnsupportedError: the target has no such barriers, or one is allocated in a loop that
+            not all threads of the block run together.
+    """
+
+    def initialised(launch: S.Launch) -> S.Stmt:
+        if not any(_is_barrier(stmt) for stmt in S.walk(launch.body)):
+            return launch.body
+        return _Kernel(launch, context).body()
+
+    return rewrite_bodies(func, initialised)
+
+
+def _is_barrier(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.Alloc) and stmt.buffer.storage in BARRIERS
+
+
+class _Kernel:
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        self.launch = launch
+        self.context = context
+        self.varying = Varying(launch)
+        self.moved: list[S.Alloc] = []  # allocations that go to the start of the kernel
+        # Whether copies tell barriers of other blocks of the cluster, too.
+        self.for_others = any(map(_tells_others, S.walk(launch.body)))
+
+    def body(self) -> S.Stmt:
+        """The body of the kernel."""
+        body = self.block(self.launch.body, together=True, loop=False)
+        return S.seq(*self.moved, *self.initialisation(self.moved), body) if self.moved else body
+
+    def block(self, stmt: S.Stmt, together: bool, loop: bool) -> S.Stmt:
+        """A block of statements.
+
+        Args:
+            together: whether all threads come to it, or none.
+            loop: whether it may run more than once.
+        """
+        found: list[S.Stmt] = []
+        waiting: list[S.Alloc] = []
+        for item in S.flat(stmt):
+            if _is_barrier(item):
+                assert isinstance(item, S.Alloc)
+                self.check(item, together or not loop)
+                (waiting if together else self.moved).append(item)
+                found += [item] if together else []
+                continue
+            if not isinstance(item, S.Alloc):
+                found += self.initialisation(waiting)
+                waiting = []
+            found.append(self.nested(item, together, loop))
+        return S.seq(*found, *self.initialisation(waiting))
+
+    def nested(self, stmt: S.Stmt, together: bool, loop: bool) -> S.Stmt:
+        """A statement with what is in it."""
+        if isinstance(stmt, (S.If, S.While)):
+            together = together and not self.varying.expr(stmt.cond)
+        elif isinstance(stmt, S.For):
+            ends = (stmt.start, stmt.stop, stmt.step)
+            together = together and not any(map(self.varying.expr, ends))
+        if isinstance(stmt, (S.For, S.While)):
+            loop, together = True, together and not varying_exit(stmt.body, self.varying)
+        return rewrite_blocks(stmt, lambda inner: self.block(inner, together, loop))
+
+    def check(self, stmt: S.Alloc, placed: bool) -> None:
+        """Refuse a barrier that cannot be initialised."""
+        name, target = stmt.buffer.name, self.context.target
+        if "mbarrier" not in target.features:
+            raise unavailable(f"the barrier `{name}`", "mbarrier", target, stmt.loc)
+        if not placed:
+            raise TileUnsupportedError(
+                f"the barrier `{name}` is allocated in a loop that not all threads run together",
+                expected="an allocation before the loop",
+                got="a loop whose iterations some threads of the block leave out",
+                loc=stmt.loc,
+            )
+
+    def initialisation(self, allocs: list[S.Alloc]) -> list[S.Stmt]:
+        """One thread sets the counts, and all wait for it."""
+        if not allocs:
+            return []
+        loc = allocs[0].loc
+        first = [_set(alloc.buffer, at, count) for alloc in allocs for at, count in _counts(alloc)]
+        first.append(E.call(nvidia.FENCE_BARRIER_INIT))
+        once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
+        everyone = nvidia.CLUSTER_SYNC if self.for_others else "sync_threads"
+        meet = S.do(everyone, loc=loc)
+        return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), meet]
+
+
+def _tells_others(stmt: S.Stmt) -> bool:
+    call = stmt.call
+    if call is None:
+        return False
+    return call.attr("blocks") is not None or call.atom is nvidia.BULK_COPY_CLUSTER
+
+
+def linear_thread(launch: S.Launch) -> E.Expr:
+    """The linear number of the thread in its block."""
+    x, y, _ = launch.threads
+    found: E.Expr = E.const(0)
+    for var, count, step in zip(launch.thread_vars, launch.threads, (1, x, x * y)):
+        if count > 1:
+            found = E.binary("add", found, E.binary("mul", var, E.const(step)))
+    return found
+
+
+def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
+    """The number and the arrivals of each barrier of an array."""
+    counts = alloc.buffer.attr("arrive_counts", (1,))
+    length = 1
+    for extent in alloc.buffer.shape:
+        length *= int(extent)
+    return [(at, int(counts[at] if at < len(counts) else counts[0])) for at in range(length)]
+
+
+def _set(buffer: Buffer, at: int, count: int) -> E.Expr:
+    place = E.AddressOf(buffer, (E.const(at),), "w")
+    return E.call(nvidia.MBARRIER_INIT, place, E.const(count))

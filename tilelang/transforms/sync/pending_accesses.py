@@ -1,0 +1,94 @@
+"""The accesses since the last barrier, and quickly those of them that another one can meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+from itertools import islice
+
+from tilelang.ir import expr as E
+from tilelang.ir.buffer import Buffer
+from tilelang.records import dataclass
+from tilelang.transforms.sync.events import Access, commutes
+
+Numbered = list[tuple[int, Access]]  # with the place in the order in which they were entered
+
+
+@dataclass
+class _Kind:
+    """Accesses of one storage in one mode."""
+
+    every: Numbered = field(default_factory=list)
+    wide: Numbered = field(default_factory=list)  # those that are not of one constant element
+    spots: dict[Buffer, dict[tuple[int, ...], Numbered]] = field(default_factory=dict)
+
+    def add(self, number: int, access: Access) -> None:
+        """Enter an access."""
+        self.every.append((number, access))
+        where = self.wide
+        if access.spot:
+            where = self.spots.setdefault(access.buffer, {}).setdefault(access.spot, [])
+        where.append((number, access))
+
+    def near(self, access: Access) -> Numbered:
+        """Those that may touch what ``access`` touches."""
+        if not access.spot or any(buffer is not access.buffer for buffer in self.spots):
+            return self.every
+        return self.wide + self.spots.get(access.buffer, {}).get(access.spot, [])
+
+
+class Open:
+    """Accesses in the order in which they were made, each once.
+
+    Programs touch thousands of elements of a tile by constant indices between two barriers. Two
+    different elements never meet, so that these are found by their indices.
+
+    Args:
+        base: those that are open already where a block starts. It has to stay as it is while this
+            is in use; what has been found about its accesses is used again.
+    """
+
+    def __init__(self, *groups: Iterable[Access], base: Open | None = None) -> None:
+        self._base = base
+        self._all: dict[int, Access] = {} if base is None else dict(base._all)
+        self._own = len(self._all)  # from here on they are not those of the base
+        self._kinds: dict[E.Var, dict[str, _Kind]] = {}
+        self._entered = self._own  # how many are in ``_kinds`` or in the base
+        for group in groups:
+            self.add(group)
+
+    def __iter__(self) -> Iterator[Access]:
+        return iter(self._all.values())
+
+    def add(self, accesses: Iterable[Access]) -> None:
+        """Enter ``accesses`` after those that are there."""
+        for access in accesses:
+            self._all.setdefault(id(access), access)
+
+    def assign(self, accesses: Iterable[Access]) -> None:
+        """Keep ``accesses`` only."""
+        made = {id(access): access for access in accesses}
+        if list(made)[: len(self._all)] != list(self._all):
+            self._base, self._kinds, self._own, self._entered = None, {}, 0, 0
+        self._all = made
+
+    def near(self, access: Access) -> list[Access]:
+        """Those that the later ``access`` may conflict with, in order."""
+        found = self._near(access)
+        found.sort(key=_number)
+        return [item for _, item in found]
+
+    def _near(self, access: Access) -> Numbered:
+        found = [] if self._base is None else self._base._near(access)
+        for number, item in enumerate(islice(self, self._entered, None), self._entered):
+            modes = self._kinds.setdefault(item.buffer.data, {})
+            modes.setdefault(item.mode, _Kind()).add(number, item)
+        self._entered = len(self._all)
+        for mode, kind in self._kinds.get(access.buffer.data, {}).items():
+            if not commutes(mode, access.mode):
+                found += kind.near(access)
+        return found
+
+
+def _number(pair: tuple[int, Access]) -> int:
+    return pair[0]

@@ -1,0 +1,135 @@
+"""Stores that all threads would make alike are made by one of them.
+
+A statement outside tile operations is executed by every thread. Where neither the place nor the
+value of a store to shared or global memory depends on the thread, all of them write the same; but
+``A[0] = A[0] + 1`` would be a race, as some threads may read what others have written already.
+One store by the first thread means the same and races with nothing; the barriers that the other
+threads need to read it are placed by :mod:`barriers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute
+from tilelang.target import Context
+from tilelang.transforms.analysis.groups import Mask, inverse, thread_indices, thread_mask
+from tilelang.transforms.sync.events import EXCHANGES, is_shared
+
+_MOVABLE = (Effect.NONE, Effect.READ)
+
+
+def predicate_uniform_stores(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with uniform stores under a condition that only one thread of those there fulfils.
+
+    The launch annotation "exchanges" lists the global buffers that are written so; barriers order
+    them like shared memory. Relies on layouts: what fragments hold is read here as every thread
+    has it.
+    """
+    return rewrite_launches(func, _rewritten)
+
+
+def _rewritten(launch: S.Launch) -> S.Launch:
+    if prod(launch.threads) == 1 or not any(_plain_stores(launch.body)):
+        return launch
+    electing = _Electing(launch)
+    body = electing.visit(launch.body, np.ones(prod(launch.threads), np.bool_))
+    if body is launch.body:
+        return launch
+    notes = launch.annotations
+    if electing.exchanges:
+        notes = (*notes, (EXCHANGES, tuple(electing.exchanges)))
+    return replace(launch, body=body, annotations=notes)
+
+
+def _plain_stores(stmt: S.Stmt) -> Iterator[bool]:
+    """Whether there is a store that threads make on their own."""
+    if isinstance(stmt, S.Store):
+        yield _is_seen(stmt)
+    elif not isinstance(stmt, S.Parallel):
+        for block in stmt.blocks():
+            yield from _plain_stores(block)
+
+
+def _is_seen(store: S.Store) -> bool:
+    """Whether other threads see what ``store`` writes."""
+    return is_shared(store.buffer) or store.buffer.storage == "global"
+
+
+class _Electing:
+    """One launch: ``mask`` is always the threads that reach a statement, all together."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.launch = launch
+        self.varying = Varying(launch, votes=True)
+        self.lets: dict[E.Var, E.Expr] = {}
+        self.exchanges: dict[E.Var, None] = {}
+
+    def visit(self, stmt: S.Stmt, mask: Mask) -> S.Stmt:
+        """``stmt`` with one thread for each store that those of ``mask`` make alike."""
+        if isinstance(stmt, S.Store):
+            return self.store(stmt, mask)
+        if isinstance(stmt, S.If) and self.varying.expr(stmt.cond):
+            return self.branch(stmt, mask)
+        if isinstance(stmt, S.Let):
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+        if not self.together(stmt):
+            return stmt
+        return rewrite_blocks(stmt, lambda block: self.visit(block, mask))
+
+    def together(self, stmt: S.Stmt) -> bool:
+        """Whether the threads that reach ``stmt`` go through its body as one."""
+        if isinstance(stmt, S.Parallel):
+            return False
+        if isinstance(stmt, S.While):
+            return not self.varying.expr(stmt.cond) and not varying_exit(stmt.body, self.varying)
+        if isinstance(stmt, S.For):
+            return stmt.var not in self.varying.vars and not varying_exit(stmt.body, self.varying)
+        return True
+
+    def branch(self, stmt: S.If, mask: Mask) -> S.Stmt:
+        """A branch on the thread: each side is reached by some of the threads."""
+        sides: list[S.Stmt | None] = []
+        for cond, block in ((stmt.cond, stmt.then), (inverse(stmt.cond), stmt.orelse)):
+            found = None if block is None else thread_mask(cond, self.launch, self.lets)
+            sides.append(
+                block if block is None or found is None else self.visit(block, mask & found)
+            )
+        then, orelse = sides
+        if then is stmt.then and orelse is stmt.orelse:
+            return stmt
+        assert then is not None
+        return replace(stmt, then=then, orelse=orelse)
+
+    def store(self, stmt: S.Store, mask: Mask) -> S.Stmt:
+        """``stmt`` by the first thread of ``mask``, if all of them make it alike."""
+        exprs = (*stmt.indices, stmt.value)
+        alike = not any(self.varying.expr(item) for item in exprs)
+        chosen = np.flatnonzero(mask)
+        if not _is_seen(stmt) or not alike or chosen.size < 2 or not all(map(_movable, exprs)):
+            return stmt
+        if not is_shared(stmt.buffer):
+            self.exchanges[stmt.buffer.data] = None
+        return S.If(cond=self.is_thread(int(chosen[0])), then=stmt, loc=stmt.loc)
+
+    def is_thread(self, number: int) -> E.Expr:
+        """Whether a thread is the one with a linear index."""
+        places = thread_indices(self.launch)
+        return E.conjunction(
+            var.equal(int(places[var][number]))
+            for var, count in zip(self.launch.thread_vars, self.launch.threads)
+            if count > 1
+        )
+
+
+def _movable(expr: E.Expr) -> bool:
+    """Whether one thread alone may evaluate ``expr``."""
+    return all(node.atom.effect in _MOVABLE for node in E.find(expr, E.Call))

@@ -1,0 +1,303 @@
+"""Every access of a register array lies inside it.
+
+Indices of registers and of workspaces are made by the compiler, out of distributions; a wrong one
+would read or overwrite what lies beside the array, silently. So each such access of the finished
+program is looked at once more: by intervals, which decide nearly all, and otherwise at every
+thread and iteration that reaches it. What depends on data is left to the emulator, and so are the
+program's own indices of its own arrays, unless a test asks for all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tilelang.errors import Loc, TileIndexError, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, interval
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import rewrite_bodies, substitute
+from tilelang.layout.evaluate import evaluate
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.analysis.loops import bounds_of, values_of
+
+MOST_POINTS = 1 << 22  # threads and iterations that are looked at for one access
+_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
+_MMA = re.compile(r"m(\d+)n(\d+)k(\d+)")
+
+
+def verify_bounds(func: S.PrimFunc, context: Context, everything: bool = False) -> S.PrimFunc:
+    """``func`` itself, if no access leaves the registers that it names.
+
+    Relies on the attribute "made" of arrays that lowerings make, otherwise on nothing but the
+    program: it runs last.
+
+    Args:
+        everything: whether all on-chip memory is looked at, the program's own too.
+
+    Raises:
+        TileIndexError: an access lies outside for some thread that makes it.
+    """
+
+    def verified(launch: S.Launch) -> S.Stmt:
+        walk = _Walk(launch, everything)
+        walk.block(launch.body, walk.start)
+        return launch.body
+
+    return rewrite_bodies(func, verified)
+
+
+def undecided(func: S.PrimFunc) -> list[tuple[Buffer, E.Expr]]:
+    """Accesses of which :func:`verify_bounds` cannot say where they are, for tests."""
+    found: list[tuple[Buffer, E.Expr]] = []
+
+    def looked(launch: S.Launch) -> S.Stmt:
+        walk = _Walk(launch, False)
+        walk.block(launch.body, walk.start)
+        found.extend(walk.undecided)
+        return launch.body
+
+    rewrite_bodies(func, looked)
+    return found
+
+
+@dataclass(frozen=True)
+class _Path:
+    """What is known where a statement stands.
+
+    Attributes:
+        ranges: the values of loop and thread variables that have constant ones.
+        conds: conditions that hold, each with whether it is true or false.
+        sure: whether those are all: no thread may have left before.
+    """
+
+    ranges: dict[E.Var, range]
+    conds: tuple[tuple[E.Expr, bool], ...] = ()
+    sure: bool = True
+
+    def under(self, cond: E.Expr, value: bool = True) -> _Path:
+        """The path where ``cond`` has ``value``."""
+        return replace(self, conds=(*self.conds, (cond, value)))
+
+
+class _Walk:
+    """The accesses of one launch."""
+
+    def __init__(self, launch: S.Launch, everything: bool) -> None:
+        self.everything = everything
+        self.bounds: Bounds = bounds_of(launch)
+        self.lets: dict[E.Var, E.Expr] = {}
+        self.undecided: list[tuple[Buffer, E.Expr]] = []
+        ranges = {var: range(count) for var, count in zip(launch.thread_vars, launch.threads)}
+        for var, extent in zip(launch.block_vars, launch.grid):
+            if isinstance(extent, (int, E.Const)):
+                ranges[var] = range(int(extent))
+        self.start = _Path(ranges)
+
+    # -- statements ------------------------------------------------------------------------------
+    def block(self, stmt: S.Stmt, path: _Path) -> bool:
+        """Look at ``stmt``; whether all threads that come to it go on behind it."""
+        if isinstance(stmt, S.Seq):
+            stays = True
+            for item in stmt.stmts:
+                if not self.block(item, path):
+                    path, stays = replace(path, sure=False), False
+            return stays
+        if isinstance(stmt, S.Store):
+            self.access(stmt.buffer, stmt.indices, stmt.buffer.dtype.width, path, stmt.loc)
+        for expr in stmt.exprs():
+            if E.holds(expr, E.Load, E.AddressOf):
+                self.accesses(expr, path, stmt.loc)
+        if isinstance(stmt, S.Let):
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+        elif isinstance(stmt, S.If):
+            stays = self.block(stmt.then, path.under(stmt.cond))
+            if stmt.orelse is not None:
+                stays &= self.block(stmt.orelse, path.under(stmt.cond, False))
+            return stays
+        elif isinstance(stmt, S.For):
+            path = self.loop(stmt, path)
+        elif isinstance(stmt, S.While):
+            path = replace(path, sure=False)
+        stays = not isinstance(stmt, _LEAVES)
+        for inner in stmt.blocks():
+            stays &= self.block(inner, path)
+        return stays
+
+    def loop(self, stmt: S.For, path: _Path) -> _Path:
+        """The path in the body of a loop."""
+        leaves, values = S.holds(stmt.body, *_LEAVES), values_of(stmt)
+        if values is not None:
+            path = replace(path, ranges={**path.ranges, stmt.var: values})
+        return replace(path, sure=False) if leaves else path
+
+    # -- expressions -----------------------------------------------------------------------------
+    def accesses(self, expr: E.Expr, path: _Path, loc: Loc | None) -> None:
+        """Look at what ``expr`` loads, and at what its calls get the addresses of."""
+        reach: dict[E.Expr, int] = {}
+        nodes = E.find(expr, E.Load, E.AddressOf, E.Call)
+        for call in nodes:
+            for number, arg in enumerate(call.args if isinstance(call, E.Call) else ()):
+                if isinstance(call, E.Call) and isinstance(arg, E.AddressOf):
+                    reach[arg] = max(reach.get(arg, 0), _reach(call, number, arg.buffer))
+        for node in nodes:
+            if not isinstance(node, (E.Load, E.AddressOf)):
+                continue
+            bits = max(reach.get(node, 0), node.buffer.dtype.width)
+            if self.looks_at(node.buffer) and not self.inside(node.buffer, node.indices, bits):
+                for where in _paths(expr, node, path):
+                    self.examine(node.buffer, node.indices, bits, where, loc)
+
+    def access(
+        self,
+        buffer: Buffer,
+        indices: tuple[E.Expr, ...],
+        bits: int,
+        path: _Path,
+        loc: Loc | None,
+    ) -> None:
+        """Look at one access of ``bits`` bits."""
+        if self.looks_at(buffer) and not self.inside(buffer, indices, bits):
+            self.examine(buffer, indices, bits, path, loc)
+
+    def looks_at(self, buffer: Buffer) -> bool:
+        """Whether accesses of ``buffer`` are checked: it is on-chip memory of constant size."""
+        if buffer.storage == "global" or not (self.everything or buffer.attr("made")):
+            return False
+        return all(isinstance(extent, int) for extent in buffer.shape)
+
+    def inside(self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int) -> bool:
+        """Whether intervals show that an access lies inside."""
+        for index, low, high in _limits(buffer, indices, bits):
+            if low == 0 and isinstance(index, E.Const):
+                if not 0 <= int(index) < high:
+                    return False
+                continue
+            found = interval(index, self.bounds)
+            if found.low < 0 or found.high >= high:
+                return False
+        return True
+
+    def examine(
+        self,
+        buffer: Buffer,
+        indices: tuple[E.Expr, ...],
+        bits: int,
+        path: _Path,
+        loc: Loc | None,
+    ) -> None:
+        """Look at every thread and iteration."""
+        for index, _, high in _limits(buffer, indices, bits):
+            plain = substitute(index, self.lets)
+            if plain is not index:
+                found = interval(plain, self.bounds)
+                if found.low >= 0 and found.high < high:
+                    continue
+            outside = self.outside(plain, high, path)
+            if outside is None:
+                self.undecided.append((buffer, index))
+            elif outside:
+                raise _error(buffer, index, outside, high, loc)
+
+    def outside(self, index: E.Expr, high: int, path: _Path) -> str | None:
+        """Where ``index`` is outside ``range(high)``, "" for nowhere, None for unknown."""
+        conds = [(substitute(cond, self.lets), value) for cond, value in path.conds]
+        variables = set(index.variables)
+        known: list[tuple[E.Expr, bool]] = []
+        sure = path.sure
+        for cond, value in conds:
+            if all(var in path.ranges for var in cond.variables) and _plain(cond):
+                known.append((cond, value))
+                variables |= cond.variables
+            elif not cond.variables.isdisjoint(index.variables) or not _plain(cond):
+                sure = False
+        if any(var not in path.ranges for var in index.variables) or not _plain(index):
+            return None
+        order = sorted(variables, key=lambda var: var.name)
+        shape = tuple(len(path.ranges[var]) for var in order)
+        if prod(shape) > MOST_POINTS:
+            return None
+        axes = np.ix_(*(np.array(path.ranges[var], np.int64) for var in order))
+        values = dict(zip(order, axes))
+        try:
+            places = np.broadcast_to(evaluate(index, values), shape)
+            wrong = (places < 0) | (places >= high)
+            for cond, value in known:
+                if wrong.any():
+                    wrong = wrong & ((evaluate(cond, values) != 0) == value)
+        except TileUnsupportedError:
+            return None
+        if not wrong.any():
+            return ""
+        if not sure:
+            return None
+        point = tuple(np.argwhere(wrong)[0])
+        at = ", ".join(f"{var.name} = {path.ranges[var][i]}" for var, i in zip(order, point))
+        return f"{int(places[point])}" + (f" for {at}" if at else "")
+
+
+# -- sizes ----------------------------------------------------------------------------------------
+def _limits(
+    buffer: Buffer, indices: tuple[E.Expr, ...], bits: int
+) -> Iterator[tuple[E.Expr, int, int]]:
+    """(index, 0, number of first elements) per dimension; along the last one an access takes as
+    many elements as its bits."""
+    more = -(-bits // buffer.dtype.width) - 1
+    for dim, (index, extent) in enumerate(zip(indices, buffer.shape)):
+        last = dim == len(indices) - 1
+        yield index, 0, int(extent) - (more if last else 0)
+
+
+def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
+    """Bits that an instruction takes at its argument ``number``, as its row says."""
+    if number >= len(call.atom.operands):
+        return 0
+    operand = call.atom.operands[number]
+    found = _MMA.match(str(call.attr("shape", ""))) if operand.tile else None
+    if found is not None:
+        extents = dict(zip("mnk", map(int, found.groups())))
+        return prod(extents[name] for name in operand.tile) // operand.width * buffer.dtype.width
+    return 8 * operand.bytes * (int(call.attr(operand.times, 1)) if operand.times else 1)
+
+
+# -- conditions in expressions --------------------------------------------------------------------
+def _plain(expr: E.Expr) -> bool:
+    """Whether ``expr`` is arithmetic of its variables."""
+    return not any(
+        isinstance(node, (E.Load, E.AddressOf))
+        or (isinstance(node, E.Call) and not node.atom.identity)
+        for node in E.find(expr, E.Load, E.Call, E.AddressOf)
+    )
+
+
+def _paths(expr: E.Expr, node: E.Expr, path: _Path) -> Iterator[_Path]:
+    """The conditions under which ``node`` is evaluated in ``expr``, once for each place."""
+    if expr is node:
+        yield path
+        return
+    for number, child in enumerate(expr.children()):
+        if child is not node and not E.holds(child, E.Load, E.AddressOf):
+            continue
+        inner = path
+        if isinstance(expr, E.Select) and number:
+            inner = path.under(expr.cond, number == 1)
+        elif isinstance(expr, E.Binary) and expr.op in ("land", "lor") and number:
+            inner = path.under(expr.a, expr.op == "land")
+        yield from _paths(child, node, inner)
+
+
+def _error(buffer: Buffer, index: E.Expr, where: str, high: int, loc: Loc | None) -> TileIndexError:
+    return TileIndexError(
+        f"an access of `{buffer.name}` leaves its {buffer.storage} memory",
+        expected=f"an index from 0 to {high - 1}",
+        got=f"`{index!r}`, which is {where}",
+        hint="guard the access with `if`; if the program's own indices lie inside, please report "
+        "this as a defect of tilelang",
+        loc=loc,
+    )

@@ -1,0 +1,452 @@
+"""Pipelines as threads run them: who may touch which version of a tile, and when.
+
+A :class:`Skeleton` is what is left of a pipeline without values: per group of threads the steps,
+copies and reads before the loop, in an iteration, and after it. It is run for numbers of iterations
+from none to several rounds; behind these everything repeats, since items are named relative to the
+iteration. Where it is run repeatedly, runs of all lengths follow each other: a run knows of earlier
+ones only how many items they had, and all versions are alike.
+
+Two threads stand for each group. Each keeps a vector clock: what happened before its present, of
+all threads. So one run speaks for every speed at which the threads may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from functools import lru_cache
+from itertools import product
+from typing import TypeAlias
+
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.mechanism import MECHANISMS, Step
+
+ROUNDS = 3  # of all versions: enough for both parities, and for a version that is used again
+
+
+@dataclass(frozen=True)
+class Item:
+    """The item ``offset`` past the iteration; outside the loop the item ``offset``."""
+
+    offset: int
+    moving: bool = True
+
+    def number(self, iteration: int) -> int:
+        """Its number in an iteration."""
+        return self.offset + (iteration if self.moving else 0)
+
+
+@dataclass(frozen=True)
+class Act:
+    """A step, "acquire", "commit", "wait" or "release", or where all threads "meet"."""
+
+    kind: str
+    item: Item
+    ahead: int = 0
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A "copy" into, a "read" of or a "write" to the version ``item % modulus`` of a tile.
+
+    ``box`` tells apart the parts of a tile that several copies fill.
+    """
+
+    kind: str
+    tile: int
+    item: Item
+    modulus: int
+    box: int = 0
+
+
+@dataclass(frozen=True)
+class Branch:
+    """``then`` if the loop has an iteration for the item, else ``orelse``."""
+
+    item: Item
+    then: tuple[Event, ...]
+    orelse: tuple[Event, ...] = ()
+
+
+Event: TypeAlias = "Act | Touch | Branch"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one group of threads does."""
+
+    before: tuple[Event, ...]
+    body: tuple[Event, ...]
+    after: tuple[Event, ...]
+
+    @property
+    def events(self) -> Iterator[Event]:
+        """All events, those of branches included."""
+        return _flat((*self.before, *self.body, *self.after))
+
+    def acts(self, kind: str) -> bool:
+        """Whether it has a step of this kind."""
+        return any(isinstance(event, Act) and event.kind == kind for event in self.events)
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """A pipeline; ``trips``: the number of iterations where it is a constant; ``repeated``: its
+    programs are run any number of times."""
+
+    stages: int
+    mechanism: str
+    trips: int | None
+    programs: tuple[Program, ...]
+    repeated: bool = False
+
+    def lengths(self) -> Iterator[tuple[int, ...]]:
+        """What to run: the numbers of iterations of runs that follow each other."""
+        most = ROUNDS * self.stages
+        if self.trips is not None:
+            far = min(self.trips, most + self.trips % self.stages)  # the same remainder
+            # Until a run has begun at each version, in both parities.
+            yield (far,) * (2 * self.stages + 1 if self.repeated else 1)
+        elif self.repeated:
+            # A run of more items than versions hides all those before it.
+            short = range(self.stages + 2)
+            yield (most, *(trips for pair in product(short, short) for trips in pair), most)
+        else:
+            yield from ((trips,) for trips in range(most + 1))
+
+
+class HazardError(Exception):
+    """What may go wrong; ``{n}`` stands for the name of tile n. Caught by :func:`hazard`."""
+
+
+@lru_cache(maxsize=256)
+def hazard(skeleton: Skeleton) -> str | None:
+    """What may go wrong in ``skeleton``, None if nothing."""
+    for lengths in skeleton.lengths():
+        try:
+            _Machine(skeleton, lengths).run()
+        except HazardError as found:
+            return str(found)
+    return None
+
+
+def _flat(events: tuple[Event, ...]) -> Iterator[Event]:
+    for event in events:
+        yield event
+        if isinstance(event, Branch):
+            yield from _flat((*event.then, *event.orelse))
+
+
+@dataclass
+class _Part:
+    """What one thread has copied of an item; ``done``: its own time of the arrival."""
+
+    item: int
+    boxes: set[tuple[int, int]] = field(default_factory=set)  # with their tiles
+    done: int | None = None
+
+
+@dataclass
+class _Barrier:
+    """An mbarrier: the clocks at which its phases ended, and what has arrived since."""
+
+    count: int
+    clock: list[int]
+    pending: int = 0
+    phases: list[list[int]] = field(default_factory=list)
+
+    def arrive(self, clock: list[int]) -> None:
+        """One arrival."""
+        self.clock = _join(self.clock, clock)
+        self.pending += 1
+        if self.pending == self.count:
+            self.phases.append(self.clock)
+            self.pending = 0
+
+    def passes(self, phase: int) -> bool:
+        """Whether a wait for the parity of ``phase`` goes on (that of -1 does at once)."""
+        return (len(self.phases) - 1) % 2 == phase % 2
+
+
+@dataclass
+class _Thread:
+    """One thread. ``first``: the one of its group that is elected; ``base``: the number of the
+    first item of its run; ``end``: of that behind the last one."""
+
+    index: int
+    program: Program
+    first: bool
+    clock: list[int]
+    groups: list[list[_Part]] = field(default_factory=list)
+    open: list[_Part] = field(default_factory=list)
+    held: set[int] = field(default_factory=set)
+    filling: set[int] = field(default_factory=set)
+    base: int = 0
+    end: int = 0
+
+    @property
+    def now(self) -> int:
+        return self.clock[self.index]
+
+    def saw(self, thread: int, time: int | None) -> bool:
+        """Whether what ``thread`` did at ``time`` happened before."""
+        return time is not None and self.clock[thread] >= time
+
+
+def _join(a: list[int], b: list[int]) -> list[int]:
+    return list(map(max, a, b))
+
+
+Ready: TypeAlias = Callable[[], bool]
+
+
+class _Machine:
+    """One run."""
+
+    def __init__(self, skeleton: Skeleton, lengths: tuple[int, ...]) -> None:
+        self.stages, self.lengths = skeleton.stages, lengths
+        self.row = MECHANISMS[skeleton.mechanism]
+        count = 2 * len(skeleton.programs)
+        self.threads = [
+            _Thread(k, skeleton.programs[k // 2], k % 2 == 0, [0] * count) for k in range(count)
+        ]
+        self.users = [t for t in self.threads if t.program.acts("wait")]
+        fillers = [t for t in self.threads if t.program.acts("commit") and self.fills(t)]
+        self.barriers = {
+            (bank, slot): _Barrier(len(who), [0] * count)
+            for bank, who in (("full", fillers), ("empty", self.users))
+            for slot in range(self.stages)
+        }
+        self.fillers = [t.index for t in fillers]
+        self.boxes = {  # what is copied of each item
+            (event.tile, event.box)
+            for program in skeleton.programs
+            for event in program.events
+            if isinstance(event, Touch) and event.kind == "copy"
+        }
+        self.parts: dict[tuple[int, int], _Part] = {}  # by version and thread
+        self.reads: dict[int, list[tuple[int, int]]] = {}  # version -> thread and time
+        self.released: dict[tuple[int, int], int] = {}  # item and thread -> time
+        self.waited: set[tuple[int, int]] = set()
+        self.waits: list[tuple[int, int, tuple[str, int], int]] = []
+        self.met: list[_Thread] = []
+
+    def fills(self, t: _Thread) -> bool:
+        """Whether a thread makes copies of its own."""
+        return t.first or not self.row.elected
+
+    def run(self) -> None:
+        """Run all threads to the end."""
+        flows = {t.index: self.flow(t) for t in self.threads}
+        waiting: dict[int, Ready] = dict.fromkeys(flows, lambda: True)
+        while waiting:
+            able = [index for index, ready in waiting.items() if ready()]
+            if not able:
+                raise HazardError("threads wait for each other for ever")
+            for index in able:
+                try:
+                    waiting[index] = next(flows[index])
+                except StopIteration:
+                    del waiting[index]
+        self.finish()
+
+    def flow(self, t: _Thread) -> Iterator[Ready]:
+        """What one thread does; yields where it has to wait."""
+        for trips in self.lengths:
+            t.base, t.end = t.end, t.end + trips
+            yield from self.events(t, t.program.before, 0)
+            for iteration in range(trips):
+                yield from self.events(t, t.program.body, iteration)
+            yield from self.events(t, t.program.after, trips)
+        if t.filling:
+            raise HazardError("an item is acquired and not committed")
+        if t.held:
+            raise HazardError("an item is not released")
+        yield from self.steps(t, self.row.close, 0, 0)
+
+    def events(self, t: _Thread, events: tuple[Event, ...], iteration: int) -> Iterator[Ready]:
+        """Events of one iteration."""
+        for event in events:
+            number = t.base + event.item.number(iteration)
+            t.clock[t.index] += 1
+            match event:
+                case Branch():
+                    side = event.then if number < t.end else event.orelse
+                    yield from self.events(t, side, iteration)
+                case Touch():
+                    self.touch(t, event, number)
+                case Act(kind="acquire"):
+                    yield from self.acquire(t, number)
+                case Act(kind="commit"):
+                    yield from self.commit(t, number)
+                case Act(kind="meet"):
+                    yield from self.meet(t)
+                case Act(kind="wait"):
+                    yield from self.wait(t, number, event.ahead)
+                case Act():
+                    yield from self.release(t, number)
+
+    # -- steps of the pipeline -----------------------------------------------------------------
+    def acquire(self, t: _Thread, number: int) -> Iterator[Ready]:
+        """The version has to be free: every user has released the item that was there."""
+        if not self.fills(t):
+            return
+        if number >= t.end:
+            raise HazardError("an item is filled that no iteration uses")
+        yield from self.steps(t, self.row.acquire, number, 0)
+        before = number - self.stages
+        for user in self.users if before >= 0 else ():
+            if not t.saw(user.index, self.released.get((before, user.index))):
+                raise HazardError("a version is filled again before all threads have released it")
+        if number in t.filling:
+            raise HazardError("an item is acquired twice")
+        t.filling.add(number)
+
+    def commit(self, t: _Thread, number: int) -> Iterator[Ready]:
+        """The item is filled, or there is none."""
+        if not self.fills(t):
+            return
+        if number in t.filling:
+            t.filling.remove(number)
+        elif number < t.end or not self.row.counts_items:
+            raise HazardError("an item is committed that was not acquired")
+        yield from self.steps(t, self.row.commit, number, 0)
+
+    def wait(self, t: _Thread, number: int, ahead: int) -> Iterator[Ready]:
+        """All parts of the item have arrived before the thread goes on."""
+        yield from self.steps(t, self.row.wait, number, ahead)
+        if number >= t.end or not self.fillers:
+            raise HazardError("an item is waited for that nobody fills")
+        for filler in self.fillers:
+            part = self.parts.get((number % self.stages, filler))
+            if part is None or part.item != number or not t.saw(filler, part.done):
+                raise HazardError("an item is used that may not have arrived")
+            if part.boxes != self.boxes:
+                raise HazardError("an item is used of which a part is not filled")
+        if number in t.held:
+            raise HazardError("an item is waited for twice")
+        t.held.add(number)
+        self.waited.add((number, t.index))
+
+    def release(self, t: _Thread, number: int) -> Iterator[Ready]:
+        """The thread has waited for the item and does not use it any more."""
+        if number not in t.held:
+            raise HazardError("an item is released that was not waited for")
+        t.held.remove(number)
+        self.released[number, t.index] = t.now
+        yield from self.steps(t, self.row.release, number, 0)
+
+    def finish(self) -> None:
+        """What has to hold when all threads have ended."""
+        for (_, filler), part in self.parts.items():
+            if any((part.item, user.index) not in self.waited for user in self.users):
+                raise HazardError("an item is filled and not waited for")
+            if part.done is None:
+                raise HazardError(f"thread {filler} still copies where the pipeline ends")
+        for index, time, key, phase in self.waits:
+            phases = self.barriers[key].phases
+            if phase + 1 < len(phases) and phases[phase + 1][index] < time:
+                raise HazardError("a barrier may go on by two phases while a thread waits for one")
+
+    # -- accesses ------------------------------------------------------------------------------
+    def touch(self, t: _Thread, event: Touch, number: int) -> None:
+        """A copy, read or write of a version."""
+        slot = number % event.modulus
+        if event.kind == "write":
+            raise HazardError(f"`{{{event.tile}}}` is written in the pipeline")
+        if event.kind == "copy":
+            if self.fills(t):
+                self.copy(t, event.tile, event.box, slot)
+            return
+        for item in t.held:
+            parts = [self.parts[item % self.stages, filler] for filler in self.fillers]
+            here = item % self.stages == slot
+            if here and all(part.item == item for part in parts):
+                break
+        else:
+            raise HazardError(f"`{{{event.tile}}}` is read in a version that is not waited for")
+        self.reads.setdefault(slot, []).append((t.index, t.now))
+
+    def copy(self, t: _Thread, tile: int, box: int, slot: int) -> None:
+        """The thread starts its part of a copy into a version."""
+        items = [item for item in t.filling if item % self.stages == slot]
+        if not items:
+            raise HazardError(f"`{{{tile}}}` is copied to a version that is not acquired")
+        if not all(t.saw(*read) for read in self.reads.get(slot, ())):
+            raise HazardError(f"`{{{tile}}}` may be overwritten while it is read")
+        part = self.parts.get((slot, t.index))
+        if part is None or part.item != items[0]:
+            for filler in self.fillers:
+                old = self.parts.get((slot, filler))
+                if old is not None and old.item < items[0] and not t.saw(filler, old.done):
+                    raise HazardError(f"two copies to a version of `{{{tile}}}` may overlap")
+            part = self.parts[slot, t.index] = _Part(items[0])
+            t.open.append(part)
+        part.boxes.add((tile, box))
+        # Copies through registers are complete when they return.
+        part.done = t.now if self.row.mode == "copy" else None
+
+    # -- steps of the mechanism ----------------------------------------------------------------
+    def steps(
+        self, t: _Thread, steps: tuple[Step, ...], number: int, ahead: int
+    ) -> Iterator[Ready]:
+        """What the machine does for a step of the pipeline."""
+        slot, phase = number % self.stages, number // self.stages
+        for step in steps:
+            match step:
+                case Step.CLOSE_GROUP:
+                    self.close_group(t)
+                case Step.WAIT_GROUPS:
+                    self.arrived(t, len(t.groups) - ahead)
+                case Step.MEET:
+                    yield from self.meet(t)
+                case Step.EXPECT:
+                    for part in t.open:
+                        part.done = t.now
+                    t.open = []
+                    self.barriers["full", slot].arrive(t.clock)
+                case Step.WAIT_FULL:
+                    yield from self.turn(t, "full", slot, phase)
+                case Step.WAIT_EMPTY:
+                    yield from self.turn(t, "empty", slot, phase - 1)
+                case Step.ARRIVE_FULL:
+                    t.open = []  # complete when they returned
+                    self.barriers["full", slot].arrive(t.clock)
+                case Step.ARRIVE_EMPTY:
+                    self.barriers["empty", slot].arrive(t.clock)
+
+    def close_group(self, t: _Thread) -> None:
+        """The copies since the last group are a group."""
+        t.groups.append(t.open)
+        t.open = []
+
+    def arrived(self, t: _Thread, count: int) -> None:
+        """The first ``count`` groups of the thread have arrived."""
+        for part in (part for group in t.groups[: max(count, 0)] for part in group):
+            part.done = t.now
+        del t.groups[: max(count, 0)]
+
+    def meet(self, t: _Thread) -> Iterator[Ready]:
+        """All threads wait for each other."""
+        met = self.met
+        met.append(t)
+        if len(met) == len(self.threads):
+            self.met = []
+            joined = [max(times) for times in zip(*(other.clock for other in met))]
+            for other in met:
+                other.clock = list(joined)
+        yield lambda: len(met) == len(self.threads)
+
+    def turn(self, t: _Thread, bank: str, slot: int, phase: int) -> Iterator[Ready]:
+        """Wait for the end of a phase, by its parity."""
+        barrier = self.barriers[bank, slot]
+        if phase > 0 and (
+            len(barrier.phases) < phase or _join(t.clock, barrier.phases[phase - 1]) != t.clock
+        ):
+            raise HazardError("a thread may wait for a parity two phases away")
+        yield lambda: barrier.passes(phase)
+        if len(barrier.phases) <= phase:
+            raise HazardError("a thread may wait for a parity two phases away")
+        if phase >= 0:
+            t.clock = _join(t.clock, barrier.phases[phase])
+            self.waits.append((t.index, t.now, (bank, slot), phase))

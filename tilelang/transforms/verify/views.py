@@ -1,0 +1,107 @@
+"""Every name of a tile says of every element where the tile has it.
+
+The layouts of views are computed from those of their tiles by formulas (:mod:`layout.views`). Here
+both are evaluated, element by element, and compared; where back ends give tiles other orders (the
+operands of products on the CPU), tiles with several names must not be among them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd, prod
+
+import numpy as np
+
+from tilelang.errors import InternalError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import rewrite_bodies
+from tilelang.layout.evaluate import Array
+from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.layout.views import Span, span_of
+from tilelang.target import Context
+from tilelang.transforms.layouts.storage import used_buffers
+
+MOST_PARTS = 1 << 22  # of a tile that are looked at
+
+
+def verify_views(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` itself, if its views are where their tiles are.
+
+    Relies on layouts as attributes of buffers ("register_layout", "layout"), where there are such.
+
+    Raises:
+        InternalError: a view and its tile disagree about a place.
+    """
+
+    def verified(launch: S.Launch) -> S.Stmt:
+        nodes = list(S.walk(launch.body))
+        views = [node for node in nodes if isinstance(node, S.View) and node.source is None]
+        if views:
+            used = {buffer for node in nodes for buffer in used_buffers(node)}
+            tiles = {node.buffer.data: node.buffer for node in nodes if isinstance(node, S.Alloc)}
+            for view in (view for view in views if view.buffer in used):
+                _verify(view, tiles.get(view.buffer.data))
+        return launch.body
+
+    return rewrite_bodies(func, verified)
+
+
+def _verify(view: S.View, tile: Buffer | None) -> None:
+    """Refuse a view that is elsewhere than its tile."""
+    name = view.buffer
+    if tile is None or name.storage == "global":
+        return
+    old, new = span_of(tile), span_of(name)
+    if old is None or new is None:
+        if _layout(tile) is not None or _layout(name) is not None:
+            raise _error(view, tile, "one of them has no constant extents")
+        return
+    parts = max(old.size, new.size) // gcd(old.bits, new.bits)
+    if tile.strides is not None:
+        raise _error(view, tile, "the tile is stored with gaps")
+    if parts <= MOST_PARTS and not _agree(_layout(tile), _layout(name), old, new):
+        raise _error(view, tile, "their layouts differ")
+
+
+def _layout(buffer: Buffer) -> RegisterLayout | Layout | None:
+    found = buffer.attr("register_layout") or buffer.attr("layout")
+    return found if isinstance(found, (RegisterLayout, Layout)) else None
+
+
+@lru_cache(maxsize=256)
+def _agree(
+    tile: RegisterLayout | Layout | None, name: RegisterLayout | Layout | None, old: Span, new: Span
+) -> bool:
+    """Whether both put every part of an element of ``new`` in the same places."""
+    bits = gcd(old.bits, new.bits)
+    above, below = old.bits // bits, new.bits // bits
+    mine = _places(name, new, below)
+    theirs = _places(tile, old, above)
+    where = new.positions().reshape(-1, 1) * below + np.arange(below)
+    if int(where.max()) >= theirs.shape[0]:
+        return False
+    return np.array_equal(mine, theirs[where.reshape(-1)])
+
+
+def _places(layout: RegisterLayout | Layout | None, span: Span, parts: int) -> Array:
+    """(part of an element, copies): the place of each in units of a part; of registers, with the
+    thread in the high modes."""
+    count = prod(span.shape)
+    inner = np.arange(parts)
+    if isinstance(layout, RegisterLayout):
+        slots = layout.register_table().reshape(count, 1) * parts + inner
+        owners = layout.owner_table().reshape(count, 1, -1) * (layout.register_count * parts)
+        return np.sort((slots[:, :, None] + owners).reshape(count * parts, -1), axis=-1)
+    places = span.positions() if layout is None else layout.addresses()
+    return (places.reshape(count, 1) * parts + inner).reshape(-1, 1)
+
+
+def _error(view: S.View, tile: Buffer, why: str) -> InternalError:
+    return InternalError(
+        f"the view `{view.buffer.name}` is not where `{tile.name}` is: {why}",
+        expected="one place for each element under all names",
+        got=f"{_layout(view.buffer)!r} and {_layout(tile)!r}"[:200],
+        loc=view.loc,
+    )
