@@ -36,10 +36,11 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
 
 def _steps() -> tuple[Step, ...]:
     from tilelang.metal.check_dtypes import check_dtypes
-    from tilelang.transforms.step import Step, always
+    from tilelang.transforms.step import Step
 
-    why = "statements are still those of the program, so the error names its line"
-    return (Step("check_dtypes", check_dtypes, always, why),)
+    does = "refuse dtypes that Metal lacks"
+    after = "statements are still those of the program, so the error names its line"
+    return (Step("check_dtypes", check_dtypes, does, after),)
 
 
 def standalone(source: str) -> str:

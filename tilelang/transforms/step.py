@@ -13,19 +13,28 @@ Pass = Callable[[PrimFunc, Context], PrimFunc]
 
 @dataclass(frozen=True)
 class Step:
-    """One entry of the pass list: what runs, in which contexts, and why it stands there.
+    """One entry of a pipeline of passes.
 
-    ``level`` is that of what it gives (see :mod:`tilelang.ir.levels`), where that is not the level
-    of what it gets.
+    Args:
+        name: the pass, as reports and dumps name it.
+        run: the pass itself.
+        does: what it does, in the field's terms.
+        after: why it stands where it stands: what holds there.
+        needs: the feature of a target without which it has nothing to do.
+        unless: the option of a compilation that leaves it out.
+        level: the level of what it gives (see :mod:`tilelang.ir.levels`), where that is not the
+            level of what it gets.
     """
 
     name: str
     run: Pass
-    when: Callable[[Context], bool]
-    why: str
+    does: str
+    after: str
+    needs: str = ""
+    unless: str = ""
     level: str | None = None
 
-
-def always(context: Context) -> bool:
-    """For passes that no context leaves out."""
-    return True
+    def when(self, context: Context) -> bool:
+        """Whether it runs in this compilation."""
+        left_out = self.unless and getattr(context.options, self.unless)
+        return not left_out and (not self.needs or context.has(self.needs))

@@ -28,8 +28,6 @@ def offset_descriptors(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     Relies on layouts: indices are those of memory.
     """
-    if not context.has("wgmma"):
-        return func
     return rewrite_bodies(func, lambda launch: _Apart(launch).rewrite(launch.body))
 
 

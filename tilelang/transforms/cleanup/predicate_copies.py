@@ -27,8 +27,6 @@ def predicate_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Relies on copies being single instructions, whose addresses may be computed whether they are
     made or not: nothing below looks at the conditions that accesses stand under.
     """
-    if not context.has("cp_async"):
-        return func
     return rewrite_bodies(func, lambda launch: _predicated(launch.body, None))
 
 

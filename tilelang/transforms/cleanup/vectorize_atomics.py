@@ -30,8 +30,6 @@ _FLOAT = dtype("float32")
 
 def vectorize_atomics(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with sums of neighbours as one."""
-    if not context.has("vector_red"):
-        return func
 
     def body(launch: S.Launch) -> S.Stmt:
         return _Joined(bounds_of(launch)).rewrite(launch.body)

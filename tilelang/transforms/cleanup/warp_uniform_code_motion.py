@@ -22,8 +22,6 @@ from tilelang.transforms.analysis.loops import UNROLLED
 
 def hoist_warp_uniform(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with names for numbers of warps before its loops."""
-    if not context.has("wgmma"):
-        return func
 
     def hoisted(launch: S.Launch) -> S.Launch:
         body = _outside(launch, launch.body)

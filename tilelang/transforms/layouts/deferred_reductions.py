@@ -33,8 +33,6 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 
 def defer_reductions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with running totals that are added up between lanes where they are read."""
-    if not context.has("wgmma"):
-        return func
 
     def deferred(launch: S.Launch) -> S.Stmt:
         made: S.Stmt = launch

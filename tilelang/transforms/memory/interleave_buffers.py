@@ -30,7 +30,7 @@ PERIOD = 1024  # bytes of the widest swizzle
 
 def interleave_buffers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the attribute "joined" on tiles that lie beside each other."""
-    return rewrite_launches(func, _joined) if context.has("tma") else func
+    return rewrite_launches(func, _joined)
 
 
 def _joined(launch: S.Launch) -> S.Stmt:

@@ -35,7 +35,7 @@ def rasterize_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         i, j, *others = launch.block_vars
         return replace(launch, grid=(y, x, *rest), block_vars=(j, i, *others))
 
-    return rewrite_launches(func, ordered) if context.has("wgmma") else func
+    return rewrite_launches(func, ordered)
 
 
 def _may_turn(launch: S.Launch, context: Context) -> bool:

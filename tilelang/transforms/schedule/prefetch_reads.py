@@ -31,8 +31,6 @@ ORDERED = ("stage", "order", "group")  # annotations that count the statements o
 
 def prefetch_reads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with copies for the tiles that parallel loops of pipelined loops read."""
-    if not context.has("cp_async"):
-        return func  # nothing is copied ahead there
 
     def body(launch: S.Launch) -> S.Stmt:
         if any(_pipelined(node) for node in S.walk(launch.body)):

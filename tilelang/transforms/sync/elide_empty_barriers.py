@@ -35,8 +35,6 @@ _STAY = (S.Break, S.Continue, S.ThreadReturn, S.While, S.Gemm, H.WaitProducts, H
 
 def elide_empty_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func``, all barriers placed, without mbarriers for what these order."""
-    if not context.has("bulk_copy"):
-        return func
 
     def freed(launch: S.Launch) -> S.Stmt:
         pipelines = S.find(launch.body, H.Pipeline)

@@ -43,7 +43,7 @@ def insert_wgmma_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             return launch
         return replace(launch, body=_Waits(launch).whole(launch.body))
 
-    return rewrite_launches(func, waited) if context.has("wgmma") else func
+    return rewrite_launches(func, waited)
 
 
 class _Waits:

@@ -40,8 +40,6 @@ def sink_store_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     Relied on: barriers are calls, and what one thread does for all is a branch.
     """
-    if not context.has("tma"):
-        return func
     return rewrite_launches(func, lambda launch: _Late(launch).rewrite(launch))
 
 

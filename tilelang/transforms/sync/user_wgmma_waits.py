@@ -49,7 +49,7 @@ def keep_user_wgmma_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             return launch
         return replace(launch, annotations=(*launch.annotations, (WAITS, tuple(own.added))))
 
-    return rewrite_launches(func, kept) if context.has("wgmma") else func
+    return rewrite_launches(func, kept)
 
 
 class _OwnWaits:
