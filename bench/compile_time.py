@@ -275,11 +275,10 @@ def ours_again(name: str, arch: str) -> dict[str, float]:
 def theirs(name: str, arch: str) -> dict[str, float]:
     """Phases of one kernel with the incumbent."""
     clock = Clock()
-    from tilelang.contrib import nvcc
-    from tilelang.engine.lower import lower
-
     import tilelang.language  # noqa: F401
     from tilelang import tvm
+    from tilelang.contrib import nvcc
+    from tilelang.engine.lower import lower
 
     clock.lap("import")
     clock.lap("load")

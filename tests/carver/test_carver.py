@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import tilelang
+from tilelang.autotuner.prune import reason_to_skip
 from tilelang.carver import (
     ConvTemplate,
     ElementwiseTemplate,
@@ -16,9 +19,6 @@ from tilelang.carver import (
 )
 from tilelang.carver.arch import CDNA, CPU, CUDA, auto_infer_current_arch, get_arch
 from tilelang.carver.roller import Hint, NoRasterization
-
-import tilelang
-from tilelang.autotuner.prune import reason_to_skip
 from tilelang.errors import TileValueError
 from tilelang.target import parse_target
 

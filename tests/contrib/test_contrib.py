@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tilelang.contrib import cc, dlpack, nvcc, nvrtc
-from tilelang.rocm import target as rocm
 
 from tilelang import intrinsics
+from tilelang.contrib import cc, dlpack, nvcc, nvrtc
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import CompileError, TileTypeError, TileValueError
+from tilelang.rocm import target as rocm
 
 KERNEL = 'extern "C" __global__ void one(int *a) { a[threadIdx.x] = 1; }'
 

@@ -4,9 +4,8 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
-from tilelang.cuda.intrinsics.macro import mma_macro_generator, wgmma_macro_generator
-
 import tilelang.language as T
+from tilelang.cuda.intrinsics.macro import mma_macro_generator, wgmma_macro_generator
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.swizzle import swizzled
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from hip.programs import product
-from tilelang.jit.adapter.wrapper import TLHIPSourceWrapper, host_source
 
 import tilelang.language as T
 from tilelang.compiler import compile as text_of
 from tilelang.hip.headers import device_headers, plain
 from tilelang.hip.standalone import standalone
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.adapter.wrapper import TLHIPSourceWrapper, host_source
 from tilelang.target import parse_target
 
 RUNTIME = r"""

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilelang.tvm import tir
 
 import tilelang
 import tilelang.language as T
 from tilelang.errors import TileTypeError, TileValueError
+from tilelang.tvm import tir
 
 
 def scaled() -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tilelang.jit.adapter.base import BaseKernelAdapter
 
 from tilelang.errors import TileValueError
+from tilelang.jit.adapter.base import BaseKernelAdapter
 
 
 class Doubling(BaseKernelAdapter):

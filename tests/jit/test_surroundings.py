@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilelang.transform import PassConfigKey, PassContext, get_pass_context
 
 import tilelang
 import tilelang.language as T
 from tilelang import tvm
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.target import Target, parse_target
+from tilelang.transform import PassConfigKey, PassContext, get_pass_context
 
 FAST = PassConfigKey.TL_ENABLE_FAST_MATH
 

@@ -10,13 +10,6 @@ from typing import Any
 
 import pytest
 from host_stub import CppHost, FakeDriver, FakeTensor, needs_compiler, python_host
-from tilelang.jit.adapter.host import host_source
-from tilelang.jit.adapter.wrapper import (
-    TLCPUSourceWrapper,
-    TLCUDASourceWrapper,
-    TLHIPSourceWrapper,
-    TLNVRTCSourceWrapper,
-)
 
 import tilelang.language as T
 from tilelang.codegen.gpu.module import (
@@ -45,6 +38,13 @@ from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.postfix import Program, evaluate
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.adapter.host import host_source
+from tilelang.jit.adapter.wrapper import (
+    TLCPUSourceWrapper,
+    TLCUDASourceWrapper,
+    TLHIPSourceWrapper,
+    TLNVRTCSourceWrapper,
+)
 from tilelang.target import Target
 
 n, stride = T.dynamic("n"), T.dynamic("stride", "int64")

@@ -7,9 +7,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from tilelang.language.v2 import annot
-from tilelang.language.v2.annot import ArgVarTable, FuncAnnot, TensorAnnot, Value
-from tilelang.language.v2.builder import Builder
 
 import tilelang.language as T
 from tilelang.errors import (
@@ -21,6 +18,9 @@ from tilelang.errors import (
 )
 from tilelang.ir.buffer import Buffer as IRBuffer
 from tilelang.ir.expr import Var
+from tilelang.language.v2 import annot
+from tilelang.language.v2.annot import ArgVarTable, FuncAnnot, TensorAnnot, Value
+from tilelang.language.v2.builder import Builder
 
 F16 = np.zeros((4, 8), np.float16)
 
@@ -269,13 +269,12 @@ def test_every_name_of_the_document_exists() -> None:
 
 
 def test_old_and_new_module_paths_are_the_same() -> None:
+    import tilelang.language.dtypes
     import tilelang.language.eager.annot
     import tilelang.language.eager.ast
     import tilelang.language.eager.builder
     import tilelang.language.v2.builder
     import tilelang.language.v2.dtypes
-
-    import tilelang.language.dtypes
 
     assert tilelang.language.eager.annot.FuncAnnot is FuncAnnot
     assert tilelang.language.eager.builder.Builder is Builder

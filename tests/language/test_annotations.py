@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import holds
-from tilelang.language.v2.builder import Builder
 from vocabulary import buf, emitted, frag, launch, one, shared, texts
 
 import tilelang.language as T
@@ -17,6 +16,7 @@ from tilelang.absent import WORDS
 from tilelang.errors import TileWarning
 from tilelang.ir.stmt import HardwareOp, PrintTile
 from tilelang.language.support import SUPPORT
+from tilelang.language.v2.builder import Builder
 from tilelang.layout import Fragment, Layout, make_swizzled_layout
 from tilelang.target.instruction_table import ROWS
 from tilelang.target.nvidia import HARDWARE_TILES

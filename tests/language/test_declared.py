@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import EVERYWHERE, compiled, holds
-from tilelang.language.v2 import annot
 
 import tilelang
 import tilelang.language as T
@@ -19,6 +18,7 @@ from tilelang.errors import (
     TileUnsupportedError,
     TileWarning,
 )
+from tilelang.language.v2 import annot
 
 
 def views(make: Callable[[Any], Any], count: int) -> Any:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
 from tiny import kinds, run
 
 import tilelang
@@ -23,6 +22,7 @@ from tilelang.errors import (
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Var
 from tilelang.ir.stmt import Launch, PrimFunc, View, walk
+from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
 
 A16 = np.zeros((1024, 512), np.float16)
 B16 = np.zeros((512, 256), np.float16)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilelang.language.v2.builder import Builder
-
 import tilelang.language as T
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import Launch, Seq, Stmt
 from tilelang.ir.stmt import walk as walk_stmts
+from tilelang.language.v2.builder import Builder
 
 
 def buf(

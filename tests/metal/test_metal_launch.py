@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from metal_clang import clang, refusal
 from metal_programs import product, scaled, softmax
-from tilelang.jit.adapter.wrapper import TLMetalSourceWrapper, host_source
 
 import tilelang
 import tilelang.language as T
 from tilelang.codegen.gpu.module import launches
 from tilelang.compiler import compile
 from tilelang.errors import TileRuntimeError
+from tilelang.jit.adapter.wrapper import TLMetalSourceWrapper, host_source
 from tilelang.metal.backend import standalone
 from tilelang.metal.executable import Shaders
 from tilelang.target import parse_target

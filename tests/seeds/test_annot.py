@@ -8,14 +8,14 @@ from typing import Any, Generic
 
 import numpy as np
 import pytest
-from tilelang.language.v2 import annot
-from tilelang.language.v2.builder import Builder
 
 import tilelang
 import tilelang.language as T
 from tilelang.errors import KernelArgumentError, TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer as IRBuffer
 from tilelang.ir.expr import Var
+from tilelang.language.v2 import annot
+from tilelang.language.v2.builder import Builder
 
 BUFFER_CALL = (
     "shape", "dtype", "data", "strides", "elem_offset", "scope", "align", "offset_factor",

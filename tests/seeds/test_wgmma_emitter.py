@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import tilelang.language as T
 from tilelang.cuda.intrinsics.macro import mma_macro_generator, wgmma_macro_generator
 from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import (
     SwizzleMode,
@@ -18,13 +20,11 @@ from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import (
     WGMMADescriptorParams,
     lift,
 )
-from tilelang.tvm import ir as tvm_ir
-
-import tilelang.language as T
 from tilelang.errors import TileError
 from tilelang.ir.expr import Expr
 from tilelang.layout import Fragment, make_padded_layout
 from tilelang.layout.swizzle import swizzled
+from tilelang.tvm import ir as tvm_ir
 
 PRODUCT = "(self, {}_region, B_region, C_region, clear_accum=False, wg_wait=0)"
 ATOM = "C_buf, inst_m_idx, inst_n_idx, ki, {}b_params, clear_accum=False)"

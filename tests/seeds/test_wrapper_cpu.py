@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilelang.jit.adapter import wrapper
 
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
+from tilelang.jit.adapter import wrapper
 
 WRAPPER_PARAMETERS = (
     "scheduled_ir_module", "source", "target", "device_mod", "host_mod", "pass_configs",

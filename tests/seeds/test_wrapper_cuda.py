@@ -10,7 +10,6 @@ import string
 from typing import Any
 
 import pytest
-from tilelang.jit.adapter import wrapper
 
 import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
@@ -20,6 +19,7 @@ from tilelang.compiler import compile as compile_program
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.jit.adapter import wrapper
 from tilelang.target import Target
 
 # Template -> its numbered fields; "" is a field without a number.

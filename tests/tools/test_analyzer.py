@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tilelang.carver.arch import CDNA, CUDA
-from tilelang.tvm import IRModule
 
 import tilelang
 import tilelang.language as T
 from tilelang.autotuner.model import estimate
+from tilelang.carver.arch import CDNA, CUDA
 from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.target import parse_target
 from tilelang.tools import Analyzer
+from tilelang.tvm import IRModule
 
 
 def product(m: Any, n: int = 128, k: int = 64, tile: int = 32) -> Any:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilelang.tvm import tir, tirx
 
 import tilelang
 import tilelang.language as T
 from tilelang import tvm
 from tilelang.errors import TileError, TileNameError, TileTypeError, TileUnsupportedError
 from tilelang.target import Target
+from tilelang.tvm import tir, tirx
 
 
 def program(factor: int = 2) -> Any:

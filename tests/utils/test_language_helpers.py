@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tilelang.tvm import IRModule
 
 import tilelang.language as T
 from tilelang.errors import TileTypeError
+from tilelang.tvm import IRModule
 from tilelang.utils import language as ask
 
 
