@@ -20,17 +20,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "tilelang"
 CORE = (
     "ir", "layout", "target", "transforms", "codegen", "cpu", "cuda", "hip", "metal", "backends",
-    "compiler",
+    "compiler", "pipelines",
 )  # fmt: skip
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "transforms": 19015,
-    "ir": 7179,
-    "frontend": 6754,
-    "cpu": 6123,
+    "transforms": 19002,
+    "ir": 7189,
+    "frontend": 6765,
+    "cpu": 6057,
     "interpret": 4804,
-    "language": 4167,
+    "language": 4193,
     "runtime": 2897,
     "cuda": 2447,
     "autotuner": 2364,
@@ -39,7 +39,7 @@ BUDGET = {
     "facades": 1947,
     "emulator": 1669,
     "layout": 1549,
-    "target": 1500,
+    "target": 1501,
     "compat/host_text": 1308,
     "compat/emitters": 884,
     "hip": 846,
@@ -48,23 +48,24 @@ BUDGET = {
     "compat/adapter": 560,
     "compat/carver": 492,
     "utils": 482,
-    "metal": 344,
+    "pipelines": 448,
+    "metal": 345,
     "errors": 334,
-    "compiler": 332,
     "jax": 309,
     "options": 269,
     "tools": 256,
     "hostcc": 207,
     "env": 189,
-    "absent": 181,
+    "absent": 182,
     "watch": 106,
     "records": 103,
     "scratch": 80,
+    "compiler": 76,
     "backends": 24,
     "math": 19,
     "notebook": 14,
-    "all": 75673,
-    "core": 41694,
+    "all": 75836,
+    "core": 41820,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(
