@@ -37,6 +37,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import record
+
 ROOT = Path(__file__).resolve().parents[1]
 PHASES = ("import", "load", "trace", "passes", "assemble", "ptxas", "cold", "first", "again")
 TARGETS_MS = {"elementwise": 60, "gemm": 250, "attention": 500, "causal": 500}
@@ -418,7 +420,7 @@ def main() -> None:
     if args.json:
         found = {"arch": args.arch, "cores": os.cpu_count(), "processor_time": args.cpu,
                  "targets_ms": TARGETS_MS, "rows": rows}  # fmt: skip
-        Path(args.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        record.write(args.json, found)
 
 
 if __name__ == "__main__":

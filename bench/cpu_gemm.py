@@ -25,6 +25,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import record
+
 CORETYPES = ("", "SkylakeX", "Haswell")
 AVX2_CORETYPES = ("Haswell", "Zen")
 AVX2 = {
@@ -312,8 +314,7 @@ def compare(options: argparse.Namespace, coretypes: tuple[str, ...]) -> None:
         show(threads, rows)
         print(f"  (numpy with OPENBLAS_CORETYPE={best or 'its own choice'})")
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
+        record.write(options.json, report)
 
 
 if __name__ == "__main__":

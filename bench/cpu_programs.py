@@ -27,6 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import record
 from cpu_gemm import AVX2, compile_for
 
 TURN, REST = 0.03, 0.03  # seconds; threads of OpenBLAS look out for work for 26 ms
@@ -196,7 +197,7 @@ def main() -> None:
             report[threads] = child(threads, options)
             show(threads, report[threads])
     if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1), encoding="utf-8")
+        record.write(options.json, report)
 
 
 if __name__ == "__main__":

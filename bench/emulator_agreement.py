@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import multiprocessing
 import struct
 import sys
@@ -36,6 +35,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import record
 from agreement_cases import SUITES, Array, Case, Map
 
 from tilelang.errors import TileRuntimeError
@@ -314,7 +314,7 @@ def main() -> int:
     if not with_gpu:
         print("no GPU of sm_90: the emulator's half alone")
     if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=1))
+        record.write(options.json, rows)
     return int(bad > 0)
 
 

@@ -12,7 +12,6 @@ the numpy interpreter. Every figure is the least of several runs.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import record
 from compile_time import attention, gemm
 
 import tilelang
@@ -116,7 +116,7 @@ def main() -> None:
         )
         print(name, "  ".join(f"{key} {value:.3g}" for key, value in row.items()), flush=True)
     if options.json:
-        Path(options.json).write_text(json.dumps(table, indent=1))
+        record.write(options.json, table)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import record
+
 ROOT = Path(__file__).resolve().parents[1]
 # Other chips, drivers of such scripts, and models that need a hub.
 LEFT_OUT = (
@@ -157,7 +159,7 @@ def main() -> None:
         rows.update(in_turns(both, packages, chosen))
         print_times(rows["here, timed"], rows["incumbent, timed"])
     if chosen.json:
-        chosen.json.write_text(json.dumps(rows, indent=1) + "\n")
+        record.write(chosen.json, rows)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
+import record
 import torch
 from gpu_checks import run_checks
 from h200_backward import backward
@@ -629,9 +630,11 @@ def main() -> None:
             print(f"{name:17}{shown(found, options.choices)}", flush=True)
             if "incumbent" in found:
                 print(f"{'  incumbent':17}{shown(found['incumbent'])}", flush=True)
-    if options.json:
+    if options.here and options.json:  # for the process that gave this one its turn
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
+    elif options.json:
+        record.write(options.json, report)
 
 
 if __name__ == "__main__":

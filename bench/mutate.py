@@ -16,7 +16,6 @@ A mutant counts as equivalent, and not at all, only by one of the rules of ``mut
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
@@ -29,6 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "emulator"), str(ROOT / "tests" / "cuda")]
 
+import record
 from mutate_cases import groups
 from mutate_changes import Mutant, mutants
 from mutate_rules import equivalent
@@ -225,7 +225,7 @@ def load(path: Path) -> list[Score]:
         Score(
             **{**item, "equivalent": Counter(item["equivalent"]), "kinds": Counter(item["kinds"])}
         )
-        for item in json.loads(path.read_text())
+        for item in record.read(path)
     ]
 
 
@@ -265,7 +265,7 @@ def main() -> int:
         for note in score.notes:
             print("!!", note)
     if arguments.json:
-        arguments.json.write_text(json.dumps([vars(score) for score in scores], indent=1))
+        record.write(arguments.json, [vars(score) for score in scores])
     return int(found < 0.99 * total)
 
 

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import record
+
 ROOT = Path(__file__).resolve().parents[1]
 UNWANTED = ("torch", "cuda", "tqdm", "matplotlib", "asyncio", "multiprocessing")
 LIBRARIES = ("libcuda", "libnvrtc", "libcudart", "libtorch")
@@ -219,7 +221,7 @@ def main() -> None:
             print(f"{name:36} {value:9.1f} {unit}")
     print(f"{'loaded by the import, unwanted':36} {', '.join(figures['loaded']) or 'nothing':>9}")
     if options.json:
-        Path(options.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        record.write(options.json, figures)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import re
 import shutil
 import struct
@@ -35,6 +34,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import record
 from emulator_agreement import aligned, encode_tensor_map, have_gpu
 from planted_cases import ARCH, CASES, HEAD, VARIANTS, Array, Blank, Case, Map
 
@@ -385,7 +385,7 @@ def main() -> int:
     print(summary(rows))
     print(f"{time.perf_counter() - began:.1f} s" + ("" if with_gpu else ", without a GPU of sm_90"))
     if options.json:
-        Path(options.json).write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        record.write(options.json, [asdict(row) for row in rows])
     noisy = any(row.variant == "right" and row.theirs for row in rows)
     return int(noisy or not all(row.expected for row in rows))
 

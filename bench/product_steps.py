@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 
 import tilelang
 
@@ -63,6 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--json")
     options = parser.parse_args()
     size = options.size
     rng = np.random.default_rng(0)
@@ -84,6 +86,8 @@ def main() -> None:
         found = seconds(calls, wait)
     for name, took in found.items():
         print(f"{name:14} {2e-9 * size**3 / took:10.1f} GFLOP/s {found['library'] / took:8.3f}")
+    if options.json:
+        record.write(options.json, {"size": size, "target": options.target, "seconds": found})
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python scripts/pictures.py --check   say whether those that need none are current
 
 Layouts are drawn by the package, the timeline is that of a block in the emulator, and the roofline
-shows the figures of the page of benchmarks.
+shows the figures of ``docs/data/benchmarks``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,12 @@ from tilelang.tools import draw_layout
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
+FIGURES = ROOT / "docs" / "data" / "benchmarks" / "gpu_programs.json"
 WIDTH = 760
 STYLE = 'font-family="sans-serif" font-size="11"'
 # The NVIDIA H100 SXM by its data sheet: TB/s of its memory, TFLOP/s of dense products.
 MEMORY, UNITS = 3.35, {"16 bits": 989, "8 bits": 1979}
-# Rows of the page of benchmarks -> (label, operations per byte that has to be moved).
+# Programs of that file -> (label, operations per byte that has to be moved).
 ROWS = {
     "add 16384": ("add", 1 / 6),
     "softmax 32768": ("softmax", 5 / 4),
@@ -128,16 +128,15 @@ def timeline() -> str:
 
 
 def figures() -> dict[str, tuple[float, float]]:
-    """Label -> operations per byte and TFLOP/s, from the H100's table of the page of benchmarks."""
+    """Label -> operations per byte and TFLOP/s, from the H100's figures."""
     found = {}
-    for line in (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines():
+    for row in json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]:
         for start, (label, intensity) in ROWS.items():
-            if line.startswith(f"| {start}"):
-                number, unit = re.findall(r"\| ([\d.]+) (GB/s|TFLOP/s)", line)[0]
-                speed = float(number) * (intensity / 1e3 if unit == "GB/s" else 1)
+            if row["program"].startswith(start):
+                speed = row["value"] * (intensity / 1e3 if row["unit"] == "GB/s" else 1)
                 found[label] = (intensity, speed)
     if len(found) != len(ROWS):
-        raise SystemExit(f"rows of docs/benchmarks.md are missing: {set(ROWS) - set(found)}")
+        raise SystemExit(f"rows of {FIGURES.name} are missing: {set(ROWS) - set(found)}")
     return found
 
 

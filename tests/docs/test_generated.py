@@ -33,6 +33,54 @@ def test_the_pages_of_names_are_current() -> None:
         assert path.read_text(encoding="utf-8") == text, "python scripts/api_pages.py writes it"
 
 
+def test_the_page_of_benchmarks_is_current() -> None:
+    benchmarks = script("benchmarks_page")
+    assert benchmarks.PAGE.read_text(encoding="utf-8") == benchmarks.page(), (
+        "python scripts/benchmarks_page.py writes it"
+    )
+    files = {path.stem for path in benchmarks.FOLDER.iterdir()}
+    assert files == set(benchmarks.TABLES)
+
+
+def test_figures_say_what_measured_them_where_and_when() -> None:
+    benchmarks = script("benchmarks_page")
+    for name in benchmarks.TABLES:
+        found = benchmarks.table(name)
+        commands = found["commands"] or [row["command"].strip("`") for row in found["rows"]]
+        for command in commands:
+            assert (ROOT / command.split()[1]).exists(), command
+        assert found["machine"] and re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])
+        assert re.fullmatch(r"[0-9a-f]{7,}", found["commit"])
+        keys = [column["key"] for column in found["columns"]]
+        assert all(set(row) == set(keys) for row in found["rows"]), name
+
+
+def test_a_ratio_is_that_of_its_row() -> None:
+    for name, ours, theirs, more in (
+        ("cpu_programs", "library", "tilelang", 0.03),
+        ("gpu_intrinsics", "value", "torch", 0.01),
+    ):
+        for row in script("benchmarks_page").table(name)["rows"]:
+            assert row["ratio"] == pytest.approx(row[ours] / row[theirs], rel=more), row
+    for row in script("benchmarks_page").table("cpu_gemm")["rows"]:
+        best = max(row["numpy"] or 0, row["torch"])
+        assert row["ratio"] == pytest.approx(row["tilelang"] / best, rel=0.01), row
+
+
+def test_benchmarks_write_the_same_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("record", ROOT / "bench" / "record.py")
+    assert spec is not None and spec.loader is not None
+    record = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(record)
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "bench" / "a.py"), "--json", "f", "--runs", "2"])
+    record.write(tmp_path / "f", {"x": 1})
+    found = json.loads((tmp_path / "f").read_text(encoding="utf-8"))
+    assert record.read(tmp_path / "f") == {"x": 1}
+    assert found["commands"] == ["python bench/a.py --runs 2"]
+    head = set(script("benchmarks_page").table("cpu_gemm")) - {"title", "notes", "columns", "rows"}
+    assert head == set(found) - {"results"}
+
+
 def test_the_gallery_is_current() -> None:
     assert script("gallery").PAGE.read_text(encoding="utf-8") == script("gallery").page(), (
         "python scripts/gallery.py writes it"

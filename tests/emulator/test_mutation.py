@@ -424,12 +424,11 @@ def test_only_matrix_products_without_data_in_control_flow_are_sums() -> None:
 
 # -- results ---------------------------------------------------------------------------------------
 def test_scores_come_back_from_a_file_and_print_as_a_table(tmp_path: Path) -> None:
-    import json
     from collections import Counter
 
     score = mutate.Score("a", "sm_80", 10, 9, 8, 7, 9, Counter(wait=2, last=1))
     path = tmp_path / "scores.json"
-    path.write_text(json.dumps([vars(score)]))
+    mutate.record.write(path, [vars(score)])
     assert mutate.table(mutate.load(path)) == (
         "| kernel | mutants | found | usual checks | numbers alone | equivalent |\n"
         "| --- | ---: | ---: | ---: | ---: | --- |\n"
