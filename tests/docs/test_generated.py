@@ -81,6 +81,21 @@ def test_benchmarks_write_the_same_head(tmp_path: Path, monkeypatch: pytest.Monk
     assert head == set(found) - {"results"}
 
 
+def test_the_tables_of_passes_are_current() -> None:
+    table = script("pass_table")
+    assert table.PAGE.read_text(encoding="utf-8") == table.page(), (
+        "python scripts/pass_table.py writes it"
+    )
+
+
+def test_files_that_the_page_of_the_architecture_names_exist() -> None:
+    page = script("pass_table").PAGE.read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:tilelang/)?[\w/]+/\w+\.(?:py|h))`", page))
+    places = (ROOT, ROOT / "tilelang")
+    assert len(named) > 90
+    assert not [name for name in named if not any((place / name).exists() for place in places)]
+
+
 def test_the_gallery_is_current() -> None:
     assert script("gallery").PAGE.read_text(encoding="utf-8") == script("gallery").page(), (
         "python scripts/gallery.py writes it"
