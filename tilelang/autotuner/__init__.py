@@ -1,4 +1,13 @@
-"""Finding the fastest configuration of a kernel, and remembering it."""
+"""Finding the fastest configuration of a kernel, and remembering it.
+
+Contract:
+
+* Promises: every configuration is compiled by the ordinary ``tilelang.compile``, and compared with
+  the reference where one is given; a configuration that fails is reported and never chosen; the
+  same store gives the same choice in every process.
+* May import: ``jit``, the profiler and the runtime, as a program would, and CUDA's driver to launch
+  in worker processes. No pass and no back end knows that it exists.
+"""
 
 from __future__ import annotations
 

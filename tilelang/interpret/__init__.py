@@ -3,6 +3,15 @@
 :func:`run` is the definition that back ends are tested against. It also finds what hardware does
 not report: accesses outside on-chip buffers, reads of memory nothing has written, and deadlocks.
 Set a breakpoint in ``stmts.execute`` to step through a kernel; ``T.print`` works.
+
+Contract:
+
+* Promises: the result of a program is defined here and nowhere else, at the level it is traced at
+  and after every pass. Floats are rounded as the dtypes say; the order of threads, blocks and
+  asynchronous copies is one that the language allows.
+* May import: the IR, layouts, and targets for the names of features. It never imports a pass, a
+  back end or the language. Register layouts of instructions are written from the vendors' manuals,
+  so that lowering is tested against a second source.
 """
 
 from __future__ import annotations
