@@ -269,15 +269,7 @@ class _Tiles(ExprRewriter):
             return self.loop(stmt, loop, ctx)
         lowering = LOWERINGS.get(type(stmt))
         if lowering is None:
-            name = stmt.name if isinstance(stmt, S.HardwareOp) else type(stmt).__name__
-            needs = lowest_with(stmt.needs) if isinstance(stmt, S.HardwareOp) else "another target"
-            raise TileUnsupportedError(
-                f"T.{name} is not supported on this target",
-                expected=f"a target with {needs}",
-                got=f"target={str(ctx.context.target)!r}",
-                hint="write the operation with T.copy and T.gemm",
-                loc=stmt.loc,
-            )
+            raise self.unsupported(stmt, ctx.context)
         found: S.Stmt = lowering(stmt, ctx)
         return found
 
@@ -297,6 +289,19 @@ class _Tiles(ExprRewriter):
             if tensor.data in effects.used(node, nested=False)
         )  # fmt: skip
         return all(isinstance(node, S.AtomicTile) and is_complete(node) for node in users)
+
+    def unsupported(self, stmt: S.Stmt, context: Context) -> TileUnsupportedError:
+        """The error of an operation that has no lowering, on this target or on any."""
+        name = stmt.name if isinstance(stmt, S.HardwareOp) else type(stmt).__name__
+        planned = isinstance(stmt, S.HardwareOp) and context.has(stmt.needs)
+        needs = lowest_with(stmt.needs) if isinstance(stmt, S.HardwareOp) else "another target"
+        return TileUnsupportedError(
+            f"T.{name} is not supported " + ("yet, on any target" if planned else "on this target"),
+            expected=None if planned else f"a target with {needs}",
+            got=f"target={str(context.target)!r}",
+            hint="write the operation with T.copy and T.gemm",
+            loc=stmt.loc,
+        )
 
     def part(self, stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt:
         """A part of a copy; where warps hold it in another way than by rows, the first part is all
