@@ -7,6 +7,7 @@ import linecache
 import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
 from tilelang.errors import TileError, TileTypeError, TileUnsupportedError
 
@@ -37,6 +38,20 @@ def _kind(name: str, expected: str, got: str) -> str:
 _TRUTH = "True or False"
 
 
+_VOID = (
+    " has no value\n  expected: an instruction with a result\n"
+    "  hint: write it as a statement of its own"
+)
+_BARRIER = (
+    "the barrier `b[0]` is used as a number\n"
+    "  expected: an argument of a barrier instruction, e.g. T.mbarrier_arrive(bar[0])"
+)
+_PLAIN = (
+    " does not hold numbers\n  expected: a tile in global, shared, fragment or local memory\n"
+    "  got: `b`, uint64 in shared.barrier memory"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -63,6 +78,25 @@ _TRUTH = "True or False"
             "the combination of T.comm_reducer is not a function\n"
             "  expected: a function of two values, e.g. lambda x, y: x + y\n  got: `n`",
         ),
+        ("T.StringImm(8)", "StringImm holds a text\n  expected: a str\n  got: 8"),
+        ("T.Var((-1,))", "the name of T.Var is not a text\n  expected: a str\n  got: (-1,)"),
+        ("T.SizeVar(2**31)", "the name of T.SizeVar is not a text\n  expected: a str\n  got: 2147483648"),
+        ("T.IntImm('int8', a[0:4, 0])", "T.IntImm cannot use this as `value`\n  got: `a[0:4, 0]`, a tilelang.Region"),
+        ("T.Call(int, 'x', 3)", "T.Call cannot use this as `args`\n  got: 3, an int"),
+        ("T.ceildiv((0,), 7)", "T.ceildiv cannot use this as `lhs`\n  got: (0,), a tuple"),
+        (
+            "T.Layout(8, lambda i, j: i)",
+            "T.Layout cannot use this as `forward_fn`\n  got: an object of type function\n"
+            "  hint: calling it: missing 1 required positional argument: 'j'",
+        ),
+        # What has no value.
+        ("A[0, 0] = T.mbarrier_arrive(b[0])", f"`T.mbarrier_arrive(T.address_of(b[0]))`{_VOID}"),
+        ("A[0, 0] = T.sync_threads()", f"`T.sync_threads()`{_VOID}"),
+        ("A[0, 0] = T.call_extern('void', 'f', n)", f'`T.call_extern(n, name="f")`{_VOID}'),
+        ("A[0, 0] = b[0]", _BARRIER),
+        ("b[0] = 3", _BARRIER),
+        ("T.print(b)", f"the tile of T.print{_PLAIN}"),
+        ("T.any_of(b)", f"the buffer of T.any_of{_PLAIN}"),
         # Keywords that are none.
         (
             "T.wgmma_gemm(s, s, a, polcy=1)",
@@ -169,6 +203,71 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
     assert type(error) is TileTypeError
     place = f"\n --> <wrong>:7:9\n    7 |         {line}\n      |         {'^' * len(line)}"
     assert str(error) == message + place
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "y = T.index_to_coordinates(16, 0)",
+            "T.index_to_coordinates of these numbers: integer modulo by zero\n"
+            "  got: index=16, shape=0",
+        ),
+        ("T.GemmWarpPolicy(7)", "7 is not a valid GemmWarpPolicy"),
+        (
+            "y = -T.clear(a)",
+            "bad operand type for unary -: 'NoneType'\n  hint: an operation on tiles, such as "
+            "T.copy or T.gemm, is a statement and has no value",
+        ),
+        (
+            "y = T.max2(n, n)",
+            "T.max2 takes vectors of two lanes\n"
+            "  expected: operands of one dtype of two lanes, e.g. T.float16x2\n"
+            "  got: `n` of int32, `n` of int32",
+        ),
+        ("y = (1, 2); y[0] = n", "'tuple' object does not support item assignment"),
+        ("y = T.view(b)", f"the source of T.view{_PLAIN}"),
+        (
+            "T.mma_gemm_blockscaled(s, s, a, s, s, policy=float('nan'))",
+            "the policy of T.mma_gemm_blockscaled is unknown\n"
+            "  expected: T.GemmWarpPolicy.Square, FullRow or FullCol\n  got: nan",
+        ),
+    ],
+)
+def test_a_wrong_value_is_an_error_in_the_line(line: str, message: str) -> None:
+    assert str(error_of(line)).partition("\n --> <wrong>:7:")[0] == message
+
+
+def test_a_barrier_may_have_a_name() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=32):
+            bars = T.alloc_barrier([32, 32])
+            for k in T.serial(4):
+                bar = bars[k % 2]
+                T.mbarrier_arrive(bar)
+                T.mbarrier_wait_parity(bar, k // 2)
+            A[0] = 1
+
+    assert "T.mbarrier_arrive(T.address_of(bars[k % 2]))" in str(kernel)
+
+
+def test_a_view_that_differs_between_threads_is_refused_on_the_cpu() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=4):
+            t = T.get_thread_binding()
+            own = T.match_buffer(A, (8,), "int32", strides=(t,))
+            own[1] = 1
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        tilelang.lower(kernel, "cpu")
+    assert str(caught.value).partition("\n --> ")[0] == (
+        "the shape of the view `own` differs between threads\n"
+        "  expected: extents, strides and an offset that all threads of a block share\n"
+        "  got: one that depends on `tx`\n"
+        "  hint: put what differs into the indices; GPUs and the interpreter run it as it is"
+    )
 
 
 def test_a_macro_that_reads_the_names_of_its_callers_is_refused() -> None:

@@ -6,36 +6,48 @@ is about the argument, which has a name there.
 
 from __future__ import annotations
 
+import re
+from inspect import isfunction
 from types import FrameType, TracebackType
 
-from tilelang.errors import Loc, TileTypeError
+from tilelang.errors import Loc, TileError, TileTypeError, TileValueError
 from tilelang.frontend.builder import describe
 from tilelang.ir.arrays import NoArray
 
 __all__ = ["wrong_argument"]
 
 _ARRAY = "pass it to the kernel as a parameter, or use its numbers, e.g. x.item()"
-_COMPLAINTS = (TypeError, ValueError, AttributeError, IndexError, RuntimeError)
+_OF_TEXTS = re.compile(r"concatenate str|string formatting|'str'")
+_COMPLAINTS = (TypeError, ValueError, AttributeError, IndexError, RuntimeError, ArithmeticError)
 _BETWEEN = ("tilelang.tracebacks", "tilelang.frontend.scope", "tilelang.frontend.statements")
 
 
 def wrong_argument(
     error: Exception, traceback: TracebackType | None, loc: Loc | None
-) -> TileTypeError | None:
+) -> TileError | None:
     """The error for an argument that ``error``, raised in our code, complains about."""
     frame = _called(traceback)
     if frame is None or not isinstance(error, _COMPLAINTS):
         return None
     given = _arguments(frame)
+    if isinstance(error, ArithmeticError):
+        numbers = ", ".join(f"{name}={describe(value)}" for name, value in given)
+        return TileValueError(f"{_name(frame)} of these numbers: {error}", got=numbers, loc=loc)
     arrays = [pair for pair in given if _is_array(pair[1])]
     wrong = arrays or [pair for pair in given if _is_named(pair[1], str(error))]
+    wrong = wrong or [
+        pair for pair in given if str(error).endswith(f" not {type(pair[1]).__name__}")
+    ]
     if not wrong:
         return None
+    hint = _ARRAY if arrays else None
+    if any(isfunction(value) for _, value in wrong):
+        hint = f"calling it: {str(error).partition('() ')[2]}"
     return TileTypeError(
         f"{_name(frame)} cannot use {'an array' if arrays else 'this'} as "
         + " or ".join(f"`{name}`" for name, _ in wrong),
         got=", ".join(_described(value) for _, value in wrong),
-        hint=_ARRAY if arrays else None,
+        hint=hint,
         loc=loc,
     )
 
@@ -85,15 +97,20 @@ def _described(value: object) -> str:
 
 
 def _is_named(value: object, complaint: str) -> bool:
-    if isinstance(value, NoArray):
-        return False
-    text = isinstance(value, str) and repr(str(value)) in complaint
+    if isinstance(value, str) and (repr(str(value)) in complaint or _OF_TEXTS.search(complaint)):
+        return True
+    if isfunction(value) and complaint.startswith(f"{value.__qualname__}() "):
+        return True  # it takes other arguments
     kind = type(value).__name__
-    return text or f"'{kind}'" in complaint or complaint.startswith(f"{kind} ")
+    if f"'{kind}'" in complaint or f"concatenate {kind} " in complaint:
+        return True
+    if isinstance(value, type) and f"'{value.__name__}'" in complaint:
+        return True
+    return complaint.startswith(f"{kind} ") and not isinstance(value, NoArray)
 
 
 def _name(frame: FrameType) -> str:
     name, owner = frame.f_code.co_name, frame.f_locals.get("self")
-    if name == "__call__" and owner is not None:
+    if name in ("__call__", "__init__") and owner is not None:
         name = type(owner).__name__.removesuffix("Annot")
     return str(frame.f_locals.get("what") or f"T.{name}")

@@ -31,7 +31,7 @@ from tilelang.frontend.regions import as_run, check_number, lost_fraction
 from tilelang.frontend.split import split
 from tilelang.frontend.state import PythonState
 from tilelang.ir.atoms import Effect
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.buffer import OPAQUE, Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     Binary,
@@ -423,6 +423,9 @@ class Builder:
             return None
         if value.dtype == "handle" or (self.launch is None and is_pure(value)):
             return value  # addresses, and host expressions that shapes and grids are made of
+        if isinstance(value, Load) and value.buffer.storage in OPAQUE:
+            if all(map(is_pure, value.indices)):
+                return value  # a name for a barrier
         return self.let("_tmp" if name == "_" else name, value)
 
     def snapshot(self, value: object, name: str = "_tmp") -> object:
@@ -717,11 +720,16 @@ def locate() -> Loc | None:
     return _chain(found[::-1])
 
 
+def is_class_of_python(frame: FrameType) -> bool:
+    """Whether ``frame`` makes an object of a class that Python fills, such as a policy."""
+    return frame.f_globals.get("__name__") in ("enum", "typing")
+
+
 def locate_error(traceback: TracebackType | None) -> Loc | None:
     """The user's place where an exception came up, from its traceback."""
     found: list[tuple[FrameType, int]] = []
     while traceback is not None:
-        if not is_ours(traceback.tb_frame):
+        if not is_ours(traceback.tb_frame) and not is_class_of_python(traceback.tb_frame):
             found.append((traceback.tb_frame, traceback.tb_lasti))
         elif _is_root(traceback.tb_frame):
             found = []

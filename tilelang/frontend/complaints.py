@@ -6,6 +6,7 @@ of this package, or says nothing of the kernel at all.
 
 from __future__ import annotations
 
+import builtins
 import re
 
 from tilelang.errors import Loc, TileError, TileIndexError, TileTypeError
@@ -34,11 +35,21 @@ _FORMS = (
         "it has no value while the kernel is traced; T.print(x) prints it when the kernel runs",
     ),
 )
+# What Python says of any operation that an object does not have.
+_OPERATION = re.compile(
+    r"(unsupported operand type\(s\) for|bad operand type for unary|can only concatenate) .*"
+    r"|'\w+' object (is not \w+|does not support \w+ \w+|does not support .* protocol)"
+    r"|cannot unpack non-iterable \w+ object|argument of type '\w+' is not iterable"
+)
+_NOTHING = "an operation on tiles, such as T.copy or T.gemm, is a statement and has no value"
 _TABLE = "pass the table as a parameter of the kernel, or index it with a Python int"
 
 
-def complaint(error: Exception, loc: Loc | None) -> TileError | None:
-    """A better error for an exception that Python or numpy raised at a line of a kernel."""
+def complaint(error: Exception, loc: Loc | None, any_kind: bool = False) -> TileError | None:
+    """A better error for an exception that Python or numpy raised at a line of a kernel.
+
+    What Python says of its own objects stays an exception of Python, unless ``any_kind``.
+    """
     if isinstance(error, KeyError):
         if not (error.args and isinstance(error.args[0], Expr)):
             return None
@@ -60,11 +71,16 @@ def complaint(error: Exception, loc: Loc | None) -> TileError | None:
         return TileIndexError(
             str(error), loc=loc, hint=shape if str(error).startswith("tuple") else None
         )
-    for form, message, hint in _FORMS:
+    for form, message, hint_of_form in _FORMS:
         found = form.fullmatch(str(error))
         what = _what(found[1]) if found else ""
         if what:
-            return TileTypeError(message.format(what=what), loc=loc, hint=hint)
+            return TileTypeError(message.format(what=what), loc=loc, hint=hint_of_form)
+    kinds = re.findall(r"'(\w+)'|iterable (\w+) object", str(error))
+    ours = any_kind or any(name not in vars(builtins) for pair in kinds for name in pair if name)
+    if ours and _OPERATION.fullmatch(str(error)):
+        hint = _NOTHING if "NoneType" in str(error) else None
+        return TileTypeError(str(error), loc=loc, hint=hint)
     return None
 
 

@@ -48,7 +48,14 @@ class _Variables(type):
         return isinstance(instance, Variable)
 
     def __call__(cls, name: str, dtype: object = "int32") -> Any:
-        return Variable(name, DType(dtype))
+        return made_variable("T.Var", name, dtype)
+
+
+def made_variable(what: str, name: object, dtype: object) -> Variable:
+    """A variable that the program names itself."""
+    if not isinstance(name, str):
+        raise TileTypeError(f"the name of {what} is not a text", expected="a str", got=shown(name))
+    return Variable(name, DType(dtype))
 
 
 class Var(Ref, metaclass=_Variables):

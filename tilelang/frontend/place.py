@@ -1,4 +1,4 @@
-"""Whether a statement may stand where it is traced: parallel loops and the protocol of reducers.
+"""Whether a statement may stand where it is traced: parallel loops, values, protocol of reducers.
 
 An iteration of ``T.Parallel`` is the work of one thread, so nothing in it may need all of them.
 A reducer holds a partial result for each thread: it is started, updated, finalized, and only then
@@ -9,17 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilelang.errors import TileSyntaxError, TileValueError
+from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import Binary, Call, Cast, Expr, Load, find
+from tilelang.ir.buffer import OPAQUE, Buffer
+from tilelang.ir.expr import Binary, Call, Cast, Expr, Load, find, walk
 
 if TYPE_CHECKING:
     from tilelang.frontend.builder import Builder
 
 __all__ = ["check_place"]
 
-_COLLECTIVE = (S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerFinalize, S.ElementOp)
+_COLLECTIVE = (
+    S.Gemm,
+    S.Reduce,
+    S.Scan,
+    S.ReducerInit,
+    S.ReducerFinalize,
+    S.ElementOp,
+    S.HardwareOp,
+)
 _MOVES = (S.Copy, S.Fill)
 _OWN = ("local", "local.var")
 
@@ -29,13 +37,53 @@ def check_place(builder: Builder, stmt: S.Stmt) -> None:
 
     Raises:
         TileSyntaxError: it needs all threads, in a parallel loop.
+        TileTypeError: it computes with what has no value.
         TileValueError: it uses a reducer out of turn.
     """
+    _check_values(stmt)
     parallel = any(block.kind == "parallel" for block in builder.blocks)
     if parallel:
         _check_parallel(stmt)
     if builder.reducers or isinstance(stmt, S.Alloc):
         _check_reducers(builder.reducers, stmt, _scaled(stmt) if parallel else None)
+
+
+def _check_values(stmt: S.Stmt) -> None:
+    """Refuse an instruction without a result, and a barrier, where a number is needed."""
+    if isinstance(stmt, S.Store) and stmt.buffer.storage in OPAQUE:
+        raise _no_number(Load(stmt.buffer, stmt.indices), stmt)
+    for expr in stmt.exprs():
+        numbers = [expr]
+        for node in walk(expr):
+            if not isinstance(node, Call):
+                numbers += node.children()
+            elif node.dtype == "void" and node is not stmt.call:
+                raise TileTypeError(
+                    f"`{node!r}` has no value",
+                    expected="an instruction with a result",
+                    loc=stmt.loc,
+                    hint="write it as a statement of its own",
+                )
+        for node in numbers:
+            if isinstance(node, Load) and node.buffer.storage in OPAQUE:
+                raise _no_number(node, stmt)
+
+
+def _no_number(element: Load, stmt: S.Stmt) -> TileTypeError:
+    what, takes = _NO_NUMBERS[element.buffer.storage.rpartition(".")[2]]
+    return TileTypeError(
+        f"{what} `{element!r}` is used as a number",
+        expected=f"an argument of {takes}",
+        loc=stmt.loc,
+    )
+
+
+_NO_NUMBERS = {
+    "barrier": ("the barrier", "a barrier instruction, e.g. T.mbarrier_arrive(bar[0])"),
+    "cluster_barrier": ("the barrier", "a barrier instruction, e.g. T.mbarrier_arrive(bar[0])"),
+    "tmem": ("the element of tensor memory", "T.copy, e.g. T.copy(tmem, fragment)"),
+    "descriptor": ("the descriptor", "an instruction that takes one"),
+}
 
 
 def _check_parallel(stmt: S.Stmt) -> None:

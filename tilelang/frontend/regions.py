@@ -17,7 +17,7 @@ import numpy as np
 
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError, shown
 from tilelang.ir.bounds import interval
-from tilelang.ir.buffer import Buffer, Region, Shape, as_extent, same_extent
+from tilelang.ir.buffer import OPAQUE, Buffer, Region, Shape, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.expr import (
@@ -42,7 +42,6 @@ from tilelang.ir.trace_context import emitter
 from tilelang.target.instruction_table import ROWS
 
 Extent = int | Expr
-OPAQUE = ("shared.barrier", "shared.cluster_barrier", "shared.tmem", "local.descriptor")
 RUN = 32  # neighbours that a slice in a scalar statement may have
 _KINDS: dict[str, Any] = {
     "True or False": int,

@@ -21,9 +21,10 @@ from tilelang.errors import (
     TileNameError,
     TileSyntaxError,
     TileTypeError,
+    TileValueError,
     near,
 )
-from tilelang.frontend.builder import Builder, attach, locate_error
+from tilelang.frontend.builder import Builder, attach, is_class_of_python, locate_error
 from tilelang.frontend.texts import name_the_text, text_for_number
 from tilelang.ir.arrays import INSTEAD, NoArray
 from tilelang.ir.buffer import Buffer, Region
@@ -85,12 +86,21 @@ def trace_root(
 
 def _report(builder: Builder, error: Exception) -> None:
     """Raise for an exception that our own code raised: about an argument, or as a bug."""
+    loc = locate_error(error.__traceback__)
+    innermost = _frames(error.__traceback__)[-1].tb_frame
+    where = innermost.f_globals.get("__name__")
+    if is_class_of_python(innermost):
+        kind = TileValueError if isinstance(error, ValueError) else TileTypeError
+        raise kind(str(error), loc=loc) from None
     if not raised_here(error.__traceback__):
         return
     from tilelang.frontend.arguments import wrong_argument
+    from tilelang.frontend.complaints import complaint
 
-    loc = locate_error(error.__traceback__)
-    wrong = wrong_argument(error, error.__traceback__, loc)
+    wrong: TileError | None = None
+    if where in ("tilelang.frontend.scope", "tilelang.frontend.statements"):
+        wrong = complaint(error, loc, any_kind=True)
+    wrong = wrong or wrong_argument(error, error.__traceback__, loc)
     if wrong is not None:
         raise wrong from None
     raise InternalError(
@@ -105,6 +115,7 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
     frames = _frames(error.__traceback__)
     while frames and _is_between(frames[-1].tb_frame):
         frames.pop()
+    frames = _without_lambdas(frames)
     loc = locate_error(error.__traceback__)
     if isinstance(error, TypeError):
         better = text_for_number(error, error.__traceback__, loc)
@@ -170,12 +181,19 @@ def _is_kernel_code(item: TracebackType) -> bool:
 
 def _raised_by_kernel(traceback: TracebackType | None) -> bool:
     """Whether the innermost frame is rewritten code, or a comprehension or lambda in it."""
-    frames = _frames(traceback)
-    while len(frames) > 1 and frames[-1].tb_frame.f_code.co_name.startswith("<"):
-        if _is_kernel_code(frames[-1]):
-            break
-        frames.pop()
-    return _is_kernel_code(frames[-1])
+    return _is_kernel_code(_without_lambdas(_frames(traceback))[-1])
+
+
+def _without_lambdas(frames: list[TracebackType]) -> list[TracebackType]:
+    """``frames`` up to rewritten code, where comprehensions and lambdas in it are the innermost."""
+    code = frames[-1].tb_frame.f_code if frames else None
+    if code is None or not code.co_name.startswith("<") or _is_kernel_code(frames[-1]):
+        return frames
+    for end in range(len(frames), 0, -1):
+        item = frames[end - 1]
+        if item.tb_frame.f_code.co_filename == code.co_filename and _is_kernel_code(item):
+            return frames[:end]
+    return frames
 
 
 def _unknown_name(error: NameError) -> TileNameError:

@@ -127,7 +127,7 @@ def _ffs(args: list[Value], kind: DType, attrs: Attrs) -> Value:
 
 def _fns_one(mask: int, base: int, offset: int) -> int:
     """Position of the ``offset``-th set bit from ``base`` on; -1 when there is none."""
-    mask &= 0xFFFFFFFF
+    mask, base, offset = int(mask) & 0xFFFFFFFF, int(base), int(offset)
     if offset == 0:
         return base if mask >> base & 1 else -1
     order = range(base, 32) if offset > 0 else range(base, -1, -1)

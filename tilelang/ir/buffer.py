@@ -37,6 +37,8 @@ SCOPES = (
     "local.var",
     "local.descriptor",
 )
+# Scopes whose elements are no numbers: only instructions take them.
+OPAQUE = ("shared.barrier", "shared.cluster_barrier", "shared.tmem", "local.descriptor")
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:

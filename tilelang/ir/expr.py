@@ -668,6 +668,8 @@ class StringImm(Expr):
     value: str
 
     def _dtype(self) -> DType:
+        if not isinstance(self.value, str):
+            raise TileTypeError("StringImm holds a text", expected="a str", got=shown(self.value))
         return DType("handle")
 
 

@@ -274,7 +274,9 @@ def FloatImm(dtype: object, value: float, *, span: object = None) -> Expr:
 
 def SizeVar(name: str, dtype: object = "int32", *, span: object = None) -> ir.Var:
     """A run-time dimension."""
-    return ir.Var(name, DType(dtype))
+    from tilelang.language.macro import made_variable
+
+    return made_variable("T.SizeVar", name, dtype)
 
 
 def Call(dtype: object, op: str, args: Sequence[object], *, span: object = None) -> Expr:

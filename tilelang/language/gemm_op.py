@@ -133,7 +133,7 @@ def _check_shapes(
         )
 
 
-def _policy(policy: object, what: str) -> GemmWarpPolicy:
+def warp_policy(policy: object, what: str) -> GemmWarpPolicy:
     if isinstance(policy, int) and not isinstance(policy, bool) and policy in (0, 1, 2):
         return GemmWarpPolicy(policy)
     raise TileValueError(
@@ -162,7 +162,7 @@ def _gemm(
     _check_scopes(a[0], b[0], c[0], what)
     _check_dtypes(a[0], b[0], c[0], what)
     _check_shapes(a, b, c, trans_a, trans_b, what)
-    chosen = _policy(policy, what)
+    chosen = warp_policy(policy, what)
     packed = constant_int(k_pack, what, "k_pack")
     if packed not in (1, 2):
         raise TileValueError(f"the k_pack of {what} is {packed}", expected="1 or 2", got=packed)
@@ -301,7 +301,7 @@ def tcgen05_gemm(
     options = pairs(
         transpose_A=trans_a,
         transpose_B=trans_b,
-        policy=int(_policy(policy, what)),
+        policy=int(warp_policy(policy, what)),
         use_2cta=use_2cta,
         annotations=annotations,
     )

@@ -14,7 +14,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Expr, as_expr
 from tilelang.ir.stmt import HardwareOp
 from tilelang.ir.trace_context import emitter
-from tilelang.language.gemm_op import condition
+from tilelang.language.gemm_op import condition, warp_policy
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 
@@ -68,7 +68,7 @@ def gemm_sp(
     _tile(
         "gemm_sp", (A_sparse, E, B), (C,), (condition(clear_accum, "T.gemm_sp", "clear"),),
         transpose_A=transpose_A, transpose_E=transpose_E, transpose_B=transpose_B,
-        policy=int(policy), k_pack=k_pack, **options,
+        policy=int(warp_policy(policy, "T.gemm_sp")), k_pack=k_pack, **options,
     )  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def mma_gemm_blockscaled(
         (A, B, SFA, SFB),
         (C,),
         args,
-        policy=int(policy),
+        policy=int(warp_policy(policy, what)),
         transpose_A=transpose_A,
         transpose_B=transpose_B,
         sf_a_granularity_k=sf_a_granularity_k,

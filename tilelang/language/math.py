@@ -110,6 +110,27 @@ def _binary(name: str, doc: str) -> Callable[..., Expr]:
     return function
 
 
+def _packed(name: str, doc: str) -> Callable[..., Expr]:
+    def function(x1: object, x2: object, *, span: object = None) -> Expr:
+        return call(name, *_pairs(name, x1, x2))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _pairs(name: str, *values: object) -> list[Expr]:
+    """Vectors of two lanes, of one dtype."""
+    found = [scalar(value, f"T.{name}") for value in values]
+    if len({value.dtype for value in found}) > 1 or found[0].dtype.lanes != 2:
+        raise TileTypeError(
+            f"T.{name} takes vectors of two lanes",
+            expected="operands of one dtype of two lanes, e.g. T.float16x2",
+            got=", ".join(f"`{value!r}` of {value.dtype}" for value in found),
+        )
+    return found
+
+
 def _pair(name: str, x: object, y: object) -> tuple[object, object]:
     """Two scalars; literals stay literals, so that they adopt the other's dtype."""
     what = f"T.{name}"
@@ -148,7 +169,12 @@ isfinite = _unary("isfinite", "Whether x is neither infinite nor not a number.")
 likely = _unary("likely", "x, with the hint that it usually holds.")
 fast_rcp = _unary("fast_rcp", "Approximate 1 / x.")
 ieee_frsqrt = _unary("ieee_frsqrt", "1 / sqrt(x), correctly rounded.")
-abs2 = _unary("abs2", "Absolute values of the two lanes of a vector.")
+
+
+def abs2(x: object, *, span: object = None) -> Expr:
+    """Absolute values of the two lanes of a vector."""
+    return call("abs2", *_pairs("abs2", x))
+
 
 __exp = _unary("fast_exp", "Fast approximate exp.")
 __exp10 = _unary("fast_exp10", "Fast approximate exp10.")
@@ -164,11 +190,11 @@ hypot = _binary("hypot", "sqrt(x1 * x1 + x2 * x2) without overflow.")
 fmod = _binary("fmod", "Remainder of x1 / x2 with the sign of x1.")
 copysign = _binary("copysign", "The magnitude of x1 with the sign of x2.")
 nextafter = _binary("nextafter", "The next float after x1 in the direction of x2.")
-add2 = _binary("add2", "Sum of two vectors of two lanes.")
-sub2 = _binary("sub2", "Difference of two vectors of two lanes.")
-mul2 = _binary("mul2", "Product of two vectors of two lanes.")
-max2 = _binary("max2", "Larger values of two vectors of two lanes.")
-min2 = _binary("min2", "Smaller values of two vectors of two lanes.")
+add2 = _packed("add2", "Sum of two vectors of two lanes.")
+sub2 = _packed("sub2", "Difference of two vectors of two lanes.")
+mul2 = _packed("mul2", "Product of two vectors of two lanes.")
+max2 = _packed("max2", "Larger values of two vectors of two lanes.")
+min2 = _packed("min2", "Smaller values of two vectors of two lanes.")
 
 
 def fma(x: object, y: object, z: object) -> Expr:
@@ -178,7 +204,7 @@ def fma(x: object, y: object, z: object) -> Expr:
 
 def fma2(x: object, y: object, z: object) -> Expr:
     """``x * y + z`` of vectors of two lanes, rounded once."""
-    return call("fma2", *(scalar(item, "T.fma2") for item in (x, y, z)))
+    return call("fma2", *_pairs("fma2", x, y, z))
 
 
 def _to_integral(name: str, x: object) -> Expr:

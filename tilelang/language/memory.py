@@ -8,6 +8,7 @@ from tilelang.errors import TileIndexError, TileTypeError, TileValueError
 from tilelang.frontend.regions import (
     address_of_operand,
     cast_to,
+    check_plain,
     constant_int,
     describe,
     region_of,
@@ -472,6 +473,7 @@ def ptx_cp_async(
     src = _pointed(src_access_ptr, what, "source")
     count = _elements_of(constant_int(num_elems, what, "element count"), dst, src)
     for run, role in ((dst, "destination"), (src, "source")):
+        check_plain(run.buffer.whole(), what, role)
         if run.extent is not None and count > run.extent:
             raise TileValueError(
                 f"{what} copies more than the extent of its {role}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileValueError
-from tilelang.frontend.regions import check_options, constant_int, emit_call, scalar
+from tilelang.frontend.regions import check_options, check_plain, constant_int, emit_call, scalar
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr, binary, const
 from tilelang.ir.stmt import PrintTile
@@ -39,6 +39,7 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
         return
     if isinstance(obj, Region) or (isinstance(obj, Buffer) and not obj.is_var):
         tile = obj if isinstance(obj, Region) else obj.whole()
+        check_plain(tile, what, "tile")
         group = constant_int(warp_group_id, what, "warpgroup")
         warp = constant_int(warp_id, what, "warp")
         emitter(what).emit(PrintTile(src=tile, message=msg, thread=128 * group + 32 * warp))

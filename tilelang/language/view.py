@@ -6,7 +6,7 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend.builder import builder
-from tilelang.frontend.regions import describe, shape_tuple, text_of
+from tilelang.frontend.regions import check_plain, describe, shape_tuple, text_of
 from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, as_expr
@@ -49,6 +49,8 @@ def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
         raise TileTypeError(
             f"{what} of something that is not a buffer", expected="a buffer", got=describe(src)
         )
+    if src.storage != "shared.tmem":
+        check_plain(src.whole(), what, "source")
     if src.strides is not None:
         raise TileUnsupportedError(
             f"{what} of `{src.name}`, which has strides",

@@ -8,6 +8,7 @@ from typing import Any
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend.regions import (
     cast_to,
+    check_plain,
     constant_int,
     describe,
     element_of,
@@ -333,6 +334,7 @@ def shuffle_elect(thread_extent: int) -> Expr:
 def _region_test(op: str, buffer: object) -> Expr:
     what = f"T.{op}"
     found = tile_of(buffer, what)
+    check_plain(found, what, "buffer")
     if found.scope() == "local.fragment":
         raise TileTypeError(
             f"{what} of a fragment",

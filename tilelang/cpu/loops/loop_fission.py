@@ -53,13 +53,15 @@ def check_words(launch: S.Launch) -> None:
     """Refuse barriers in the hands of other operations than those that are counted here.
 
     Intrinsics that complete a barrier need it as an object in memory, and none is left. What an
-    unknown function does with the memory of a thread cannot be told.
+    unknown function does with the memory of a thread cannot be told, nor what an instruction of
+    other machines gives.
     """
     for stmt in S.walk(launch.body):
         with located(stmt.loc):
             for node in (part for item in stmt.exprs() for part in E.walk(item)):
                 if isinstance(node, E.Call) and not (node.atom.synchronises or node.atom.optional):
-                    if node.atom.by_name or any(map(_is_barrier, node.args)):
+                    foreign = node.atom.needs in FEATURES and not node.atom.emulated
+                    if foreign or node.atom.by_name or any(map(_is_barrier, node.args)):
                         raise no_word_of_cpus(node)
 
 

@@ -25,11 +25,13 @@ from tilelang.cpu.loops.loop_fission import Barriers, check_words
 from tilelang.cpu.loops.privatization import BOOL, INT, ThreadLoops, thread_loop, vars_in
 from tilelang.cpu.loops.thread_shares import deal_exchanges
 from tilelang.cpu.loops.warp_intrinsics import Exchange, exchanges
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.uniform import PRIVATE, leaves, varying_exit
 from tilelang.ir.visitor import map_stmts, rewrite_exprs, rewrite_launches
 from tilelang.records import dataclass
@@ -179,6 +181,8 @@ class _Serializer:
             if not self.varying.expr(stmt.value):
                 return "once"
             return "recompute" if self._anywhere(stmt.value) else "thread"
+        if isinstance(stmt, S.View):
+            self._check_view(stmt)
         if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Attr, S.Launch)):
             return "once"
         if self._in_turns() and leaves(stmt):
@@ -188,6 +192,17 @@ class _Serializer:
         if _cooperates(stmt) or self._orders_threads(stmt) or self._changes_alike(stmt):
             return "once"
         return "thread"
+
+    def _check_view(self, view: S.View) -> None:
+        own = sorted(var.name for var in shape_vars(view.buffer) if self.varying.expr(var))
+        if own:
+            raise TileUnsupportedError(
+                f"the shape of the view `{view.buffer.name}` differs between threads",
+                expected="extents, strides and an offset that all threads of a block share",
+                got=f"one that depends on `{own[0]}`",
+                loc=view.loc,
+                hint="put what differs into the indices; GPUs and the interpreter run it as it is",
+            )
 
     def _in_turns(self) -> bool:
         return bool(self.turns) and self.turns[-1] is not None
