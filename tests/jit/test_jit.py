@@ -584,13 +584,36 @@ def test_lowering_gives_source_parameters_and_target() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         _ = artifact.rt_mod
     assert str(caught.value) == (
-        "a lowered program has no rt_mod\n"
-        "  expected: kernel_source, params, target or explain\n"
-        "  hint: tilelang.compile(func) gives a kernel that can be called; "
-        "kernel.get_host_source() is the host code around it"
+        "a lowered program cannot be called\n"
+        "  expected: device_mod, host_mod, kernel_source, params, target or explain\n"
+        "  hint: tilelang.compile(func) gives a kernel that can be called"
     )
     with pytest.raises(TileTypeError, match="takes one traced function"):
         tilelang.lower({"a": func, "b": func})
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda -arch=sm_80", "hip -mcpu=gfx942", "metal"])
+def test_the_parts_of_a_lowered_program_print_and_give_source(target: str) -> None:
+    func = scaled_factory(16)
+    artifact = tilelang.lower(func, target=target)
+    device, host = artifact.device_mod, artifact.host_mod
+    assert device.get_source() == device.inspect_source() == artifact.kernel_source
+    assert host.get_source() == tilelang.compile(func, target=target).get_host_source()
+    assert list(device.functions) == list(host.functions) == [func.name]
+    assert host[func.name] is func and str(host) == func.script()
+    assert "T.Parallel" in str(host) and "T.Parallel" not in str(device)
+    assert str(device) == device[func.name].script()
+
+
+def test_a_wrapper_takes_the_parts_of_a_lowered_program() -> None:
+    from tilelang.jit.adapter.wrapper import TLCUDASourceWrapper
+
+    func, target = scaled_factory(16), "cuda -arch=sm_80"
+    artifact = tilelang.lower(func, target=target)
+    wrapper = TLCUDASourceWrapper(
+        func, artifact.kernel_source, target, artifact.device_mod, artifact.host_mod
+    )
+    assert wrapper.lib_code == artifact.host_mod.get_source()
 
 
 def test_measurements_are_noted_on_a_kernel() -> None:

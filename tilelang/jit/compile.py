@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import fields
+from dataclasses import field, fields
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from tilelang.ir.lints import remarks
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import JITKernel, KernelParam, normalize_out_idx
+from tilelang.jit.lowered import LoweredModule
 from tilelang.jit.progress import progress
 from tilelang.options import (
     Options,
@@ -123,16 +124,46 @@ class CompiledArtifact(Artifact):
     params: tuple[KernelParam, ...] = ()
     target: Target | None = None
     target_host: Target | None = None
+    program: tuple[PrimFunc, Options] | None = field(default=None, repr=False)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("host_mod", "device_mod", "rt_mod"):
-            raise TileUnsupportedError(
-                f"a lowered program has no {name}",
-                expected="kernel_source, params, target or explain",
-                hint="tilelang.compile(func) gives a kernel that can be called; "
-                "kernel.get_host_source() is the host code around it",
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def device_mod(self) -> LoweredModule:
+        """The program after all passes, with the generated kernels as its source."""
+        from tilelang.compiler import lower as run_passes
+
+        func, options = self._program
+        target = parse_target(self.target)
+        return LoweredModule(func, lambda: run_passes(func, target, options), lambda: self.source)
+
+    @property
+    def host_mod(self) -> LoweredModule:
+        """The program as it was traced, with the host code around its kernels as its source."""
+
+        def host_code() -> str:
+            if self.device is None:
+                from tilelang.jit.adapter.wrapper import host_source
+
+                return host_source(func, self.source, self.target)
+            from tilelang.jit.adapter.host import host_source as around
+
+            return around(self, func)
+
+        func, _ = self._program
+        return LoweredModule(func, lambda: func, host_code)
+
+    @property
+    def rt_mod(self) -> Any:
+        """No module that can be called: text is generated without a compiler or a device."""
+        raise TileUnsupportedError(
+            "a lowered program cannot be called",
+            expected="device_mod, host_mod, kernel_source, params, target or explain",
+            hint="tilelang.compile(func) gives a kernel that can be called",
+        )
+
+    @property
+    def _program(self) -> tuple[PrimFunc, Options]:
+        assert self.program is not None, "made by tilelang.lower"
+        return self.program
 
 
 @border
@@ -169,13 +200,14 @@ def lower(
             expected="the result of @T.prim_func",
             got=f"{type(func).__name__}" + (f" with {len(found)} functions" if found else ""),
         )
-    chosen = parse_target(target)
-    made = compile_source(found[0], chosen, options_for(found[0], pass_configs, None, None))
+    chosen, options = parse_target(target), options_for(found[0], pass_configs, None, None)
+    made = compile_source(found[0], chosen, options)
     return CompiledArtifact(
         **{item.name: getattr(made, item.name) for item in fields(Artifact)},
         params=tuple(map(KernelParam.from_param, found[0].params)),
         target=chosen,
         target_host=None if target_host is None else parse_target(target_host),
+        program=(found[0], options),
     )
 
 

@@ -11,6 +11,7 @@ from tilelang.codegen.gpu.module import CudaModule
 from tilelang.compat.host_text.host_module import HostModule, host_module
 from tilelang.errors import TileUnsupportedError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.lowered import LoweredModule
 from tilelang.options import make_options
 from tilelang.target import parse_target
 
@@ -86,6 +87,8 @@ def functions_of(module: Any) -> list[PrimFunc]:
     """The functions in what callers pass as a module: one, a mapping, or an object with one."""
     if isinstance(module, PrimFunc):
         return [module]
+    if isinstance(module, LoweredModule):
+        return [module.traced]
     functions = getattr(module, "functions", module)
     values = list(functions.values()) if hasattr(functions, "values") else []
     return [value for value in values if isinstance(value, PrimFunc)]
@@ -105,7 +108,7 @@ def find_module(given: Any, func: PrimFunc, target: Any, configs: Any) -> HostMo
     if isinstance(given, HostModule):
         return given
     module = given.device if isinstance(given, Artifact) else given
-    if given is None:
+    if given is None or isinstance(given, LoweredModule):
         module = _compiled(func, target, configs)
     if not isinstance(module, CudaModule):
         raise TileValueError(
