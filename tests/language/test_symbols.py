@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
-from tilelang.errors import TileNameError
+from tilelang.errors import TileError, TileNameError
 
 
 def test_a_size_that_no_parameter_has_is_an_error_of_the_program() -> None:
@@ -19,7 +21,7 @@ def test_a_size_that_no_parameter_has_is_an_error_of_the_program() -> None:
                 C[0] = A[0, 0]
 
     text = str(caught.value)
-    assert "test_symbols.py:18:18\n   18 |             with T.Kernel(T.ceildiv(m, 4)):" in text
+    assert "test_symbols.py:20:18\n   20 |             with T.Kernel(T.ceildiv(m, 4)):" in text
     assert text.split("\n -->")[0] == (
         "no argument of `kernel` tells the value of `m`\n"
         "  expected: an extent or a stride of a tensor parameter, or a scalar parameter\n"
@@ -37,3 +39,23 @@ def test_sizes_in_strides_and_scalar_parameters_have_values() -> None:
                 A[bx, i] = s
 
     assert kernel.name == "kernel"
+
+
+@pytest.mark.parametrize("how", ["cpu", "interpret"])
+def test_a_name_of_a_dimension_is_one_size(how: str) -> None:
+    @T.prim_func
+    def scaled(
+        X: T.Tensor((T.dynamic("m"), 8), "float32"), Y: T.Tensor((T.dynamic("m"), 8), "float32")
+    ):
+        with T.Kernel(T.ceildiv(X.shape[0], 4), threads=32) as b:
+            T.copy(X[b * 4, 0], Y[b * 4 : b * 4 + 4, 0:8])
+
+    backend = "interpret" if how == "interpret" else "auto"
+    ones = np.ones((5, 8), np.float32)
+    made = tilelang.compile(scaled, out_idx=-1, target="cpu", execution_backend=backend)
+    np.testing.assert_array_equal(made(ones), ones)
+    plain = tilelang.compile(scaled, target="cpu", execution_backend=backend)
+    with pytest.raises(TileError) as caught:
+        plain(ones, np.ones((6, 8), np.float32))
+    assert str(caught.value).splitlines()[0] == "kernel scaled input Y shape[0] does not match"
+    assert T.dynamic("m") is T.dynamic("m") is not T.dynamic("m", "int64")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, shown
@@ -107,15 +108,23 @@ def _names(text: object, what: str) -> list[str]:
 
 
 def dynamic(name: str, dtype: object = "int32") -> Any:
-    """Run-time dimensions: one variable, or a tuple for several names (``"m, n"``)."""
+    """Run-time dimensions: one variable, or a tuple for several names (``"m, n"``).
+
+    A name means one size, however often it is written.
+    """
     with placed():
         kind = DType(dtype)
         if not kind.is_integer:
             raise TileTypeError(
                 "a dimension must be an integer", expected="int32 or int64", got=str(kind)
             )
-        found = tuple(Var(item, kind) for item in _names(name, "T.dynamic"))
+        found = tuple(_dimension(item, kind) for item in _names(name, "T.dynamic"))
     return found[0] if len(found) == 1 else found
+
+
+@lru_cache(maxsize=1024)
+def _dimension(name: str, kind: DType) -> Var:
+    return Var(name, kind)
 
 
 symbolic = dynamic
