@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "notebook": "",
     "records": "",
     "errors": "",
+    "warning": "errors",
     "absent": "errors",
     "math": "errors",
     "env": "errors",
@@ -68,7 +69,7 @@ MAY_IMPORT = {
     ),
 }
 # What all modules may import, as they import the standard library.
-EVERYWHERE = frozenset(("notebook", "records"))
+EVERYWHERE = frozenset(("notebook", "records", "warning"))
 # Package -> its parts (folders, files) -> what each may import of the others, bottom up.
 PARTS = {
     "transforms": {
@@ -89,13 +90,14 @@ PARTS = {
         "executors": "",
         "artifacts": "",
         "stored": "",
+        "lowered": "",
         "calls": "",
         "fingerprint": "",
         "captured": "fingerprint",
         "emulated": "",
         "execution": "artifacts emulated",
         # One row: a kernel can be made by its class and exports itself, compile() gives a kernel.
-        "kernel compile export": "progress executors artifacts stored calls execution",
+        "kernel compile export": "progress executors artifacts stored lowered calls execution",
         "core": "progress captured kernel compile",
         "sanitize": "emulated kernel core",
     },

@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shlex
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -22,9 +21,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from tilelang.env import env
-from tilelang.errors import CompileError, TileWarning
+from tilelang.errors import CompileError
 from tilelang.records import dataclass
 from tilelang.scratch import scratch_folders
+from tilelang.warning import warn_caller
 
 TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
 _NO_SPACE = "No space left on device"
@@ -230,7 +230,7 @@ def forget() -> None:
 @lru_cache(maxsize=16)
 def warn(message: str) -> None:
     """Warn once per process."""
-    warnings.warn(message, TileWarning, stacklevel=4)
+    warn_caller(message)
 
 
 def candidates(

@@ -8,7 +8,6 @@ automatic barriers, fast math); the others are performance or debugging choices.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import field, replace
@@ -20,11 +19,11 @@ from tilelang.errors import (
     TileTypeError,
     TileUnsupportedError,
     TileValueError,
-    TileWarning,
     near,
     shown,
 )
 from tilelang.records import dataclass
+from tilelang.warning import warn_caller
 
 
 class PassConfigKey(str, Enum):
@@ -204,7 +203,7 @@ def config_key(key: object) -> PassConfigKey:
 @lru_cache(maxsize=64)
 def _say(message: str) -> None:
     """Warn once per process, however many kernels ask for the same."""
-    warnings.warn(message, TileWarning, stacklevel=4)
+    warn_caller(message)
 
 
 def make_options(

@@ -112,12 +112,32 @@ def test_an_unknown_function_that_may_write_to_a_thread_is_refused_by_name() -> 
         with T.Kernel(1, threads=32):
             same = T.alloc_local((1,), "int32")
             B[T.get_thread_binding()] = T.call_extern(
-                "uint32", "__match_all_sync", FULL, 1, T.address_of(same[0])
+                "uint32", "foreign", FULL, 1, T.address_of(same[0])
             )
 
     with pytest.raises(TileUnsupportedError) as caught:
         tilelang.compile(main, target="cpu")
     assert str(caught.value).startswith(
-        "T.call_extern(...) is not available on the CPU: "
-        "the function '__match_all_sync' is not known\n"
+        "T.call_extern(...) is not available on the CPU: the function 'foreign' is not known\n"
     )
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_function_that_stores_its_second_result(value: int) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((32,), "int32"), B: T.Tensor((2, 32), "uint32")):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            same = T.alloc_local((1,), "int32")
+            B[0, t] = T.call_extern("uint32", "__match_all_sync", FULL, A[t], T.address_of(same[0]))
+            B[1, t] = same[0]
+
+    given = np.zeros(32, np.int32)
+    given[7] = value
+    for options in (
+        {"target": "cpu", "execution_backend": "interpret"}, {"target": "cpu"},
+        {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+    ):  # fmt: skip
+        out = np.full((2, 32), 9, np.uint32)
+        tilelang.compile(main, **options)(given, out)  # type: ignore[call-overload]  # options by name
+        assert out.tolist() == ([[FULL] * 32, [1] * 32] if value == 0 else [[0] * 32] * 2)

@@ -494,9 +494,9 @@ def test_compiling_something_that_is_not_traced() -> None:
     assert text_of(error) == (
         "tilelang.compile takes a traced function\n"
         "  expected: the result of @T.prim_func\n"
-        "  got: function\n"
-        "  hint: a function decorated with @tilelang.jit is compiled by calling it or by its "
-        ".compile(...) method"
+        "  got: the function `scaled_factory`\n"
+        "  hint: a function that returns a program is called first: "
+        "tilelang.compile(scaled_factory(...))"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import warnings
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,20 @@ _FORMAT = (
 )
 
 
-def error_of(line: str) -> TileError:
+def traced(line: str, **names: object) -> None:
     head = (
-        "@T.prim_func\ndef f(A: T.Tensor((8, 8), 'float32'), n: T.int32):\n"
+        "@T.prim_func\ndef f(A: T.Tensor((8, 8), 'float32'), B: T.Tensor((8, 8), 'float32'), n: T.int32):\n"
         "    with T.Kernel(1, threads=32) as bx:\n        "
     )
     text = head + line + "\n"
     linecache.cache["<said>"] = (len(text), None, text.splitlines(True), "<said>")
-    space: dict[str, Any] = {"T": T, "table": np.arange(8.0), "numbers": {0: 1.0}}
+    space: dict[str, Any] = {"T": T, "table": np.arange(8.0), "numbers": {0: 1.0}, **names}
+    exec(compile(text, "<said>", "exec"), space)  # noqa: S102
+
+
+def error_of(line: str, **names: object) -> TileError:
     with pytest.raises(TileError) as caught:
-        exec(compile(text, "<said>", "exec"), space)  # noqa: S102
+        traced(line, **names)
     return caught.value
 
 
@@ -79,3 +84,44 @@ def test_an_exception_of_the_program_itself_stays_what_it_is() -> None:
         def kernel(A: T.Tensor((8,), "float32")):
             with T.Kernel(1, threads=32):
                 A[0] = {}["x"]
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "what"),
+    [
+        ("x = T.ceildiv(64, block)", "T.ceildiv(64, block)", ": `64 // 0`"),
+        ("x = 64 // block", "64 // block", ""),
+        ("x = n % block", "n % block", ": `n % 0`"),
+    ],
+)
+def test_a_division_by_zero_names_what_is_zero(line: str, at: str, what: str) -> None:
+    column = 9 + line.index(at)
+    assert str(error_of(line, block=0)) == (
+        f"division by zero{what}\n  expected: a divisor that is not 0\n"
+        f"  got: `block`, which is 0\n --> <said>:4:{column}\n    4 |         {line}\n"
+        f"      | {' ' * (column - 1)}{'^' * len(at)}"
+    )
+
+
+def warnings_of(body: str) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        traced(body)
+    return [f"{item.filename}:{item.lineno}: {item.message}" for item in caught]
+
+
+def test_print_of_python_is_remarked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert warnings_of("print('v', A[0, 0], sep='=')") == [
+        "<said>:4: print() shows the text of `A[0, 0]` once, while the kernel is traced; "
+        "T.print(...) prints values when the kernel runs"
+    ]
+    assert warnings_of("print('tracing', 8)") == []
+    assert capsys.readouterr().out == "v=A[0, 0]\ntracing 8\n"
+
+
+def test_a_parameter_that_becomes_another_name_is_remarked() -> None:
+    assert warnings_of("B = A\n        B[0, 0] = 1.0") == [
+        "<said>:4: `B = A` copies nothing: from here on `B` is another name of `A`; "
+        "T.copy(A, B) copies"
+    ]
+    assert warnings_of("C = A\n        B = T.reshape(B, (64,))\n        C[0, 0] = B[0]") == []

@@ -642,3 +642,23 @@ def test_the_error_says_what_to_write(body: str, text: str) -> None:
     with pytest.raises(TileNameError) as caught:
         traced(body, "message")
     assert f"{caught.value}\n" == text
+
+
+def test_tiles_that_take_turns_are_one_tile_with_a_dimension_more() -> None:
+    with pytest.raises(TileNameError) as caught:
+
+        @T.prim_func
+        def swapped(A: T.Tensor((8,), "float32")):
+            with T.Kernel(1, threads=32):
+                a = T.alloc_shared((8,), "float32")
+                b = T.alloc_shared((8,), "float32")
+                for _ in T.serial(4):
+                    T.copy(a, b)
+                    a, b = b, a
+
+    assert str(caught.value).partition("\n --> ")[0] == (
+        "the immutable value `a` is updated in a loop\n"
+        "  expected: a variable made by T.alloc_var\n  got: `a` bound outside the loop\n"
+        "  hint: a name stands for one object; tiles that take turns are one tile with a dimension "
+        "more, indexed by the iteration, e.g. a[k % 2, ...]"
+    )

@@ -14,6 +14,7 @@ from tilelang.env import env
 from tilelang.errors import Loc, TileWarning
 from tilelang.ir import stmt as S
 from tilelang.target.nvidia import NO_SET_MAX_NREG
+from tilelang.warning import warn_caller
 
 # C7508 and C7509 are about setmaxnreg, C7510 to C7519 about wgmma.
 _REMARK = re.compile(r"\(C75(?:0[89]|1\d)\)")
@@ -70,7 +71,7 @@ def advise(func: S.PrimFunc, kernels: Sequence[str], sentences: Sequence[str]) -
         message = f"kernel {func.name} is slower than it could be: {rest} [{lint}]"
         message += f"\n  hint: {hint}" if hint else ""
         if loc is None:
-            warnings.warn(message, TileWarning, stacklevel=3)
+            warn_caller(message)
         else:
             warnings.warn_explicit(message, TileWarning, loc.file, loc.line)
 

@@ -60,6 +60,7 @@ from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.ir.trace_context import activate, current, emitter
 from tilelang.ir.uniform import Varying
 from tilelang.tracebacks import is_ours
+from tilelang.warning import warn_caller
 
 __all__ = ["Block", "Builder", "builder"]
 
@@ -740,7 +741,7 @@ def locate_error(traceback: TracebackType | None) -> Loc | None:
 def warn(message: str, loc: Loc | None) -> None:
     """Warn about the user's line ``loc``."""
     if loc is None:
-        warnings.warn(message, TileWarning, stacklevel=2)
+        warn_caller(message)
     else:
         warnings.warn_explicit(message, TileWarning, loc.file, loc.line)
 

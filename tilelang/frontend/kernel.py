@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tilelang.errors import TileTypeError, TileValueError, near, shown
-from tilelang.frontend.builder import Block, Builder, builder, locate
+from tilelang.frontend.builder import Block, Builder, builder, count, locate
 from tilelang.frontend.frames import Frame
 from tilelang.frontend.regions import check_options
 from tilelang.ir.buffer import Buffer
@@ -140,8 +140,8 @@ class KernelLaunchFrame(Frame):
             )
         if len(names) > 1 and len(names) != len(self.grid):
             raise TileValueError(
-                f"{len(names)} names for {len(self.grid)} grid extents",
-                expected=f"{len(self.grid)} names",
+                f"{count(len(names), 'name')} for {count(len(self.grid), 'grid extent')}",
+                expected=count(len(self.grid), "name"),
                 got=f"({', '.join(names)})",
             )
         launch = active.open_launch(self.grid, self.threads, names, self.annotations)

@@ -225,6 +225,10 @@ class Expressions:
             keyed = scope_call("keyed", [made.func, *made.args], node)
             keyed.keywords = made.keywords
             return keyed
+        if isinstance(node.func, ast.Name) and node.func.id == "print":
+            shown = scope_call("printed", [made.func, *made.args], node)
+            shown.keywords = made.keywords
+            return shown
         return made
 
     def _unary(self, node: ast.UnaryOp) -> Any:

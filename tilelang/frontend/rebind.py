@@ -95,6 +95,11 @@ _WORD = {"if": "`if`", "loop": "loop", "parallel": "loop"}
 
 def advice(name: str, what: str, values: Sequence[object]) -> str:
     """What to write instead of rebinding ``name``."""
+    if what != "if" and all(map(_is_tile, values)):
+        return (
+            "a name stands for one object; tiles that take turns are one tile with a dimension "
+            f"more, indexed by the iteration, e.g. {name}[k % 2, ...]"
+        )
     if not all(isinstance(value, (bool, int, float, Expr)) for value in values):
         return (
             f"a name stands for one object; write the statements that use `{name}` where it is "

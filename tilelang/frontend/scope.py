@@ -223,7 +223,21 @@ class Scope:
                 if not isinstance(value, Loop)
                 else f"write `for {name} in {value.what}(...):`",
             )
+        if isinstance(value, Buffer) and value.name:
+            self._check_parameter(name, value)
         return self._hold(name, self.builder.bind(name, value))
+
+    def _check_parameter(self, name: str, value: Buffer) -> None:
+        """Warn where a tensor parameter is given the name of something else: nothing is copied."""
+        held = self.held.get(name)
+        old = None if held is None else held.value
+        declared = any(old is param and param.name == name for param in self.builder.params)
+        if declared and old is not value:
+            warn(
+                f"`{name} = {value.name}` copies nothing: from here on `{name}` is another name of "
+                f"`{value.name}`; T.copy({value.name}, {name}) copies",
+                locate(),
+            )
 
     def assign_outer(
         self, name: str, value: object, by_reference: bool, current: Callable[[], object]
@@ -556,6 +570,17 @@ class Scope:
             self.builder.loops[-1].leave()
         self.builder.emit(Break())
         self.builder.blocks[-1].done = "break"
+
+    def printed(self, function: Callable[..., object], *args: object, **options: object) -> object:
+        """A call of something called ``print``."""
+        values = [x for x in args if isinstance(x, (Expr, Buffer, Region))]
+        if function is builtins.print and any(not isinstance(x, Const) for x in values):
+            warn(
+                f"print() shows the text of {describe(values[0])} once, while the kernel is "
+                "traced; T.print(...) prints values when the kernel runs",
+                locate(),
+            )
+        return function(*args, **options)
 
     def continue_(self) -> None:
         """``continue``"""

@@ -7,11 +7,13 @@ the name under which the user's line has it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 from tilelang.errors import Loc, TileError, TileTypeError, TileValueError
 
-__all__ = ["name_the_text", "text_for_number"]
+__all__ = ["name_the_text", "name_the_zero", "text_for_number"]
 
 _OPERANDS = re.compile(r"'str'|\bstr\b")
 
@@ -46,6 +48,18 @@ def name_the_text(error: TileError, traceback: TracebackType | None) -> None:
             return
 
 
+def name_the_zero(error: Exception, traceback: TracebackType | None, loc: Loc | None) -> TileError:
+    """The error for a division by zero, with the names of the user's line that are 0."""
+    zeros = _names(traceback, loc, lambda value: type(value) in (int, float) and value == 0)
+    names = " or ".join(f"`{name}`" for name, _ in zeros)
+    return TileValueError(
+        error.message if isinstance(error, TileError) else "division by zero",
+        expected="a divisor that is not 0",
+        got=f"{names}, which is 0" if names else None,
+        loc=loc,
+    )
+
+
 def _hint(name: str, text: str) -> str:
     return f"pass {name}={text.strip()}, the number and not its text"
 
@@ -60,13 +74,19 @@ def _number(text: str) -> bool:
 
 def _texts(traceback: TracebackType | None, loc: Loc) -> list[tuple[str, str]]:
     """Names on the line of ``loc`` that hold texts, with these."""
+    return _names(traceback, loc, lambda value: type(value) is str)
+
+
+def _names(
+    traceback: TracebackType | None, loc: Loc | None, wanted: Callable[[object], bool]
+) -> list[tuple[str, Any]]:
     frame: FrameType | None = None
-    while traceback is not None:
+    while traceback is not None and loc is not None:
         if traceback.tb_frame.f_code.co_filename == loc.file:
             frame = traceback.tb_frame
         traceback = traceback.tb_next
-    if frame is None:
+    if frame is None or loc is None:
         return []
     values = {**frame.f_globals, **frame.f_locals}
     words = dict.fromkeys(re.findall(r"[^\W\d]\w*", loc.source() or ""))
-    return [(word, values[word]) for word in words if type(values.get(word)) is str]
+    return [(word, values[word]) for word in words if wanted(values.get(word))]

@@ -25,7 +25,7 @@ from tilelang.errors import (
     near,
 )
 from tilelang.frontend.builder import Builder, attach, is_class_of_python, locate_error
-from tilelang.frontend.texts import name_the_text, text_for_number
+from tilelang.frontend.texts import name_the_text, name_the_zero, text_for_number
 from tilelang.ir.arrays import INSTEAD, NoArray
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr
@@ -52,6 +52,8 @@ def trace_root(
     except TileError as error:
         attach(error, error.__traceback__)
         name_the_text(error, error.__traceback__)
+        if error.message.startswith("division by zero"):
+            raise name_the_zero(error, error.__traceback__, error.loc) from None
         raise
     except NameError as error:
         if not _raised_by_kernel(error.__traceback__):
@@ -93,6 +95,8 @@ def _report(builder: Builder, error: Exception) -> None:
         kind = TileValueError if isinstance(error, ValueError) else TileTypeError
         raise kind(str(error), loc=loc) from None
     if not raised_here(error.__traceback__):
+        if isinstance(error, ZeroDivisionError) and _raised_by_kernel(error.__traceback__):
+            raise name_the_zero(error, error.__traceback__, loc) from None
         return
     from tilelang.frontend.arguments import wrong_argument
     from tilelang.frontend.complaints import complaint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 from dataclasses import field
 from functools import cached_property
@@ -16,7 +15,6 @@ from tilelang.errors import (
     Loc,
     TileNameError,
     TileRuntimeError,
-    TileWarning,
     UninitializedReadError,
 )
 from tilelang.interpret import memory, observe, values
@@ -33,6 +31,7 @@ from tilelang.ir.expr import Const, Expr, Var
 from tilelang.ir.indices import is_index, is_long, is_sum, plain_values
 from tilelang.ir.stmt import Alloc, Launch, PrimFunc, View, walk
 from tilelang.records import dataclass
+from tilelang.warning import warn_caller
 
 
 @dataclass
@@ -63,7 +62,7 @@ class Run:
             self.doubts.add(key)
             error.loc = self.here
             error.hint = f"it reads as 0 here; {error.hint}"
-            warnings.warn(str(error), TileWarning, stacklevel=2)
+            warn_caller(str(error))
 
     def is_index(self, expr: Expr) -> bool:
         """Whether ``expr`` is index arithmetic, which stands for an exact integer."""

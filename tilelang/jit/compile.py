@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import field, fields
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.env import env
@@ -17,7 +18,6 @@ from tilelang.ir.lints import remarks
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import JITKernel, KernelParam, normalize_out_idx
-from tilelang.jit.lowered import LoweredModule
 from tilelang.jit.progress import progress
 from tilelang.options import (
     Options,
@@ -30,6 +30,9 @@ from tilelang.options import (
 from tilelang.records import dataclass
 from tilelang.target import Target, parse_target
 from tilelang.tracebacks import border
+
+if TYPE_CHECKING:
+    from tilelang.jit.lowered import LoweredModule
 
 Item = TypeVar("Item")
 
@@ -71,8 +74,13 @@ def compile(
         raise TileTypeError(
             "tilelang.compile takes a traced function",
             expected="the result of @T.prim_func",
-            got=type(func).__name__,
-            hint="a function decorated with @tilelang.jit is compiled by calling it or by its "
+            got=f"the function `{func.__name__}`"
+            if isinstance(func, FunctionType)
+            else type(func).__name__,
+            hint="a function that returns a program is called first: "
+            f"tilelang.compile({func.__name__}(...))"
+            if isinstance(func, FunctionType)
+            else "a function decorated with @tilelang.jit is compiled by calling it or by its "
             ".compile(...) method",
         )
     options = options_for(func, pass_configs, compile_flags, verbose)
@@ -130,6 +138,7 @@ class CompiledArtifact(Artifact):
     def device_mod(self) -> LoweredModule:
         """The program after all passes, with the generated kernels as its source."""
         from tilelang.compiler import lower as run_passes
+        from tilelang.jit.lowered import LoweredModule
 
         func, options = self._program
         target = parse_target(self.target)
@@ -147,6 +156,8 @@ class CompiledArtifact(Artifact):
             from tilelang.jit.adapter.host import host_source as around
 
             return around(self, func)
+
+        from tilelang.jit.lowered import LoweredModule
 
         func, _ = self._program
         return LoweredModule(func, lambda: func, host_code)

@@ -274,7 +274,7 @@ def FloatImm(dtype: object, value: float, *, span: object = None) -> Expr:
 
 def SizeVar(name: str, dtype: object = "int32", *, span: object = None) -> ir.Var:
     """A run-time dimension."""
-    from tilelang.language.macro import made_variable
+    from tilelang.frontend.macro import made_variable
 
     return made_variable("T.SizeVar", name, dtype)
 

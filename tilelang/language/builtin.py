@@ -8,6 +8,7 @@ as the rows of instructions declare.
 from __future__ import annotations
 
 from tilelang.errors import TileTypeError, TileValueError
+from tilelang.frontend.builder import builder
 from tilelang.frontend.loop import loop_break
 from tilelang.frontend.regions import (
     cast_to,
@@ -16,7 +17,7 @@ from tilelang.frontend.regions import (
     scalar,
 )
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, call
+from tilelang.ir.expr import AddressOf, Expr, call, cast
 from tilelang.ir.tables import RNG_INIT, RNG_RAND, RNG_RAND_FLOAT
 from tilelang.ir.trace_context import emitter
 from tilelang.language import instructions, memory, sync
@@ -96,7 +97,28 @@ def _call(op: str, items: tuple[object, ...], dtype: object) -> Expr:
             got=describe(items[0]) if items else "no name",
         )
     args = tuple(operand(item, "T.call_extern") for item in items[1:])
+    from tilelang.ir.functions import STORING
+
+    if items[0] in STORING and len(args) == STORING[items[0]][0].count + 1:
+        return _storing(what, items[0], args, DType(dtype))
     return call(op, *args, dtype=DType(dtype), name=str(items[0]))
+
+
+def _storing(what: str, name: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
+    """The first result of a function that stores a second one."""
+    from tilelang.ir.functions import STORING
+
+    place = args[-1]
+    if not isinstance(place, AddressOf):
+        raise TileTypeError(
+            f"{name} stores through its last operand",
+            expected="the address of an element, e.g. T.address_of(same[0])",
+            got=describe(place),
+        )
+    active, (function, second) = builder(what), STORING[name]
+    first = active.let("first", function.make(*args[:-1]))
+    active.store_at(place.buffer, place.indices, second(first))
+    return first if dtype == "void" else cast(first, dtype)
 
 
 def call_extern(*args: object, dtype: object = None, span: object = None) -> Expr:

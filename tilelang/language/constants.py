@@ -62,7 +62,7 @@ def min_value(dtype: object, *, span: object = None) -> Const:
 def ceildiv(lhs: Any, rhs: Any, *, span: object = None) -> Any:
     """``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints."""
     if plain_ints(lhs, rhs):
-        return -int_op("floordiv", -lhs, rhs)
+        return -int_op("floordiv", -lhs if rhs else lhs, rhs)
     if _divisor_may_be_negative(lhs, rhs):
         return -((-lhs) // rhs)
     return (lhs + (rhs - 1)) // rhs

@@ -134,6 +134,7 @@ def _check_shapes(
 
 
 def warp_policy(policy: object, what: str) -> GemmWarpPolicy:
+    """The policy that a program gives as a member or as its number."""
     if isinstance(policy, int) and not isinstance(policy, bool) and policy in (0, 1, 2):
         return GemmWarpPolicy(policy)
     raise TileValueError(

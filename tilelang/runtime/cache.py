@@ -30,7 +30,6 @@ import random
 import stat
 import struct
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import lru_cache
@@ -38,10 +37,10 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.env import env
-from tilelang.errors import TileWarning
 from tilelang.records import dataclass
 from tilelang.runtime.library import write_all
 from tilelang.scratch import ScratchFolder
+from tilelang.warning import warn_caller
 
 _SUFFIX = ".tl.so"
 _MAGIC = b"tilelang"
@@ -281,7 +280,7 @@ def _is_ours(found: os.stat_result) -> bool:
 
 @lru_cache(maxsize=64)
 def _warn_once(message: str) -> None:
-    warnings.warn(message, TileWarning, stacklevel=2)
+    warn_caller(message)
 
 
 def default_cache() -> DiskCache:

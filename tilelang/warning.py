@@ -1,0 +1,29 @@
+"""Warnings that are shown at the line of the program, not at one of this package."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from types import FrameType
+
+from tilelang.errors import TileWarning
+
+__all__ = ["warn_caller"]
+
+
+def warn_caller(message: str) -> None:
+    """Warn at the innermost line that is neither this package's nor the standard library's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_library(frame):
+        frame = frame.f_back
+    if frame is None:  # in a thread of a pool
+        warnings.warn(message, TileWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(message, TileWarning, frame.f_code.co_filename, frame.f_lineno)
+
+
+def _is_library(frame: FrameType) -> bool:
+    name, file = frame.f_globals.get("__name__") or "", frame.f_code.co_filename
+    stdlib = file.startswith(os.path.dirname(os.__file__)) and "site-packages" not in file
+    return name.partition(".")[0] == "tilelang" or stdlib or file.startswith("<frozen")
