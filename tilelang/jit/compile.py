@@ -150,10 +150,10 @@ class CompiledArtifact(Artifact):
 
         def host_code() -> str:
             if self.device is None:
-                from tilelang.jit.adapter.wrapper import host_source
+                from tilelang.compat.adapter.wrapper import host_source
 
                 return host_source(func, self.source, self.target)
-            from tilelang.jit.adapter.host import host_source as around
+            from tilelang.compat.adapter.host import host_source as around
 
             return around(self, func)
 
