@@ -32,7 +32,7 @@ from tilelang.target import Target, parse_target
 from tilelang.tracebacks import border
 
 if TYPE_CHECKING:
-    from tilelang.jit.lowered import LoweredModule
+    from tilelang.codegen.lowered import LoweredModule
 
 Item = TypeVar("Item")
 
@@ -137,8 +137,8 @@ class CompiledArtifact(Artifact):
     @property
     def device_mod(self) -> LoweredModule:
         """The program after all passes, with the generated kernels as its source."""
+        from tilelang.codegen.lowered import LoweredModule
         from tilelang.compiler import lower as run_passes
-        from tilelang.jit.lowered import LoweredModule
 
         func, options = self._program
         target = parse_target(self.target)
@@ -157,7 +157,7 @@ class CompiledArtifact(Artifact):
 
             return around(self, func)
 
-        from tilelang.jit.lowered import LoweredModule
+        from tilelang.codegen.lowered import LoweredModule
 
         func, _ = self._program
         return LoweredModule(func, lambda: func, host_code)

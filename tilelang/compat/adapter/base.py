@@ -8,10 +8,10 @@ from typing import Any
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.lowered import LoweredModule
 from tilelang.compat.host_text.host_module import HostModule, host_module
 from tilelang.errors import TileUnsupportedError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.lowered import LoweredModule
 from tilelang.options import make_options
 from tilelang.target import parse_target
 
