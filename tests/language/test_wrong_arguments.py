@@ -43,8 +43,7 @@ _VOID = (
     "  hint: write it as a statement of its own"
 )
 _BARRIER = (
-    "the barrier `b[0]` is used as a number\n"
-    "  expected: an argument of a barrier instruction, e.g. T.mbarrier_arrive(bar[0])"
+    "the barrier `b[0]` is used as a number\n  expected: an argument of a barrier instruction"
 )
 _PLAIN = (
     " does not hold numbers\n  expected: a tile in global, shared, fragment or local memory\n"

@@ -79,8 +79,8 @@ def _no_number(element: Load, stmt: S.Stmt) -> TileTypeError:
 
 
 _NO_NUMBERS = {
-    "barrier": ("the barrier", "a barrier instruction, e.g. T.mbarrier_arrive(bar[0])"),
-    "cluster_barrier": ("the barrier", "a barrier instruction, e.g. T.mbarrier_arrive(bar[0])"),
+    "barrier": ("the barrier", "a barrier instruction"),
+    "cluster_barrier": ("the barrier", "a barrier instruction"),
     "tmem": ("the element of tensor memory", "T.copy, e.g. T.copy(tmem, fragment)"),
     "descriptor": ("the descriptor", "an instruction that takes one"),
 }
