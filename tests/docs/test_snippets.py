@@ -131,6 +131,15 @@ def test_a_block_that_is_not_run_says_it_needs_a_gpu(page: Path) -> None:
             )
 
 
+def test_only_outputs_are_blocks_of_text() -> None:
+    for page in PAGES:  # the style of the site shows a block of text as an output
+        if page.parent == ROOT or page.name == "gallery.md":
+            continue
+        text = page.read_text(encoding="utf-8")
+        outside = re.sub(r"^<!-- output.*-->\n```text\n(?:.*\n)*?```$", "", text, flags=re.M)
+        assert "```text" not in outside, page.name
+
+
 def test_output_is_compared_line_by_line() -> None:
     assert matches(["a", "...", "c"], ["a", "b", "b", "c"])
     assert matches(["...", "c"], ["c"])
