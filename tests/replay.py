@@ -4,6 +4,10 @@ The programs are every example, the kernels of the benchmarks, the corpus, the p
 instructions, and random ones. For each and each target a line of a golden file holds the hash of
 the generated text, or the kind of error where the target refuses the program. ``test_replay.py``
 compares; ``scripts/replay.py`` also writes the texts themselves, to be compared with ``diff -r``.
+
+Every program is compiled for ``TARGETS``. AMD's and Apple's GPUs (``OTHER_GPUS``) share nearly all
+passes with NVIDIA's, so they get the examples, the kernels of ``bench/compile_time.py`` and, of the
+other groups, the quarter of the programs that a hash of the name picks (see :func:`for_other_gpus`).
 """
 
 from __future__ import annotations
@@ -13,8 +17,9 @@ import hashlib
 import importlib
 import io
 import sys
+import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,22 +42,25 @@ TARGETS = {
     "sm_90a": "cuda -arch=sm_90a",
     "sm_120": "cuda -arch=sm_120",
 }
+OTHER_GPUS = {"gfx942": "hip -mcpu=gfx942", "gfx1100": "hip -mcpu=gfx1100", "metal": "metal"}
 FUZZ_SEEDS = 200
 FUZZ_BATCH = 25
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One program: its name in the golden file, its function, and how it is compiled."""
+    """One program: its name in the golden file, its function, and how it is compiled for what."""
 
     name: str
     func: PrimFunc | TileError  # the error where it cannot be traced
     options: Options = Options()
+    targets: tuple[str, ...] = tuple(TARGETS)
 
 
 def texts(item: Replayed) -> dict[str, str]:
     """The generated text for each target; the kind of error where there is none."""
-    return {name: _text(item, target) for name, target in TARGETS.items()}
+    known = TARGETS | OTHER_GPUS
+    return {name: _text(item, known[name]) for name in item.targets}
 
 
 def _text(item: Replayed, target: str) -> str:
@@ -77,14 +85,30 @@ def _hash(text: str) -> str:
 # -- where programs come from ----------------------------------------------------------------------
 def groups() -> dict[str, Callable[[], list[Replayed]]]:
     """Makers of programs by the name of their golden file."""
-    found: dict[str, Callable[[], list[Replayed]]] = {"examples": _examples, "words": _words}
-    found["compile_time"] = _compile_time
-    found["h200"] = _h200
+    found: dict[str, Callable[[], list[Replayed]]] = {"words": _words, "cpu_bench": _cpu_bench}
+    found["examples"] = partial(_on_other_gpus, _examples, True)
+    found["compile_time"] = partial(_on_other_gpus, _compile_time, True)
+    found["h200"] = partial(_on_other_gpus, _h200)
     for theme in _themes():
-        found[f"corpus_{theme}"] = partial(_corpus, theme)
+        found[f"corpus_{theme}"] = partial(_on_other_gpus, partial(_corpus, theme))
     for first in range(0, FUZZ_SEEDS, FUZZ_BATCH):
-        found[f"fuzz_{first:03d}"] = partial(_fuzz, first)
+        found[f"fuzz_{first:03d}"] = partial(_on_other_gpus, partial(_fuzz, first))
     return found
+
+
+def for_other_gpus(name: str) -> bool:
+    """Whether a program of this name is compiled for AMD's and Apple's GPUs too: a quarter is, and
+    new programs do not change which."""
+    return zlib.crc32(name.encode()) % 4 == 0
+
+
+def _on_other_gpus(make: Callable[[], list[Replayed]], every: bool = False) -> list[Replayed]:
+    """The programs of a group, ``every`` one or the chosen ones for the other GPUs too."""
+    more = (*TARGETS, *OTHER_GPUS)
+    return [
+        replace(item, targets=more) if every or for_other_gpus(item.name) else item
+        for item in make()
+    ]
 
 
 @contextlib.contextmanager
@@ -141,16 +165,33 @@ def _compile_time() -> list[Replayed]:
 def _h200() -> list[Replayed]:
     """The benchmarks of the GPU with all their choices of tiles."""
     sys.path.insert(0, str(BENCH))
-    import h200
+    import h200_choices
 
     made: list[Replayed] = []
-    for name, (make, sizes, tiles) in h200.PROGRAMS.items():
+    for name, (make, sizes, tiles) in h200_choices.PROGRAMS.items():
         found: list[tuple[PrimFunc, Options]] = []
         with compiled(found):
             for choice in tiles:
                 make(*sizes, **choice)
         made += _named(name, found)
     return made
+
+
+def _cpu_bench() -> list[Replayed]:
+    """The benchmarks of the CPU, whose tiles are for cores; their inputs are torch's."""
+    sys.path.insert(0, str(BENCH))
+    import cpu_matrices
+    import cpu_rows  # noqa: F401  # both enter their programs
+    from cpu_cases import CASES
+
+    made: list[Replayed] = []
+    for name, make in CASES.items():
+        found: list[tuple[PrimFunc, Options]] = []
+        # The other contestants are not built: torch says that its quantised tensors will go.
+        with compiled(found), patch.object(cpu_matrices, "quantised_products", lambda size: {}):
+            make()
+        made += _named(name.replace(" ", "_"), found)
+    return [replace(item, targets=("cpu",)) for item in made]
 
 
 def _themes() -> list[str]:
