@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "documents.tsv"
+FAULTS = ROOT / "docs" / "data" / "planted_faults.tsv"
 PAGE = ROOT / "docs" / "dev" / "documents.md"
 
 # Document -> what it describes, in the order of the page.
@@ -49,6 +50,35 @@ class Row:
     tests: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Fault:
+    """A text of a file that is replaced; ``inside`` is a text before it, from where to look.
+
+    The tests of each of ``items`` have to fail with it.
+    """
+
+    items: tuple[str, ...]
+    file: str
+    inside: str
+    old: str
+    new: str
+
+    def planted(self, text: str) -> str:
+        """``text`` with the fault."""
+        start = text.index(self.inside)
+        at = text.index(self.old, start)
+        return text[:at] + self.new + text[at + len(self.old) :]
+
+
+def faults() -> list[Fault]:
+    """All faults: items with `` | `` between them, then texts with line breaks as in Python."""
+    found = []
+    for line in FAULTS.read_text(encoding="utf-8").splitlines()[1:]:
+        items, *texts = (word.replace("\\n", "\n") for word in line.split("\t"))
+        found.append(Fault(tuple(items.split(" | ")), *texts))
+    return found
+
+
 def rows() -> list[Row]:
     """All rows in the order of the documents."""
     lines = DATA.read_text(encoding="utf-8").splitlines()[1:]
@@ -58,19 +88,31 @@ def rows() -> list[Row]:
 def page() -> str:
     """The text of the page."""
     found = rows()
+    planted: dict[str, list[str]] = {}
+    for number, fault in enumerate(faults(), 1):
+        for item in fault.items:
+            planted.setdefault(item, []).append(f"{number} `{Path(fault.file).name}`")
     text = ["# Tests of the documented API", ""]
     text += ["<!-- written by scripts/document_table.py; a test compares -->", ""]
-    text += ["Each item of the public documents of the language, with its tests.", ""]
+    text += [
+        "Each item of the public documents of the language, with its tests and with the faults "
+        "that they find. `python scripts/planted_faults.py` plants the faults of "
+        "`docs/data/planted_faults.tsv`, one after the other, and runs the tests of their items. "
+        "Here they have their numbers and the files that they break; items with the same code "
+        "share a fault.",
+        "",
+    ]
     text += ["| document | items |", "| --- | ---: |"]
     for name, what in DOCUMENTS.items():
         count = sum(row.document == name for row in found)
         text.append(f"| {what} | {count} |")
     for name, what in DOCUMENTS.items():
         text += ["", f"## {name.capitalize()}", "", f"{what[0].upper()}{what[1:]}.", ""]
-        text += ["| item | tests |", "| --- | --- |"]
+        text += ["| item | tests | faults |", "| --- | --- | --- |"]
         for row in found:
             if row.document == name:
-                text.append(f"| {_item(row)} | {'<br>'.join(map(_shown, row.tests))} |")
+                cells = ("<br>".join(map(_shown, row.tests)), ", ".join(planted.get(row.item, ())))
+                text.append(f"| {_item(row)} | {' | '.join(cells)} |")
     return "\n".join(text) + "\n"
 
 

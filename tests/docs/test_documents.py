@@ -40,7 +40,19 @@ def test_every_named_test_exists() -> None:
         assert row.tests, row.item
         for test in row.tests:
             file, _, name = test.partition("::")
-            assert name in functions(file), f"{row.item}: {test}"
+            assert name.partition("[")[0] in functions(file), f"{row.item}: {test}"
+
+
+def test_every_item_has_a_fault_that_can_be_planted() -> None:
+    """``scripts/planted_faults.py`` shows that the tests of the item fail with it."""
+    faults = script().faults()
+    for fault in faults:
+        text = (ROOT / fault.file).read_text(encoding="utf-8")
+        assert fault.inside in text, f"{fault.items}: {fault.file} has no {fault.inside!r}"
+        assert fault.old in text[text.index(fault.inside) :], f"{fault.items}: no {fault.old!r}"
+        assert fault.planted(text) != text
+    items = {row.item for row in script().rows()}
+    assert {item for fault in faults for item in fault.items} == items
 
 
 def test_every_documented_name_has_a_row() -> None:

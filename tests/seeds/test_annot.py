@@ -187,7 +187,7 @@ def test_values_make_what_they_say() -> None:
 def test_dynamic_sizes_are_called_and_indexed() -> None:
     assert (T.dyn().kind, T.dyn().dtype, T.dyn().name) == ("dynamic", "float32", None)
     assert (T.dyn("int64", "n").dtype, T.dyn("int64", "n").name) == ("int64", "n")
-    assert (T.dyn["K"].name, T.dyn["K"].dtype) == ("K", "int32")
+    assert (T.dyn["K"].kind, T.dyn["K"].name, T.dyn["K"].dtype) == ("dynamic", "K", "int32")
     assert isinstance(T.dyn["K"], annot.DynAnnot) and isinstance(T.dyn["K"], annot.Value)
     inspected = inspect.signature(annot.DynAnnot.__call__).parameters
     assert (inspected["dtype"].default, inspected["name"].default) == ("float32", None)
@@ -208,6 +208,10 @@ def test_scope_names_the_storage_scopes() -> None:
     assert T.FragmentBuffer.scope == "local.fragment"
     assert T.LocalBuffer.scope == "local"
     assert T.Tensor((4,), "float32").scope == "global"
+    for annotation in (T.SharedBuffer, T.FragmentBuffer, T.LocalBuffer):
+        assert annotation((4,), "float32", scope=annotation.scope).scope == annotation.scope
+        with pytest.raises(TileValueError, match="of an annotation of other memory"):
+            annotation((4,), "float32", scope="local.var")
 
 
 def test_only_what_is_passed_at_launch_is_a_kernel_argument() -> None:
@@ -339,6 +343,8 @@ def _function_annotations() -> Any:
 
 def test_func_annot_makes_keys_and_kernel_arguments() -> None:
     func = _function_annotations()
+    assert list(func.sig.parameters) == list(func.annots) == list(func.arg_parser)
+    assert func.sig.parameters["block"].default == 64
     assert list(func.arg_names) == ["A", "n", "block"]
     assert list(func.ker_arg_names) == ["A", "n"]
     a, b = np.zeros((4, 8), np.float16), np.zeros((4, 9), np.float16)

@@ -10,7 +10,9 @@ import pytest
 from executors import INTERPRETER, SM_80, SM_90A, holds
 from language.vocabulary import buf, texts
 
+import tilelang
 import tilelang.language as T
+from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import TileError
 from tilelang.language import builtin
 
@@ -474,3 +476,45 @@ def test_a_shuffle_that_the_document_does_not_have_is_refused(body: Any, text: s
     with pytest.raises(TileError) as error:
         trace(body)
     assert str(error.value).startswith(text)
+
+
+# -- instructions ----------------------------------------------------------------------------------
+# Calls in the order of a program, and the PTX of each.
+HOPPER: tuple[tuple[Any, str], ...] = (
+    (lambda k: T.fence_proxy_async(), "fence.proxy.async"),
+    (lambda k: T.tma_store_arrive(), "cp.async.bulk.commit_group;"),
+    (lambda k: T.tma_store_wait(1), "cp.async.bulk.wait_group.read 1;"),
+    (lambda k: T.mbarrier_expect_tx(k.bar, 64), "mbarrier.expect_tx"),
+    (lambda k: T.mbarrier_arrive(k.bar), "mbarrier.arrive.shared"),
+    (lambda k: T.mbarrier_wait_parity(k.bar, 1), "mbarrier.try_wait.parity"),
+    (lambda k: T.barrier_arrive(k.bar), "mbarrier.arrive.shared"),
+    (lambda k: T.barrier_wait(k.bar, 0), "mbarrier.try_wait.parity"),
+    (lambda k: T.cp_async_barrier_noinc(k.bar), "cp.async.mbarrier.arrive.noinc"),
+    (lambda k: T.ptx_arrive_cluster_barrier(k.peers, 1), "mapa.shared::cluster"),
+    (lambda k: T.dec_max_nreg(40), "setmaxnreg.dec.sync.aligned.u32 40;"),
+    (lambda k: T.inc_max_nreg(232), "setmaxnreg.inc.sync.aligned.u32 232;"),
+    (lambda k: T.set_max_nreg(48, 0), "setmaxnreg.dec.sync.aligned.u32 48;"),
+    (lambda k: T.warpgroup_arrive(), "wgmma.fence.sync.aligned;"),
+    (lambda k: T.warpgroup_commit_batch(), "wgmma.commit_group.sync.aligned;"),
+    (lambda k: T.wait_wgmma(3), "wgmma.wait_group.sync.aligned 3;"),
+    (lambda k: T.warpgroup_wait(0), "wgmma.wait_group.sync.aligned 0;"),
+    (lambda k: T.sync_threads(2, 64), "bar.sync"),
+    (lambda k: T.sync_warp(), "bar.warp.sync"),
+)
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
+def test_words_are_their_instructions() -> None:
+    @T.prim_func
+    def words():
+        with T.Kernel(2, threads=128, cluster_dims=(2, 1, 1)):
+            kit = Kit()
+            [body(kit) for body, _ in HOPPER]
+
+    kernel = tilelang.compile(words, target="cuda -arch=sm_90a")
+    text, at = kernel.adapter.result.ptx or "", 0
+    at = text.index(".entry")
+    for _, instruction in HOPPER:
+        found = text.find(instruction, at)
+        assert found >= 0, f"{instruction} is not behind\n{text[:at][-300:]}"
+        at = found + len(instruction)

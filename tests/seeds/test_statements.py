@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -105,6 +108,24 @@ def test_scalars_of_a_dtype_are_run_time_variables() -> None:
     a = np.arange(4, dtype=np.int32)
     assert shifted(a, 3).tolist() == [3, 4, 5, 6] and shifted(a, 10).tolist() == [10, 11, 12, 13]
     assert shifted.compile(a, 3) is shifted.compile(a, 10)
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_compiling_many_shows_two_bars_and_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    shape = T.Tensor((2, 3), T.float32)
+    kernels = scaled.par_compile([{"A": shape, "factor": k} for k in (2, 3)])
+    for label in ("Elaborating", "Parallel Compiling"):
+        assert re.search(label + r": +\d+%\|.*\| \d/2 \[", screen.getvalue())
+    kernel = r"<tilelang\.jit\.kernel\.JITKernel at 0x[0-9a-f]+>"
+    assert re.fullmatch(rf"\[{kernel}, {kernel}\]", repr(kernels))
 
 
 def test_both_decorators_compile_many_at_once() -> None:

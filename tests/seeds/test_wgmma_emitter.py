@@ -340,22 +340,26 @@ def test_results_are_where_the_instruction_leaves_them() -> None:
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "int8"])
 @pytest.mark.parametrize("turned", [False, True])
-def test_operands_are_where_the_instruction_takes_them(kind: str, turned: bool) -> None:
+@pytest.mark.parametrize("groups", [1, 2])
+def test_operands_are_where_the_instruction_takes_them(
+    kind: str, turned: bool, groups: int
+) -> None:
     total = "int32" if kind == "int8" else "float32"
-    e = emitter(kind, total, columns=48, warps=(4, 2), ta=turned)
-    shape = (64, 128) if turned else (128, 64)
+    e = emitter(kind, total, columns=48, warps=(4 * groups, 2), ta=turned)
+    rows = 128 * groups
+    shape = (64, rows) if turned else (rows, 64)
     make = TensorCoreIntrinEmitter.make_mma_load_layout
     found = layouts(make, e, *shape, kind=kind)
-    m, k = np.indices((128, 64))
+    m, k = np.indices((rows, 64))
     per, step = {"float16": (2, 16), "float32": (1, 8), "int8": (4, 32)}[kind]
     lane = m % 8 * 4 + k % (4 * per) // per
     register = k % step // (4 * per) * 2 * per + m % 16 // 8 * per + k % per
-    register = register + (k // step * 2 + m // 64) * 4 * per
+    register = register + (k // step * 2 + m % 128 // 64) * 4 * per
     threads, places = found.thread_table(), found.addresses()
     if turned:
         threads, places = threads.swapaxes(0, 1), places.T
-    first = m % 64 // 16 * 32 + lane
-    assert np.array_equal(np.sort(threads, -1), np.stack([first, first + 128], -1))
+    first = (m // 128 * 4 + m % 64 // 16) * 32 + lane
+    assert np.array_equal(np.sort(threads, -1), np.stack([first, first + rows], -1))
     assert np.array_equal(places, register)
 
 

@@ -114,11 +114,15 @@ def test_the_cpu_wrapper_has_the_documented_attributes() -> None:
         assert hasattr(made_wrapper, name), name
     assert made_wrapper.backend == wrapper.TLCPUSourceWrapper.backend == "tl"
     assert made_wrapper.pass_configs == {"a": 1}
+    assert made_wrapper.target == "cpu"
+    assert made_wrapper.source == tilelang.lower(made_wrapper.mod, "cpu").source
+    assert made_wrapper.srcpath is None and made_wrapper.libpath is None
     assert made_wrapper.device_mod is None and made_wrapper.host_mod is None
     assert made_wrapper.dynamic_smem_buf is None
     assert made_wrapper.prim_func is made_wrapper.mod
     assert made_wrapper.function_names is not None
     assert made_wrapper.function_names in made_wrapper.source
+    assert made_wrapper.get_dynamic_symbolic_set(made_wrapper.prim_func) == ["n"]
 
 
 def test_the_host_source_has_init_call_and_error_text() -> None:
@@ -140,6 +144,7 @@ def test_the_wrapper_keeps_what_is_assigned_and_wraps_a_source() -> None:
     source = tilelang.lower(func, "cpu").source
     chosen = wrapper.TLWrapper("cpu")
     assert (chosen.target, chosen.lib, chosen.scheduled_ir_module) == ("cpu", None, None)
+    assert (chosen.device_mod, chosen.host_mod, chosen.pass_configs) == (None, None, None)
     assert all(hasattr(chosen, name) for name in TL_ATTRIBUTES)
     chosen.assign_optimized_module(func)
     chosen.assign_pass_configs({"b": 2})

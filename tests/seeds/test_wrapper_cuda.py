@@ -20,7 +20,7 @@ from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.jit.adapter import wrapper
-from tilelang.target import Target
+from tilelang.target import Target, parse_target
 
 # Template -> its numbered fields; "" is a field without a number.
 TEMPLATES: dict[str, tuple[str, ...]] = {
@@ -205,6 +205,8 @@ def test_the_tensor_map_templates_pass_every_parameter() -> None:
         assert 'ss << "Error: Failed to initialize the TMA descriptor v0";' in text
         assert "CUtensorMapDataType v0_type= (CUtensorMapDataType)v1;" in text
     python = wrapper.TMA_DESC_INIT_FUNC_PY.format(*values)
+    assert set(re.findall(r"\bv\d+\b", python)) == {f"v{number}" for number in range(12)}
+    assert python.count("v0_oobFill") == python.count("v0_type") == 2
     assert "v0_globalAddress = v3.data_ptr()" in python
     assert "v0_globalStride = [v5][1:]" in python
     assert "Failed to initialize the TMA descriptor v0: {res}" in python
@@ -280,6 +282,8 @@ def test_the_wrappers_have_the_documented_attributes(cls: Any) -> None:
         assert hasattr(found, name), name
     assert found.backend == cls.backend == "tl"
     assert found.mod is scale and found.source == emitted().source
+    assert found.target == ("hip" if cls is CUDA_CLASSES[2] else "cuda")
+    assert cls(scale, found.source, parse_target("cuda"), emitted()).target == parse_target("cuda")
     assert found.device_mod == emitted() and found.host_mod is None
     assert found.pass_configs == {"a": 1}
     assert found.srcpath is None and found.libpath is None
@@ -437,6 +441,24 @@ def test_tensor_maps_are_generated_by_name() -> None:
     assert "(B_desc, B_desc_1, A.data_ptr()," in python.lib_code
 
 
+def test_copies_of_tiles_have_tensor_maps() -> None:
+    """The language's own copies need no ``T.create_tma_descriptor``."""
+
+    @T.prim_func
+    def moves(A: T.Tensor((256, 64), "float16"), B: T.Tensor((256, 64), "float16")):
+        with T.Kernel(4, threads=128) as bx:
+            tile = T.alloc_shared((64, 64), "float16")
+            T.copy(A[bx * 64, 0], tile)
+            T.copy(tile, B[bx * 64, 0])
+
+    artifact = compile_program(moves, Target("cuda", "sm_90a"))
+    found = wrapper.TLCUDASourceWrapper(moves, artifact.source, "cuda -arch=sm_90a", artifact)
+    assert list(found.tma_descriptor_args or {}) == ["A_map", "B_map"]
+    for name in ("A", "B"):
+        assert f"CUtensorMap {name}_map;" in found.lib_code
+        assert f"{name}_map_globalAddress= (void*){name};" in found.lib_code
+
+
 def test_a_source_without_the_kernel_is_refused() -> None:
     with pytest.raises(TileValueError) as error:
         wrapper.TLCUDASourceWrapper(scale, "int x;", "cuda", emitted())
@@ -468,6 +490,7 @@ def test_metal_source_needs_no_host() -> None:
         assert hasattr(found, name), name
     assert found.lib_code == found.source == "kernel void k() {}"
     assert (found.mod, found.target, found.pass_configs) == (scale, "metal", {})
+    assert (found.device_mod, found.host_mod) == (None, None)
     assert found.update_lib_code("other") == found.lib_code == "other"
 
 

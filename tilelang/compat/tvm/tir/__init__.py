@@ -1,9 +1,9 @@
 """Classes and functions of the IR: this package's, by the names that programs use.
 
-Classes that TVM has and this IR has under one name lead to that class (``For``, ``PrimFunc``,
-``Call``); binary operators are one class here, so that ``tir.Add`` and its relatives are made for
-``isinstance`` and calls. Everything else that a kernel can say is taken from
-``tilelang.language``: ``tir.const``, ``tir.floordiv``, ``tir.exp``.
+Classes that TVM has and this IR has under one name lead to that class (``For``, ``PrimFunc``);
+binary operators are one class here, so that ``tir.Add`` and its relatives are made for
+``isinstance`` and calls, as ``tir.Call`` is, which pointers are, too. Everything else that a kernel
+can say is taken from ``tilelang.language``: ``tir.const``, ``tir.floordiv``, ``tir.exp``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.buffer import Region as BufferRegion
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
+    AddressOf,
     Binary,
     Broadcast,
-    Call,
     Cast,
     Const,
     Expr,
@@ -31,6 +31,7 @@ from tilelang.ir.expr import (
     binary,
     const,
 )
+from tilelang.ir.expr import Call as _Instruction
 from tilelang.ir.expr import Expr as PrimExpr
 from tilelang.ir.expr import Load as BufferLoad
 from tilelang.ir.stmt import Eval as Evaluate
@@ -89,6 +90,17 @@ class _Literal(type):
         if not isinstance(instance, Const):
             return False
         return not instance.dtype.is_float if cls.integer else instance.dtype.is_float
+
+
+class _Called(type):
+    """Class of calls: of instructions, and of what gives a pointer."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, (_Instruction, AddressOf))
+
+
+class Call(metaclass=_Called):
+    """Calls; ``op`` names what is called, ``args`` are its operands."""
 
 
 class IntImm(metaclass=_Literal):
