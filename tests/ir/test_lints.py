@@ -357,3 +357,47 @@ def test_a_result_that_nothing_writes_is_said() -> None:
     assert remarks(forgets, forgets.params[:1]) == []
     with pytest.warns(tilelang.errors.TileWarning, match="nothing writes the result `B`"):
         tilelang.compile(forgets, out_idx=-1, target="cpu")
+
+
+def waiting(polled: Any, own: Any) -> PrimFunc:
+    @T.prim_func
+    def blocks(F: T.Tensor((16,), "int32"), Y: T.Tensor((4,), "int32")):
+        with T.Kernel(4, threads=1) as b:
+            while T.atomic_load(F[polled(b)], memory_order="acquire") == 0:
+                T.evaluate(0)
+            Y[b] = b
+            T.atomic_store(F[own(b)], 1, memory_order="release")
+
+    return blocks  # type: ignore[no-any-return]  # what the decorator gives
+
+
+@pytest.mark.parametrize(
+    ("polled", "own"),
+    [
+        (lambda b: b + 1, lambda b: b),
+        (lambda b: 5 - b, lambda b: 6 - b),
+        (lambda b: 2 * b + 4, lambda b: 2 * b),
+    ],
+)
+def test_a_wait_for_a_later_block_is_remarked(polled: Any, own: Any) -> None:
+    (found,) = remarks(waiting(polled, own))
+    b = T.Var("b")
+    assert str(found) == (
+        f"a block waits here for `F[{polled(b)!r}]`, which a block behind it stores "
+        f"(`F[{own(b)!r}]`); on the CPU and in the interpreter blocks run in order, and the wait "
+        "never ends: let blocks wait for earlier ones [later-block]"
+    )
+    assert found.loc is not None and "while T.atomic_load" in (found.loc.source() or "")
+
+
+@pytest.mark.parametrize(
+    ("polled", "own"),
+    [
+        (lambda b: b, lambda b: b + 1),  # of the block before
+        (lambda b: 2 * b + 1, lambda b: 2 * b),  # nobody's
+        (lambda b: 3, lambda b: b),
+        (lambda b: 0, lambda b: 0),
+    ],
+)
+def test_other_waits_of_blocks_are_not_remarked(polled: Any, own: Any) -> None:
+    assert remarks(waiting(polled, own)) == []

@@ -17,6 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
 
 _TILES = ("shared", "shared.dyn", "local.fragment")
@@ -45,6 +46,7 @@ def remarks(func: S.PrimFunc, outputs: Iterable[Buffer] = ()) -> list[Remark]:
     return [
         *_tiles(func), *_lost_updates(func.body, ()), *_neighbours(func.body, ()),
         *_outside(func.body), *_wrong_dimension(func), *_swapped(func), *_unwritten(func, outputs),
+        *_later_blocks(func),
     ]  # fmt: skip
 
 
@@ -60,6 +62,45 @@ def _unwritten(func: S.PrimFunc, outputs: Iterable[Buffer]) -> Iterator[Remark]:
                 f"them, e.g. by T.copy(tile, {buffer.name}[...]), or choose another out_idx",
                 func.loc,
             )
+
+
+def _later_blocks(func: S.PrimFunc) -> Iterator[Remark]:
+    """Loops in which a block polls the element that only a block behind it stores."""
+    for launch in S.find(func.body, S.Launch):
+        stored: dict[E.Var, set[tuple[E.Expr, ...]]] = {}
+        for access in effects.accesses(launch.body, nested=True):
+            if access.writes and access.buffer.storage == "global":
+                stored.setdefault(access.data, set()).add(access.indices)
+        for loop in S.find(launch.body, S.While):
+            if any(access.writes for access in effects.accesses(loop.body, nested=True)):
+                continue
+            for access in effects.accesses(loop.cond):
+                flags = stored.get(access.data, set())
+                if len(flags) == 1 and _is_behind(access.indices, *flags, launch.block_vars):
+                    name, (own,) = access.buffer.name, flags
+                    yield Remark(
+                        "later-block",
+                        f"a block waits here for `{name}{[*access.indices]!r}`, which a block "
+                        f"behind it stores (`{name}{[*own]!r}`); on the CPU and in the interpreter "
+                        "blocks run in order, and the wait never ends: let blocks wait for earlier "
+                        "ones",
+                        loop.loc,
+                    )
+
+
+def _is_behind(
+    polled: tuple[E.Expr, ...], own: tuple[E.Expr, ...], blocks: tuple[E.Var, ...]
+) -> bool:
+    """Whether the element that a block polls is the ``own`` one of a block behind it."""
+    apart = [(a, b) for a, b in zip(polled, own) if a is not b]
+    if len(apart) != 1:
+        return False
+    (far, near), moved = apart[0], [var for var in blocks if var in apart[0][1].variables]
+    if len(moved) != 1:
+        return False
+    following = substitute(near, {moved[0]: E.as_expr(moved[0] + 1)})
+    step, distance = (_number(simplify(x - near)) for x in (following, far))
+    return bool(step and distance) and distance % step == 0 and distance // step > 0
 
 
 def _swapped(func: S.PrimFunc) -> Iterator[Remark]:
