@@ -235,11 +235,11 @@ class _Env:
         self._cache = True
 
     def disable_cache(self) -> None:
-        """Neither read nor write the kernel cache from now on."""
+        """Stop reading and writing the kernel cache."""
         self._cache = False
 
     def is_cache_enabled(self) -> bool:
-        """Whether the kernel cache is used."""
+        """Return whether the kernel cache is used."""
         return not self.TILELANG_DISABLE_CACHE if self._cache is None else self._cache
 
     def get_default_target(self) -> str:
@@ -279,12 +279,12 @@ def enable_cache() -> None:
 
 
 def disable_cache() -> None:
-    """Neither read nor write the kernel cache from now on."""
+    """Stop reading and writing the kernel cache."""
     env.disable_cache()
 
 
 def is_cache_enabled() -> bool:
-    """Whether the kernel cache is used."""
+    """Return whether the kernel cache is used."""
     return env.is_cache_enabled()
 
 

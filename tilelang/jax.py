@@ -49,7 +49,7 @@ _VALUE, _ARGUMENT, _RESULT, _NUMBER = range(4)  # how a slot is filled, see _xla
 def custom_call(
     kernel: JITKernel | JITImpl, *, backward: Any = None, vmap_method: str = "sequential"
 ) -> Callable[..., Any]:
-    """A function of JAX arrays that runs a kernel, on the CPU or on a GPU of NVIDIA's.
+    """Create a function of JAX arrays that runs a kernel, on the CPU or on an NVIDIA GPU.
 
     It takes the inputs of the kernel in their order or by name, and gives its results, then the new
     values of the tensors that the program writes: one array, a tuple, or None.

@@ -8,7 +8,7 @@ from tilelang.errors import TileTypeError, shown
 
 
 def cdiv(a: int, b: int) -> int:
-    """``a / b`` rounded up."""
+    """Return ``a / b`` rounded up."""
     try:
         return -(-a // b)
     except TypeError:
@@ -18,7 +18,7 @@ def cdiv(a: int, b: int) -> int:
 
 
 def next_power_of_2(n: int) -> int:
-    """The smallest power of two that is at least ``n`` (1 for n <= 1)."""
+    """Return the smallest power of two that is at least ``n`` (1 for n <= 1)."""
     try:
         number = index(n)
     except TypeError:

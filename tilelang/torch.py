@@ -43,7 +43,7 @@ def custom_op(
     backward: Any = None,
     autocast: Any = None,
 ) -> Any:
-    """An operator of PyTorch that runs a kernel: a ``torch.library.CustomOpDef``.
+    """Create a PyTorch operator that runs a kernel: a ``torch.library.CustomOpDef``.
 
     Tensors that the program writes are mutable arguments; results have the shapes and dtypes that
     the program declares. ``vmap`` runs the kernel for one item of the batch after the other.

@@ -48,9 +48,7 @@ def test_the_page_has_every_row(generator: ModuleType) -> None:
 def test_the_functions_of_single_instructions_are_those_of_the_rows(generator: ModuleType) -> None:
     found = generator.functions()
     assert generator.PAGE.read_text(encoding="utf-8").endswith(found), WRITE
-    wait = (
-        "* `T.mbarrier_try_wait(mbarrier, parity)`, sm_80: Whether the phase with that parity is "
-    )
+    wait = "* `T.mbarrier_try_wait(mbarrier, parity)`, sm_80: Return whether the phase with that parity is "
     assert wait + "complete; it may wait a little.\n" in found
 
 

@@ -237,8 +237,10 @@ def autotune(
     do_not_specialize: Sequence[str] | None = None,
     **more: Any,
 ) -> Any:
-    """Decorator above ``@tilelang.jit``: calls that leave the tuned parameters out find and keep
-    the fastest configuration for their other arguments.
+    """Decorate a ``@tilelang.jit`` function to find its fastest configuration.
+
+    A call that omits the tuned parameters finds and keeps the fastest configuration for its other
+    arguments.
 
     Args:
         configs: a list of dicts, a dict of lists (all combinations), or a function of the call's

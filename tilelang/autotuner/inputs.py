@@ -12,7 +12,7 @@ _GIVEN: ContextVar[tuple[Any, ...] | None] = ContextVar("autotune_inputs", defau
 
 @contextlib.contextmanager
 def set_autotune_inputs(*tensors: Any) -> Iterator[None]:
-    """``with set_autotune_inputs(a, b, c):``: what is tuned inside is called with these inputs.
+    """Tune with these inputs inside ``with set_autotune_inputs(a, b, c):``.
 
     Args:
         tensors: what a call of the kernel passes, in order, or one list of it.
@@ -26,5 +26,5 @@ def set_autotune_inputs(*tensors: Any) -> Iterator[None]:
 
 
 def get_autotune_inputs() -> tuple[Any, ...] | None:
-    """The inputs of the innermost :func:`set_autotune_inputs` around; None outside."""
+    """Return the inputs of the innermost :func:`set_autotune_inputs` around; None outside."""
     return _GIVEN.get()

@@ -123,5 +123,5 @@ class AutotuneResult:
     cached: bool = False
 
     def autotune_report(self, format: str = "text") -> str:
-        """The report as "text", "json" or "html"."""
+        """Return the report as "text", "json" or "html"."""
         return self.report.render(format)

@@ -94,14 +94,19 @@ def as_json(record: Record) -> str | None:
 
 
 def save(path: str | Path) -> int:
-    """Write every tuned result that this process has found or looked up to ``path`` (JSON), so that
-    another installation can :func:`load` it and never tune. Gives the number of results."""
+    """Write the tuned results of this process to a JSON file; return their number.
+
+    They are all that it has found or looked up. Another installation can :func:`load` them and
+    need not tune.
+    """
     return STORE.save(path)
 
 
 def load(path: str | Path) -> int:
-    """Know the tuned results of a file that :func:`save` has written: calls that it covers take
-    their configuration from it. Several files may be loaded; the last one wins. Gives the number.
+    """Read the tuned results of a file that :func:`save` has written; return their number.
+
+    Calls that it covers take their configuration from it. Several files may be loaded; the last one
+    wins.
 
     Raises:
         TileValueError: the file holds something else.

@@ -96,7 +96,7 @@ class AutoTuner:
 
     @classmethod
     def from_kernel(cls, kernel: Any, configs: Any) -> AutoTuner:
-        """A tuner of the factory ``kernel``."""
+        """Create a tuner of the factory ``kernel``."""
         return cls(kernel, configs)
 
     def set_compile_args(
@@ -109,16 +109,17 @@ class AutoTuner:
         pass_configs: Mapping[Any, Any] | None = None,
         compile_flags: Any = None,
     ) -> AutoTuner:
-        """How candidates are compiled; what is left out stays as it is. Gives the tuner."""
+        """Set how candidates are compiled; omitted options stay. Returns the tuner."""
         given = {name: value for name, value in locals().items() if name != "self"}
         changed = {name: value for name, value in given.items() if value is not None}
         self.compile_args = replace(self.compile_args, **changed)
         return self
 
     def set_profile_args(self, **options: Any) -> AutoTuner:
-        """How candidates are checked and timed: fields of
-        :class:`~tilelang.autotuner.param.ProfileArgs`, and how they are searched: fields of
-        :class:`~tilelang.autotuner.param.SearchArgs`. Gives the tuner.
+        """Set how candidates are checked, timed and searched; return the tuner.
+
+        Options are fields of :class:`~tilelang.autotuner.param.ProfileArgs` and of
+        :class:`~tilelang.autotuner.param.SearchArgs`.
 
         Raises:
             TileTypeError: an unknown option.
@@ -153,7 +154,7 @@ class AutoTuner:
         benchmark_multi_gpu: bool = False,
         benchmark_devices: Sequence[Any] | None = None,
     ) -> AutotuneResult:
-        """The best configuration: remembered, or searched for now.
+        """Return the best configuration: remembered, or searched for now.
 
         Args:
             warmup, rep, timeout, executor, early_stop, early_stop_factor: as in

@@ -108,7 +108,7 @@ def _names(text: object, what: str) -> list[str]:
 
 
 def dynamic(name: str, dtype: object = "int32") -> Any:
-    """Run-time dimensions: one variable, or a tuple for several names (``"m, n"``).
+    """Declare run-time dimensions: one variable, or a tuple for several names (``"m, n"``).
 
     A name means one size, however often it is written.
     """
@@ -132,7 +132,7 @@ symbolics = dynamic
 
 
 def const(name: str, dtype: object = "int32") -> Any:
-    """Compile-time dimensions of an eager kernel, inferred from the tensors of the call."""
+    """Declare compile-time dimensions of an eager kernel, inferred from the call's tensors."""
     hooks = builder("T.const").hooks
     if hooks is None:
         raise TileSyntaxError(
@@ -145,7 +145,7 @@ def const(name: str, dtype: object = "int32") -> Any:
 
 
 def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
-    """A new output tensor; the function must return it. Its memory is not initialised.
+    """Create an uninitialized output tensor, which the function must return.
 
     ``T.empty((M, N), dtype)``, ``T.empty(M, N, dtype=dtype)`` and ``T.empty([M], dtype)``.
     """
@@ -177,9 +177,10 @@ def make_tensor(
     buffer_type: str = "",
     axis_separators: object = None,
 ) -> BufferNode:
-    """A global tensor at a pointer parameter, an address expression or an int64 table element;
-    or the memory of a tensor or tile, given itself or as its ``.data``, in another shape.
+    """Make a global tensor of a pointer, or another shape of a tensor's memory.
 
+    The pointer is a parameter, an address expression or an int64 table element. The memory is that
+    of a tensor or tile, given itself or as its ``.data``.
     In-kernel accesses outside ``shape`` are guarded as for parameters.
 
     Args:
@@ -277,7 +278,7 @@ def match_buffer(
     buffer_type: str = "",
     axis_separators: object = None,
 ) -> BufferNode:
-    """The older spelling of :func:`make_tensor`; ``data`` names the memory of ``param`` again."""
+    """Bind ``param``'s memory to a buffer: the older spelling of :func:`make_tensor`."""
     if data is not None and data is not getattr(param, "data", param):
         raise TileTypeError(
             "T.match_buffer with the data of something else",

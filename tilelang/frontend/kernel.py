@@ -167,7 +167,7 @@ def Kernel(
     is_cpu: bool = False,
     **options: Any,
 ) -> KernelLaunchFrame:
-    """A kernel launch.
+    """Launch a kernel: a grid of blocks and the threads of each block.
 
     Args:
         blocks: 0 to 3 grid extents (x, y, z), ints or expressions evaluated on the host.
@@ -203,7 +203,7 @@ def Kernel(
 def ClusterKernel(
     *blocks: Any, cluster_dims: Any, threads: Any = None, prelude: str | None = None
 ) -> KernelLaunchFrame:
-    """A kernel whose blocks run in clusters of ``cluster_dims`` (x, y, z)."""
+    """Launch a kernel whose blocks run in clusters of ``cluster_dims`` (x, y, z)."""
     dims = tuple(cluster_dims) if isinstance(cluster_dims, (list, tuple)) else (cluster_dims,)
     if not 1 <= len(dims) <= 3 or any(not isinstance(d, int) or d < 1 for d in dims):
         raise TileValueError(
@@ -223,7 +223,7 @@ def CUDASourceCodeKernel(
     cluster_dims: Any = None,
     prelude: str | None = None,
 ) -> KernelLaunchFrame:
-    """A kernel written as CUDA text; only CUDA targets can compile it."""
+    """Declare a kernel by its CUDA source; only CUDA targets compile it."""
     if not source_code_or_path:
         raise TileValueError(
             "T.CUDASourceCodeKernel has no source",
@@ -270,37 +270,37 @@ def _axis(values: Sequence[Any], dim: Any, what: str) -> Any:
 
 
 def get_thread_binding(dim: int = 0) -> Var:
-    """The thread index of dimension ``dim`` (x is 0)."""
+    """Return the thread index of dimension ``dim`` (x is 0)."""
     active = builder("T.get_thread_binding")
     found: Var = _axis(active.kernel("T.get_thread_binding").thread_vars, dim, "get_thread_binding")
     return found
 
 
 def get_thread_bindings() -> tuple[Var, ...]:
-    """The thread indices (x, y, z)."""
+    """Return the thread indices (x, y, z)."""
     return builder("T.get_thread_bindings").kernel("T.get_thread_bindings").thread_vars
 
 
 def get_block_binding(dim: int = 0) -> Var:
-    """The block index of dimension ``dim`` (x is 0)."""
+    """Return the block index of dimension ``dim`` (x is 0)."""
     active = builder("T.get_block_binding")
     found: Var = _axis(active.kernel("T.get_block_binding").block_vars, dim, "get_block_binding")
     return found
 
 
 def get_block_bindings() -> tuple[Var, ...]:
-    """The block indices."""
+    """Return the block indices."""
     return builder("T.get_block_bindings").kernel("T.get_block_bindings").block_vars
 
 
 def get_thread_extent(dim: int = 0) -> int:
-    """The number of threads in dimension ``dim``."""
+    """Return the number of threads in dimension ``dim``."""
     found: int = _axis(builder("T.get_thread_extent").thread_extents(), dim, "get_thread_extent")
     return found
 
 
 def get_thread_extents() -> tuple[int, int, int]:
-    """The numbers of threads (x, y, z)."""
+    """Return the numbers of threads (x, y, z)."""
     return builder("T.get_thread_extents").thread_extents()
 
 
@@ -309,13 +309,13 @@ def _plain(extent: Expr) -> Any:
 
 
 def get_block_extent(dim: int = 0) -> Any:
-    """The grid extent of dimension ``dim``: an int when it is constant."""
+    """Return the grid extent of dimension ``dim``: an int when it is constant."""
     launch = builder("T.get_block_extent").kernel("T.get_block_extent")
     return _plain(_axis(launch.grid, dim, "get_block_extent"))
 
 
 def get_block_extents() -> tuple[Any, ...]:
-    """The grid extents."""
+    """Return the grid extents."""
     launch = builder("T.get_block_extents").kernel("T.get_block_extents")
     return tuple(_plain(extent) for extent in launch.grid)
 

@@ -155,7 +155,7 @@ def loop_over_range(*args: Any) -> Loop:
 
 
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
-    """A loop executed by every thread: ``T.serial(n)``, ``(a, b)`` or ``(a, b, step)``."""
+    """Loop in every thread: ``T.serial(n)``, ``(a, b)`` or ``(a, b, step)``."""
     return _Range("T.serial", "serial", (start, stop, step), None, annotations)
 
 
@@ -168,7 +168,7 @@ def unroll(
     unroll_factor: int | None = None,
     annotations: Any = None,
 ) -> Loop:
-    """A serial loop to unroll. ``explicit``: by us; ``unroll_factor``: how far, by the compiler."""
+    """Unroll a serial loop. ``explicit``: by this compiler; ``unroll_factor``: how far."""
     check_options(explicit=explicit)
     if explicit and unroll_factor is not None:
         raise TileValueError(
@@ -181,7 +181,7 @@ def unroll(
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
-    """A serial loop of constant extent to turn into vector operations."""
+    """Vectorize a serial loop of constant extent."""
     made = _Range("T.vectorized", "vectorized", (start, stop, None), None, annotations)
     extent = binary("sub", made.bounds[1], made.bounds[0])
     if not isinstance(extent, Const):
@@ -204,7 +204,7 @@ def Pipelined(
     group: Any = None,
     annotations: Any = None,
 ) -> Loop:
-    """A serial loop whose copies may run ahead: ``num_stages`` versions of its shared tiles."""
+    """Loop serially with copies that run ahead: ``num_stages`` versions of the shared tiles."""
     if isinstance(num_stages, bool) or not isinstance(num_stages, int) or num_stages < 0:
         raise TileValueError(
             "num_stages of T.Pipelined must be an int that is not negative",
@@ -284,7 +284,7 @@ def Parallel(
     prefer_async: bool | None = None,
     annotations: Any = None,
 ) -> Loop:
-    """Every index tuple of ``extents`` once, shared out over the threads, in no order.
+    """Run each index tuple of ``extents`` once, distributed over the threads, in no order.
 
     ``loop_layout`` (a ``T.Fragment``) fixes which thread runs which indices; the other options
     are hints.
@@ -321,7 +321,7 @@ class _Grid(Loop):
 
 
 def grid(*extents: Any) -> Loop:
-    """Nested serial loops over ``extents``."""
+    """Loop serially over ``extents``, nested."""
     return _Grid(extents)
 
 
@@ -379,7 +379,7 @@ class _PersistentLoop(Loop):
 
 
 def Persistent(domain: Sequence[Any], wave_size: Any, index: Any, group_size: Any = 8) -> Loop:
-    """``for bx, by in T.Persistent([nx, ny], waves, block)``: block ``index`` of ``wave_size``.
+    """Loop over tiles: ``for bx, by in T.Persistent([nx, ny], waves, block)``.
 
     Tile ids index, index + wave_size, ... are decoded over (last // g, domain[:-1], g) with
     g = ``group_size`` limited to 1..last, so neighbouring ids share a group of the last axis.
@@ -434,7 +434,7 @@ class _ThreadBinding(Loop):
 def thread_binding(
     start: Any, stop: Any = None, thread: str = "threadIdx.x", *, annotations: Any = None
 ) -> Loop:
-    """``for tx in T.thread_binding(n, thread="threadIdx.x")``: the launch index of that axis."""
+    """Bind a launch index: ``for tx in T.thread_binding(n, thread="threadIdx.x")``."""
     if isinstance(stop, str):
         stop, thread = None, stop
     if stop is not None:
@@ -445,7 +445,7 @@ def thread_binding(
 
 
 def loop_break() -> None:
-    """``break`` as a call: leave the innermost serial loop."""
+    """Leave the innermost serial loop: ``break`` as a call."""
     active = builder("T.loop_break")
     for block in reversed(active.blocks):
         if block.kind == "parallel":

@@ -59,8 +59,10 @@ def made_variable(what: str, name: object, dtype: object) -> Variable:
 
 
 class Var(Ref, metaclass=_Variables):
-    """What sizes of `T.dynamic` and other names of programs are: ``isinstance(m, T.Var)``. As the
-    annotation of a macro's parameter, the older spelling of ``T.Ref``."""
+    """The type of run-time sizes and other variables of a program: ``isinstance(m, T.Var)``.
+
+    As the annotation of a macro's parameter it is the older spelling of ``T.Ref``.
+    """
 
 
 class Macro:
@@ -236,7 +238,7 @@ def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any
 
 
 def meta_class(cls: type) -> type:
-    """Class decorator: methods are expanded in place and may assign ``self.x``.
+    """Decorate a class whose methods are expanded in place and may assign ``self.x``.
 
     An attribute that holds a ``T.alloc_var`` is stored to by assignment.
     """
@@ -263,5 +265,5 @@ class _Method(Macro):
 
 
 def inline(item: Any) -> Any:
-    """``T.inline``: a macro from a function, a meta class from a class."""
+    """Make a macro of a function, or a meta class of a class."""
     return meta_class(item) if isinstance(item, type) else macro(item)

@@ -282,7 +282,7 @@ def _either(a: Interval, b: Interval) -> Interval:
 
 
 def product(a: End, b: End) -> End:
-    """``a * b``."""
+    """Return ``a * b``."""
     return 0 if a == 0 or b == 0 else a * b
 
 

@@ -264,10 +264,12 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
 
     @property
     def is_fp8(self) -> bool:
+        """Whether the bits are a float8 of any format."""
         return self._kind.code.startswith("float8_")
 
     @property
     def is_fp6(self) -> bool:
+        """Whether the bits are a float6 of any format."""
         return self._kind.code.startswith("float6_")
 
     @property
@@ -277,10 +279,12 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
 
     @property
     def is_subbyte(self) -> bool:
+        """Whether a value has fewer than 8 bits."""
         return 0 < self._kind.bits < 8
 
     @property
     def is_scalar(self) -> bool:
+        """Whether the type has one lane."""
         return self.lanes == 1
 
     @property
@@ -289,7 +293,7 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
         return self._kind.packing
 
     def with_lanes(self, lanes: int) -> dtype:
-        """This element type with ``lanes`` lanes."""
+        """Return this element type with ``lanes`` lanes."""
         scalar = self.element_of
         return scalar if lanes == 1 else dtype(f"{scalar}x{lanes}")
 
@@ -304,18 +308,21 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
 
     @property
     def storage(self) -> dtype:
-        """Scalar type of the arrays that hold the bits: bfloat16 in uint16, fp8/fp6/fp4 and
-        uint4 in uint8, int4 in int8, tfloat32 in float32; every other type is its own."""
+        """Scalar type of the arrays that hold the bits.
+
+        bfloat16 is held in uint16, fp8, fp6, fp4 and uint4 in uint8, int4 in int8, tfloat32 in
+        float32; every other type in itself.
+        """
         if not self._kind.storage:
             raise TileTypeError(f"{self} has no storage", expected="a type with values")
         return dtype(self._kind.storage)
 
     def as_numpy(self) -> np.dtype[Any]:
-        """numpy dtype of the storage of one lane."""
+        """Return the numpy dtype of the storage of one lane."""
         return np.dtype(str(self.storage))
 
     def as_torch(self) -> Any:
-        """torch dtype of one lane: of the same name where torch has it, else of the storage."""
+        """Return the torch dtype of one lane, or that of its storage where torch has none."""
         import torch
 
         name = self._kind.torch or self._kind.storage

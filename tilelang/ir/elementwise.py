@@ -100,7 +100,7 @@ def _copy(stmt: S.Copy) -> S.Parallel:
 
 
 def _transpose(stmt: S.Transpose) -> S.Parallel:
-    """``dst[.., j, i] = src[.., i, j]``.
+    """Transpose a tile: ``dst[.., j, i] = src[.., i, j]``.
 
     The tile of a pipeline has a stage in front, of extent 1: leading dimensions are matched from
     the last one on.

@@ -306,7 +306,7 @@ class Continue(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ThreadReturn(Stmt):
-    """The executing threads leave the kernel."""
+    """Leave the kernel in the executing threads."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

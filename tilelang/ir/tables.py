@@ -180,7 +180,7 @@ _ARRIVE = Order("arrive", "barrier")
 _BYTES = Operand("byte count", name="tx", example=64)
 MBARRIER_ARRIVE = _counted(
     "mbarrier_arrive", "mbarrier",
-    "Each executing thread arrives once, at the barrier of block ``cta_id`` of the cluster.",
+    "Arrive once per active thread, at the barrier of block ``cta_id`` of the cluster.",
     _ARRIVE, BARRIER, Operand("block", name="cta_id", default=None),
     names=("barrier_arrive", "mbarrier_arrive", "ptx_arrive_barrier"),
     strict=("ptx_arrive_cluster_barrier",), text="tl_mbarrier_arrive", writer="arrival",
@@ -193,11 +193,11 @@ MBARRIER_WAIT = _counted(
     strict=("mbarrier_wait_parity",),
 )  # fmt: skip
 MBARRIER_EXPECT = _counted(
-    "mbarrier_expect_tx", "bulk_copy", "Announce ``tx`` bytes of bulk copies to a barrier.",
+    "mbarrier_expect_tx", "bulk_copy", "Expect ``tx`` bytes of bulk copies at a barrier.",
     Order("expect", "barrier"), BARRIER, _BYTES, text="tl_mbarrier_expect_tx",
 )  # fmt: skip
 MBARRIER_ARRIVE_EXPECT = _counted(
-    "mbarrier_arrive_expect_tx", "bulk_copy", "Announce ``tx`` bytes and arrive.",
+    "mbarrier_arrive_expect_tx", "bulk_copy", "Expect ``tx`` bytes and arrive.",
     Order("arrive", "barrier", expects=True), BARRIER, _BYTES, text="tl_mbarrier_arrive_expect_tx",
     names=("mbarrier_arrive_expect_tx", "ptx_arrive_barrier_expect_tx"),
 )  # fmt: skip

@@ -52,7 +52,7 @@ def compile(
     pass_configs: Mapping[Any, Any] | None = None,
     compile_flags: Any = None,
 ) -> JITKernel:
-    """A kernel from a traced function.
+    """Compile a traced function into a kernel.
 
     Args:
         func: what ``@T.prim_func`` gives.
@@ -188,7 +188,7 @@ def lower(
     *,
     pass_configs: Mapping[Any, Any] | None = None,
 ) -> CompiledArtifact:
-    """The generated source of a traced function.
+    """Generate the source of a traced function.
 
     Args:
         func: what ``@T.prim_func`` gives, or a module that holds one function.
@@ -306,7 +306,7 @@ def par_compile(
     ignore_error: bool = False,
     executor: Any = None,
 ) -> list[JITKernel | None]:
-    """Several traced functions compiled at the same time, in the given order.
+    """Compile several traced functions at the same time; return kernels in the given order.
 
     Args:
         num_workers: threads; default one per core.

@@ -93,7 +93,7 @@ class JITImpl:
         return self.template
 
     def with_pass_configs(self, configs: Mapping[Any, Any]) -> JITImpl:
-        """The same function with ``configs`` above its own pass configurations."""
+        """Return the same function with ``configs`` above its own pass configurations."""
         own = {**(self.settings.get("pass_configs") or {}), **configs}
         return JITImpl(self.pyfunc, self.factory, {**self.settings, "pass_configs": own})
 
@@ -104,8 +104,11 @@ class JITImpl:
 
     @property
     def mode(self) -> str:
-        """ "lazy" for a factory (a call gives the kernel), "eager" for a kernel (a call runs it),
-        "auto" as long as only a call can tell."""
+        """What a call does.
+
+        "lazy" for a factory (a call returns the kernel), "eager" for a kernel (a call runs it),
+        "auto" as long as only a call can tell.
+        """
         return {True: "lazy", False: "eager", None: "auto"}[self.factory]
 
     @property
@@ -114,8 +117,10 @@ class JITImpl:
         return inspect.getsource(self.pyfunc)
 
     def parse_args(self, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
-        """What a call with these arguments is specialised on, and what it passes to the kernel
-        (nothing, where a call gives the kernel)."""
+        """Return what a call is specialized on, and the arguments that it passes to the kernel.
+
+        These are none where a call returns the kernel.
+        """
         template = self._kind(args, kwargs)
         if template is None:
             return self._factory_key(args, kwargs), ()
@@ -215,7 +220,7 @@ class JITImpl:
 
     # -- compilation without a call -------------------------------------------------------------
     def _build(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PrimFunc:
-        """The traced function for these arguments."""
+        """Return the traced function for these arguments."""
         template = self._kind(args, kwargs)
         if template is not None:
             return template.specialise(*args, **kwargs)
@@ -255,8 +260,11 @@ class JITImpl:
 
     @border
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
-        """The kernel for these arguments, which may be tensors, placeholders
-        (``T.Tensor((m, n), dtype)``) or, for constants of the shapes, keywords."""
+        """Compile the kernel for these arguments.
+
+        They may be tensors, placeholders (``T.Tensor((m, n), dtype)``) or, for constants of the
+        shapes, keywords.
+        """
         template = self._kind(args, kwargs)
         if template is None:
             return self._factory_kernel(args, kwargs)
@@ -267,11 +275,11 @@ class JITImpl:
 
     @border
     def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
-        """The traced function for these arguments."""
+        """Return the traced function for these arguments."""
         return self._build(args, kwargs)
 
     def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
-        """The generated source for these arguments."""
+        """Return the generated source for these arguments."""
         return self.compile(*args, **kwargs).get_kernel_source()
 
     @border
@@ -282,8 +290,9 @@ class JITImpl:
         ignore_error: bool = False,
         executor: Any = None,
     ) -> list[JITKernel | None]:
-        """Kernels for several sets of arguments (dicts or tuples), compiled at the same time, on
-        ``executor`` if one is given (see ``tilelang.par_compile``).
+        """Compile kernels for several sets of arguments (dicts or tuples) at the same time.
+
+        They are compiled on ``executor`` if one is given, see :func:`tilelang.par_compile`.
 
         Raises:
             TileTypeError: ``configs`` is no list of these.
@@ -419,7 +428,7 @@ def jit(
     compile_flags: Any = None,
     **unknown: Any,
 ) -> Any:
-    """Decorator for kernel factories and for kernels; see ``tilelang.compile`` for the options.
+    """Decorate a kernel factory or a kernel; see ``tilelang.compile`` for the options.
 
     A function that defines or returns a ``@T.prim_func`` is a factory: calling it gives a
     :class:`JITKernel`. Any other function is the kernel itself: calling it runs it.
@@ -448,7 +457,7 @@ def lazy_jit(
     compile_flags: Any = None,
     **unknown: Any,
 ) -> Any:
-    """Decorator for kernels whose annotations say what is specialised; calling runs them."""
+    """Decorate a kernel whose annotations say what is specialized; calling runs it."""
     settings = _settings(
         None, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
         debug_root_path, unknown,

@@ -167,7 +167,7 @@ def export_library(
 
 @border
 def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKernel]:
-    """The kernels of a library that :func:`export_library` has written, by their symbols.
+    """Load the kernels of a library that :func:`export_library` has written, by symbol.
 
     Nothing is compiled. What the library holds is executed: its files and their folder have to
     belong to the user or to root, and nobody else may write them. Load only what you trust.

@@ -230,7 +230,7 @@ class JITKernel:
         return self._executable.way
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
-        """The generated source text."""
+        """Return the generated source text."""
         return self._executable.source
 
     @property
@@ -244,8 +244,11 @@ class JITKernel:
         return self.get_host_source()
 
     def get_host_source(self) -> str:
-        """Host source around the kernel (init, call, error text): C, for a CUDA kernel C++ over
-        the CUDA runtime, with ``execution_backend="nvrtc"`` Python over ``cuda.bindings``."""
+        """Return the host source around the kernel: init, call and error text.
+
+        It is C; for a CUDA kernel C++ over the CUDA runtime, or with
+        ``execution_backend="nvrtc"`` Python over ``cuda.bindings``.
+        """
         artifact = self._executable.artifact
         if artifact is not None and artifact.device is not None:
             from tilelang.compat.adapter.host import host_source as around
@@ -256,8 +259,7 @@ class JITKernel:
         return host_source(self.prim_func, self.get_kernel_source(), self.target)
 
     def show_source(self, which: str = "kernel") -> None:
-        """Print the source: "kernel", "host" or "both"; of a CUDA kernel also "cuda", "ptx" and
-        "sass"."""
+        """Print the source: "kernel", "host", "both", or for CUDA "cuda", "ptx" or "sass"."""
         if which in texts_of(self.target):
             print(self._gpu_text(f"show_source({which!r})", which))
             return
@@ -271,7 +273,7 @@ class JITKernel:
             print(self.get_host_source())
 
     def print_source_code(self, which: str = "kernel") -> None:
-        """Old name of :meth:`show_source`."""
+        """Print the source; the old name of :meth:`show_source`."""
         self.show_source(which)
 
     def export_sources(self, kernel_path: str | None = None, host_path: str | None = None) -> None:
@@ -302,7 +304,7 @@ class JITKernel:
         return export_library(path, {symbol: self}, **{"name": symbol, **options})
 
     def explain(self) -> str:
-        """What the compiler chose, in words; with ``tl.pass_profile``, what each pass took."""
+        """Report what the compiler chose; with ``tl.pass_profile``, also the time of each pass."""
         text = self._executable.explain() + self._at_least()
         if self.config is not None:
             words = " ".join(f"{name}={value}" for name, value in self.config.items())
@@ -335,13 +337,13 @@ class JITKernel:
         )
 
     def get_profiler(self, tensor_supply_type: Any = None) -> Profiler:
-        """A profiler that makes inputs, checks against a reference and times."""
+        """Return a profiler that makes inputs, checks against a reference and measures times."""
         from tilelang.profiler import Profiler, TensorSupplyType
 
         return Profiler(self, tensor_supply_type or TensorSupplyType.Auto)
 
     def run_once(self, func: Any = None) -> Any:
-        """One call with generated inputs."""
+        """Call the kernel once with generated inputs."""
         return self.get_profiler().run_once(func)
 
     @property
@@ -373,13 +375,15 @@ class JITKernel:
     def update_tuner_result(
         self, latency: float, config: dict[str, object], ref_latency: float | None = None
     ) -> JITKernel:
-        """Note how the kernel was measured: ``latency`` and ``ref_latency`` in milliseconds and the
-        configuration it was made with. Gives the kernel."""
+        """Record the measured latencies and the configuration; return the kernel.
+
+        ``latency`` and ``ref_latency`` are in milliseconds.
+        """
         self.latency, self.config, self.ref_latency = latency, config, ref_latency
         return self
 
     def get_tuner_result(self) -> dict[str, object]:
-        """What :meth:`update_tuner_result` noted.
+        """Return what :meth:`update_tuner_result` recorded.
 
         Raises:
             TileValueError: nothing was noted.
@@ -395,7 +399,7 @@ class JITKernel:
 
     @classmethod
     def from_tilelang_function(cls, func: PrimFunc, **kwargs: Any) -> JITKernel:
-        """``tilelang.compile(func, ...)`` as a constructor."""
+        """Compile as ``tilelang.compile(func, ...)`` does."""
         from tilelang.jit.compile import compile
 
         return compile(func, **kwargs)

@@ -76,7 +76,7 @@ def _element_type(dtype: object, what: str) -> DType:
 
 
 def alloc_shared(shape: object, dtype: object, scope: str = "shared.dyn") -> Buffer:
-    """A tile in shared memory, one per block.
+    """Allocate a tile in shared memory, one per block.
 
     Args:
         shape: constant extents; an int means one dimension.
@@ -89,7 +89,7 @@ def alloc_shared(shape: object, dtype: object, scope: str = "shared.dyn") -> Buf
 
 
 def alloc_fragment(shape: object, dtype: object, scope: str = "local.fragment") -> Buffer:
-    """A tile spread over the registers of the threads of a block.
+    """Allocate a tile in registers, distributed over the threads of a block.
 
     With another ``scope`` it is what that scope holds: ``"local"`` is a private array of each
     thread, ``"shared"`` and ``"shared.dyn"`` a tile in shared memory.
@@ -98,12 +98,12 @@ def alloc_fragment(shape: object, dtype: object, scope: str = "local.fragment") 
 
 
 def alloc_local(shape: object, dtype: object, scope: str = "local") -> Buffer:
-    """A private array of each thread."""
+    """Allocate a private array of each thread, in registers or local memory."""
     return _allocate("T.alloc_local", shape, dtype, scope, ("local", "local.var"))
 
 
 def alloc_global(shape: object, dtype: object, scope: str = "global") -> Buffer:
-    """A workspace in global memory for one launch, shared by its blocks, not initialised."""
+    """Allocate a workspace in global memory for one launch; uninitialized, shared by its blocks."""
     if scope != "global":
         raise TileValueError("T.alloc_global in another scope", expected="global", got=repr(scope))
     kind = _element_type(dtype, "T.alloc_global")
@@ -114,7 +114,7 @@ def alloc_global(shape: object, dtype: object, scope: str = "global") -> Buffer:
 def alloc_var(
     dtype: object, *args: object, scope: str = "local.var", init: object = None
 ) -> Buffer:
-    """A private scalar of each thread; assigning to its name stores into it.
+    """Allocate a private scalar of each thread; assigning to its name stores into it.
 
     ``alloc_var(dtype)``, ``alloc_var(dtype, init)``, ``alloc_var(dtype, scope)`` and
     ``alloc_var(dtype, init, scope)``; a text as second argument is a scope.
@@ -181,24 +181,24 @@ def _barrier(what: str, arrive_count: object, scope: str) -> Buffer:
 
 
 def alloc_barrier(arrive_count: int | list[int]) -> Buffer:
-    """One mbarrier, or one per entry of a list, with that many arrivals per phase."""
+    """Allocate one mbarrier, or one per list entry, with that many arrivals per phase."""
     return _barrier("T.alloc_barrier", arrive_count, "shared.barrier")
 
 
 def alloc_cluster_barrier(arrive_count: int | list[int]) -> Buffer:
-    """Like :func:`alloc_barrier`, visible to all blocks of a cluster (sm_90)."""
+    """Allocate barriers as :func:`alloc_barrier`, visible to all blocks of a cluster (sm_90)."""
     return _barrier("T.alloc_cluster_barrier", arrive_count, "shared.cluster_barrier")
 
 
 def create_barriers(*arrive_counts: int) -> Buffer:
-    """Barriers with the given arrival counts."""
+    """Allocate barriers with the given arrival counts."""
     return _barrier("T.create_barriers", list(arrive_counts), "shared.barrier")
 
 
 def alloc_reducer(
     shape: object, dtype: object, op: str = "sum", replication: str | None = None
 ) -> Buffer:
-    """A fragment that collects ``op`` over all threads; read it after ``T.finalize_reducer``.
+    """Allocate a fragment that reduces over all threads; read after ``T.finalize_reducer``.
 
     Args:
         shape: constant extents.
@@ -234,7 +234,7 @@ def alloc_reducer(
 
 
 def alloc_tmem(shape: object, dtype: object) -> Buffer:
-    """Tensor memory of sm_100; up to 512 columns of 128 lanes."""
+    """Allocate tensor memory of sm_100: up to 512 columns of 128 lanes."""
     extents = constant_shape(shape, "T.alloc_tmem")
     if len(extents) != 2:
         raise TileValueError(
@@ -246,24 +246,24 @@ def alloc_tmem(shape: object, dtype: object) -> Buffer:
 
 
 def alloc_descriptor(kind: str = "wgmma", dtype: object = "uint64") -> Buffer:
-    """A 64-bit operand descriptor for code that calls the matrix instructions by name."""
+    """Allocate a 64-bit operand descriptor for code that names matrix instructions."""
     attrs = (("descriptor", str(kind)),)
     made = Buffer("", Shape((1,)), DType(dtype), "local.descriptor", attrs=attrs)
     return emitter("T.alloc_descriptor").alloc(made)
 
 
 def alloc_wgmma_desc(dtype: object = "uint64") -> Buffer:
-    """A descriptor of a wgmma operand in shared memory."""
+    """Allocate a descriptor of a wgmma operand in shared memory."""
     return alloc_descriptor("wgmma", dtype)
 
 
 def alloc_tcgen05_smem_desc(dtype: object = "uint64") -> Buffer:
-    """A descriptor of a tcgen05 operand in shared memory."""
+    """Allocate a descriptor of a tcgen05 operand in shared memory."""
     return alloc_descriptor("tcgen05_smem", dtype)
 
 
 def alloc_tcgen05_instr_desc(dtype: object = "uint32") -> Buffer:
-    """A tcgen05 instruction descriptor."""
+    """Allocate a tcgen05 instruction descriptor."""
     return alloc_descriptor("tcgen05_instr", dtype)
 
 
@@ -280,7 +280,7 @@ def alloc_buffer(
     strides: Any = None,
     elem_offset: Any = None,
 ) -> Buffer:
-    """An allocation in any scope, the spelling of TVM. ``annotations`` are kept as attributes.
+    """Allocate in any scope, as TVM spells it. ``annotations`` are kept as attributes.
 
     With the other options it is :func:`decl_buffer`.
     """
@@ -313,7 +313,7 @@ def decl_buffer(
     buffer_type: str = "",
     axis_separators: object = None,
 ) -> Buffer:
-    """A buffer over ``data`` (a buffer or its ``.data``), or a fresh allocation without it.
+    """Declare a buffer over ``data`` (a buffer or its ``.data``), or allocate one without it.
 
     Over ``data`` the options are those of ``T.make_tensor``, and the scope is that of the memory.
     """

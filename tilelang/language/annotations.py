@@ -131,8 +131,10 @@ def layout_given(buffer: Buffer) -> Layout | None:
 
 
 def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
-    """What loads outside a tensor give instead of 0. A negative index is outside of these tensors,
-    unless it is a constant, which counts from the end.
+    """Set what loads outside a tensor return instead of 0.
+
+    A negative index is out of bounds for these tensors, unless it is a constant, which counts from
+    the end.
 
     Args:
         safe_value_map: buffer -> scalar, cast to the buffer's dtype.
@@ -153,7 +155,7 @@ def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
-    """Which share of a tensor's accesses should stay in the L2 cache: buffer -> 0 .. 1."""
+    """Set the share of a tensor's accesses to keep in the L2 cache: buffer -> 0 .. 1."""
     what = "T.annotate_l2_hit_ratio"
     found: dict[Buffer, object] = {}
     for buffer, ratio in _buffer_map(l2_hit_ratio_map, what, "ratio"):
@@ -174,7 +176,7 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
 
 
 def annotate_restrict_buffers(*buffers: Buffer) -> None:
-    """Tensors that no other pointer of the kernel reaches."""
+    """Declare tensors that no other pointer of the kernel aliases."""
     what = "T.annotate_restrict_buffers"
     for item in buffers:
         if not isinstance(item, Buffer):
@@ -185,7 +187,7 @@ def annotate_restrict_buffers(*buffers: Buffer) -> None:
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
-    """Blocks that should fit one multiprocessor at a time."""
+    """Set how many blocks should fit one multiprocessor at a time."""
     what = "T.annotate_min_blocks_per_sm"
     count = constant_int(n, what, "block count")
     if count < 1:
@@ -194,7 +196,7 @@ def annotate_min_blocks_per_sm(n: int) -> None:
 
 
 def annotate_compile_flags(flags: str | Sequence[str]) -> None:
-    """Flags of the device compiler; flags given to ``jit`` win."""
+    """Pass flags to the device compiler; flags given to ``jit`` win."""
     what = "T.annotate_compile_flags"
     found = tuple(flags.split()) if isinstance(flags, str) else tuple(flags)
     for flag in found:
@@ -216,7 +218,7 @@ def annotate_pass_configs(configs: Mapping[str, object]) -> None:
 
 
 def func_attr(attrs: Mapping[str, object]) -> None:
-    """Attributes of the function."""
+    """Set attributes of the function."""
     what = "T.func_attr"
     if not isinstance(attrs, Mapping):
         raise TileTypeError(
@@ -228,7 +230,7 @@ def func_attr(attrs: Mapping[str, object]) -> None:
 
 
 def import_source(source: str | None = None) -> None:
-    """Device source text put before the kernel; several texts are put one after the other."""
+    """Put device source before the kernel; several sources are concatenated."""
     what = "T.import_source"
     if source is None:
         return
@@ -255,7 +257,7 @@ def _registers(what: str, reg_count: object) -> int:
 
 
 def set_max_nreg(reg_count: int, is_inc: int) -> Call:
-    """Registers per thread from here on.
+    """Set the registers per thread from here on.
 
     Args:
         reg_count: a multiple of 8 from 24 to 256, or 0 for no limit.
@@ -284,26 +286,31 @@ def dec_max_nreg(reg_count: int) -> Call:
 
 
 def no_set_max_nreg() -> Call:
-    """Leave the registers per thread as the compiler chooses: ``T.set_max_nreg`` of this kernel
-    are left out."""
+    """Leave the registers per thread to the compiler; ``T.set_max_nreg`` has no effect."""
     return emit_call("T.no_set_max_nreg", "no_set_max_nreg")
 
 
 def disable_warp_group_reg_alloc() -> Call:
-    """No register exchange between warpgroups: as :func:`no_set_max_nreg`."""
+    """Disable the register exchange between warpgroups, as :func:`no_set_max_nreg`."""
     return emit_call("T.disable_warp_group_reg_alloc", "disable_warp_group_reg_alloc")
 
 
 def annotate_producer_reg_dealloc(reg_count: int = 24) -> Call:
-    """Registers that producer warps keep: the number of each ``T.set_max_nreg`` of this kernel
-    that lowers. Without one it has no effect, which ``kernel.explain()`` says."""
+    """Set the registers per thread that producer warps keep.
+
+    It is the number of each ``T.set_max_nreg`` of this kernel that lowers. Without one it has no
+    effect, which ``kernel.explain()`` says.
+    """
     what = "T.annotate_producer_reg_dealloc"
     return emit_call(what, "annotate_producer_reg_dealloc", _registers(what, reg_count))
 
 
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> Call:
-    """Registers that consumer warps get: the number of each ``T.set_max_nreg`` of this kernel
-    that raises. Without one it has no effect, which ``kernel.explain()`` says."""
+    """Set the registers per thread of consumer warps.
+
+    It is the number of each ``T.set_max_nreg`` of this kernel that raises. Without one it has no
+    effect, which ``kernel.explain()`` says.
+    """
     what = "T.annotate_consumer_reg_alloc"
     return emit_call(what, "annotate_consumer_reg_alloc", _registers(what, reg_count))
 

@@ -260,7 +260,7 @@ def atomic_add(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
     use_tma: bool = False, annotations: dict[str, Any] | None = None,
 ) -> Expr | None:  # fmt: skip
-    """``dst += value`` as one step.
+    """Add ``value`` to ``dst`` atomically.
 
     Args:
         dst: an element of global or shared memory, or a tile. An element or tile of local
@@ -283,7 +283,7 @@ def atomic_max(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> Expr | None:  # fmt: skip
-    """``dst = max(dst, value)`` as one step; see :func:`atomic_add`."""
+    """Store ``max(dst, value)`` into ``dst`` atomically; see :func:`atomic_add`."""
     return _atomic("max", dst, value, memory_order, return_prev, NUMBERS)
 
 
@@ -291,14 +291,14 @@ def atomic_min(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> Expr | None:  # fmt: skip
-    """``dst = min(dst, value)`` as one step; see :func:`atomic_add`."""
+    """Store ``min(dst, value)`` into ``dst`` atomically; see :func:`atomic_add`."""
     return _atomic("min", dst, value, memory_order, return_prev, NUMBERS)
 
 
 def atomic_or(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False
 ) -> Expr | None:
-    """``dst |= value`` as one step; see :func:`atomic_add`."""
+    """Store ``dst | value`` into ``dst`` atomically; see :func:`atomic_add`."""
     return _atomic("or", dst, value, memory_order, return_prev, INTEGERS)
 
 
@@ -364,7 +364,7 @@ def atomic_addx4(dst: object, value: object, return_prev: bool = False) -> Expr 
 
 
 def atomic_load(src: object, memory_order: str = "seq_cst") -> Expr:
-    """The value of an element, read as one step."""
+    """Load an element atomically."""
     what = "T.atomic_load"
     order = _order(memory_order, LOAD_ORDERS, what, "seq_cst")
     buffer, indices = element_of(src, what, "source")

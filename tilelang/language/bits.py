@@ -68,42 +68,42 @@ StringImm = ir.StringImm
 
 # -- bits ------------------------------------------------------------------------------------------
 def bitwise_and(x: Any, y: Any, *, span: object = None) -> Any:
-    """``x & y``."""
+    """Return ``x & y``."""
     return int_op("bitand", x, y)
 
 
 def bitwise_or(x: Any, y: Any, *, span: object = None) -> Any:
-    """``x | y``."""
+    """Return ``x | y``."""
     return int_op("bitor", x, y)
 
 
 def bitwise_xor(x: Any, y: Any, *, span: object = None) -> Any:
-    """``x ^ y``."""
+    """Return ``x ^ y``."""
     return int_op("bitxor", x, y)
 
 
 def bitwise_not(x: Any, *, span: object = None) -> Any:
-    """``~x``."""
+    """Return ``~x``."""
     return ~x if plain_ints(x) else unary("bitnot", x)
 
 
 def shift_left(x: Any, y: Any, *, span: object = None) -> Any:
-    """``x << y``."""
+    """Return ``x << y``."""
     return int_op("shl", x, y)
 
 
 def shift_right(x: Any, y: Any, *, span: object = None) -> Any:
-    """``x >> y``; the sign is kept for signed types."""
+    """Return ``x >> y``; the sign is kept for signed types."""
     return int_op("shr", x, y)
 
 
 def popcount(x: object, *, span: object = None) -> Expr:
-    """Number of bits set."""
+    """Count the bits that are set."""
     return call("popcount", _own_bits(scalar(x, "T.popcount")))
 
 
 def clz(x: object, *, span: object = None) -> Expr:
-    """Number of leading zero bits of the dtype of ``x``."""
+    """Count the leading zero bits in the dtype of ``x``."""
     value = scalar(x, "T.clz")
     found, missing = call("clz", _own_bits(value)), 32 - value.dtype.bits
     return found - missing if missing > 0 else found
@@ -124,7 +124,7 @@ def _is_type(value: object) -> bool:
 
 
 def reinterpret(value: Any, dtype: Any, *, span: object = None) -> Expr:
-    """The bits of ``value`` as ``dtype``; the order ``(dtype, value)`` is accepted too.
+    """Return the bits of ``value`` as ``dtype``; the order ``(dtype, value)`` is accepted too.
 
     Raises:
         TileTypeError: the two types differ in size.
@@ -171,116 +171,116 @@ def _chain(op: str, name: str, values: Sequence[object]) -> Expr:
 
 
 def And(*conditions: object, span: object = None) -> Expr:
-    """Whether all conditions hold; evaluation stops at the first that does not."""
+    """Return whether all conditions hold; evaluation stops at the first that does not."""
     return _chain("land", "And", conditions)
 
 
 def Or(*conditions: object, span: object = None) -> Expr:
-    """Whether some condition holds; evaluation stops at the first that does."""
+    """Return whether some condition holds; evaluation stops at the first that does."""
     return _chain("lor", "Or", conditions)
 
 
 def Not(a: object, *, span: object = None) -> Expr:
-    """Whether the condition does not hold."""
+    """Return whether the condition does not hold."""
     return unary("lnot", a)
 
 
 # -- node names of TVM -----------------------------------------------------------------------------
 def Add(a: object, b: object, *, span: object = None) -> Expr:
-    """``a + b``."""
+    """Return ``a + b``."""
     return binary("add", a, b)
 
 
 def Sub(a: object, b: object, *, span: object = None) -> Expr:
-    """``a - b``."""
+    """Return ``a - b``."""
     return binary("sub", a, b)
 
 
 def Mul(a: object, b: object, *, span: object = None) -> Expr:
-    """``a * b``."""
+    """Return ``a * b``."""
     return binary("mul", a, b)
 
 
 def Div(a: object, b: object, *, span: object = None) -> Expr:
-    """``a / b`` of floats, C division of integers."""
+    """Return ``a / b`` of floats, C division of integers."""
     x, y = as_expr(a), as_expr(b)
     return binary("truncdiv" if x.dtype.is_integer and y.dtype.is_integer else "div", x, y)
 
 
 def Mod(a: object, b: object, *, span: object = None) -> Expr:
-    """The remainder of C division."""
+    """Return the remainder of C division."""
     return binary("truncmod", a, b)
 
 
 def FloorDiv(a: object, b: object, *, span: object = None) -> Expr:
-    """``a // b``."""
+    """Return ``a // b``."""
     return binary("floordiv", a, b)
 
 
 def FloorMod(a: object, b: object, *, span: object = None) -> Expr:
-    """``a % b``."""
+    """Return ``a % b``."""
     return binary("floormod", a, b)
 
 
 def Min(a: object, b: object, *, span: object = None) -> Expr:
-    """The smaller value."""
+    """Return the smaller value."""
     return binary("min", a, b)
 
 
 def Max(a: object, b: object, *, span: object = None) -> Expr:
-    """The larger value."""
+    """Return the larger value."""
     return binary("max", a, b)
 
 
 def EQ(a: object, b: object, *, span: object = None) -> Expr:
-    """``a == b``."""
+    """Return ``a == b``."""
     return binary("eq", a, b)
 
 
 def NE(a: object, b: object, *, span: object = None) -> Expr:
-    """``a != b``."""
+    """Return ``a != b``."""
     return binary("ne", a, b)
 
 
 def LT(a: object, b: object, *, span: object = None) -> Expr:
-    """``a < b``."""
+    """Return ``a < b``."""
     return binary("lt", a, b)
 
 
 def LE(a: object, b: object, *, span: object = None) -> Expr:
-    """``a <= b``."""
+    """Return ``a <= b``."""
     return binary("le", a, b)
 
 
 def GT(a: object, b: object, *, span: object = None) -> Expr:
-    """``a > b``."""
+    """Return ``a > b``."""
     return binary("gt", a, b)
 
 
 def GE(a: object, b: object, *, span: object = None) -> Expr:
-    """``a >= b``."""
+    """Return ``a >= b``."""
     return binary("ge", a, b)
 
 
 def IntImm(dtype: object, value: int, *, span: object = None) -> Expr:
-    """The integer literal ``value``."""
+    """Return the integer literal ``value``."""
     return const(int(value), dtype)
 
 
 def FloatImm(dtype: object, value: float, *, span: object = None) -> Expr:
-    """The float literal ``value``."""
+    """Return the float literal ``value``."""
     return const(float(value), dtype)
 
 
 def SizeVar(name: str, dtype: object = "int32", *, span: object = None) -> ir.Var:
-    """A run-time dimension."""
+    """Return a run-time dimension."""
     from tilelang.frontend.macro import made_variable
 
     return made_variable("T.SizeVar", name, dtype)
 
 
 def Call(dtype: object, op: str, args: Sequence[object], *, span: object = None) -> Expr:
-    """The intrinsic or external function called ``op``."""
+    """Return the intrinsic or external function called ``op``."""
     from tilelang.target.instruction_table import ROWS
 
     name = str(op).removeprefix("tl.").removeprefix("tir.")
@@ -292,27 +292,27 @@ def Call(dtype: object, op: str, args: Sequence[object], *, span: object = None)
 
 
 def Let(var: ir.Var, value: object, body: object, *, span: object = None) -> Expr:
-    """``body`` with ``value`` in place of ``var``."""
+    """Return ``body`` with ``value`` in place of ``var``."""
     return simplify(substitute(as_expr(body), {var: as_expr(value, var.dtype)}))
 
 
 def buffer_store(
     buffer: Any, value: object, indices: Any, predicate: object = None, *, span: object = None
 ) -> None:
-    """``buffer[indices] = value``, as the builder of TVM spells it."""
+    """Store ``value`` to ``buffer[indices]``, as TVM's builder spells it."""
     if predicate is not None:
         raise TileUnsupportedError("T.buffer_store with a predicate", hint="use if")
     buffer[tuple(indices)] = value
 
 
 def meta_var(value: Any) -> Any:
-    """``value`` itself: a name for it in the trace, as everything has that is assigned."""
+    """Return ``value`` itself, as a name in the trace."""
     return value
 
 
 # -- vectors ---------------------------------------------------------------------------------------
 def Ramp(base: object, stride: object, lanes: object, *, span: object = None) -> Expr:
-    """The vector ``base + stride * [0, 1, .., lanes - 1]``."""
+    """Return the vector ``base + stride * [0, 1, .., lanes - 1]``."""
     count = constant_int(lanes, "T.Ramp", "lane count")
     if count < 2:
         raise TileValueError("T.Ramp with too few lanes", expected="2 or more", got=str(count))
@@ -321,7 +321,7 @@ def Ramp(base: object, stride: object, lanes: object, *, span: object = None) ->
 
 
 def Broadcast(value: object, lanes: object, *, span: object = None) -> Expr:
-    """``value`` in every one of ``lanes`` lanes."""
+    """Return ``value`` in every one of ``lanes`` lanes."""
     count = constant_int(lanes, "T.Broadcast", "lane count")
     if count < 1:
         raise TileValueError("T.Broadcast without lanes", expected="1 or more", got=str(count))
@@ -334,7 +334,7 @@ broadcast = Broadcast
 
 
 def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], *, span: object = None) -> Expr:
-    """Lanes ``indices`` of the concatenation of ``vectors``: one value or a vector."""
+    """Return lanes ``indices`` of the concatenated ``vectors``: one value or a vector."""
     lanes: list[Expr] = []
     for vector in vectors:
         found = as_expr(vector)
@@ -356,7 +356,7 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], *, span: object = No
 
 
 def extract_lane(vector: object, lane: object, *, span: object = None) -> Expr:
-    """One lane of a vector."""
+    """Return one lane of a vector."""
     found = scalar(vector, "T.extract_lane", "vector")
     if found.dtype.lanes == 1:
         raise TileTypeError(

@@ -174,12 +174,12 @@ def rng_init(
 
 
 def rng_rand() -> Expr:
-    """The next 32 random bits of the thread."""
+    """Return the next 32 random bits of the thread."""
     return call(RNG_RAND)
 
 
 def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
-    """The next random float of the thread.
+    """Return the next random float of the thread.
 
     Args:
         bit: 32 or 64.

@@ -42,25 +42,25 @@ def int_op(op: str, a: object, b: object) -> Any:
 
 
 def infinity(dtype: object, *, span: object = None) -> Const:
-    """Infinity of a float dtype, its largest value where the format has none."""
+    """Return the infinity of a float dtype, or its largest value where it has none."""
     kind = DType(dtype)
     return Const(_dtypes.infinity_value(kind), kind)  # not converted: a cast would saturate
 
 
 def max_value(dtype: object, *, span: object = None) -> Const:
-    """The largest finite value of a dtype."""
+    """Return the largest finite value of a dtype."""
     kind = DType(dtype)
     return const(_dtypes.max_value(kind), kind)
 
 
 def min_value(dtype: object, *, span: object = None) -> Const:
-    """The lowest finite value of a dtype."""
+    """Return the lowest finite value of a dtype."""
     kind = DType(dtype)
     return const(_dtypes.min_value(kind), kind)
 
 
 def ceildiv(lhs: Any, rhs: Any, *, span: object = None) -> Any:
-    """``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints."""
+    """Return ``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints."""
     if plain_ints(lhs, rhs):
         return -int_op("floordiv", -lhs if rhs else lhs, rhs)
     if _divisor_may_be_negative(lhs, rhs):
@@ -81,32 +81,32 @@ cdiv = ceildiv
 
 
 def align_up(x: Any, y: Any) -> Any:
-    """The next multiple of ``y`` that is not below ``x``; an int for ints."""
+    """Return the next multiple of ``y`` that is not below ``x``; an int for ints."""
     return ceildiv(x, y) * y
 
 
 def floordiv(a: Any, b: Any, *, span: object = None) -> Any:
-    """``a // b``, rounded toward minus infinity."""
+    """Return ``a // b``, rounded toward minus infinity."""
     return int_op("floordiv", a, b)
 
 
 def floormod(a: Any, b: Any, *, span: object = None) -> Any:
-    """``a % b`` with the sign of ``b``."""
+    """Return ``a % b`` with the sign of ``b``."""
     return int_op("floormod", a, b)
 
 
 def truncdiv(a: Any, b: Any, *, span: object = None) -> Any:
-    """``a / b`` of integers, rounded toward zero as in C."""
+    """Return ``a / b`` of integers, rounded toward zero as in C."""
     return int_op("truncdiv", a, b)
 
 
 def truncmod(a: Any, b: Any, *, span: object = None) -> Any:
-    """The remainder of :func:`truncdiv`, with the sign of ``a``."""
+    """Return the remainder of :func:`truncdiv`, with the sign of ``a``."""
     return int_op("truncmod", a, b)
 
 
 def index_to_coordinates(index: Any, shape: Sequence[Any]) -> list[Any]:
-    """Coordinates of a row-major linear index in ``shape``."""
+    """Return the coordinates of a row-major linear index in ``shape``."""
     found: list[Any] = []
     for extent in reversed(shape_tuple(shape)):
         found.append(index % extent)
@@ -115,7 +115,7 @@ def index_to_coordinates(index: Any, shape: Sequence[Any]) -> list[Any]:
 
 
 def type_annotation(dtype: object) -> Expr:
-    """A zero of ``dtype``, for operations that take a dtype as an expression."""
+    """Return a zero of ``dtype``, for operations that take a dtype as an expression."""
     return as_expr(0, DType(dtype))
 
 

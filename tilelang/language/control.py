@@ -101,17 +101,17 @@ class _SideFrame(Frame):
 
 
 def If(cond: Any) -> Frame:
-    """``with T.If(c): with T.Then(): ... with T.Else(): ...``, a branch even for constants."""
+    """Branch: ``with T.If(c): with T.Then(): ... with T.Else(): ...``, even for constants."""
     return _IfFrame(cond)
 
 
 def Then() -> Frame:
-    """The taken side of ``T.If``."""
+    """Begin the taken side of ``T.If``."""
     return _SideFrame("then")
 
 
 def Else() -> Frame:
-    """The other side of ``T.If``."""
+    """Begin the other side of ``T.If``."""
     return _SideFrame("else")
 
 
@@ -130,7 +130,7 @@ class _WhileFrame(Frame):
 
 
 def While(cond: Any) -> Frame:
-    """``with T.While(cond):`` repeats the body while ``cond`` holds."""
+    """Repeat the body while ``cond`` holds: ``with T.While(cond):``."""
     return _WhileFrame(cond)
 
 
@@ -158,7 +158,7 @@ class _AttrFrame(Frame):
 
 
 def attr(node: Any, key: str, value: Any) -> Frame:
-    """``with T.attr(node, key, value):`` annotates the body; unknown keys mean nothing."""
+    """Annotate the body: ``with T.attr(node, key, value):``; unknown keys have no effect."""
     if not isinstance(key, str):
         raise TileTypeError("the key of T.attr is not text", got=shown(key))
     return _AttrFrame(node, key, value)
@@ -178,7 +178,7 @@ class _BlockFrame(Frame):
 
 
 def block(name: str = "", no_realize: bool = False) -> Frame:
-    """``with T.block("name"):`` groups statements."""
+    """Group statements: ``with T.block("name"):``."""
     return _BlockFrame()
 
 
@@ -186,7 +186,7 @@ sblock = block
 
 
 def block_attr(attrs: Any) -> None:
-    """Metadata of a block: accepted, without effect."""
+    """Accept metadata of a block, without effect."""
     builder("T.block_attr")
 
 
@@ -194,12 +194,12 @@ sblock_attr = block_attr
 
 
 def reads(*_: Any) -> None:
-    """Declared reads of a block: accepted, they are derived from its statements."""
+    """Accept declared reads of a block; they are derived from its statements."""
     builder("T.reads")
 
 
 def writes(*_: Any) -> None:
-    """Declared writes of a block: accepted, they are derived from its statements."""
+    """Accept declared writes of a block; they are derived from its statements."""
     builder("T.writes")
 
 
@@ -218,7 +218,7 @@ def let(v: Var, value: Any, body: Any = None) -> Var:
 
 
 def bind(value: Any, name: str = "v") -> Var:
-    """``value`` evaluated here, as a variable."""
+    """Evaluate ``value`` here and return it as a variable."""
     check_options(name=name)
     return builder("T.bind").let(name, as_expr(value))
 
@@ -239,7 +239,7 @@ class _LetFrame(Frame):
 
 
 def LetStmt(value: Any) -> Frame:
-    """``with T.LetStmt(value) as x:``"""
+    """Bind a variable: ``with T.LetStmt(value) as x:``."""
     return _LetFrame(value)
 
 
@@ -291,7 +291,7 @@ def _taken(active: Builder, side: object) -> Stmt | None:
 
 
 def assume(cond: Any) -> None:
-    """A fact the compiler may use; outside kernels it is also checked on the host."""
+    """State a fact that the compiler may use; outside kernels the host checks it, too."""
     active = builder("T.assume")
     test = _truth(cond, "T.assume")
     if test is False:

@@ -168,7 +168,7 @@ def tma_copy(
     eviction_policy: str | None = None,
     annotations: dict[str, Any] | None = None,
 ) -> None:
-    """Bulk copy: a load signals ``barrier``, a store is awaited with ``T.tma_store_wait``.
+    """Copy in bulk: a load signals ``barrier``, ``T.tma_store_wait`` waits for a store.
 
     Args:
         barrier: element of ``T.alloc_barrier``, needed for loads into shared memory. The copy
@@ -212,7 +212,7 @@ def copy_cluster(
     annotations: dict[str, Any] | None = None,
     loop_layout: Any = None,
 ) -> None:
-    """A copy for several blocks of a cluster (sm_90).
+    """Copy a tile for several blocks of a cluster (sm_90).
 
     Args:
         cluster_mask: of a load from global memory: a bit for each rank of a block in the cluster.
@@ -259,7 +259,7 @@ def copy_cluster(
 
 
 def transpose(src: object, dst: object, annotations: dict[str, Any] | None = None) -> None:
-    """``dst[.., j, i] = src[.., i, j]``."""
+    """Transpose a tile: ``dst[.., j, i] = src[.., i, j]``."""
     what = "T.transpose"
     check_options(annotations=annotations)
     a, b = tile_of(src, what, "source"), tile_of(dst, what, "destination")
@@ -307,7 +307,7 @@ def im2col(
     eviction_policy: str | None = None,
     annotations: dict[str, Any] | None = None,
 ) -> None:
-    """Column tile of an NHWC image for convolution.
+    """Gather the column tile of an NHWC image for a convolution.
 
     Args:
         img: global buffer (N, H, W, C).
@@ -417,7 +417,7 @@ def _four_rows(name: str, a: Region, b: Region, args: tuple[Expr, ...], options:
 
 
 def tma_gather4_bytes(K_box: int, dtype: object) -> int:
-    """Bytes that one ``T.tma_gather4`` of ``K_box`` columns brings."""
+    """Return the bytes that one ``T.tma_gather4`` of ``K_box`` columns copies."""
     return 4 * constant_int(K_box, "T.tma_gather4_bytes", "K_box") * DType(dtype).bits // 8
 
 

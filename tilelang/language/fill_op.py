@@ -33,13 +33,13 @@ def _fill(what: str, buffer: object, value: object) -> None:
 
 
 def fill(buffer: object, value: object, annotations: dict[str, Any] | None = None) -> None:
-    """Every element of a buffer, region or element becomes ``value``, cast to its dtype."""
+    """Set every element of a buffer, region or element to ``value``, cast to its dtype."""
     check_options(annotations=annotations)
     _fill("T.fill", buffer, value)
 
 
 def clear(buffer: object, annotations: dict[str, Any] | None = None) -> None:
-    """Every element becomes 0."""
+    """Set every element to 0."""
     check_options(annotations=annotations)
     _fill("T.clear", buffer, 0)
 

@@ -77,7 +77,7 @@ def _check_scopes(a: Region, b: Region, c: Region, what: str) -> None:
 
 
 def validate_gemm_ab_dtypes(a: object, b: object, what: str = "T.gemm") -> None:
-    """Both factors must have one dtype (the two names of e4m3 are one)."""
+    """Check that both factors have one dtype (the two names of e4m3 are one)."""
     x, y = DType(a), DType(b)
     if x is not y and not {str(x), str(y)} <= _SAME_FORMAT:
         raise TileTypeError(
@@ -231,7 +231,7 @@ def gemm(
     annotations: dict[str, Any] | None = None,
     use_2cta: bool = False,
 ) -> None:
-    """``C += op(A) @ op(B)`` of tiles; C is overwritten where ``clear_accum`` holds.
+    """Accumulate ``C += op(A) @ op(B)`` of tiles; C is overwritten where ``clear_accum`` holds.
 
     Args:
         A: [M, K], or [K, M] with ``transpose_A``; shared or fragment.
@@ -272,7 +272,7 @@ def wgmma_gemm(
     k_pack: int = 1,
     wg_wait: object = 0,
 ) -> None:
-    """:func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it."""
+    """Issue a :func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it."""
     notes, transposed = pairs(annotations=annotations), (transpose_A, transpose_B)
     _gemm("T.wgmma_gemm", (A, B, C), transposed, policy, clear_accum, notes)
 
@@ -295,7 +295,7 @@ def tcgen05_gemm(
     k_pack: int = 1,
     wg_wait: object = 0,
 ) -> None:
-    """A product into tensor memory (sm_100)."""
+    """Multiply into tensor memory (sm_100)."""
     what = "T.tcgen05_gemm"
     a, b, c = (matrix_of(x, what, role)[0] for x, role in zip((A, B, C), "ABC"))
     trans_a, trans_b = _transposed((transpose_A, transpose_B), what)

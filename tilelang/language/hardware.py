@@ -64,7 +64,7 @@ def gemm_sp(
     transpose_E: bool = False, transpose_B: bool = False, policy: int = 0,
     clear_accum: object = False, k_pack: int = 1, wg_wait: int = 0, **options: object,
 ) -> None:  # fmt: skip
-    """``C += A @ B`` with A stored 2:4 sparse and its metadata E."""
+    """Accumulate ``C += A @ B`` with A stored 2:4 sparse and its metadata E."""
     _tile(
         "gemm_sp", (A_sparse, E, B), (C,), (condition(clear_accum, "T.gemm_sp", "clear"),),
         transpose_A=transpose_A, transpose_E=transpose_E, transpose_B=transpose_B,
@@ -78,7 +78,7 @@ gemm_sp_v2 = gemm_sp
 def wgmma_gemm_sp(
     A_sparse: object, E: object, B: object, C: object, *flags: object, **options: object
 ) -> None:
-    """:func:`gemm_sp` that may still run afterwards."""
+    """Issue a :func:`gemm_sp` that may still run afterwards."""
     _tile("wgmma_gemm_sp", (A_sparse, E, B), (C,), flags, **options)
 
 
@@ -86,7 +86,7 @@ def tcgen05_gemm_sp(
     A_sparse: object, E: object, B: object, C: object, *flags: object, mbar: object = None,
     **options: object,
 ) -> None:  # fmt: skip
-    """A sparse product into tensor memory."""
+    """Multiply a sparse operand into tensor memory."""
     what = "T.tcgen05_gemm_sp"
     _tile(
         "tcgen05_gemm_sp",
@@ -103,7 +103,7 @@ def tcgen05_gemm_blockscaled(
     *, k_start: object = 0, sf_a_granularity_k: int = 32, sf_b_granularity_k: int = 32,
     **options: object,
 ) -> None:  # fmt: skip
-    """A product of block-scaled operands into tensor memory."""
+    """Multiply block-scaled operands into tensor memory."""
     what = "T.tcgen05_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what), *_signal(mbar, what))
     _tile(
@@ -128,7 +128,7 @@ def mma_gemm_blockscaled(
     k_start: object = 0, sf_a_granularity_k: int = 32, sf_b_granularity_k: int = 32,
     **options: object,
 ) -> None:  # fmt: skip
-    """A product of block-scaled operands in registers."""
+    """Multiply block-scaled operands in registers."""
     what = "T.mma_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what))
     _tile(
@@ -159,7 +159,7 @@ def tcgen05_sf_warp_transpose(smem_src: object) -> None:
 
 
 def deallocate_tmem(tmem: Any) -> None:
-    """Give tensor memory back before the kernel ends."""
+    """Free tensor memory before the kernel ends."""
     if not isinstance(tmem, Buffer) or tmem.storage != "shared.tmem":
         raise TileTypeError(
             "T.deallocate_tmem of something that is not tensor memory",

@@ -139,40 +139,40 @@ def _pair(name: str, x: object, y: object) -> tuple[object, object]:
     return a, b
 
 
-exp = _unary("exp", "e to the power x.")
-exp2 = _unary("exp2", "2 to the power x.")
-exp10 = _unary("exp10", "10 to the power x.")
-expm1 = _unary("expm1", "exp(x) - 1, exact near 0.")
-log = _unary("log", "Natural logarithm.")
-log2 = _unary("log2", "Logarithm to base 2.")
-log10 = _unary("log10", "Logarithm to base 10.")
-log1p = _unary("log1p", "log(1 + x), exact near 0.")
-sqrt = _unary("sqrt", "Square root.")
-rsqrt = _unary("rsqrt", "1 / sqrt(x).")
-sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
-tanh = _unary("tanh", "Hyperbolic tangent.")
-sin = _unary("sin", "Sine.")
-cos = _unary("cos", "Cosine.")
-tan = _unary("tan", "Tangent.")
-sinh = _unary("sinh", "Hyperbolic sine.")
-cosh = _unary("cosh", "Hyperbolic cosine.")
-asin = _unary("asin", "Inverse sine.")
-acos = _unary("acos", "Inverse cosine.")
-atan = _unary("atan", "Inverse tangent.")
-asinh = _unary("asinh", "Inverse hyperbolic sine.")
-acosh = _unary("acosh", "Inverse hyperbolic cosine.")
-atanh = _unary("atanh", "Inverse hyperbolic tangent.")
-erf = _unary("erf", "Error function.")
-isnan = _unary("isnan", "Whether x is not a number.")
-isinf = _unary("isinf", "Whether x is infinite.")
-isfinite = _unary("isfinite", "Whether x is neither infinite nor not a number.")
-likely = _unary("likely", "x, with the hint that it usually holds.")
+exp = _unary("exp", "Return e to the power x.")
+exp2 = _unary("exp2", "Return 2 to the power x.")
+exp10 = _unary("exp10", "Return 10 to the power x.")
+expm1 = _unary("expm1", "Return exp(x) - 1, exact near 0.")
+log = _unary("log", "Return the natural logarithm.")
+log2 = _unary("log2", "Return the logarithm to base 2.")
+log10 = _unary("log10", "Return the logarithm to base 10.")
+log1p = _unary("log1p", "Return log(1 + x), exact near 0.")
+sqrt = _unary("sqrt", "Return the square root.")
+rsqrt = _unary("rsqrt", "Return 1 / sqrt(x).")
+sigmoid = _unary("sigmoid", "Return 1 / (1 + exp(-x)).")
+tanh = _unary("tanh", "Return the hyperbolic tangent.")
+sin = _unary("sin", "Return the sine of an angle in radians.")
+cos = _unary("cos", "Return the cosine of an angle in radians.")
+tan = _unary("tan", "Return the tangent of an angle in radians.")
+sinh = _unary("sinh", "Return the hyperbolic sine.")
+cosh = _unary("cosh", "Return the hyperbolic cosine.")
+asin = _unary("asin", "Return the inverse sine.")
+acos = _unary("acos", "Return the inverse cosine.")
+atan = _unary("atan", "Return the inverse tangent.")
+asinh = _unary("asinh", "Return the inverse hyperbolic sine.")
+acosh = _unary("acosh", "Return the inverse hyperbolic cosine.")
+atanh = _unary("atanh", "Return the inverse hyperbolic tangent.")
+erf = _unary("erf", "Return the error function.")
+isnan = _unary("isnan", "Return whether x is not a number.")
+isinf = _unary("isinf", "Return whether x is infinite.")
+isfinite = _unary("isfinite", "Return whether x is neither infinite nor not a number.")
+likely = _unary("likely", "Return x, with the hint that it usually holds.")
 fast_rcp = _unary("fast_rcp", "Approximate 1 / x.")
-ieee_frsqrt = _unary("ieee_frsqrt", "1 / sqrt(x), correctly rounded.")
+ieee_frsqrt = _unary("ieee_frsqrt", "Return 1 / sqrt(x), correctly rounded.")
 
 
 def abs2(x: object, *, span: object = None) -> Expr:
-    """Absolute values of the two lanes of a vector."""
+    """Return the absolute values of the two lanes of a vector."""
     return call("abs2", *_pairs("abs2", x))
 
 
@@ -185,25 +185,25 @@ __sin = _unary("fast_sin", "Fast approximate sin.")
 __cos = _unary("fast_cos", "Fast approximate cos.")
 __tan = _unary("fast_tan", "Fast approximate tan.")
 
-atan2 = _binary("atan2", "Angle of the point (x2, x1).")
-hypot = _binary("hypot", "sqrt(x1 * x1 + x2 * x2) without overflow.")
-fmod = _binary("fmod", "Remainder of x1 / x2 with the sign of x1.")
-copysign = _binary("copysign", "The magnitude of x1 with the sign of x2.")
-nextafter = _binary("nextafter", "The next float after x1 in the direction of x2.")
-add2 = _packed("add2", "Sum of two vectors of two lanes.")
-sub2 = _packed("sub2", "Difference of two vectors of two lanes.")
-mul2 = _packed("mul2", "Product of two vectors of two lanes.")
-max2 = _packed("max2", "Larger values of two vectors of two lanes.")
-min2 = _packed("min2", "Smaller values of two vectors of two lanes.")
+atan2 = _binary("atan2", "Return the angle of the point (x2, x1), in radians.")
+hypot = _binary("hypot", "Return sqrt(x1 * x1 + x2 * x2) without overflow.")
+fmod = _binary("fmod", "Return the remainder of x1 / x2 with the sign of x1.")
+copysign = _binary("copysign", "Return the magnitude of x1 with the sign of x2.")
+nextafter = _binary("nextafter", "Return the next float after x1 in the direction of x2.")
+add2 = _packed("add2", "Add two vectors of two lanes.")
+sub2 = _packed("sub2", "Subtract two vectors of two lanes.")
+mul2 = _packed("mul2", "Multiply two vectors of two lanes.")
+max2 = _packed("max2", "Return the larger values of two vectors of two lanes.")
+min2 = _packed("min2", "Return the smaller values of two vectors of two lanes.")
 
 
 def fma(x: object, y: object, z: object) -> Expr:
-    """``x * y + z``, rounded once."""
+    """Return ``x * y + z``, rounded once."""
     return call("fma", *_numbers("T.fma", x, y, z))
 
 
 def fma2(x: object, y: object, z: object) -> Expr:
-    """``x * y + z`` of vectors of two lanes, rounded once."""
+    """Return ``x * y + z`` of vectors of two lanes, rounded once."""
     return call("fma2", *_pairs("fma2", x, y, z))
 
 
@@ -213,27 +213,27 @@ def _to_integral(name: str, x: object) -> Expr:
 
 
 def floor(x: object, *, span: object = None) -> Expr:
-    """The largest integral value not above ``x``; integers stay."""
+    """Return the largest integral value not above ``x``; integers stay."""
     return _to_integral("floor", x)
 
 
 def ceil(x: object, *, span: object = None) -> Expr:
-    """The smallest integral value not below ``x``; integers stay."""
+    """Return the smallest integral value not below ``x``; integers stay."""
     return _to_integral("ceil", x)
 
 
 def trunc(x: object, *, span: object = None) -> Expr:
-    """``x`` without its fraction; integers stay."""
+    """Return ``x`` without its fraction; integers stay."""
     return _to_integral("trunc", x)
 
 
 def nearbyint(x: object, *, span: object = None) -> Expr:
-    """The nearest integral value, ties to even; integers stay."""
+    """Return the nearest integral value, ties to even; integers stay."""
     return _to_integral("nearbyint", x)
 
 
 def round(x: object, rounding_mode: str = "ties-to-even", *, span: object = None) -> Expr:
-    """The nearest integral value.
+    """Return the nearest integral value.
 
     Args:
         rounding_mode: ``"ties-to-even"`` or ``"ties-away-from-zero"``.
@@ -248,19 +248,19 @@ def round(x: object, rounding_mode: str = "ties-to-even", *, span: object = None
 
 
 def abs(x: object, *, span: object = None) -> Expr:
-    """Absolute value; unsigned values stay."""
+    """Return the absolute value; unsigned values stay."""
     value = scalar(x, "T.abs")
     return value if value.dtype.is_uint or value.dtype.is_bool else call("abs", value)
 
 
 def fabs(x: object, *, span: object = None) -> Expr:
-    """Absolute value of a float; integers become float32."""
+    """Return the absolute value of a float; integers become float32."""
     value = scalar(x, "T.fabs")
     return call("abs", value if value.dtype.is_float else build_cast(value, DType("float32")))
 
 
 def ldexp(x1: object, x2: object, *, span: object = None) -> Expr:
-    """``x1`` times 2 to the power ``x2``, an integer."""
+    """Return ``x1`` times 2 to the power ``x2``, an integer."""
     value, power = scalar(x1, "T.ldexp"), scalar(x2, "T.ldexp")
     if not value.dtype.is_float:
         value = build_cast(value, DType("float32"))
@@ -268,7 +268,7 @@ def ldexp(x1: object, x2: object, *, span: object = None) -> Expr:
 
 
 def pow(x: object, y: object, *, span: object = None) -> Expr:
-    """``x`` to the power ``y``; a constant integer exponent becomes multiplications."""
+    """Return ``x`` to the power ``y``; a constant integer exponent becomes multiplications."""
     from tilelang.ir.operators import repeated
 
     power = y.value if isinstance(y, Const) and not y.dtype.is_float else y
@@ -292,17 +292,17 @@ def _extreme(op: str, a: Any, b: Any) -> Any:
 
 
 def max(a: Any, b: Any, *, span: object = None) -> Any:
-    """The larger of two values; NaN is ignored. A Python number for Python numbers."""
+    """Return the larger of two values; NaN is ignored. A Python number for Python numbers."""
     return _extreme("max", a, b)
 
 
 def min(a: Any, b: Any, *, span: object = None) -> Any:
-    """The smaller of two values; NaN is ignored. A Python number for Python numbers."""
+    """Return the smaller of two values; NaN is ignored. A Python number for Python numbers."""
     return _extreme("min", a, b)
 
 
 def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
-    """``dst`` limited to ``min_val`` ... ``max_val``; NaN stays NaN."""
+    """Limit ``dst`` to ``min_val`` ... ``max_val``; NaN stays NaN."""
     limited = min(max(dst, min_val), max_val)
     if not isinstance(limited, Expr) or not limited.dtype.is_float or isinstance(dst, (int, float)):
         return limited
@@ -317,7 +317,7 @@ def _side(value: object, what: str) -> object:
 
 
 def if_then_else(cond: object, t: object, f: object, *, span: object = None) -> Any:
-    """``t`` if ``cond`` else ``f``; the side not taken is not evaluated.
+    """Return ``t`` if ``cond`` else ``f``; the side not taken is not evaluated.
 
     Calls of intrinsics without a value are statements: ``T.if_then_else(leader,
     T.warpgroup_arrive(), T.evaluate(0))`` is an ``if``, and gives no value.
@@ -333,7 +333,7 @@ def if_then_else(cond: object, t: object, f: object, *, span: object = None) -> 
 def Select(
     condition: object, true_value: object, false_value: object, *, span: object = None
 ) -> Expr:
-    """Like :func:`if_then_else`, but both sides are evaluated."""
+    """Return what :func:`if_then_else` does; both sides are evaluated."""
     what = "T.Select"
     return select(
         _side(condition, what), _side(true_value, what), _side(false_value, what), lazy=False
@@ -350,7 +350,7 @@ def cast(
     *,
     span: object = None,
 ) -> Expr:
-    """``value`` converted to ``dtype``.
+    """Return ``value`` converted to ``dtype``.
 
     Args:
         round: ``""`` or ``"rn"`` (to nearest even), or ``"rs"`` (stochastic, with ``rbits``).
@@ -396,7 +396,7 @@ def cast(
 
 
 def Cast(dtype: object, value: object, *, span: object = None) -> Expr:
-    """``value`` converted to ``dtype``; note the order of the arguments."""
+    """Return ``value`` converted to ``dtype``; note the order of the arguments."""
     return cast(value, dtype)
 
 
@@ -418,37 +418,37 @@ def _ieee(name: str, rounding_mode: str, *args: object) -> Expr:
 
 
 def ieee_add(x: object, y: object, rounding_mode: str = "rn") -> Expr:
-    """``x + y`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``x + y`` with the given rounding: rn, rz, ru or rd."""
     return _ieee("ieee_add", rounding_mode, x, y)
 
 
 def ieee_sub(x: object, y: object, rounding_mode: str = "rn") -> Expr:
-    """``x - y`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``x - y`` with the given rounding: rn, rz, ru or rd."""
     return _ieee("ieee_sub", rounding_mode, x, y)
 
 
 def ieee_mul(x: object, y: object, rounding_mode: str = "rn") -> Expr:
-    """``x * y`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``x * y`` with the given rounding: rn, rz, ru or rd."""
     return _ieee("ieee_mul", rounding_mode, x, y)
 
 
 def ieee_fdiv(x: object, y: object, rounding_mode: str = "rn") -> Expr:
-    """``x / y`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``x / y`` with the given rounding: rn, rz, ru or rd."""
     return _ieee("ieee_fdiv", rounding_mode, x, y)
 
 
 def ieee_fmaf(x: object, y: object, z: object, rounding_mode: str = "rn") -> Expr:
-    """``x * y + z``, rounded once with the given rounding: rn, rz, ru or rd."""
+    """Return ``x * y + z``, rounded once with the given rounding: rn, rz, ru or rd."""
     return _ieee("ieee_fmaf", rounding_mode, x, y, z)
 
 
 def ieee_frcp(x: object, rounding_mode: str = "rn") -> Expr:
-    """``1 / x`` with the given rounding: rn, rz, ru or rd."""
+    """Return ``1 / x`` with the given rounding: rn, rz, ru or rd."""
     return _ieee("ieee_frcp", rounding_mode, x)
 
 
 def ieee_fsqrt(x: object, rounding_mode: str = "rn") -> Expr:
-    """The square root with the given rounding: rn, rz, ru or rd."""
+    """Return the square root with the given rounding: rn, rz, ru or rd."""
     return _ieee("ieee_fsqrt", rounding_mode, x)
 
 

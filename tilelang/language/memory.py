@@ -86,7 +86,7 @@ def access_ptr(
     extent: object = None,
     ignore_last_ndim: int = 0,
 ) -> Expr:
-    """A pointer to an element, to the start of a region or of a buffer.
+    """Return a pointer to an element, to the start of a region or of a buffer.
 
     Args:
         base: buffer, region or element, or a name that an element was bound to.
@@ -192,14 +192,14 @@ def _check_pointer(what: str, pointer: AddressOf) -> None:
 
 
 def address_of(obj: object, *, span: object = None) -> Expr:
-    """A pointer to an element or to the start of a buffer, for ``T.call_extern``."""
+    """Return a pointer to an element or to the start of a buffer, for ``T.call_extern``."""
     return address_of_operand(obj, "T.address_of")
 
 
 def tvm_access_ptr(
     ptype: object, data: object, offset: object, extent: object, rw_mask: object = 3
 ) -> Expr:
-    """:func:`access_ptr` in TVM's order; ``data`` is a buffer or a pointer variable."""
+    """Return :func:`access_ptr` in TVM's order; ``data`` is a buffer or a pointer variable."""
     if isinstance(data, (Buffer, Region, Load)):
         return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset, extent=extent)
     args = (as_expr(data), as_expr(offset), as_expr(extent), as_expr(rw_mask))
@@ -208,7 +208,7 @@ def tvm_access_ptr(
 
 
 def isnullptr(val: object, *, span: object = None) -> Expr:
-    """Whether a pointer or an optional tensor is absent."""
+    """Return whether a pointer or an optional tensor is absent."""
     return call("isnullptr", address_of_operand(val, "T.isnullptr", "r"))
 
 
@@ -288,37 +288,37 @@ def _vector_store(
 
 
 def ldg32(src: object, pred: object = None) -> Expr:
-    """32 bits of global memory as uint32; 0 where ``pred`` does not hold."""
+    """Load 32 bits of global memory as uint32; 0 where ``pred`` does not hold."""
     return _vector_load("T.ldg32", src, pred, "global", 32)
 
 
 def ldg64(src: object, pred: object = None) -> Expr:
-    """64 bits of global memory as uint32x2; 0 where ``pred`` does not hold."""
+    """Load 64 bits of global memory as uint32x2; 0 where ``pred`` does not hold."""
     return _vector_load("T.ldg64", src, pred, "global", 64)
 
 
 def ldg128(src: object, pred: object = None) -> Expr:
-    """128 bits of global memory as uint32x4; 0 where ``pred`` does not hold."""
+    """Load 128 bits of global memory as uint32x4; 0 where ``pred`` does not hold."""
     return _vector_load("T.ldg128", src, pred, "global", 128)
 
 
 def ldg256(src: object, pred: object = None) -> Expr:
-    """256 bits of global memory as uint32x8; 0 where ``pred`` does not hold."""
+    """Load 256 bits of global memory as uint32x8; 0 where ``pred`` does not hold."""
     return _vector_load("T.ldg256", src, pred, "global", 256)
 
 
 def lds32(src: object) -> Expr:
-    """32 bits of shared memory as uint32."""
+    """Load 32 bits of shared memory as uint32."""
     return _vector_load("T.lds32", src, None, "shared", 32)
 
 
 def lds64(src: object) -> Expr:
-    """64 bits of shared memory as uint32x2."""
+    """Load 64 bits of shared memory as uint32x2."""
     return _vector_load("T.lds64", src, None, "shared", 64)
 
 
 def lds128(src: object) -> Expr:
-    """128 bits of shared memory as uint32x4."""
+    """Load 128 bits of shared memory as uint32x4."""
     return _vector_load("T.lds128", src, None, "shared", 128)
 
 
@@ -376,7 +376,7 @@ def __fns(mask: object, base: object, offset: object) -> Expr:
 
 
 def dp4a(A: object, B: object, C: object) -> None:
-    """``C += A . B`` of four int8 values, per thread.
+    """Accumulate ``C += A . B`` of four int8 values, per thread.
 
     Args:
         A, B: where four contiguous int8 values start.

@@ -125,7 +125,7 @@ def reduce(
     batch: int = 1, nan_propagate: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """The reduction named ``reduce_type``: see :func:`reduce_sum`."""
+    """Reduce by the operation ``reduce_type``: see :func:`reduce_sum`."""
     if reduce_type not in KINDS:
         raise TileValueError(
             "T.reduce with an unknown kind", expected=", ".join(KINDS), got=repr(reduce_type)
@@ -137,7 +137,7 @@ def reduce_sum(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """``out = sum(buffer, dim)``, or ``out += ...`` without ``clear``, in the dtype of ``out``.
+    """Compute ``out = sum(buffer, dim)``, or ``out += ...`` without ``clear``, in ``out``'s dtype.
 
     Args:
         buffer: fragment, shared or local tile.
@@ -153,7 +153,7 @@ def reduce_max(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Largest element; NaN is ignored unless ``nan_propagate``. See :func:`reduce_sum`."""
+    """Reduce to the largest element; see :func:`reduce_sum`. ``nan_propagate`` keeps NaN."""
     _reduce("max", buffer, out, dim, clear, batch, nan_propagate)
 
 
@@ -161,7 +161,7 @@ def reduce_min(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Smallest element; NaN is ignored unless ``nan_propagate``. See :func:`reduce_sum`."""
+    """Reduce to the smallest element; see :func:`reduce_sum`. ``nan_propagate`` keeps NaN."""
     _reduce("min", buffer, out, dim, clear, batch, nan_propagate)
 
 
@@ -169,7 +169,7 @@ def reduce_absmax(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Largest absolute value. See :func:`reduce_sum`."""
+    """Reduce to the largest absolute value. See :func:`reduce_sum`."""
     _reduce("absmax", buffer, out, dim, clear, batch, nan_propagate)
 
 
@@ -177,7 +177,7 @@ def reduce_abssum(
     buffer: object, out: object, dim: int = -1, batch: int = 1,
     annotations: dict[str, Any] | None = None, *, clear: bool = True,
 ) -> None:  # fmt: skip
-    """Sum of absolute values. See :func:`reduce_sum`."""
+    """Reduce to the sum of absolute values. See :func:`reduce_sum`."""
     _reduce("abssum", buffer, out, dim, clear, batch)
 
 
@@ -185,7 +185,7 @@ def reduce_bitand(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Bitwise and of integers. See :func:`reduce_sum`."""
+    """Reduce integers by bitwise and. See :func:`reduce_sum`."""
     _reduce("bitand", buffer, out, dim, clear, batch)
 
 
@@ -193,7 +193,7 @@ def reduce_bitor(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Bitwise or of integers. See :func:`reduce_sum`."""
+    """Reduce integers by bitwise or. See :func:`reduce_sum`."""
     _reduce("bitor", buffer, out, dim, clear, batch)
 
 
@@ -201,7 +201,7 @@ def reduce_bitxor(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Bitwise exclusive or of integers. See :func:`reduce_sum`."""
+    """Reduce integers by bitwise exclusive or. See :func:`reduce_sum`."""
     _reduce("bitxor", buffer, out, dim, clear, batch)
 
 

@@ -50,7 +50,7 @@ def reducer_init(reducer: Buffer, init: object = None) -> None:
 
 
 def reducer_update(target: object, value: object) -> None:
-    """``acc[i] = op(acc[i], value)``.
+    """Update a reducer: ``acc[i] = op(acc[i], value)``.
 
     Args:
         target: an element of a reducer.

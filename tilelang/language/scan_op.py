@@ -37,7 +37,7 @@ def cumsum(
     src: object, dst: object = None, dim: int = 0, reverse: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Running sums along ``dim`` into ``dst`` (in place without it); from the end if ``reverse``.
+    """Compute running sums along ``dim`` into ``dst`` or in place; backward if ``reverse``.
 
     Args:
         src: fragment, shared or local tile.
@@ -50,7 +50,7 @@ def cummax(
     src: object, dst: object = None, dim: int = 0, reverse: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Running maxima along ``dim``; see :func:`cumsum`."""
+    """Compute running maxima along ``dim``; see :func:`cumsum`."""
     _scan("max", "T.cummax", src, dst, dim, reverse)
 
 

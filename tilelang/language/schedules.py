@@ -125,14 +125,14 @@ class WSSchedule:
 
 
 def ws_op(op_id: str) -> WSOpRef:
-    """A reference to the operation annotated with ``{T.WSID: op_id}``."""
+    """Refer to the operation annotated with ``{T.WSID: op_id}``."""
     if not isinstance(op_id, str):
         raise TileTypeError("T.ws_op without a name", expected="a text", got=describe(op_id))
     return WSOpRef(op_id)
 
 
 def annotate_ws_schedule(schedule: WSSchedule) -> None:
-    """The schedule of the kernel."""
+    """Set the schedule of the kernel."""
     what = "T.annotate_ws_schedule"
     if not isinstance(schedule, WSSchedule):
         raise TileTypeError(

@@ -86,12 +86,12 @@ def sync_grid() -> Call:
 
 
 def sync_global() -> Call:
-    """:func:`sync_grid`."""
+    """Wait for all blocks, as :func:`sync_grid`."""
     return emit_call("T.sync_global", "sync_grid")
 
 
 def tvm_storage_sync(storage_scope: str) -> None:
-    """TVM's name: ``"warp"`` is :func:`sync_warp`, ``"global"`` the grid, else the block."""
+    """Wait for ``"warp"``, ``"global"`` (the grid) or else the block, as TVM spells it."""
     if storage_scope == "warp":
         sync_warp()
     elif storage_scope == "global":
@@ -107,7 +107,7 @@ def tvm_storage_sync(storage_scope: str) -> None:
 
 
 def thread_return(*, span: object = None) -> None:
-    """The executing threads leave the kernel."""
+    """Leave the kernel in the executing threads."""
     from tilelang.ir.stmt import ThreadReturn
 
     emitter("T.thread_return").emit(ThreadReturn())
@@ -138,7 +138,7 @@ def _is_one(region: Region) -> bool:
 
 
 def create_list_of_mbarrier(*counts: Any) -> Buffer:
-    """Barriers with these arrival counts, which barrier operations may name by number."""
+    """Allocate barriers with these arrival counts; operations may refer to them by number."""
     from tilelang.frontend.builder import builder
     from tilelang.language.allocate import create_barriers
 
@@ -152,7 +152,7 @@ def create_list_of_mbarrier(*counts: Any) -> Buffer:
 
 
 def get_mbarrier(index: object) -> Expr:
-    """Barrier ``index`` of :func:`create_list_of_mbarrier`."""
+    """Return barrier ``index`` of :func:`create_list_of_mbarrier`."""
     from tilelang.frontend.builder import builder
 
     what = "T.get_mbarrier"

@@ -25,7 +25,7 @@ def _count(extents: Any) -> Any:
 
 
 def view(src: Buffer, shape: object = None, dtype: object = None) -> Buffer:
-    """The storage of ``src`` as a row-major buffer of another shape and dtype.
+    """Return the storage of ``src`` as a row-major buffer of another shape and dtype.
 
     Args:
         src: a contiguous buffer.
@@ -39,7 +39,7 @@ def view(src: Buffer, shape: object = None, dtype: object = None) -> Buffer:
 
 
 def reshape(src: Buffer, shape: object) -> Buffer:
-    """The storage of ``src`` as a row-major buffer of another shape."""
+    """Return the storage of ``src`` as a row-major buffer of another shape."""
     return _view("T.reshape", src, shape, None)
 
 

@@ -110,7 +110,7 @@ def shfl_xor(
     value: object, delta: object = None, width: object = WARP, mask: object = None,
     *, offset: object = None,
 ) -> Expr:  # fmt: skip
-    """``value`` of the lane whose number differs by exclusive or with ``delta``."""
+    """Return ``value`` of the lane whose number differs by exclusive or with ``delta``."""
     return _shuffle("xor", value, offset if delta is None else delta, width, mask)
 
 
@@ -118,7 +118,7 @@ def shfl_down(
     value: object, delta: object = None, width: object = WARP, mask: object = None,
     *, offset: object = None,
 ) -> Expr:  # fmt: skip
-    """``value`` of the lane ``delta`` higher; the own one beyond the end."""
+    """Return ``value`` of the lane ``delta`` higher; the own one beyond the end."""
     return _shuffle("down", value, offset if delta is None else delta, width, mask)
 
 
@@ -126,7 +126,7 @@ def shfl_up(
     value: object, delta: object = None, width: object = WARP, mask: object = None,
     *, offset: object = None,
 ) -> Expr:  # fmt: skip
-    """``value`` of the lane ``delta`` lower; the own one below the start."""
+    """Return ``value`` of the lane ``delta`` lower; the own one below the start."""
     return _shuffle("up", value, offset if delta is None else delta, width, mask)
 
 
@@ -134,8 +134,10 @@ def shfl_sync(
     *given: object, mask: object = None, value: object = None, srcLane: object = None,
     width: object = None,
 ) -> Expr:  # fmt: skip
-    """``value`` of the lane ``srcLane``: ``T.shfl_sync(mask, value, srcLane, width=None)``, or
-    ``T.shfl_sync(value, srcLane)`` for all lanes of the warp.
+    """Return ``value`` of the lane ``srcLane``.
+
+    Write ``T.shfl_sync(mask, value, srcLane, width=None)``, or ``T.shfl_sync(value, srcLane)`` for
+    all lanes of the warp.
 
     Args:
         mask: a bit for each lane that takes part; an integer, which may be a run-time value.
@@ -176,21 +178,21 @@ def shfl_sync(
 def tvm_warp_shuffle(
     mask: object, value: object, warp_id: object, width: object, warp_size: object = WARP
 ) -> Expr:
-    """:func:`shfl_sync` in TVM's order of arguments."""
+    """Shuffle as :func:`shfl_sync`, in TVM's order of arguments."""
     return _shuffle("sync", value, warp_id, width, _own_mask(mask))
 
 
 def tvm_warp_shuffle_up(
     mask: object, value: object, offset: object, width: object, warp_size: object = WARP
 ) -> Expr:
-    """:func:`shfl_up` in TVM's order of arguments."""
+    """Shuffle as :func:`shfl_up`, in TVM's order of arguments."""
     return _shuffle("up", value, offset, width, _own_mask(mask))
 
 
 def tvm_warp_shuffle_down(
     mask: object, value: object, offset: object, width: object, warp_size: object = WARP
 ) -> Expr:
-    """:func:`shfl_down` in TVM's order of arguments."""
+    """Shuffle as :func:`shfl_down`, in TVM's order of arguments."""
     return _shuffle("down", value, offset, width, _own_mask(mask))
 
 
@@ -202,7 +204,7 @@ def _own_mask(mask: object) -> object:
 
 
 def activemask() -> Expr:
-    """Mask of the executing lanes of the warp."""
+    """Return the mask of the active lanes of the warp."""
     return call("activemask")
 
 
@@ -221,7 +223,7 @@ def _reduction(op: str) -> Callable[[object], Expr]:
         return call(f"warp_reduce_{op}", found)
 
     function.__name__ = function.__qualname__ = f"warp_reduce_{op}"
-    function.__doc__ = f"``{op}`` of ``value`` over the lanes of the warp, in all of them."
+    function.__doc__ = f"Reduce ``value`` over the warp by ``{op}``; every lane gets the result."
     return function
 
 
@@ -241,47 +243,47 @@ def _vote(op: str, value: object, mask: object = None) -> Expr:
 
 
 def any_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
-    """Whether the predicate holds in some lane of the warp, as int32."""
+    """Return whether the predicate holds in some lane of the warp, as int32."""
     return _vote("any_sync", predicate, mask)
 
 
 def all_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
-    """Whether the predicate holds in all lanes of the warp, as int32."""
+    """Return whether the predicate holds in all lanes of the warp, as int32."""
     return _vote("all_sync", predicate, mask)
 
 
 def ballot_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
-    """Mask of the lanes in which the predicate holds."""
+    """Return the mask of the lanes in which the predicate holds."""
     return _vote("ballot_sync", predicate, mask)
 
 
 def ballot(predicate: object) -> Expr:
-    """Mask of the lanes in which the predicate holds, as uint64."""
+    """Return the mask of the lanes in which the predicate holds, as uint64."""
     return _vote("ballot", predicate)
 
 
 def match_any_sync(value: object, mask: object = FULL_MASK) -> Expr:
-    """Mask of the lanes that have the same value."""
+    """Return the mask of the lanes that have the same value."""
     return _vote("match_any_sync", value, mask)
 
 
 def match_all_sync(value: object, mask: object = FULL_MASK) -> Expr:
-    """The mask if all lanes have the same value, else 0."""
+    """Return the mask if all lanes have the same value, else 0."""
     return _vote("match_all_sync", value, mask)
 
 
 def syncthreads_count(predicate: object) -> Expr:
-    """Block barrier; in how many threads the predicate holds."""
+    """Wait for the block and return in how many threads the predicate holds."""
     return _vote("syncthreads_count", predicate)
 
 
 def syncthreads_and(predicate: object) -> Expr:
-    """Block barrier; whether the predicate holds in all threads."""
+    """Wait for the block and return whether the predicate holds in all threads."""
     return _vote("syncthreads_and", predicate)
 
 
 def syncthreads_or(predicate: object) -> Expr:
-    """Block barrier; whether the predicate holds in some thread."""
+    """Wait for the block and return whether the predicate holds in some thread."""
     return _vote("syncthreads_or", predicate)
 
 
@@ -295,31 +297,31 @@ def _positive(value: object, default: int, what: str) -> Any:
 
 
 def get_lane_idx(warp_size: object = None) -> Expr:
-    """Lane of the thread in its warp."""
+    """Return the lane of the thread in its warp."""
     what = "T.get_lane_idx"
     return binary("floormod", emitter(what).thread_index(), _positive(warp_size, WARP, what))
 
 
 def get_warp_idx(warp_size: object = None) -> Expr:
-    """Number of the thread's warp in the block."""
+    """Return the number of the thread's warp in the block."""
     what = "T.get_warp_idx"
     return binary("floordiv", emitter(what).thread_index(), _positive(warp_size, WARP, what))
 
 
 def get_warp_idx_sync(warp_size: object = None) -> Expr:
-    """:func:`get_warp_idx` where the warp is converged."""
+    """Return :func:`get_warp_idx` where the warp is converged."""
     return get_warp_idx(warp_size)
 
 
 def get_warp_group_idx(warp_size: object = None, warps_per_group: object = None) -> Expr:
-    """Number of the thread's warpgroup (128 threads) in the block."""
+    """Return the number of the thread's warpgroup (128 threads) in the block."""
     what = "T.get_warp_group_idx"
     size = _positive(warp_size, WARP, what) * _positive(warps_per_group, 4, what)
     return binary("floordiv", emitter(what).thread_index(), size)
 
 
 def shuffle_elect(thread_extent: int) -> Expr:
-    """True in one thread of every ``thread_extent`` threads (0: of the block)."""
+    """Return True in one thread of every ``thread_extent`` threads (0: of the block)."""
     count = constant_int(thread_extent, "T.shuffle_elect", "thread extent")
     if count < 0:
         raise TileValueError(
@@ -363,12 +365,12 @@ def _is_contiguous(region: Region) -> bool:
 
 
 def any_of(buffer: object) -> Expr:
-    """Whether some element of a buffer or region is not 0."""
+    """Return whether some element of a buffer or region is not 0."""
     return _region_test("any_of", buffer)
 
 
 def all_of(buffer: object) -> Expr:
-    """Whether all elements of a buffer or region are not 0."""
+    """Return whether all elements of a buffer or region are not 0."""
     return _region_test("all_of", buffer)
 
 
@@ -390,7 +392,7 @@ _COMBINERS = {
 def comm_reducer(
     combiner: Callable[[Any, Any], Any], identity: Sequence[object], name: str = "reduce"
 ) -> CommReducer:
-    """The reduction that ``combiner`` (a function of two values) describes."""
+    """Return the reduction that ``combiner`` (a function of two values) describes."""
     if not callable(combiner):
         raise TileTypeError(
             "the combination of T.comm_reducer is not a function",

@@ -94,7 +94,7 @@ class Fragment(Layout):
 
     # -- tables -----------------------------------------------------------------------------
     def thread_table(self) -> Array:
-        """The threads that hold each element, of shape (*shape, replicas)."""
+        """Return the threads that hold each element, of shape (*shape, replicas)."""
         if self._threads is None:
             values = {var: axis[..., None] for var, axis in self.grids().items()}
             values[self.rep_var] = np.arange(self.replicate_size, dtype=np.int64)
@@ -125,15 +125,15 @@ class Fragment(Layout):
         self.forward_index = (guess,)
 
     def table(self) -> Array:
-        """The register of each element, of shape (*shape, outputs)."""
+        """Return the register of each element, of shape (*shape, outputs)."""
         return super().table()
 
     def get_thread_size(self) -> int:
-        """Number of threads: the highest that holds an element, plus one."""
+        """Return the number of threads: the highest that holds an element, plus one."""
         return int(self.thread_table().max()) + 1
 
     def is_injective(self) -> bool:
-        """Whether no register of a thread holds two elements."""
+        """Return whether no register of a thread holds two elements."""
         registers = np.broadcast_to(self.addresses()[..., None], self.thread_table().shape)
         pairs = self.thread_table() * self.size + registers
         places = pairs.reshape(-1)
@@ -143,13 +143,13 @@ class Fragment(Layout):
         return not bool((shared & (elements[1:] != elements[:-1])).any())
 
     def is_bijective(self) -> bool:
-        """Whether every register of every thread holds exactly one element."""
+        """Return whether every register of every thread holds exactly one element."""
         filled = self.get_thread_size() * self.size
         registers = distinct(self.thread_table() * self.size + self.addresses()[..., None])
         return self.is_injective() and registers.size == filled
 
     def inverse(self) -> Array:
-        """The logical index in each register, of shape (threads, registers, dims); -1 for none.
+        """Return the index in each register, of shape (threads, registers, dims); -1 for none.
 
         Raises:
             TileValueError: a register holds two elements.
@@ -168,7 +168,7 @@ class Fragment(Layout):
         return found
 
     def contains(self, other: Fragment) -> bool:
-        """Whether each thread that holds an element in ``other`` holds it here too."""
+        """Return whether each thread that holds an element in ``other`` holds it here too."""
         if self.shape != other.shape:
             return False
         mine, theirs = self.thread_table(), other.thread_table()
@@ -176,18 +176,18 @@ class Fragment(Layout):
 
     # -- maps -------------------------------------------------------------------------------
     def thread_of(self, indices: Sequence[object], rep: object = 0) -> Expr:
-        """The thread that holds replica ``rep`` of an element."""
+        """Return the thread that holds replica ``rep`` of an element."""
         values = {**self.bound(indices), self.rep_var: as_expr(rep)}
         return simplify(substitute(self.forward_thread, values))
 
     def map_forward_thread(self, indices: Sequence[object], rep: object = None) -> Expr:
-        """:meth:`thread_of`; without ``rep`` the replica stays the variable :attr:`rep_var`."""
+        """Return :meth:`thread_of`; without ``rep`` the replica is the variable :attr:`rep_var`."""
         if rep is None:
             rep = self.rep_var if self.replicate_size > 1 else 0
         return self.thread_of(indices, rep)
 
     def map_forward_index(self, indices: Sequence[object]) -> tuple[Expr, ...]:
-        """The register of an element given by expressions."""
+        """Return the register of an element given by expressions."""
         if not self.forward_index:
             values = [as_expr(item) for item in indices]
             raise TileUnsupportedError(
@@ -221,7 +221,7 @@ class Fragment(Layout):
     def repeat(
         self, repeats: Sequence[int], repeat_on_thread: bool = False, lower_dim_first: bool = True
     ) -> Fragment:
-        """Copies of the fragment side by side.
+        """Return copies of the fragment side by side.
 
         Args:
             repeats: copies along each dimension.
@@ -265,7 +265,7 @@ class Fragment(Layout):
         )
 
     def replicate(self, replicate: int) -> Fragment:
-        """The fragment held ``replicate`` times, by further threads."""
+        """Return the fragment held ``replicate`` times, by further threads."""
         (count,) = constant_extents(replicate, "the replication of T.Fragment")
         old, threads = self.replicate_size, self.get_thread_size()
         if count == 1:
@@ -280,7 +280,7 @@ class Fragment(Layout):
         )
 
     def condense_rep_var(self) -> Fragment:
-        """The fragment without replicas that repeat a thread."""
+        """Return the fragment without replicas that repeat a thread."""
         table, total = self.thread_table(), self.replicate_size
         numbers = np.arange(total)
         for count in (d for d in range(1, total) if total % d == 0):
@@ -299,11 +299,11 @@ class Fragment(Layout):
         return self
 
     def de_replicate(self) -> Fragment:
-        """:meth:`condense_rep_var`."""
+        """Return :meth:`condense_rep_var`."""
         return self.condense_rep_var()
 
     def bind_thread_range(self, low: int) -> Fragment:
-        """The fragment in the threads from ``low`` on."""
+        """Return the fragment in the threads from ``low`` on."""
         return self._derived(
             self.shape,
             lambda indices: indices,

@@ -92,12 +92,12 @@ class Layout:
 
     # -- tables -----------------------------------------------------------------------------
     def grids(self) -> dict[Var, Array]:
-        """Each placeholder's values, shaped to broadcast over the box."""
+        """Return each placeholder's values, shaped to broadcast over the box."""
         axes = np.ix_(*(np.arange(extent, dtype=np.int64) for extent in self.shape))
         return dict(zip(self.forward_vars, axes, strict=True))
 
     def table(self) -> Array:
-        """The images, of shape (*shape, outputs)."""
+        """Return the images, of shape (*shape, outputs)."""
         if self._table is None:
             grids = self.grids()
             parts = [evaluate(expr, grids) for expr in self.forward_index]
@@ -113,9 +113,11 @@ class Layout:
         return self._table
 
     def kept(self) -> dict[int, int]:
-        """Dimensions that one output is and no other uses -> that output. Elements that differ in
-        them have different images, so that questions about others need one of their indices only:
-        tensors are too large to be written out."""
+        """Map each dimension that is an output of its own to that output.
+
+        Elements that differ in them have different images, so that questions about other
+        dimensions need one index of these only: tensors are too large to be enumerated.
+        """
         found = {}
         for dim, var in enumerate(self.forward_vars):
             users = [at for at, expr in enumerate(self.forward_index) if var in expr.variables]
@@ -124,7 +126,7 @@ class Layout:
         return found
 
     def core(self) -> Layout:
-        """The map for the first index of every dimension that is :meth:`kept`."""
+        """Return the map for the first index of every dimension that is :meth:`kept`."""
         kept = self.kept()
         if not kept:
             return self
@@ -134,7 +136,7 @@ class Layout:
         return found
 
     def output_shape(self) -> tuple[int, ...]:
-        """Extents of the smallest box that contains all images."""
+        """Return the extents of the smallest box that contains all images."""
         if self._extents is None:
             table = self.core().table()
             highest = table.reshape(-1, table.shape[-1]).max(axis=0)
@@ -145,7 +147,7 @@ class Layout:
         return self._extents
 
     def addresses(self) -> Array:
-        """Row-major position of each element's image, of shape ``shape``; not to be changed."""
+        """Return the row-major address of each element's image, of shape ``shape``; read-only."""
         if self._addresses is None:
             found = np.zeros(self.shape, np.int64)
             for dim, extent in enumerate(self.output_shape()):
@@ -160,16 +162,16 @@ class Layout:
         return prod(self.output_shape())
 
     def is_injective(self) -> bool:
-        """Whether no two elements share an address."""
+        """Return whether no two elements share an address."""
         core = self.core()
         return distinct(core.addresses()).size == prod(core.shape)
 
     def is_bijective(self) -> bool:
-        """Whether the elements fill the output box without holes or overlap."""
+        """Return whether the elements fill the output box without holes or overlap."""
         return self.is_injective() and self.size == prod(self.shape)
 
     def inverse(self) -> Array:
-        """The logical index of each address, of shape (size, dims); -1 in holes.
+        """Return the logical index of each address, of shape (size, dims); -1 in holes.
 
         Raises:
             TileValueError: two elements share an address.
@@ -188,7 +190,7 @@ class Layout:
 
     # -- maps -------------------------------------------------------------------------------
     def bound(self, indices: Sequence[object]) -> dict[Var, Expr]:
-        """Placeholders with the given indices."""
+        """Return the placeholders with the given indices."""
         if len(indices) != len(self.shape):
             raise TileValueError(
                 f"{self.what} got the wrong number of indices",
@@ -199,7 +201,7 @@ class Layout:
         return {var: as_expr(item) for var, item in pairs}
 
     def map_forward_index(self, indices: Sequence[object]) -> tuple[Expr, ...]:
-        """The image of an element given by expressions."""
+        """Return the image of an element given by expressions."""
         values = self.bound(indices)
         return tuple(simplify(substitute(expr, values)) for expr in self.forward_index)
 
@@ -207,7 +209,7 @@ class Layout:
         return self.map_forward_index(indices)
 
     def address_of(self, indices: Sequence[object]) -> Expr:
-        """The row-major position of an element's image, as an expression."""
+        """Return the row-major position of an element's image, as an expression."""
         found: Expr = const(0)
         parts = self.map_forward_index(indices)
         for extent, part in zip(self.output_shape(), parts, strict=True):
@@ -216,7 +218,7 @@ class Layout:
 
     # -- new layouts ------------------------------------------------------------------------
     def compose(self, inner: Layout) -> Layout:
-        """The layout ``self(inner(i))``; the images of ``inner`` are elements of this one."""
+        """Return the layout ``self(inner(i))``; images of ``inner`` are elements of this one."""
         images = inner.output_shape()
         if len(images) != len(self.shape) or any(
             a > b for a, b in zip(images, self.shape, strict=True)
@@ -229,7 +231,7 @@ class Layout:
         return Layout(inner.shape, lambda *i: self.map_forward_index(inner.map_forward_index(i)))
 
     def expand(self, leading: object) -> Layout:
-        """The layout with more dimensions in front, passed through."""
+        """Return the layout with more dimensions in front, passed through."""
         lead = constant_extents(leading, self.what)
         count = len(lead)
         return Layout(
@@ -237,7 +239,7 @@ class Layout:
         )
 
     def repeat_dim(self, dim: int, factor: int) -> Layout:
-        """``factor`` copies side by side along ``dim``, one after the other in storage."""
+        """Return ``factor`` copies side by side along ``dim``, one after the other in storage."""
         old = self.shape[dim]
         shape = (*self.shape[:dim], old * factor, *self.shape[dim + 1 :])
 
@@ -249,7 +251,7 @@ class Layout:
         return Layout(shape, forward)
 
     def reshape(self, shape: object) -> Layout:
-        """The same storage for another logical shape in the same row-major order."""
+        """Return the same storage for another logical shape in the same row-major order."""
         extents = constant_extents(shape, self.what)
         if prod(extents) != prod(self.shape):
             raise TileValueError(
@@ -271,28 +273,28 @@ class Layout:
 
     # -- names of the reference ---------------------------------------------------------------
     def get_input_shape(self) -> tuple[int, ...]:
-        """Extents of the logical box."""
+        """Return the extents of the logical box."""
         return self.shape
 
     def get_output_shape(self) -> tuple[int, ...]:
-        """:meth:`output_shape`."""
+        """Return :meth:`output_shape`."""
         return self.output_shape()
 
     def get_forward_vars(self) -> tuple[Var, ...]:
-        """Placeholders of the indices."""
+        """Return the placeholders of the indices."""
         return self.forward_vars
 
     def get_forward_index(self) -> tuple[Expr, ...]:
-        """Images of the placeholders."""
+        """Return the images of the placeholders."""
         return self.forward_index
 
     @property
     def index(self) -> tuple[Expr, ...]:
-        """Images of the placeholders."""
+        """Return the images of the placeholders."""
         return self.forward_index
 
     def is_equal(self, other: object) -> bool:
-        """Whether ``other`` maps the same box in the same way."""
+        """Return whether ``other`` maps the same box in the same way."""
         return self == other
 
     # -- values -------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ class Layout:
         return (self.shape, self.table().shape, self.table().tobytes())
 
     def canonical(self) -> tuple[Any, ...]:
-        """What canonical text of programs (cache keys) contains of this layout."""
+        """Return what the canonical text of programs (cache keys) contains of this layout."""
         return self._key()
 
     def __eq__(self, other: object) -> bool:

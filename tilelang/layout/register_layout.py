@@ -254,7 +254,7 @@ class RegisterLayout:
         return found
 
     def contains(self, other: RegisterLayout) -> bool:
-        """Whether each thread that holds an element in ``other`` holds it here too."""
+        """Return whether each thread that holds an element in ``other`` holds it here too."""
         if self.shape != other.shape:
             return False
         if self == other:

@@ -81,7 +81,7 @@ def do_bench(
     backend: str = "event",
     return_mode: str = "auto",
 ) -> Any:
-    """Milliseconds per call of ``fn``.
+    """Measure the time of a call of ``fn``, in milliseconds.
 
     When ``fn`` has used a GPU through torch or cupy, that is the time between two events on its
     stream around each call, with the L2 cache flushed before; otherwise the host's clock, where

@@ -50,7 +50,7 @@ class Profiler:
         input_tensors: Sequence[Any] | None = None,
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> list[Any]:
-        """The given inputs, or generated ones for every parameter that a call passes.
+        """Return the given inputs, or generated ones for every parameter that a call passes.
 
         Args:
             input_tensors: inputs, when they are not to be generated.
@@ -95,9 +95,9 @@ class Profiler:
         max_mismatched_ratio: float = 0.01,
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> None:
-        """Check each result against ``reference_program`` on the same inputs; these are given, or
-        generated as :meth:`inputs` does.
+        """Check each result against ``reference_program`` on the same inputs.
 
+        Inputs are given, or generated as :meth:`inputs` does.
         A kernel without results is checked by what it leaves in its arguments. Where numpy has no
         such type (bfloat16, 8-bit and 4-bit), inputs are arrays of codes; the reference may give
         codes or numbers.
@@ -135,8 +135,10 @@ class Profiler:
         manual_check_prog: Callable[[list[Any], list[Any]], object] | None = None,
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> None:
-        """Let ``manual_check_prog(results, expected)`` compare the results of the kernel and of
-        ``reference_program``, both as lists; it raises where they differ too much.
+        """Let ``manual_check_prog(results, expected)`` compare with ``reference_program``.
+
+        It gets the results of the kernel and of the reference as lists, and raises where they
+        differ too much.
 
         Raises:
             TileTypeError: there is no ``manual_check_prog``.
@@ -178,7 +180,7 @@ class Profiler:
         func: Callable[..., Any] | None = None,
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> Any:
-        """One call with generated inputs."""
+        """Call the kernel once with generated inputs."""
         return (func or self.kernel)(*self.inputs(None, dynamic_symbolic_constraints))
 
     def do_bench(
@@ -194,8 +196,10 @@ class Profiler:
         return_mode: str = "auto",
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> Any:
-        """Milliseconds per call of the kernel, or of ``func`` on the same inputs; see
-        :func:`tilelang.profiler.do_bench` for the measuring and :meth:`inputs` for the inputs."""
+        """Measure the kernel, or ``func`` on the same inputs, in milliseconds per call.
+
+        :func:`tilelang.profiler.do_bench` says how, :meth:`inputs` says on which inputs.
+        """
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         target = func or self.kernel
         return do_bench(
@@ -217,12 +221,12 @@ class Profiler:
         backend: str = "event",
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> Timing:
-        """How long a call takes, with all readings; arguments as for :meth:`do_bench`."""
+        """Measure how long a call takes, with all readings; arguments as for :meth:`do_bench`."""
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         return measure(lambda: self.kernel(*inputs), warmup, rep, backend=backend)
 
     def work(self, dynamic_symbolic_constraints: Mapping[str, int] | None = None) -> Work:
-        """Operations and bytes of one call, counted in the program."""
+        """Count the operations and bytes of one call in the program."""
         return work_of(self.kernel.prim_func, dynamic_symbolic_constraints)
 
     def compare(
@@ -234,7 +238,7 @@ class Profiler:
         backend: str = "event",
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> Comparison:
-        """The kernel beside other functions of the same inputs, measured in turns.
+        """Compare the kernel with other functions of the same inputs, measured alternately.
 
         Args:
             others: name -> function (a library's, another kernel), or one function, which is

@@ -206,15 +206,15 @@ def _product(shape: str, a: int, b: int, c: int, *more: Operand, **known: str) -
 
 _MATRICES = [
     MMA, LDMATRIX, STMATRIX,
-    intrinsic("ptx_mma", "mma", "A matrix instruction of one warp.",
+    intrinsic("ptx_mma", "mma", "Run a matrix instruction of one warp.",
          *_product("m16n8k16", 8, 4, 8, Operand("saturate", default=False)),
          forms=True, writer="ptx mma", check="layouts of factors"),
-    intrinsic("ptx_mma_sp", "mma_sp", "A sparse matrix instruction of one warp.",
+    intrinsic("ptx_mma_sp", "mma_sp", "Run a sparse matrix instruction of one warp.",
          *_product("m16n8k32", 8, 8, 4, *run("metadata", 1, "uint32"),
                    Operand("selector", example=1), Operand("saturate", default=False)),
          forms=True, writer="sparse mma", check="layouts of factors"),
-    intrinsic("ptx_mma_sm70", "mma_sm70", "The m16n16k4 matrix instruction of sm_70. A leading "
-         "dtype argument is accepted.",
+    intrinsic("ptx_mma_sm70", "mma_sm70", "Run the m16n16k4 matrix instruction of sm_70; "
+              "a leading dtype argument is accepted.",
          *_product("m16n16k4", 4, 4, 8), forms=True, writer="mma of sm_70",
          check="layouts of factors"),
     intrinsic("ptx_ldmatrix", "ldmatrix", "Load 8 x 8 matrices from shared memory.",
@@ -223,7 +223,8 @@ _MATRICES = [
          *run("registers", 8, "float16"), TILE, Operand("shared offset", example=0),
          forms=True, writer="ldmatrix"),
     intrinsic("ptx_stmatrix", "stmatrix", "Store 8 x 8 matrices to shared memory, the reverse of "
-         "``T.ptx_ldmatrix``: ``T.ptx_stmatrix(trans, count, shared, offset, registers, offset)``.",
+         "``T.ptx_ldmatrix``.\n\n"
+         "Write ``T.ptx_stmatrix(trans, count, shared, offset, registers, offset)``.",
          Operand("trans", example=False), Operand("count", example=4), TILE,
          Operand("shared offset", example=0), *run("registers", 8, "float16"),
          forms=True, writer="stmatrix"),
@@ -238,7 +239,7 @@ PTX_WAIT_GROUP = unit(
 )  # fmt: skip
 MBARRIER_INIT = unit(
     "mbarrier_init", "mbarrier", Order("init", "barrier"),
-    "Initialise a barrier by hand; ``T.alloc_barrier`` has done it already.",
+    "Initialize a barrier by hand; ``T.alloc_barrier`` has done it already.",
     BARRIER, Operand("thread count", example=1),
     text="tl_mbarrier_init", names=("ptx_init_barrier_thread_count",),
 )  # fmt: skip
@@ -252,7 +253,8 @@ _COPIES = [
          "Commit the asynchronous copies issued so far as a group.",
          text="tl_cp_async_commit", semantics="commit a group"),
     intrinsic("mbarrier_try_wait", "mbarrier",
-         "Whether the phase with that parity is complete; it may wait a little.", BARRIER, PARITY,
+         "Return whether the phase with that parity is complete; it may wait a little.", BARRIER,
+         PARITY,
          effect=Effect.SYNC, result="bool", orders=Order("test", "barrier"),
          text="tl_mbarrier_try_wait"),
 ]  # fmt: skip
@@ -268,8 +270,8 @@ BULK_COMMIT = unit(
 )  # fmt: skip
 BULK_WAIT = unit(
     "tma_store_wait", "bulk_copy", Order("wait", "thread", "bulk_store"),
-    "Wait until at most ``count`` groups of bulk stores are pending; with ``read``, until their "
-    "sources are read.",
+    "Wait until at most ``count`` groups of bulk stores are pending.\n\n"
+    "With ``read``, wait only until their sources are read.",
     Operand("count", "constant", default=0), text="tl_bulk_wait{read}<{0}>()",
     options=(Option("read", True, kind="bool"),),
 )  # fmt: skip
@@ -287,7 +289,7 @@ def _map(name: str, doc: str, example: tuple[object, ...]) -> Atom:
 
 TENSOR_MAP = _map(
     "create_tma_descriptor",
-    """A tensor map, which the host encodes before the kernel starts.
+    """Create a tensor map, which the host encodes before the kernel starts.
 
     Args:
         numbers: behind data type (a value of CUtensorMapDataType), rank and address, for each
@@ -298,7 +300,7 @@ TENSOR_MAP = _map(
 )
 IMAGE_MAP = _map(
     "create_tma_im2col_descriptor",
-    """A tensor map whose loads gather the pixels of a convolution.
+    """Create a tensor map whose loads gather the pixels of a convolution.
 
     Args:
         numbers: behind data type, rank and address, extents, strides in bytes, element strides,
@@ -320,8 +322,7 @@ _BULK = [
     TMA_LOAD_BOX, TMA_LOAD_PIXELS, TMA_STORE_BOX, BULK_COPY_CLUSTER, TENSOR_MAP, IMAGE_MAP,
     FENCE_PROXY_ASYNC,
     BULK_COMMIT, BULK_WAIT,
-    _load("tma_load", """Load a box of a tensor: ``T.tma_load(descriptor, barrier, shared,
-    *coordinates)``.
+    _load("tma_load", """Load a box: ``T.tma_load(descriptor, barrier, shared, *coordinates)``.
 
     The barrier counts the bytes of the whole box; what lies outside of the tensor becomes 0.
     Coordinates count elements, innermost dimension first. A last argument more than the rank of
@@ -342,7 +343,7 @@ _BULK = [
     """, MAP, TILE, COORDINATES, completes=group("bulk_store"), own_order=True,
          options=(REDUCTION, EVICTION), text="tl_tma_store", writer="store of a box"),
     intrinsic("ptx_cp_async_bulk", "bulk_copy",
-         "A bulk copy of contiguous bytes: ``T.ptx_cp_async_bulk(dst, src, bytes, barrier)``.",
+         "Copy contiguous bytes in bulk: ``T.ptx_cp_async_bulk(dst, src, bytes, barrier)``.",
          Operand("dst", "shared"), Operand("src", "global"), Operand("bytes", example=8192),
          BARRIER, completes=mbarrier(), own_order=True, forms=True, writer="bulk copy"),
     intrinsic("prefetch_tma_descriptor", "tma", "Fetch a tensor map before it is needed.", MAP,
@@ -387,10 +388,10 @@ WARPGROUP_WAIT, _WAIT_WGMMA = (
 _WARPGROUPS = [
     WGMMA_SS, WGMMA_RS, WARPGROUP_FENCE, WARPGROUP_ARRIVE, WARPGROUP_COMMIT, WARPGROUP_WAIT,
     _WAIT_WGMMA,
-    _warpgroup("ptx_wgmma_ss", "A warpgroup product with both operands in shared memory.",
+    _warpgroup("ptx_wgmma_ss", "Multiply in a warpgroup with both operands in shared memory.",
                (Operand("desc a", "descriptor bits", example="wgmma"),
                 Operand("a offset", example=0)), "a", "b"),
-    _warpgroup("ptx_wgmma_rs", "A warpgroup product with A in registers.",
+    _warpgroup("ptx_wgmma_rs", "Multiply in a warpgroup with A in registers.",
                run("multiplicand a", 8, "float16"), "b"),
     intrinsic("initialize_wgmma_descriptor", "descriptors",
               """Fill the descriptor of a wgmma operand.
@@ -417,11 +418,12 @@ CLUSTER_SYNC = _cluster(
     "cluster_sync", "Arrive and wait at the barrier of the cluster.", Order("rendezvous", "cluster")
 )
 RANK_IN_CLUSTER = intrinsic(
-    "block_rank_in_cluster", "cluster", "Rank of the block in its cluster.", effect=Effect.NONE,
+    "block_rank_in_cluster", "cluster", "Return the rank of the block in its cluster.",
+    effect=Effect.NONE,
     result="int32", text="tl_block_rank_in_cluster",
 )  # fmt: skip
 ELECT_ONE = intrinsic(
-    "elect_one", "elect", "True in one lane of the warp, which all its lanes ask.",
+    "elect_one", "elect", "Return True in one lane of the warp; all lanes must take part.",
     effect=Effect.SYNC, result="bool", per_thread=True, text="tl_elect_one",
 )  # fmt: skip
 _CLUSTERS = [
@@ -431,7 +433,7 @@ _CLUSTERS = [
     _cluster("cluster_wait", "Wait at the barrier of the cluster.", Order("wait", "cluster")),
     CLUSTER_SYNC, RANK_IN_CLUSTER,
     intrinsic("map_shared_rank", "cluster",
-         "A pointer to the same place in the shared memory of block ``block`` of the cluster.",
+         "Return a pointer to this address in the shared memory of block ``block`` of the cluster.",
          Operand("place", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",
          own_order=True, text="tl_map_shared", check="block of the cluster"),
     ELECT_ONE,
@@ -447,16 +449,18 @@ _LAUNCHES = [
         intrinsic(name, needs, doc, Operand("place", "shared"), BARRIER, completes=mbarrier(),
              own_order=True, text=f"tl_{name}")
         for name, needs, doc in (
-            ("clc_try_cancel", "clc", "Ask for the work of a block that has not started."),
-            ("clc_try_cancel_multicast", "clc_multicast", "The same for a whole cluster."),
+            ("clc_try_cancel", "clc", "Request the work of a block that has not started."),
+            ("clc_try_cancel_multicast", "clc_multicast",
+             "Request the work of a cluster that has not started."),
         )
     ],
-    intrinsic("clc_is_canceled", "clc", "Whether such a request succeeded.",
+    intrinsic("clc_is_canceled", "clc", "Return whether such a request succeeded.",
          Operand("place", "shared"), effect=Effect.READ, result="bool", own_order=True,
          text="tl_clc_is_canceled"),
     *[
-        intrinsic(f"clc_get_first_ctaid_{axis}", "clc", f"{axis} index of the block obtained.",
-             Operand("place", "shared"), effect=Effect.READ, result="int32", own_order=True,
+        intrinsic(f"clc_get_first_ctaid_{axis}", "clc",
+             f"Return the {axis} index of the block obtained.", Operand("place", "shared"),
+             effect=Effect.READ, result="int32", own_order=True,
              text=f"tl_clc_first_ctaid_{axis}")
         for axis in "xyz"
     ],
@@ -501,15 +505,14 @@ TENSOR_BEFORE, TENSOR_AFTER = (
 TMEM_FREE = intrinsic("tmem_free", "tcgen05", "", _PLACE, own_order=True)
 _TENSORS = [
     TENSOR_BEFORE, TENSOR_AFTER, TMEM_FREE,
-    _tensor_product("ss", "A tcgen05 product from shared memory.",
+    _tensor_product("ss", "Multiply operands in shared memory by tcgen05.",
                     Operand("desc a", "descriptor bits", example="tcgen05")),
-    _tensor_product("ts", "A tcgen05 product with A in tensor memory.", _PLACE),
+    _tensor_product("ts", "Multiply with A in tensor memory by tcgen05.", _PLACE),
     _tensor("tcgen05_cp", "Copy from shared memory, by descriptor, to tensor memory.",
             Operand("descriptor", "descriptor bits", example="tcgen05"), _PLACE,
             options=(_SOURCE,), completes=group("tcgen05"),
             text="tl_tcgen05_cp_{shape}({1}, {0})"),
-    _tensor("tcgen05_ld", """Load from tensor memory to registers of a warp; done after
-    ``T.tcgen05_wait_ld``.
+    _tensor("tcgen05_ld", """Load tensor memory to registers; complete after ``T.tcgen05_wait_ld``.
 
     Args:
         registers: where the 32-bit registers of the thread start.

@@ -88,7 +88,7 @@ class Analyzer:
             )
 
     def calculate(self) -> AnalysisResult:
-        """The counts and the estimate."""
+        """Compute the counts and the estimate."""
         traffic = _Traffic(self.symbols)
         traffic.visit(self.fn.body, 1.0, {})
         found = estimate(self.fn, self.device, self.symbols)
@@ -101,7 +101,7 @@ class Analyzer:
     def analysis(
         cls, fn: Any, device: Any, symbols: Mapping[str, int] | None = None
     ) -> AnalysisResult:
-        """``Analyzer(fn, device, symbols).calculate()``."""
+        """Return ``Analyzer(fn, device, symbols).calculate()``."""
         return cls(fn, device, symbols).calculate()
 
 

@@ -31,8 +31,11 @@ _PIECE = 1 << 24  # elements that are compared at a time
 
 
 class TensorSupplyType(Enum):
-    """How generated inputs are filled: ``Uniform`` from -1 to 1, ``Randn`` by the standard normal
-    distribution, ``Normal`` by that around -1, ``Auto`` by what suits the dtype."""
+    """How generated inputs are filled.
+
+    ``Uniform`` draws from -1 to 1, ``Randn`` from the standard normal distribution, ``Normal`` from
+    that around -1, ``Auto`` from what suits the dtype.
+    """
 
     Integer = 1
     Uniform = 2

@@ -16,7 +16,7 @@ _HINT = (
 
 
 def register_cuda_postproc(func: Callable[[str, Any], str], override: bool = True) -> None:
-    """Generated text cannot be changed behind the program that was compiled.
+    """Refuse to change generated source, which must be that of the program.
 
     Raises:
         TileUnsupportedError: always.
