@@ -481,8 +481,8 @@ def test_a_shuffle_that_the_document_does_not_have_is_refused(body: Any, text: s
 # -- instructions ----------------------------------------------------------------------------------
 # Calls in the order of a program, and the PTX of each.
 HOPPER: tuple[tuple[Any, str], ...] = (
-    (lambda k: T.fence_proxy_async(), "fence.proxy.async"),
     (lambda k: T.tma_store_arrive(), "cp.async.bulk.commit_group;"),
+    (lambda k: T.fence_proxy_async(), "fence.proxy.async"),
     (lambda k: T.tma_store_wait(1), "cp.async.bulk.wait_group.read 1;"),
     (lambda k: T.mbarrier_expect_tx(k.bar, 64), "mbarrier.expect_tx"),
     (lambda k: T.mbarrier_arrive(k.bar), "mbarrier.arrive.shared"),
