@@ -37,6 +37,7 @@ LIMITS = {
     "class TensorCoreIntrinEmitter": (
         "the default tile of a warp, 8 x 8, is less than an instruction, and refused"
     ),
+    "ldg*/stg*: explicit PTX, tl::ldgN(ptr) in the text": "the text is `tl_ldgN(ptr)`",
     "output: TIR of foo with sincos": "functions of integers give float32, not int32",
 }
 
