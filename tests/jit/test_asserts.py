@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from columns import as_known
 
 import tilelang
 import tilelang.language as T
@@ -56,7 +57,7 @@ def place(text: str) -> str:
     number = next(n for n, line in enumerate(SOURCE, 1) if line.strip() == text)
     line = SOURCE[number - 1]
     column = len(line) - len(text)
-    return (
+    return as_known(
         f"{__file__}:{number}:{column + 1}\n"
         f"{number:5d} | {line}\n"
         f"      | {' ' * column}{'^' * len(text)}"

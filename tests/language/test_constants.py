@@ -65,7 +65,7 @@ def test_a_number_that_the_dtype_does_not_have_is_refused(
 ) -> None:
     with pytest.raises(TileValueError) as caught:
         traced(line)
-    message = f"{what}\n  expected: {expected}\n  got: {got}\n  hint: {hint}\n --> <number>:4:"
+    message = f"{what}\n  expected: {expected}\n  got: {got}\n  hint: {hint}\n --> <number>:4"
     assert str(caught.value).startswith(message)
 
 

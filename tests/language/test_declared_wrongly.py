@@ -6,6 +6,7 @@ import linecache
 from typing import Any
 
 import pytest
+from columns import KNOWN, as_known
 
 import tilelang.language as T
 from tilelang.errors import TileError
@@ -22,7 +23,7 @@ def error_of(text: str) -> str:
 @pytest.mark.parametrize("written", ['T.Tensor(8, 9, "float32")', "T.Tensor(8, 9)"])
 def test_a_shape_is_one_tuple(written: str) -> None:
     head = f"def f(A: {written}):"
-    assert error_of(f"@T.prim_func\n{head}\n    pass\n") == (
+    assert error_of(f"@T.prim_func\n{head}\n    pass\n") == as_known(
         "the shape of T.Tensor is not one tuple\n"
         '  expected: T.Tensor((m, n), "float32")\n'
         "  got: 8, 9\n"
@@ -32,10 +33,14 @@ def test_a_shape_is_one_tuple(written: str) -> None:
 
 def test_a_program_is_not_decorated_again() -> None:
     text = "@T.prim_func\n@T.prim_func\ndef f(A: T.Tensor((8,), 'int32')):\n    pass\n"
-    assert error_of(text) == (
+    found = error_of(text)
+    expected = (
         "T.prim_func decorates `f`, which is a program already\n"
         "  expected: a function written with `def`\n"
         "  hint: one decorator is enough: T.prim_func around a program, tilelang.jit around a "
         "function that returns one\n"
         " --> <slip>:1:2\n    1 | @T.prim_func\n      |  ^^^^^^^^^^^"
     )
+    if not KNOWN:  # Python 3.10 has decorators called at the line of the `def`
+        found, expected = (item.partition("\n --> ")[0] for item in (found, expected))
+    assert found == expected

@@ -6,6 +6,7 @@ import linecache
 
 import numpy as np
 import pytest
+from columns import as_known
 
 import tilelang
 import tilelang.language as T
@@ -201,7 +202,7 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
     error = error_of(line)
     assert type(error) is TileTypeError
     place = f"\n --> <wrong>:7:9\n    7 |         {line}\n      |         {'^' * len(line)}"
-    assert str(error) == message + place
+    assert str(error) == as_known(message + place)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,9 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
     ],
 )
 def test_a_wrong_value_is_an_error_in_the_line(line: str, message: str) -> None:
-    assert str(error_of(line)).partition("\n --> <wrong>:7:")[0] == message
+    found = str(error_of(line)).partition("\n --> <wrong>:7")[0]
+    # Python 3.10 has one message for both operators.
+    assert found.replace("integer division or modulo", "integer modulo") == message
 
 
 def test_a_barrier_may_have_a_name() -> None:
