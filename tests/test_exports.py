@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import shutil
@@ -134,6 +135,18 @@ _LATER = (
     "passes.lower", "profiler", "tools", "tvm", "utils", "cuda.driver", "cuda.nvrtc", "hip.driver",
     "metal.executable", "cpu.codegen",
 )  # fmt: skip
+
+
+def test_names_of_the_language_are_exported_to_strict_type_checkers() -> None:
+    tree = ast.parse(Path(T.__file__ or "").read_text(encoding="utf-8"))
+    plain = [
+        item.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tilelang")
+        for item in node.names
+        if item.name != "*" and item.name[0] != "_" and item.asname is None
+    ]
+    assert not plain, "written `import x as x`, or mypy --strict does not let programs use them"
 
 
 def test_import_loads_no_part_that_only_some_programs_need() -> None:
