@@ -344,3 +344,24 @@ def test_statement_kinds_stay_plain() -> None:
             set_one(O[1])
 
     assert kinds(f) == ["Launch", "Store"]
+
+
+@T.macro
+def counted(start):
+    v = T.alloc_var("int32", start)
+    v += 4
+    return v
+
+
+def test_a_macro_may_return_a_variable() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            first = counted(3)
+            second = counted(10)
+            first += 1
+            for _ in T.serial(3):
+                second += first
+            O[0], O[1], O[2] = first, second, counted(O[0])
+
+    assert result(f)[:3] == [8, 38, 4]

@@ -95,6 +95,11 @@ _PLAIN = (
         ("A[0, 0] = T.call_extern('void', 'f', n)", f'`T.call_extern(n, name="f")`{_VOID}'),
         ("A[0, 0] = b[0]", _BARRIER),
         ("b[0] = 3", _BARRIER),
+        (
+            "T.named_barrier_arrive(b[0], 128)",
+            "the barrier id of T.named_barrier_arrive is not a number\n  expected: a scalar\n"
+            "  got: `b[0]` in shared.barrier memory",
+        ),
         ("T.print(b)", f"the tile of T.print{_PLAIN}"),
         ("T.any_of(b)", f"the buffer of T.any_of{_PLAIN}"),
         # Keywords that are none.

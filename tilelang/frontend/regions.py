@@ -348,7 +348,14 @@ def scalar(value: object, what: str, role: str = "operand") -> Expr:
             got=describe(value),
             hint="index one element, e.g. A[i, j]",
         )
-    return as_expr(value)
+    found = as_expr(value)
+    if isinstance(found, Load) and found.buffer.storage in OPAQUE:
+        raise TileTypeError(
+            f"the {role} of {what} is not a number",
+            expected="a scalar",
+            got=f"{describe(found)} in {found.buffer.storage} memory",
+        )
+    return found
 
 
 def constant_int(value: object, what: str, role: str) -> int:
