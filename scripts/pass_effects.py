@@ -1,10 +1,12 @@
 """On how many of the replayed programs each pass of the compiler changes something.
 
-    python scripts/pass_effects.py [GROUP ...] [--targets NAME ...] [--json FILE] [--jobs N]
+    python scripts/pass_effects.py [GROUP ...] [--targets NAME ...] [--programs N] [--json FILE]
+                                    [--jobs N]
 
 The programs are those of ``tests/replay.py``, for the targets that the golden files name;
 ``--targets`` compiles every program for the given ones instead. ``GROUP`` is the beginning of a
-group's name (``corpus_views``, ``fuzz``). ``--json`` writes the names of all programs.
+group's name (``corpus_views``, ``fuzz``). ``--programs`` takes the first N programs of each group.
+``--json`` writes the names of all programs.
 
 A pass changes a program if it returns another object whose printed text differs. It only copies a
 program if it returns another object with the same text; a pass with nothing to do should return the
@@ -125,10 +127,11 @@ def passes_of(target: str, options: Options | None = None) -> list[str]:
     return [step.name for step in pass_list(context.target) if step.when(context)]
 
 
-def rows_of(group: str, targets: tuple[str, ...]) -> list[Row]:
-    """The rows of one group of programs, for its own targets where ``targets`` is empty."""
+def rows_of(group: str, targets: tuple[str, ...], limit: int | None = None) -> list[Row]:
+    """The rows of the first ``limit`` programs of a group (None: of all), for their own targets
+    where ``targets`` is empty."""
     rows: list[Row | None] = []
-    for item in replay.groups()[group]():
+    for item in replay.groups()[group]()[:limit]:
         chosen = targets or item.targets
         rows += [row_of(f"{group}/{item.name}", item, target) for target in chosen]
     return [row for row in rows if row is not None]
@@ -187,11 +190,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--targets", nargs="*", choices=TARGETS, default=(), help="for every program"
     )
+    parser.add_argument("--programs", type=int, help="so many of each group (default: all)")
     parser.add_argument("--json", type=Path, help="a file for the table and all names of programs")
     parser.add_argument("--jobs", type=int, help="processes (default: one for each core)")
     args = parser.parse_args(arguments)
     chosen = [
-        (group, tuple(args.targets or ()))
+        (group, tuple(args.targets or ()), args.programs)
         for group in replay.groups()
         if not args.groups or group.startswith(tuple(args.groups))
     ]

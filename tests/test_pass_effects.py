@@ -62,6 +62,22 @@ def test_a_pass_counts_where_it_changes_the_text(effects: pass_effects.Effects) 
     assert effects.count("pipeline_loops") == 1
 
 
+def test_passes_over_tiles_return_a_kernel_without_tiles_as_it_is() -> None:
+    @T.prim_func
+    def plain(A: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            A[T.get_thread_binding()] = 1.0
+
+    row = pass_effects.row_of("plain", replay.Replayed("plain", plain), "sm_80")
+    assert row is not None
+    assert not (row.changed | row.copied) & {"infer_layouts", "lower_tiles_gpu"}
+
+
+def test_a_limit_takes_the_first_programs_of_a_group() -> None:
+    rows = pass_effects.rows_of("compile_time", ("cpu",), 1)
+    assert [row.program for row in rows] == ["compile_time/elementwise"]
+
+
 def test_every_pass_has_a_line_the_rarest_first(effects: pass_effects.Effects) -> None:
     lines = pass_effects.table(effects).splitlines()
     named = [line.split()[0] for line in lines[1:-2]]

@@ -106,8 +106,11 @@ class _Inference(Priced):
         body = demotion.rewrite(self.launch.body)
         # Copies made by demotion touch the same fragments, so that nothing new is to be found.
         body = replace_buffers(body, {**mapping, **self.converted_tiles(body)})
-        notes = (NOTES, (*self.moved, *self.notes.values()))
-        return replace(self.launch, body=body, annotations=(*self.launch.annotations, notes))
+        launch = self.launch.with_body(body)
+        notes = (*self.moved, *self.notes.values())
+        if not notes:
+            return launch
+        return replace(launch, annotations=(*launch.annotations, (NOTES, notes)))
 
     def check_updates(self) -> None:
         """Tiles in memory that loops update are updated by one thread for each element.

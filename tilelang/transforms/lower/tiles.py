@@ -115,7 +115,7 @@ class _Tiles(ExprRewriter):
         body = self.rewrite(self.launch.body)
         if self.own.before:
             body = S.seq(*self.own.before, body)
-        launch = with_known_keys(replace(self.launch, body=body), "thread")
+        launch = with_known_keys(self.launch.with_body(body), "thread")
         if not self.plain:
             return launch
         assert isinstance(launch, S.Launch)
