@@ -54,7 +54,7 @@ def test_an_update_keeps_all_iterations_of_an_element_in_its_threads() -> None:
     found = infer_layouts(simplify_func(main, SM_80), SM_80)
     loop = next(node for node in S.walk(found.body) if isinstance(node, S.Parallel))
     modes = loop.loop_layout.modes[1]  # of j
-    assert all(mode.place == "register" for mode in modes)
+    assert all(mode.kind == "register" for mode in modes)
 
 
 def test_a_column_result_does_not_spoil_the_accesses_of_a_tile() -> None:

@@ -81,11 +81,11 @@ def held(func: S.PrimFunc) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("tile", "threads", "order"),
     [
-        ((16, 64, 64), 128, (("k_run", 4), ("exchanged", True))),
-        ((32, 32, 32), 64, (("k_run", 2), ("exchanged", True))),
+        ((16, 64, 64), 128, (("k_run", 4), ("swapped", True))),
+        ((32, 32, 32), 64, (("k_run", 2), ("swapped", True))),
         ((16, 32, 64), 128, (("k_run", 4),)),
-        ((16, 64, 128), 256, (("k_run", 4), ("exchanged", True), ("k_parts", 2))),
-        ((16, 32, 256), 256, (("k_run", 4), ("exchanged", True), ("k_parts", 4))),
+        ((16, 64, 128), 256, (("k_run", 4), ("swapped", True), ("k_parts", 2))),
+        ((16, 32, 256), 256, (("k_run", 4), ("swapped", True), ("k_parts", 4))),
         ((64, 64, 64), 128, ()),
     ],
 )
@@ -99,7 +99,7 @@ def test_the_order_of_k_stands_at_the_product_and_in_its_plan(
     (planned,) = (node for node in after(kernel, "infer_layouts") if isinstance(node, S.Gemm))
     plan, asked = planned.plan, dict(order)
     assert plan.run == asked.get("k_run", 1)
-    assert plan.exchanged is asked.get("exchanged", False)
+    assert plan.swapped is asked.get("swapped", False)
     assert plan.parts == asked.get("k_parts", 1)
     assert type(plan.a) is (SharedRuns if order else SharedLoad)
     assert type(plan.b) is (Registers if order else SharedLoad)
@@ -233,7 +233,7 @@ def test_warpgroups_have_weights_that_a_loop_computes_in_registers(
     func = weights(M, N, K, tile, 3, threads)
     plan = plan_on_hopper(func)
     assert plan.by_warpgroups, plan.why
-    assert plan.exchanged
+    assert plan.swapped
     assert isinstance(plan.b, Registers)
     assert isinstance(plan.a, Descriptor)
     assert (plan.m, plan.n, plan.warps, plan.tiles) == (tile[1], tile[0], warps, tiles)
@@ -270,7 +270,7 @@ def scaled_rows(down: int) -> Any:
 def test_warpgroups_have_a_left_factor_in_registers_and_no_product_is_exchanged() -> None:
     func = scaled_rows(2)
     plan = plan_on_hopper(func)
-    assert plan.by_warpgroups and not plan.exchanged
+    assert plan.by_warpgroups and not plan.swapped
     assert isinstance(plan.a, Registers) and isinstance(plan.b, Descriptor)
     rng = np.random.default_rng(2)
     a, b = (rng.integers(-2, 3, (128, 128)).astype(np.float16) for _ in range(2))
@@ -346,7 +346,7 @@ def used_twice() -> Any:
 def test_what_warpgroups_read_from_shared_memory(func: S.PrimFunc) -> None:
     found = [n.plan for n in after(func, "infer_layouts", HOPPER) if isinstance(n, S.Gemm)]
     assert all(isinstance(plan, GemmPlan) and plan.by_warpgroups for plan in found)
-    assert all(isinstance(plan.b, Descriptor) and not plan.exchanged for plan in found)
+    assert all(isinstance(plan.b, Descriptor) and not plan.swapped for plan in found)
 
 
 def test_a_computed_operand_makes_no_round_trip() -> None:

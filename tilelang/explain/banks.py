@@ -55,18 +55,18 @@ def wavefronts(addresses: Sequence[int] | Array, size: int, limits: Limits) -> W
         size: bytes that each lane moves.
         limits: of the machine: lanes of a warp, banks and their bytes.
     """
-    banks, word = limits.banks, limits.bank_bytes
+    banks, bank_bytes = limits.banks, limits.bank_bytes
     first = np.asarray(addresses, np.int64)
-    together = max(1, limits.warp * word // max(size, word))
-    found = Waves()
+    together = max(1, limits.warp * bank_bytes // max(size, bank_bytes))
+    total = Waves()
     for start in range(0, len(first), together):
         lanes = first[start : start + together]
-        steps = np.arange(0, max(size, 1), word)
-        words = np.unique((lanes[:, None] + steps[None, :]) // word)
+        steps = np.arange(0, max(size, 1), bank_bytes)
+        words = np.unique((lanes[:, None] + steps[None, :]) // bank_bytes)
         if words.size:
             most = int(np.bincount(words % banks, minlength=banks).max())
-            found += Waves(most, -(-int(words.size) // banks))
-    return found
+            total += Waves(most, -(-int(words.size) // banks))
+    return total
 
 
 def waves_of(address: E.Expr, size: int, place: Place, lanes: int | None = None) -> Waves | None:
@@ -79,39 +79,39 @@ def waves_of(address: E.Expr, size: int, place: Place, lanes: int | None = None)
     Returns:
         None when the address depends on data.
     """
-    found, warp = Waves(), place.limits.warp
+    waves, warp = Waves(), place.limits.warp
     threads = thread_indices(place.launch)
     total = len(next(iter(threads.values())))
     for values in islice(product(*(span for _, span in place.loops)), MAX_POINTS):
         fixed = {var: np.asarray(value, np.int64) for (var, _), value in zip(place.loops, values)}
         table = _known({**threads, **fixed}, (address, *place.conds))
         try:
-            places = np.broadcast_to(evaluate(address, table), (total,))
+            addresses = np.broadcast_to(evaluate(address, table), (total,))
         except TileUnsupportedError:
             return None
         active = _active(place.conds, table, total)
         for start in range(0, min(total, MAX_WARPS * warp), warp):
             chosen = slice(start, min(start + (lanes or warp), start + warp, total))
-            found += wavefronts(places[chosen][active[chosen]], size, place.limits)
-    return found
+            waves += wavefronts(addresses[chosen][active[chosen]], size, place.limits)
+    return waves
 
 
 def _known(values: Mapping[E.Var, Array], exprs: Sequence[E.Expr]) -> dict[E.Var, Array]:
     """``values``, and 0 for all other variables: they are the same in all threads."""
-    found = dict(values)
+    result = dict(values)
     for expr in exprs:
         for node in E.walk(expr):
             if isinstance(node, E.Var):
-                found.setdefault(node, np.zeros((), np.int64))
-    return found
+                result.setdefault(node, np.zeros((), np.int64))
+    return result
 
 
 def _active(conds: Sequence[E.Expr], table: Mapping[E.Var, Array], total: int) -> Array:
     """Which threads take all conditions; one that depends on data counts as taken."""
-    found = np.ones(total, bool)
+    mask = np.ones(total, bool)
     for cond in conds:
         try:
-            found = found & (np.broadcast_to(evaluate(cond, table), (total,)) != 0)
+            mask = mask & (np.broadcast_to(evaluate(cond, table), (total,)) != 0)
         except TileUnsupportedError:
             continue
-    return found
+    return mask

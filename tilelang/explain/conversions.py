@@ -52,21 +52,21 @@ def conversions(staged: S.Launch, laid: S.Launch, ordered: S.Launch, warp: int) 
     known = allocated(staged)
     names = {buffer.name: data for data, buffer in known.items()}
     new = {data: buffer for data, buffer in allocated(laid).items() if data not in known}
-    found: dict[tuple[int, str], Conversion] = {}
+    result: dict[tuple[int, str], Conversion] = {}
     for node, times in _with_times(ordered.body, 1):
         if isinstance(node, S.Reduce):
-            made = _delivery(node, warp, times)
-            if made is not None:
-                found[id(made.loc), made.name] = made
+            conversion = _delivery(node, warp, times)
+            if conversion is not None:
+                result[id(conversion.loc), conversion.name] = conversion
         if not isinstance(node, S.Seq):
             continue
-        for first, item in enumerate(node.stmts):
-            if isinstance(item, S.Alloc) and item.buffer.data in new:
-                made = _conversion(node.stmts[first:], new[item.buffer.data], names, times)
-                before = found.get((id(made.loc), made.name))
+        for first, stmt in enumerate(node.stmts):
+            if isinstance(stmt, S.Alloc) and stmt.buffer.data in new:
+                conversion = _conversion(node.stmts[first:], new[stmt.buffer.data], names, times)
+                before = result.get((id(conversion.loc), conversion.name))
                 if before is None or not before.bytes:
-                    found[id(made.loc), made.name] = made
-    return list(found.values())
+                    result[id(conversion.loc), conversion.name] = conversion
+    return list(result.values())
 
 
 def _with_times(stmt: S.Stmt, times: int | None) -> Iterator[tuple[S.Stmt, int | None]]:
@@ -84,34 +84,34 @@ def _with_times(stmt: S.Stmt, times: int | None) -> Iterator[tuple[S.Stmt, int |
 def _delivery(stmt: S.Reduce, warp: int, times: int | None) -> Conversion | None:
     """The way of the results of a reduction to threads that have not computed them."""
     target = stmt.dst.buffer
-    held, source = (buffer.attr("register_layout") for buffer in (target, stmt.src.buffer))
+    layout, source = (buffer.attr("register_layout") for buffer in (target, stmt.src.buffer))
     whole = stmt.src.is_whole and stmt.dst.is_whole
-    if held is None or source is None or not whole:
+    if layout is None or source is None or not whole:
         return None
-    result = source.drop(stmt.dim).with_shape(held.shape)
-    if result.contains(held):
+    result = source.drop(stmt.dim).with_shape(layout.shape)
+    if result.contains(layout):
         return None
-    inside = warp_shuffles(result, held, warp) is not None
-    size = 0 if inside else 2 * prod(held.shape) * max(4, target.dtype.bits // 8)
+    inside = warp_shuffles(result, layout, warp) is not None
+    size = 0 if inside else 2 * prod(layout.shape) * max(4, target.dtype.bits // 8)
     return Conversion(stmt.loc, target.data, target.name, size, 0 if inside else 2, times)
 
 
 def _conversion(
     items: Sequence[S.Stmt], tile: Buffer, names: Mapping[str, Var], times: int | None
 ) -> Conversion:
-    last = max(number for number, item in enumerate(items) if tile.data in effects.used(item))
+    last = max(number for number, stmt in enumerate(items) if tile.data in effects.used(stmt))
     size = prod(n for n in tile.shape if isinstance(n, int)) * tile.dtype.bits // 8
     through = barriers = 0
-    for item in items[: last + 1]:
-        for node in S.walk(item):
-            found = [one for one in effects.accesses(node) if one.data is tile.data]
+    for stmt in items[: last + 1]:
+        for node in S.walk(stmt):
+            uses = [access for access in effects.accesses(node) if access.data is tile.data]
             if tile.storage.startswith("shared"):
-                moved = (one for one in found if isinstance(one.by, S.TileOp))
-                through += size * sum(one.reads + one.writes for one in moved)
-            through += size * any(isinstance(one.by, E.Expr) for one in found)
+                moved = (access for access in uses if isinstance(access.by, S.TileOp))
+                through += size * sum(access.reads + access.writes for access in moved)
+            through += size * any(isinstance(access.by, E.Expr) for access in uses)
             for expr in node.exprs():
                 barriers += sum(
-                    isinstance(part, E.Call) and part.atom.meets("block") for part in E.walk(expr)
+                    isinstance(call, E.Call) and call.atom.meets("block") for call in E.walk(expr)
                 )
     name = tile.name.removesuffix("_shared").removesuffix("_moved")
     return Conversion(items[0].loc, names.get(name), name, through, barriers, times)

@@ -21,19 +21,19 @@ def shape_text(buffer: Buffer) -> str:
     return f"({extents}{',' if len(buffer.shape) == 1 else ''}) {buffer.dtype}"
 
 
-def distribution_text(held: RegisterLayout) -> str:
+def distribution_text(layout: RegisterLayout) -> str:
     """Where each element of a fragment is: ``(i, j) -> thread .., register ..``."""
-    index = [E.Var(_NAMES[dim % len(_NAMES)], DType("int32")) for dim in range(len(held.shape))]
+    index = [E.Var(_NAMES[dim % len(_NAMES)], DType("int32")) for dim in range(len(layout.shape))]
     given: list[E.Expr] = [
-        var if extent > 1 else E.const(0) for var, extent in zip(index, held.shape)
+        var if extent > 1 else E.const(0) for var, extent in zip(index, layout.shape)
     ]
-    thread = expr_text(simplify(held.thread_of(given)))
-    register = expr_text(simplify(held.register_of(given)))
+    thread = expr_text(simplify(layout.thread_of(given)))
+    register = expr_text(simplify(layout.register_of(given)))
     names = ", ".join(var.name for var in index)
-    registers = f"{held.register_count} register{'s' if held.register_count > 1 else ''}"
-    text = f"{registers} in each of {held.threads} threads"
-    if held.replicated:
-        text += f", each element in {held.replication} of them"
+    registers = f"{layout.register_count} register{'s' if layout.register_count > 1 else ''}"
+    text = f"{registers} in each of {layout.threads} threads"
+    if layout.replicated:
+        text += f", each element in {layout.replication} of them"
     return f"{text}: ({names}) -> thread {thread}, register {register}"
 
 

@@ -51,15 +51,15 @@ def lines_of(launch: S.Launch, limits: Limits, count: bool = True) -> dict[Key, 
         limits: of the machine.
         count: whether the waves of shared memory are counted.
     """
-    found: dict[Key, Line] = {}
-    _Walk(launch, found, count).block(launch.body, launch.loc, {}, Place(launch, limits))
-    return found
+    lines: dict[Key, Line] = {}
+    _Walk(launch, lines, count).block(launch.body, launch.loc, {}, Place(launch, limits))
+    return lines
 
 
 class _Walk:
-    def __init__(self, launch: S.Launch, found: dict[Key, Line], count: bool) -> None:
+    def __init__(self, launch: S.Launch, lines: dict[Key, Line], count: bool) -> None:
         self.launch = launch
-        self.found = found
+        self.lines = lines
         self.count = count
 
     def block(self, stmt: S.Stmt, loc: Loc | None, lets: dict[E.Var, E.Expr], place: Place) -> None:
@@ -67,11 +67,11 @@ class _Walk:
         them are."""
         loc = stmt.loc or loc
         if isinstance(stmt, S.Seq):
-            for item in stmt.stmts:
-                self.block(item, loc, lets, place)
+            for child in stmt.stmts:
+                self.block(child, loc, lets, place)
             return
         if loc is not None:
-            line = self.found.setdefault((loc.file, loc.line), Line(loc))
+            line = self.lines.setdefault((loc.file, loc.line), Line(loc))
             self.accesses(stmt, line, lets, place)
         if isinstance(stmt, S.Let):
             lets[stmt.var] = substitute(stmt.value, lets)

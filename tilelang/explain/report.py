@@ -100,10 +100,10 @@ class _Kernel:
     # -- tiles -------------------------------------------------------------------------------------
     def tiles(self) -> Iterator[str]:
         """Each fragment and shared tile with its layout and the reason."""
-        found = [buffer for buffer in allocated(self.stages.laid).values() if _is_tile(buffer)]
-        if found:
+        buffers = [buffer for buffer in allocated(self.stages.laid).values() if _is_tile(buffer)]
+        if buffers:
             yield "tiles"
-        for buffer in found:
+        for buffer in buffers:
             yield f"  {buffer.name} {shape_text(buffer)} {self.layout(buffer)}"
             note = self.notes.get(buffer.data)
             if note is not None:
@@ -119,10 +119,10 @@ class _Kernel:
 
     def shared(self) -> Iterator[str]:
         """The plan of shared memory."""
-        found = [b for b in allocated(self.stages.final).values() if b.attr(OFFSET) is not None]
-        if found:
+        buffers = [b for b in allocated(self.stages.final).values() if b.attr(OFFSET) is not None]
+        if buffers:
             yield "shared memory"
-        for buffer in sorted(found, key=lambda item: (int(item.attr(OFFSET)), item.name)):
+        for buffer in sorted(buffers, key=lambda tile: (int(tile.attr(OFFSET)), tile.name)):
             start = int(buffer.attr(OFFSET))
             stop = start + buffer.constant_bytes
             yield f"  {start} to {stop}: {buffer.name} {shape_text(buffer)}"
@@ -139,11 +139,11 @@ class _Kernel:
 
     def titles(self) -> dict[Key, list[str]]:
         """What is known of a line before its accesses: pipelines, products, conversions."""
-        found: dict[Key, list[str]] = {}
+        result: dict[Key, list[str]] = {}
 
         def say(loc: Loc | None, text: str) -> None:
             if loc is not None:
-                known = found.setdefault((loc.file, loc.line), [])
+                known = result.setdefault((loc.file, loc.line), [])
                 if text not in known:
                     known.append(text)
 
@@ -162,9 +162,9 @@ class _Kernel:
         for node in S.find(self.stages.laid.body, H.Pipeline):
             size = sum(tile.constant_bytes for tile in tiles if tile.data in set(node.tiles))
             say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} an item")
-        for item in self.conversions:
-            say(item.loc, _conversion(item, self.notes.get(item.data)))
-        return found
+        for conversion in self.conversions:
+            say(conversion.loc, _conversion(conversion, self.notes.get(conversion.data)))
+        return result
 
 
 def _is_tile(buffer: Buffer) -> bool:
@@ -187,15 +187,15 @@ def _by_boxes(node: S.Stmt) -> str:
         return ""
     notes = dict(node.annotations)
     update = isinstance(node.body if isinstance(node, S.Parallel) else node, (S.Eval, S.AtomicTile))
-    what = "update" if update else "copy"
+    operation = "update" if update else "copy"
     policy = notes.get("eviction_policy")
     if TMA_NOTE in notes:
-        return f"{what}: without a tensor map: {notes[TMA_NOTE]}"
+        return f"{operation}: without a tensor map: {notes[TMA_NOTE]}"
     if in_bulk(node):
         hint = f", {policy} in the L2 cache" if policy is not None else ""
         if "cluster_mask" in notes:
             hint += f", loaded once for blocks {notes['cluster_mask']:#b} of the cluster"
-        return f"{what}: boxes of a tensor map{hint}"
+        return f"{operation}: boxes of a tensor map{hint}"
     return f"copy: {policy!r} is for boxes of a tensor map only" if policy is not None else ""
 
 
@@ -214,7 +214,7 @@ def _product(plan: GemmPlan) -> str:
         text += f", {plan.copies} times over"
     if plan.parts > 1:
         text += f", k shared out to {plan.parts} groups of them"
-    if plan.exchanged:
+    if plan.swapped:
         text += ", of the transposed product: B is in registers"
     elif plan.by_warpgroups and isinstance(plan.a, Registers):
         text += ", A is in registers"
@@ -225,25 +225,25 @@ def _rate(gemm: S.Gemm) -> str:
     """How long the unit takes at least, and what it needs meanwhile if operands are used once."""
     plan = gemm.plan
     cycles = 2 * plan.m * plan.n * plan.k * plan.atom.a.bits // PER_CYCLE
-    regions = [one for one in (gemm.a, gemm.b) if one.buffer.storage != FRAGMENT]
-    size = sum(prod(map(int, one.extents)) * one.dtype.bits // 8 for one in regions)
+    regions = [operand for operand in (gemm.a, gemm.b) if operand.buffer.storage != FRAGMENT]
+    size = sum(prod(map(int, operand.extents)) * operand.dtype.bits // 8 for operand in regions)
     text = f"bound: {cycles} cycles of the matrix unit; operands in shared memory: {size} bytes"
     return f"{text}, {-(-size // cycles)} a cycle"
 
 
-def _conversion(item: Conversion, note: Note | None) -> str:
-    held = "" if note is None else f" ({note.why}{_at(note.loc)})"
-    text = f"conversion: `{item.name}` is held in another layout than this needs{held}; "
-    several = "s" if item.barriers != 1 else ""
-    cost = f"{item.bytes} bytes through shared memory, {item.barriers} barrier{several}"
-    text += cost if item.bytes else "moved within the warps"
-    if item.times is None:
+def _conversion(conversion: Conversion, note: Note | None) -> str:
+    reason = "" if note is None else f" ({note.why}{_at(note.loc)})"
+    text = f"conversion: `{conversion.name}` is held in another layout than this needs{reason}; "
+    several = "s" if conversion.barriers != 1 else ""
+    cost = f"{conversion.bytes} bytes through shared memory, {conversion.barriers} barrier{several}"
+    text += cost if conversion.bytes else "moved within the warps"
+    if conversion.times is None:
         return f"{text}, in every iteration"
-    return text if item.times == 1 else f"{text}, {item.times} times"
+    return text if conversion.times == 1 else f"{text}, {conversion.times} times"
 
 
 def _memory(line: Line) -> Iterator[str]:
-    for move, waves in sorted(line.moves.items(), key=lambda item: _ORDER[item[0].verb]):
+    for move, waves in sorted(line.moves.items(), key=lambda entry: _ORDER[entry[0].verb]):
         by = f" by {move.instruction}" if move.instruction else ""
         size = f"{move.width} byte{'s' if move.width > 1 else ''}"
         if move.whole:

@@ -79,7 +79,7 @@ _SCHEDULED_KEYS = _also(
     Copy="commit signals exchange operand complete announce tma_note part",
     AtomicTile="complete tma_note",
     Im2col="complete tma_note eviction_policy",
-    Gemm="panels taps k_run exchanged k_parts",
+    Gemm="panels taps k_run swapped k_parts",
     Buffer="register_layout layout extra made joined converted matrices handed_over",
 )
 _THREAD_KEYS = _keys(

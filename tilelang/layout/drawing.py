@@ -112,9 +112,9 @@ def _fragment(fragment: Fragment) -> Drawing:
     run = _run(width, same)
 
     def cell(row: int, column: int) -> Cell:
-        held = threads[row, column].tolist()
-        names = ",".join(map(str, held[:_SHOWN])) + (",.." if len(held) > _SHOWN else "")
-        return Cell(f"T{names}:{_span(int(slots[row, column]), run)}", held[0])
+        holders = threads[row, column].tolist()
+        names = ",".join(map(str, holders[:_SHOWN])) + (",.." if len(holders) > _SHOWN else "")
+        return Cell(f"T{names}:{_span(int(slots[row, column]), run)}", holders[0])
 
     copies = f", each element in {fragment.replicate_size}" if fragment.replicate_size > 1 else ""
     count = fragment.get_thread_size()
@@ -125,11 +125,11 @@ def _fragment(fragment: Fragment) -> Drawing:
 def _shared(layout: Layout, kind: DType) -> Drawing:
     bits = kind.width
     width = layout.shape[-1]
-    places = layout.addresses().reshape(-1, width)
-    run = _run(width, places[:, 1:] == places[:, :-1] + 1, max(1, _CHUNK_BITS // bits))
+    addresses = layout.addresses().reshape(-1, width)
+    run = _run(width, addresses[:, 1:] == addresses[:, :-1] + 1, max(1, _CHUNK_BITS // bits))
 
     def cell(row: int, column: int) -> Cell:
-        first = int(places[row, column])
+        first = int(addresses[row, column])
         low = first * bits // WORD_BITS
         high = (first + run) * bits - 1
         bank = low % BANKS
@@ -144,8 +144,8 @@ def _run(width: int, same: Array | np.ndarray[tuple[int, ...], np.dtype[np.bool_
     """The largest power of two of elements that aligned groups of every row keep together."""
     run = 1
     while run * 2 <= most and width % (run * 2) == 0:
-        wanted = np.arange(width - 1) % (run * 2) != run * 2 - 1
-        if not bool(same[:, wanted].all()):
+        inside = np.arange(width - 1) % (run * 2) != run * 2 - 1
+        if not bool(same[:, inside].all()):
             break
         run *= 2
     return run

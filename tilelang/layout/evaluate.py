@@ -58,10 +58,10 @@ def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
     memo: dict[int, Any] = {id(var): array for var, array in values.items()}
 
     def visit(node: Expr) -> Any:
-        found = memo.get(id(node))
-        if found is None:
-            found = memo[id(node)] = compute(node)
-        return found
+        result = memo.get(id(node))
+        if result is None:
+            result = memo[id(node)] = compute(node)
+        return result
 
     def compute(node: Expr) -> Any:
         if isinstance(node, Const):
@@ -104,6 +104,6 @@ def ranks(keys: Array) -> Array:
     ordered = keys[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     sizes = np.diff(np.r_[starts, keys.size])
-    found = np.empty(keys.size, np.int64)
-    found[order] = np.arange(keys.size) - np.repeat(starts, sizes)
-    return found
+    result = np.empty(keys.size, np.int64)
+    result[order] = np.arange(keys.size) - np.repeat(starts, sizes)
+    return result

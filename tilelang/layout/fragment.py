@@ -65,15 +65,15 @@ class Fragment(Layout):
                     hint="give a lambda of the indices; forward_fn gives (thread, register)",
                 )
         if forward_fn is not None:
-            found = forward_fn(*given)
-            if not isinstance(found, (tuple, list)) or len(found) != 2:
+            outputs = forward_fn(*given)
+            if not isinstance(outputs, (tuple, list)) or len(outputs) != 2:
                 raise TileTypeError(
                     "the map of T.Fragment gives no thread and register",
                     expected="a pair (thread, register)",
-                    got=shown(found),
+                    got=shown(outputs),
                 )
-            self.forward_thread = as_expr(found[0])
-            self.forward_index = as_outputs(found[1])
+            self.forward_thread = as_expr(outputs[0])
+            self.forward_index = as_outputs(outputs[1])
         elif forward_thread_fn is not None:
             self.forward_thread = as_expr(forward_thread_fn(*given))
             if forward_index_fn is not None:
@@ -85,7 +85,7 @@ class Fragment(Layout):
                 "T.Fragment without a map",
                 expected="forward_fn, or forward_thread_fn with or without forward_index_fn",
             )
-        if any(node is self.rep_var for part in self.forward_index for node in walk(part)):
+        if any(node is self.rep_var for expr in self.forward_index for node in walk(expr)):
             raise TileValueError(
                 "the register of T.Fragment depends on the replica",
                 expected="a register that depends on the indices only",
@@ -99,14 +99,14 @@ class Fragment(Layout):
             values = {var: axis[..., None] for var, axis in self.grids().items()}
             values[self.rep_var] = np.arange(self.replicate_size, dtype=np.int64)
             full = (*self.shape, self.replicate_size)
-            found = np.broadcast_to(evaluate(self.forward_thread, values), full)
-            if found.size and int(found.min()) < 0:
+            table = np.broadcast_to(evaluate(self.forward_thread, values), full)
+            if table.size and int(table.min()) < 0:
                 raise TileValueError(
                     "T.Fragment maps an element to a negative thread",
                     expected="threads from 0",
-                    got=str(int(found.min())),
+                    got=str(int(table.min())),
                 )
-            self._threads = found
+            self._threads = table
         return self._threads
 
     def _number_registers(self) -> None:
@@ -136,10 +136,10 @@ class Fragment(Layout):
         """Return whether no register of a thread holds two elements."""
         registers = np.broadcast_to(self.addresses()[..., None], self.thread_table().shape)
         pairs = self.thread_table() * self.size + registers
-        places = pairs.reshape(-1)
-        order = np.argsort(places, kind="stable")
+        keys = pairs.reshape(-1)
+        order = np.argsort(keys, kind="stable")
         elements = order // self.replicate_size
-        shared = places[order][1:] == places[order][:-1]
+        shared = keys[order][1:] == keys[order][:-1]
         return not bool((shared & (elements[1:] != elements[:-1])).any())
 
     def is_bijective(self) -> bool:
@@ -160,19 +160,19 @@ class Fragment(Layout):
                 expected="one element per register",
                 got="two elements in one register of a thread",
             )
-        found = np.full((self.get_thread_size(), self.size, len(self.shape)), -1, np.int64)
+        result = np.full((self.get_thread_size(), self.size, len(self.shape)), -1, np.int64)
         logical = np.stack([axis.reshape(-1) for axis in np.indices(self.shape)], axis=-1)
         registers = self.addresses().reshape(-1)
         for rep in range(self.replicate_size):
-            found[self.thread_table()[..., rep].reshape(-1), registers] = logical
-        return found
+            result[self.thread_table()[..., rep].reshape(-1), registers] = logical
+        return result
 
     def contains(self, other: Fragment) -> bool:
         """Return whether each thread that holds an element in ``other`` holds it here too."""
         if self.shape != other.shape:
             return False
-        mine, theirs = self.thread_table(), other.thread_table()
-        return bool((mine[..., :, None] == theirs[..., None, :]).any(axis=-2).all())
+        own, theirs = self.thread_table(), other.thread_table()
+        return bool((own[..., :, None] == theirs[..., None, :]).any(axis=-2).all())
 
     # -- maps -------------------------------------------------------------------------------
     def thread_of(self, indices: Sequence[object], rep: object = 0) -> Expr:
@@ -189,7 +189,7 @@ class Fragment(Layout):
     def map_forward_index(self, indices: Sequence[object]) -> tuple[Expr, ...]:
         """Return the register of an element given by expressions."""
         if not self.forward_index:
-            values = [as_expr(item) for item in indices]
+            values = [as_expr(index) for index in indices]
             raise TileUnsupportedError(
                 "the register of this T.Fragment is known as a table only",
                 expected="a fragment with forward_fn or forward_index_fn",
@@ -213,8 +213,8 @@ class Fragment(Layout):
             indices = given[:-1] if many else given
             number = given[-1] if many else const(0)
             logical = inner(indices)
-            found = thread(self.thread_of(logical, rep(number)), given)
-            return found, register(self.map_forward_index(logical), indices)
+            owner = thread(self.thread_of(logical, rep(number)), given)
+            return owner, register(self.map_forward_index(logical), indices)
 
         return Fragment(shape, forward, replicate=replicate)
 
@@ -239,10 +239,10 @@ class Fragment(Layout):
         order = range(len(old))
 
         def number(indices: Sequence[Expr]) -> Expr:
-            found: Expr = const(0)
+            total: Expr = const(0)
             for dim in order if lower_dim_first else reversed(order):
-                found = as_expr(found * counts[dim] + indices[dim] // old[dim])
-            return found
+                total = as_expr(total * counts[dim] + indices[dim] // old[dim])
+            return total
 
         def thread(inner: Expr, given: Sequence[Expr]) -> object:
             return inner + number(given[: len(old)]) * threads if repeat_on_thread else inner
@@ -251,8 +251,8 @@ class Fragment(Layout):
             if repeat_on_thread:
                 return inner
             linear: Expr = const(0)
-            for extent, part in zip(self.output_shape(), inner, strict=True):
-                linear = as_expr(linear * extent + part)
+            for extent, index in zip(self.output_shape(), inner, strict=True):
+                linear = as_expr(linear * extent + index)
             return linear + number(indices) * registers
 
         return self._derived(

@@ -27,27 +27,27 @@ def index_vars(count: int) -> tuple[Var, ...]:
     return tuple(Var(f"i{number}", INDEX) for number in range(count))
 
 
-def constant_extents(shape: object, what: str) -> tuple[int, ...]:
+def constant_extents(shape: object, subject: str) -> tuple[int, ...]:
     """``shape`` (an int, a sequence, a buffer or a region) as positive ints."""
     extents = getattr(shape, "shape", shape)
     items = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
-    found: list[int] = []
-    for item in items:
-        extent = as_extent(item)
+    result: list[int] = []
+    for value in items:
+        extent = as_extent(value)
         if not isinstance(extent, int) or extent < 1:
             raise TileValueError(
-                f"an extent of {what} is not a positive constant",
+                f"an extent of {subject} is not a positive constant",
                 expected="positive ints",
-                got=str(item),
+                got=str(value),
             )
-        found.append(extent)
-    return tuple(found)
+        result.append(extent)
+    return tuple(result)
 
 
 def as_outputs(value: object) -> tuple[Expr, ...]:
     """What an index function returned, as a tuple of expressions."""
     items = value if isinstance(value, (tuple, list)) else (value,)
-    return tuple(as_expr(item) for item in items)
+    return tuple(as_expr(output) for output in items)
 
 
 class Layout:
@@ -100,8 +100,8 @@ class Layout:
         """Return the images, of shape (*shape, outputs)."""
         if self._table is None:
             grids = self.grids()
-            parts = [evaluate(expr, grids) for expr in self.forward_index]
-            full = [np.broadcast_to(part, self.shape) for part in parts]
+            arrays = [evaluate(expr, grids) for expr in self.forward_index]
+            full = [np.broadcast_to(values, self.shape) for values in arrays]
             table = np.stack(full, axis=-1) if full else np.zeros((*self.shape, 0), np.int64)
             if table.size and int(table.min()) < 0:
                 raise TileValueError(
@@ -118,42 +118,42 @@ class Layout:
         Elements that differ in them have different images, so that questions about other
         dimensions need one index of these only: tensors are too large to be enumerated.
         """
-        found = {}
+        sources = {}
         for dim, var in enumerate(self.forward_vars):
             users = [at for at, expr in enumerate(self.forward_index) if var in expr.variables]
             if self.shape[dim] > 1 and len(users) == 1 and self.forward_index[users[0]] is var:
-                found[dim] = users[0]
-        return found
+                sources[dim] = users[0]
+        return sources
 
     def core(self) -> Layout:
         """Return the map for the first index of every dimension that is :meth:`kept`."""
         kept = self.kept()
         if not kept:
             return self
-        found = copy(self)
-        found.shape = tuple(1 if dim in kept else n for dim, n in enumerate(self.shape))
-        found._extents = found._addresses = found._table = None
-        return found
+        result = copy(self)
+        result.shape = tuple(1 if dim in kept else n for dim, n in enumerate(self.shape))
+        result._extents = result._addresses = result._table = None
+        return result
 
     def output_shape(self) -> tuple[int, ...]:
         """Return the extents of the smallest box that contains all images."""
         if self._extents is None:
             table = self.core().table()
             highest = table.reshape(-1, table.shape[-1]).max(axis=0)
-            found = [int(most) + 1 for most in highest]
+            extents = [int(most) + 1 for most in highest]
             for dim, at in self.kept().items():
-                found[at] = self.shape[dim]
-            self._extents = tuple(found)
+                extents[at] = self.shape[dim]
+            self._extents = tuple(extents)
         return self._extents
 
     def addresses(self) -> Array:
         """Return the row-major address of each element's image, of shape ``shape``; read-only."""
         if self._addresses is None:
-            found = np.zeros(self.shape, np.int64)
+            total = np.zeros(self.shape, np.int64)
             for dim, extent in enumerate(self.output_shape()):
-                found = found * extent + self.table()[..., dim]
-            found.setflags(write=False)
-            self._addresses = found
+                total = total * extent + self.table()[..., dim]
+            total.setflags(write=False)
+            self._addresses = total
         return self._addresses
 
     @property
@@ -182,11 +182,11 @@ class Layout:
                 expected="different addresses for all elements",
                 got="two elements at one address",
             )
-        found = np.full((self.size, len(self.shape)), -1, np.int64)
-        found[self.addresses().reshape(-1)] = np.stack(
+        result = np.full((self.size, len(self.shape)), -1, np.int64)
+        result[self.addresses().reshape(-1)] = np.stack(
             [axis.reshape(-1) for axis in np.indices(self.shape)], axis=-1
         )
-        return found
+        return result
 
     # -- maps -------------------------------------------------------------------------------
     def bound(self, indices: Sequence[object]) -> dict[Var, Expr]:
@@ -198,7 +198,7 @@ class Layout:
                 got=str(len(indices)),
             )
         pairs = zip(self.forward_vars, indices, strict=True)
-        return {var: as_expr(item) for var, item in pairs}
+        return {var: as_expr(index) for var, index in pairs}
 
     def map_forward_index(self, indices: Sequence[object]) -> tuple[Expr, ...]:
         """Return the image of an element given by expressions."""
@@ -210,11 +210,11 @@ class Layout:
 
     def address_of(self, indices: Sequence[object]) -> Expr:
         """Return the row-major position of an element's image, as an expression."""
-        found: Expr = const(0)
-        parts = self.map_forward_index(indices)
-        for extent, part in zip(self.output_shape(), parts, strict=True):
-            found = as_expr(found * extent + part)
-        return simplify(found)
+        address: Expr = const(0)
+        outputs = self.map_forward_index(indices)
+        for extent, index in zip(self.output_shape(), outputs, strict=True):
+            address = as_expr(address * extent + index)
+        return simplify(address)
 
     # -- new layouts ------------------------------------------------------------------------
     def compose(self, inner: Layout) -> Layout:
@@ -265,11 +265,11 @@ class Layout:
         linear: Expr = const(0)
         for extent, index in zip(extents, indices, strict=True):
             linear = as_expr(linear * extent + index)
-        found: list[Expr] = []
+        digits: list[Expr] = []
         for extent in reversed(self.shape):
-            found.append(as_expr(linear % extent))
+            digits.append(as_expr(linear % extent))
             linear = as_expr(linear // extent)
-        return found[::-1]
+        return digits[::-1]
 
     # -- names of the reference ---------------------------------------------------------------
     def get_input_shape(self) -> tuple[int, ...]:

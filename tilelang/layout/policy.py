@@ -29,14 +29,14 @@ class GemmWarpPolicy(IntEnum):
     @staticmethod
     def to_prime_factors(number: int) -> list[int]:
         """Prime factors of ``number`` in ascending order."""
-        found: list[int] = []
+        factors: list[int] = []
         factor = 2
         while number > 1:
             while number % factor == 0:
-                found.append(factor)
+                factors.append(factor)
                 number //= factor
             factor += 1
-        return found
+        return factors
 
     @classmethod
     def from_warp_partition(cls, m_warp: int, n_warp: int) -> GemmWarpPolicy:

@@ -24,15 +24,15 @@ from tilelang.records import dataclass
 
 @dataclass(frozen=True)
 class Mode:
-    """One mode of an index: its values 0..extent-1 move the place by ``stride`` each."""
+    """One mode of an index: value v adds ``v * stride`` to the thread or register number."""
 
     extent: int
-    place: str  # "thread" or "register"
+    kind: str  # "thread" or "register"
     stride: int
 
 
 def long_modes(*modes: Mode) -> tuple[Mode, ...]:
-    """Those of more than one value: the others place nothing."""
+    """Those of more than one value: the others add nothing."""
     return tuple(mode for mode in modes if mode.extent > 1)
 
 
@@ -64,20 +64,20 @@ class RegisterLayout:
             if extent == 1 and prod(mode.extent for mode in modes) > 1:
                 # Such a dimension may be left out, and with it the condition of its modes.
                 raise InternalError("a dimension of extent 1 has modes")
-        for place in ("thread", "register"):
+        for kind in ("thread", "register"):
             reach = 1
-            for stride, extent in sorted(self._radix(place)):
+            for stride, extent in sorted(self._radix(kind)):
                 if stride % reach:
-                    raise InternalError(f"strides of {place} modes overlap in {self!r}")
+                    raise InternalError(f"strides of {kind} modes overlap in {self!r}")
                 reach = stride * extent
-            if place == "thread" and reach > self.threads:
+            if kind == "thread" and reach > self.threads:
                 raise InternalError(f"{reach} threads are used of {self.threads}")
 
-    def _radix(self, place: str) -> Iterator[tuple[int, int]]:
+    def _radix(self, kind: str) -> Iterator[tuple[int, int]]:
         for mode in self.all_modes():
-            if mode.place == place and mode.extent > 1:
+            if mode.kind == kind and mode.extent > 1:
                 yield mode.stride, mode.extent
-        if place == "thread":
+        if kind == "thread":
             yield from ((stride, extent) for extent, stride in self.replicas if extent > 1)
 
     def all_modes(self) -> Iterator[Mode]:
@@ -109,7 +109,7 @@ class RegisterLayout:
     @property
     def is_everywhere(self) -> bool:
         """Whether each thread holds all elements."""
-        spread = any(item.place == "thread" and item.extent > 1 for item in self.all_modes())
+        spread = any(mode.kind == "thread" and mode.extent > 1 for mode in self.all_modes())
         return not spread and self.replication == self.threads
 
     @property
@@ -126,24 +126,24 @@ class RegisterLayout:
         idle = self.used_threads < self.threads
         return idle or self.padded or bool(self.gaps("thread") or self.gaps("register"))
 
-    def gaps(self, place: str) -> list[tuple[int, int]]:
+    def gaps(self, kind: str) -> list[tuple[int, int]]:
         """(stride, extent) of the modes of the thread or register that have to be 0, because no
         element is where they are not."""
-        found: list[tuple[int, int]] = []
+        result: list[tuple[int, int]] = []
         reach = 1
-        for stride, extent in sorted(self._radix(place)):
+        for stride, extent in sorted(self._radix(kind)):
             if stride > reach:
-                found.append((reach, stride // reach))
+                result.append((reach, stride // reach))
             reach = stride * extent
-        return found
+        return result
 
     # -- expressions ----------------------------------------------------------------------------
-    def _sum(self, indices: Sequence[object], place: str) -> E.Expr:
+    def _sum(self, indices: Sequence[object], kind: str) -> E.Expr:
         total: E.Expr = E.const(0)
         for index, modes in zip(indices, self.modes, strict=True):
             below = 1
             for position, mode in reversed(list(enumerate(modes))):
-                if mode.place == place and mode.extent > 1:
+                if mode.kind == kind and mode.extent > 1:
                     value = E.as_expr(index)
                     value = _over(value, below)
                     if position > 0:
@@ -173,28 +173,28 @@ class RegisterLayout:
             "thread": (E.as_expr(thread), self.threads),
             "register": (E.as_expr(register), self.register_count),
         }
-        found: list[E.Expr] = []
+        indices: list[E.Expr] = []
         for modes in self.modes:
             total: E.Expr = E.const(0)
             below = 1
             for mode in reversed(modes):
                 if mode.extent > 1:
-                    source, size = sources[mode.place]
+                    source, size = sources[mode.kind]
                     value = _over(source, mode.stride)
                     if mode.stride * mode.extent < size:
                         value = E.binary("floormod", value, E.const(mode.extent))
                     total = E.binary("add", _times(value, below), total)
                 below *= mode.extent
-            found.append(total)
-        return tuple(found)
+            indices.append(total)
+        return tuple(indices)
 
     def valid(self, thread: object, register: object) -> E.Expr | None:
         """The condition that a place holds an element; None when every place does."""
         conditions: list[E.Expr] = []
         if self.used_threads < self.threads:
             conditions.append(E.binary("lt", E.as_expr(thread), E.const(self.used_threads)))
-        for place, number in (("thread", thread), ("register", register)):
-            for below, extent in self.gaps(place):
+        for kind, number in (("thread", thread), ("register", register)):
+            for below, extent in self.gaps(kind):
                 mode = E.binary("floormod", _over(E.as_expr(number), below), E.const(extent))
                 conditions.append(E.binary("eq", mode, E.const(0)))
         for index, extent, modes in zip(self.index_of(thread, register), self.shape, self.modes):
@@ -216,16 +216,16 @@ class RegisterLayout:
         return E.conjunction(conditions) if conditions else None
 
     # -- tables -----------------------------------------------------------------------------------
-    def _table(self, place: str) -> Array:
+    def _table(self, kind: str) -> Array:
         total = np.zeros(self.shape, np.int64)
         for axis, (extent, modes) in enumerate(zip(self.shape, self.modes)):
             index, below = np.arange(extent, dtype=np.int64), 1
-            part = np.zeros(extent, np.int64)
+            values = np.zeros(extent, np.int64)
             for mode in reversed(modes):
-                if mode.place == place:
-                    part += index // below % mode.extent * mode.stride
+                if mode.kind == kind:
+                    values += index // below % mode.extent * mode.stride
                 below *= mode.extent
-            total = total + part.reshape([-1 if d == axis else 1 for d in range(len(self.shape))])
+            total = total + values.reshape([-1 if d == axis else 1 for d in range(len(self.shape))])
         return total
 
     @cached_property
@@ -245,13 +245,13 @@ class RegisterLayout:
 
     def index_table(self) -> Array:
         """The element in each register, (threads, registers, dimensions); -1 where none is."""
-        found = np.full((self.threads, self.register_count, len(self.shape)), -1, np.int64)
+        table = np.full((self.threads, self.register_count, len(self.shape)), -1, np.int64)
         logical = np.indices(self.shape).reshape(len(self.shape), prod(self.shape)).T
         registers = self.register_table().reshape(-1)
         owners = self.owner_table()
         for copy in range(owners.shape[-1]):
-            found[owners[..., copy].reshape(-1), registers] = logical
-        return found
+            table[owners[..., copy].reshape(-1), registers] = logical
+        return table
 
     def contains(self, other: RegisterLayout) -> bool:
         """Return whether each thread that holds an element in ``other`` holds it here too."""
@@ -259,37 +259,37 @@ class RegisterLayout:
             return False
         if self == other:
             return True
-        held = np.zeros((prod(self.shape), max(self.threads, other.threads)), bool)
-        rows = np.arange(held.shape[0])[:, None]
-        held[rows, self.owner_table().reshape(held.shape[0], -1)] = True
-        return bool(held[rows, other.owner_table().reshape(held.shape[0], -1)].all())
+        owned = np.zeros((prod(self.shape), max(self.threads, other.threads)), bool)
+        rows = np.arange(owned.shape[0])[:, None]
+        owned[rows, self.owner_table().reshape(owned.shape[0], -1)] = True
+        return bool(owned[rows, other.owner_table().reshape(owned.shape[0], -1)].all())
 
     def same(self, other: RegisterLayout) -> bool:
         """Whether every element is in the same registers of the same threads."""
         if self == other:
             return True
-        alike = (self.shape, self.threads, self.replication, self.register_count)
-        if alike != (other.shape, other.threads, other.replication, other.register_count):
+        key = (self.shape, self.threads, self.replication, self.register_count)
+        if key != (other.shape, other.threads, other.replication, other.register_count):
             return False
         if not np.array_equal(self.register_table(), other.register_table()):
             return False
-        mine, theirs = np.sort(self.owner_table(), -1), np.sort(other.owner_table(), -1)
-        return np.array_equal(mine, theirs)
+        own, theirs = np.sort(self.owner_table(), -1), np.sort(other.owner_table(), -1)
+        return np.array_equal(own, theirs)
 
     # -- new distributions ------------------------------------------------------------------------
     def compact(self) -> RegisterLayout:
         """The same threads, with registers numbered without gaps."""
-        strides = sorted({mode.stride for mode in self.all_modes() if mode.place == "register"
+        strides = sorted({mode.stride for mode in self.all_modes() if mode.kind == "register"
                           and mode.extent > 1})  # fmt: skip
         extents = {mode.stride: mode.extent for mode in self.all_modes()
-                   if mode.place == "register" and mode.extent > 1}  # fmt: skip
+                   if mode.kind == "register" and mode.extent > 1}  # fmt: skip
         new, reach = {}, 1
         for stride in strides:
             new[stride] = reach
             reach *= extents[stride]
         modes = tuple(
             tuple(
-                replace(mode, stride=new.get(mode.stride, 0)) if mode.place == "register" else mode
+                replace(mode, stride=new.get(mode.stride, 0)) if mode.kind == "register" else mode
                 for mode in row
                 if mode.extent > 1
             )
@@ -303,22 +303,22 @@ class RegisterLayout:
         rows: list[tuple[Mode, ...]] = []
         reach = 1
         for modes in reversed(self.modes):
-            row: list[Mode] = []
+            ordered: list[Mode] = []
             for mode in reversed(modes):
                 new = mode
-                if mode.place == "register":
+                if mode.kind == "register":
                     new = replace(mode, stride=reach)
                     reach *= mode.extent
-                below = row[0] if row else None
+                below = ordered[0] if ordered else None
                 if (
                     below is not None
-                    and below.place == new.place
+                    and below.kind == new.kind
                     and (new.stride == below.stride * below.extent)
                 ):
-                    row[0] = Mode(new.extent * below.extent, new.place, below.stride)
+                    ordered[0] = Mode(new.extent * below.extent, new.kind, below.stride)
                 elif new.extent > 1:
-                    row.insert(0, new)
-            rows.insert(0, tuple(row))
+                    ordered.insert(0, new)
+            rows.insert(0, tuple(ordered))
         return replace(self, modes=tuple(rows))
 
     def drop(self, dim: int, keep: bool = False) -> RegisterLayout:
@@ -328,7 +328,7 @@ class RegisterLayout:
             keep: whether the dimension stays with extent 1.
         """
         gone = self.modes[dim]
-        copies = tuple((d.extent, d.stride) for d in gone if d.place == "thread" and d.extent > 1)
+        copies = tuple((d.extent, d.stride) for d in gone if d.kind == "thread" and d.extent > 1)
         middle_shape: tuple[int, ...] = (1,) if keep else ()
         middle: tuple[tuple[Mode, ...], ...] = ((),) if keep else ()
         return RegisterLayout(
@@ -343,8 +343,8 @@ class RegisterLayout:
         rows = [(e, d) for e, d in zip(self.shape, self.modes) if e != 1]
         if [e for e, _ in rows] != [e for e in shape if e != 1]:
             raise InternalError(f"{self.shape} and {shape} are not the same tile")
-        left = iter(rows)
-        modes = tuple(() if e == 1 else next(left)[1] for e in shape)
+        pending = iter(rows)
+        modes = tuple(() if e == 1 else next(pending)[1] for e in shape)
         return replace(self, shape=shape, modes=modes)
 
     def to_fragment(self) -> Fragment:
@@ -353,11 +353,11 @@ class RegisterLayout:
         def forward(*given: E.Expr) -> tuple[E.Expr, E.Expr]:
             indices = given[: len(self.shape)]
             thread = self.thread_of(indices)
-            rest = given[len(self.shape)] if self.replicated else E.const(0)
+            copy = given[len(self.shape)] if self.replicated else E.const(0)
             for extent, stride in reversed(self.replicas):
-                part = E.binary("floormod", rest, E.const(extent))
-                thread = E.binary("add", thread, _times(part, stride))
-                rest = E.binary("floordiv", rest, E.const(extent))
+                digit = E.binary("floormod", copy, E.const(extent))
+                thread = E.binary("add", thread, _times(digit, stride))
+                copy = E.binary("floordiv", copy, E.const(extent))
             return thread, self.register_of(indices)
 
         return Fragment(self.shape, forward, replicate=self.replication)
@@ -381,13 +381,13 @@ class RegisterLayout:
             if any(stride == 0 for _, stride in replicas):
                 return None
             try:
-                found = RegisterLayout(fragment.shape, tuple(rows), replicas, threads)
+                result = RegisterLayout(fragment.shape, tuple(rows), replicas, threads)
             except InternalError:
                 continue
-            if np.array_equal(found.register_table(), registers) and np.array_equal(
-                np.sort(found.owner_table(), -1), np.sort(owners, -1)
+            if np.array_equal(result.register_table(), registers) and np.array_equal(
+                np.sort(result.owner_table(), -1), np.sort(owners, -1)
             ):
-                return found
+                return result
         return None
 
     @staticmethod
@@ -397,8 +397,8 @@ class RegisterLayout:
         Raises:
             TileUnsupportedError: the map is no mixed radix, or needs more threads.
         """
-        found = RegisterLayout.of_fragment(fragment, threads)
-        if found is None:
+        result = RegisterLayout.of_fragment(fragment, threads)
+        if result is None:
             raise TileUnsupportedError(
                 "the layout of a fragment cannot be used to share out a tile",
                 expected=f"threads 0 to {threads - 1}, threads and registers that are sums of "
@@ -407,7 +407,7 @@ class RegisterLayout:
                 "threads",
                 hint="build it from // and % of the indices, without exclusive or",
             )
-        return found
+        return result
 
     @staticmethod
     def fully_replicated(shape: Sequence[int], threads: int) -> RegisterLayout:
@@ -450,8 +450,8 @@ class RegisterLayout:
             register *= extent // spread
             thread *= spread
             below *= extent
-        left = threads // thread
-        copies = ((left, thread),) if left > 1 else ()
+        remaining = threads // thread
+        copies = ((remaining, thread),) if remaining > 1 else ()
         return RegisterLayout(tuple(shape), tuple(rows), copies, threads)
 
 
@@ -479,7 +479,7 @@ def fit_modes(threads: Array, registers: Array, padded: bool = False) -> tuple[M
     Args:
         padded: whether modes may reach beyond the end of the index.
     """
-    found: list[Mode] = []
+    modes: list[Mode] = []
     while threads.size > 1:
         step_thread, step_register = int(threads[1] - threads[0]), int(registers[1] - registers[0])
         count = np.arange(threads.size)
@@ -490,10 +490,10 @@ def fit_modes(threads: Array, registers: Array, padded: bool = False) -> tuple[M
         extent = max(e for e in range(1, run + 1) if padded or threads.size % e == 0)
         if extent == 1 or (step_thread and step_register) or min(step_thread, step_register) < 0:
             return ()
-        place, stride = ("thread", step_thread) if step_thread else ("register", step_register)
-        found.append(Mode(extent, place, stride))
+        kind, stride = ("thread", step_thread) if step_thread else ("register", step_register)
+        modes.append(Mode(extent, kind, stride))
         threads, registers = threads[::extent], registers[::extent]
-    return tuple(reversed(found))
+    return tuple(reversed(modes))
 
 
 def split_modes(
@@ -511,8 +511,8 @@ def split_modes(
             gone.insert(0, last)
             share //= last.extent
         elif last.extent % share == 0:
-            kept.append(Mode(last.extent // share, last.place, last.stride * share))
-            gone.insert(0, Mode(share, last.place, last.stride))
+            kept.append(Mode(last.extent // share, last.kind, last.stride * share))
+            gone.insert(0, Mode(share, last.kind, last.stride))
             share = 1
         else:
             return None
@@ -530,18 +530,18 @@ def _linear(shape: tuple[int, ...], threads: int, vector: int) -> RegisterLayout
     register, thread = vector, 1
     for position, (count, spread) in enumerate(zip(reversed(counts), split)):
         outer = -(-count // spread)
-        row: list[Mode] = []
+        digits: list[Mode] = []
         if outer > 1:
-            row.append(Mode(outer, "register", register))
+            digits.append(Mode(outer, "register", register))
         if spread > 1:
-            row.append(Mode(spread, "thread", thread))
+            digits.append(Mode(spread, "thread", thread))
         if position == 0 and vector > 1:
-            row.append(Mode(vector, "register", 1))
+            digits.append(Mode(vector, "register", 1))
         register *= outer
         thread *= spread
-        modes.append(tuple(row))
-    left = threads // thread
-    copies = ((left, thread),) if left > 1 else ()
+        modes.append(tuple(digits))
+    remaining = threads // thread
+    copies = ((remaining, thread),) if remaining > 1 else ()
     return RegisterLayout(shape, tuple(reversed(modes)), copies, threads)
 
 
@@ -552,20 +552,20 @@ def _split(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
     """
     best: tuple[tuple[int, bool, tuple[int, ...]], tuple[int, ...]] | None = None
 
-    def search(rest: tuple[int, ...], left: int, chosen: tuple[int, ...], registers: int,
+    def search(pending: tuple[int, ...], remaining: int, chosen: tuple[int, ...], registers: int,
                padded: bool) -> None:  # fmt: skip
         nonlocal best
         if best is not None and registers > best[0][0]:
             return
-        if not rest:
+        if not pending:
             key = (registers, padded, tuple(-spread for spread in chosen))
             if best is None or key < best[0]:
                 best = (key, chosen)
             return
-        count = rest[0]
-        for spread in _spreads(count, left):
+        count = pending[0]
+        for spread in _spreads(count, remaining):
             outer = -(-count // spread)
-            search(rest[1:], left // spread, (*chosen, spread), registers * outer,
+            search(pending[1:], remaining // spread, (*chosen, spread), registers * outer,
                    padded or outer * spread != count)  # fmt: skip
 
     search(counts, threads, (), 1, False)
@@ -573,15 +573,15 @@ def _split(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
     return best[1]
 
 
-def _spreads(count: int, left: int) -> list[int]:
-    """Divisors of ``left`` that a dimension may be spread over, most threads first.
+def _spreads(count: int, threads: int) -> list[int]:
+    """Divisors of ``threads`` that a dimension may be spread over, most threads first.
 
     Beyond the first divisor that covers the dimension more threads would only idle.
     """
-    found: list[int] = []
-    for spread in range(1, left + 1):
-        if left % spread == 0:
-            found.append(spread)
+    divisors: list[int] = []
+    for spread in range(1, threads + 1):
+        if threads % spread == 0:
+            divisors.append(spread)
             if spread >= count:
                 break
-    return found[::-1]
+    return divisors[::-1]

@@ -24,10 +24,10 @@ def svg_text(drawing: Drawing) -> str:
     """``drawing`` as an SVG document."""
     labels = [cell.label for row in drawing.rows for cell in row] + list(drawing.column_names)
     width = max((len(label) for label in labels), default=1) * _CHAR + _PAD
-    left = max((len(name) for name in drawing.row_names), default=1) * _CHAR + _PAD
+    margin = max((len(name) for name in drawing.row_names), default=1) * _CHAR + _PAD
     top = 2 * _HEIGHT
     across, down = len(drawing.column_names), len(drawing.rows)
-    total = max(left + across * width + _PAD, len(drawing.title) * _CHAR + 2 * _PAD)
+    total = max(margin + across * width + _PAD, len(drawing.title) * _CHAR + 2 * _PAD)
     height = top + down * _HEIGHT + _PAD
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="{height}" '
@@ -36,12 +36,12 @@ def svg_text(drawing: Drawing) -> str:
         f'<text x="{_PAD}" y="{_HEIGHT - 7}">{escape(drawing.title)}</text>',
     ]
     for number, name in enumerate(drawing.column_names):
-        lines.append(_text(left + number * width + width // 2, top - 7, name))
+        lines.append(_text(margin + number * width + width // 2, top - 7, name))
     for down_, (name, row) in enumerate(zip(drawing.row_names, drawing.rows)):
         y = top + down_ * _HEIGHT
-        lines.append(_text(left // 2, y + _HEIGHT - 7, name))
+        lines.append(_text(margin // 2, y + _HEIGHT - 7, name))
         for across_, cell in enumerate(row):
-            x = left + across_ * width
+            x = margin + across_ * width
             lines.append(
                 f'<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" '
                 f'fill="{colour_of(cell.colour, drawing.colours)}" stroke="#555"/>'

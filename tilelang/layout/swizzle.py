@@ -27,10 +27,12 @@ def _bits(buffer: object) -> int:
     return kind.width
 
 
-def _matrix(buffer: object, what: str) -> tuple[int, ...]:
-    shape = constant_extents(buffer, what)
+def _matrix(buffer: object, subject: str) -> tuple[int, ...]:
+    shape = constant_extents(buffer, subject)
     if len(shape) < 2:
-        raise TileValueError(f"{what} needs a matrix", expected="2 or more dimensions", got=shape)
+        raise TileValueError(
+            f"{subject} needs a matrix", expected="2 or more dimensions", got=shape
+        )
     return shape
 
 
@@ -49,8 +51,8 @@ def swizzled(shape: tuple[int, ...], bits: int, span: int) -> Layout:
         return (*lead, as_expr(column // width), row, as_expr(moved))
 
     rows, panels = shape[-2], shape[-1] // width
-    whole = fits(shape, bits, span)  # then chunks change places within their rows
-    return Layout(shape, forward, (*shape[:-2], panels, rows, width) if whole else None)
+    covers = fits(shape, bits, span)  # then chunks change places within their rows
+    return Layout(shape, forward, (*shape[:-2], panels, rows, width) if covers else None)
 
 
 def fits(shape: tuple[int, ...], bits: int, span: int) -> bool:
@@ -95,11 +97,11 @@ def swizzle_of(layout: Layout | None, shape: tuple[int, ...], bits: int) -> int 
 
 
 def _bank(buffer: object, span: int, name: str) -> Layout:
-    what = f"make_{name}_bank_swizzled_layout"
-    shape, bits = _matrix(buffer, what), _bits(buffer)
+    function = f"make_{name}_bank_swizzled_layout"
+    shape, bits = _matrix(buffer, function), _bits(buffer)
     if not fits(shape, bits, span):
         raise TileValueError(
-            f"{what} of a matrix that the pattern does not fill",
+            f"{function} of a matrix that the pattern does not fill",
             expected=f"rows a multiple of 8, columns a multiple of {span * 8 // bits}",
             got=str(shape),
         )
@@ -171,8 +173,8 @@ def make_wgmma_swizzled_layout(
     Raises:
         TileValueError: no span fits and rows are no multiple of 16 bytes.
     """
-    what = "make_wgmma_swizzled_layout"
-    shape, bits = _matrix(buffer, what), _bits(buffer)
+    function = "make_wgmma_swizzled_layout"
+    shape, bits = _matrix(buffer, function), _bits(buffer)
     run = shape[-1] if continuity is None else continuity
     for span in SPANS:
         if fits(shape, bits, span) and run % (span * 8 // bits) == 0:
@@ -180,7 +182,7 @@ def make_wgmma_swizzled_layout(
     if shape[-1] % (CHUNK_BITS // bits) == 0:
         return make_linear_layout(buffer)
     raise TileValueError(
-        f"{what} of rows that are no multiple of 16 bytes",
+        f"{function} of rows that are no multiple of 16 bytes",
         expected=f"columns a multiple of {CHUNK_BITS // bits}",
         got=str(shape),
     )

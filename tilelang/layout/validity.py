@@ -30,7 +30,7 @@ def check_layout(buffer: Buffer, layout: Layout) -> None:
             got=f"shape {layout.shape}",
             hint=f"make it from the buffer: {layout.what}({buffer.name}.shape, ...)",
         )
-    what = "register of a thread" if isinstance(layout, Fragment) else "place"
+    value = "register of a thread" if isinstance(layout, Fragment) else "place"
     if layout.core().size > MAX_PLACES:
         raise TileValueError(
             f"the layout of `{buffer.name}` spreads it too far",
@@ -39,8 +39,8 @@ def check_layout(buffer: Buffer, layout: Layout) -> None:
         )
     if not layout.is_injective():
         raise TileValueError(
-            f"the layout of `{buffer.name}` puts two elements in one {what}",
-            expected=f"a layout with a different {what} for each element",
+            f"the layout of `{buffer.name}` puts two elements in one {value}",
+            expected=f"a layout with a different {value} for each element",
             got=f"{layout.what} of shape {layout.shape}",
         )
 
@@ -54,8 +54,8 @@ def check_threads(buffer: Buffer, layout: Fragment, threads: int, loc: Loc | Non
     table = layout.thread_table()
     if table.size == 0 or int(table.max()) < threads:
         return
-    where = np.unravel_index(int(table.argmax()), table.shape)[:-1]
-    element = ", ".join(str(int(index)) for index in where)
+    position = np.unravel_index(int(table.argmax()), table.shape)[:-1]
+    element = ", ".join(str(int(index)) for index in position)
     raise TileValueError(
         f"the layout of `{buffer.name}` uses threads that do not run",
         expected=f"threads 0 to {threads - 1}",

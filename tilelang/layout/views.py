@@ -1,4 +1,4 @@
-"""Layouts seen through views: the place of an element does not depend on the name it has.
+"""Layouts of views: the address of an element does not depend on the name that it has.
 
 A view is another shape, and perhaps another dtype, over the same storage. Element by element its
 position in the storage is known, so the layout of one name is that of every other: the map from
@@ -50,10 +50,10 @@ class Span:
 
     def positions(self) -> Array:
         """The position in the storage of each element, in elements, of shape ``shape``."""
-        found = np.full(self.shape, self.offset, np.int64)
+        result = np.full(self.shape, self.offset, np.int64)
         for axis, stride in zip(np.indices(self.shape), self.strides):
-            found += axis * stride
-        return found
+            result += axis * stride
+        return result
 
 
 def span_of(buffer: Buffer) -> Span | None:
@@ -69,8 +69,8 @@ def span_of(buffer: Buffer) -> Span | None:
 
 # -- fragments ------------------------------------------------------------------------------------
 @lru_cache(maxsize=1024)
-def seen_register_layout(held: RegisterLayout, old: Span, new: Span) -> RegisterLayout | None:
-    """Where the elements of ``new`` are when those of ``old`` are spread as ``held`` says.
+def seen_register_layout(layout: RegisterLayout, old: Span, new: Span) -> RegisterLayout | None:
+    """Where the elements of ``new`` are when those of ``old`` are spread as ``layout`` says.
 
     None where that is no distribution: an element of ``new`` would be in several threads or
     registers, its thread would be no mode of its index, or one of both is a part of the storage.
@@ -84,13 +84,13 @@ def seen_register_layout(held: RegisterLayout, old: Span, new: Span) -> Register
         ):
             keep += 1
     before = len(old.shape) - keep
-    flat = _flat(old.shape[:before], held.modes[:before])
+    flat = _flat(old.shape[:before], layout.modes[:before])
     if flat is None:
         return None
-    scaled = _scaled(flat, held, old.bits, new.bits)
+    scaled = _scaled(flat, layout, old.bits, new.bits)
     if scaled is None:
         return None
-    flat, kept = scaled, list(held.modes[before:])
+    flat, kept = scaled, list(layout.modes[before:])
     rows: list[tuple[Mode, ...]] = []
     outer = new.shape[: len(new.shape) - keep]
     leading = next((dim for dim, extent in enumerate(outer) if extent > 1), 0)
@@ -106,36 +106,36 @@ def seen_register_layout(held: RegisterLayout, old: Span, new: Span) -> Register
             flat = split[0]
             rows.insert(0, split[1])
     modes = (*map(_merged, rows), *kept)
-    return RegisterLayout(new.shape, modes, held.replicas, held.threads)
+    return RegisterLayout(new.shape, modes, layout.replicas, layout.threads)
 
 
 def _merged(row: tuple[Mode, ...]) -> tuple[Mode, ...]:
     """Neighbouring modes that are one."""
-    found: list[Mode] = []
+    result: list[Mode] = []
     for mode in row:
-        above = found[-1] if found else None
+        above = result[-1] if result else None
         reach = mode.stride * mode.extent
-        if above is not None and above.place == mode.place and above.stride == reach:
-            found[-1] = Mode(above.extent * mode.extent, mode.place, mode.stride)
+        if above is not None and above.kind == mode.kind and above.stride == reach:
+            result[-1] = Mode(above.extent * mode.extent, mode.kind, mode.stride)
         else:
-            found.append(mode)
-    return tuple(found)
+            result.append(mode)
+    return tuple(result)
 
 
 def _flat(shape: tuple[int, ...], modes: tuple[tuple[Mode, ...], ...]) -> tuple[Mode, ...] | None:
     """Modes of the row-major position, as few as there are, so that other rows than those of
     ``shape`` may split them; only the outermost may have empty places."""
-    found: tuple[Mode, ...] = ()
-    for extent, row in zip(shape, modes):
-        real = tuple(mode for mode in row if mode.extent > 1)
-        if found and prod(mode.extent for mode in real) != extent:
+    result: tuple[Mode, ...] = ()
+    for extent, dim_modes in zip(shape, modes):
+        real = tuple(mode for mode in dim_modes if mode.extent > 1)
+        if result and prod(mode.extent for mode in real) != extent:
             return None
-        found += real
-    return _merged(found)
+        result += real
+    return _merged(result)
 
 
 def _scaled(
-    flat: tuple[Mode, ...], held: RegisterLayout, old: int, new: int
+    flat: tuple[Mode, ...], layout: RegisterLayout, old: int, new: int
 ) -> tuple[Mode, ...] | None:
     """``flat`` for elements of ``new`` bits instead of ``old``: parts of a register, or several."""
     if old == new:
@@ -153,16 +153,16 @@ def _scaled(
     kept, gone = split
     below = 1
     for mode in reversed(gone):
-        if mode.place != "register" or mode.stride != below:
+        if mode.kind != "register" or mode.stride != below:
             return None
         below *= mode.extent
-    if any(mode.place == "register" and mode.stride % share for mode in kept):
+    if any(mode.kind == "register" and mode.stride % share for mode in kept):
         return None
     return tuple(_register(mode, mode.stride // share) for mode in kept)
 
 
 def _register(mode: Mode, stride: int) -> Mode:
-    return replace(mode, stride=stride) if mode.place == "register" else mode
+    return replace(mode, stride=stride) if mode.kind == "register" else mode
 
 
 # -- shared memory --------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def seen_layout(layout: Layout, old: Span, new: Span) -> Layout | None:
         return None  # beyond the storage
     if old == new:
         return layout
-    parts = max(1, old.bits // new.bits)  # elements of `new` in one of `old`
+    ratio = max(1, old.bits // new.bits)  # elements of `new` in one of `old`
     together = max(1, new.bits // old.bits)  # elements of `old` in one of `new`
     if together > 1:
         if prod(old.shape) % together:
@@ -193,15 +193,15 @@ def seen_layout(layout: Layout, old: Span, new: Span) -> Layout | None:
         position: Expr = const(new.offset)
         for index, stride in zip(indices, new.strides, strict=True):
             position = as_expr(position + index * stride)
-        place = layout.address_of(_unravelled(old.shape, position // parts * together))
-        return as_expr(place * parts // together + position % parts)
+        address = layout.address_of(_unravelled(old.shape, position // ratio * together))
+        return as_expr(address * ratio // together + position % ratio)
 
     return Layout(new.shape, forward)
 
 
 def _unravelled(shape: Sequence[int], position: Expr) -> list[Expr]:
-    found: list[Expr] = []
+    indices: list[Expr] = []
     for dim in reversed(range(len(shape))):
-        found.insert(0, as_expr(position if dim == 0 else position % shape[dim]))
+        indices.insert(0, as_expr(position if dim == 0 else position % shape[dim]))
         position = as_expr(position // shape[dim])
-    return found
+    return indices

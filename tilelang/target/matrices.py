@@ -67,13 +67,13 @@ class MmaAtom:
         """Elements of a factor that one thread holds as neighbours along k, in registers that
         follow each other; 1 where blocks of other rows stand between."""
         last = self.a_modes[1][-1]
-        return last.extent if (last.place, last.stride) == ("register", 1) else 1
+        return last.extent if (last.kind, last.stride) == ("register", 1) else 1
 
     @property
     def chains(self) -> bool:
         """Whether the columns of a result are with the lanes that need them as k of a factor."""
         along, columns = (
-            modes[next((i for i, mode in enumerate(modes) if mode.place == "thread"), 0) :]
+            modes[next((i for i, mode in enumerate(modes) if mode.kind == "thread"), 0) :]
             for modes in (self.a_modes[1], self.c_modes[1])
         )
         return along == columns

@@ -1,4 +1,4 @@
-"""How the iterations of a parallel loop touch fragments, decided by tables.
+"""Which register of a fragment each iteration of a parallel loop accesses, decided by tables.
 
 For a loop spread by one :class:`RegisterLayout` and a fragment held by another, the question is
 always the same: does each thread that runs an iteration hold the element that the iteration
@@ -36,7 +36,7 @@ Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 @dataclass(frozen=True)
 class Access:
-    """One place in a loop body where an element of a buffer is read, written or updated.
+    """One access in a loop body, where an element of a buffer is read, written or updated.
 
     ``inner`` are the loops of constant extent between the parallel loop and the access.
     """
@@ -54,18 +54,18 @@ def accesses(loop: S.Parallel) -> Iterator[Access]:
 
 def writes(stmt: S.Stmt, buffer: Buffer) -> bool:
     """Whether ``stmt``, or anything in it, may write under the name ``buffer``."""
-    found = effects.accesses(stmt, nested=True)
-    return any(access.buffer is buffer and access.writes for access in found)
+    touched = effects.accesses(stmt, nested=True)
+    return any(access.buffer is buffer and access.writes for access in touched)
 
 
 def _accesses(
     stmt: S.Stmt, inner: tuple[tuple[E.Var, int, int], ...], lets: dict[E.Var, E.Expr]
 ) -> Iterator[Access]:
-    for found in effects.accesses(stmt):
-        if found.mode != effects.NAME:
+    for access in effects.accesses(stmt):
+        if access.mode != effects.NAME:
             # Behind an address there may be more than the element.
-            kind = found.mode if found.how is effects.How.PLAIN else effects.UPDATE
-            yield Access(found.buffer, _inlined(found.indices, lets), kind, inner)
+            kind = access.mode if access.how is effects.How.PLAIN else effects.UPDATE
+            yield Access(access.buffer, _inlined(access.indices, lets), kind, inner)
     if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
         lets[stmt.var] = substitute(stmt.value, lets)
     elif isinstance(stmt, S.For):
@@ -115,7 +115,7 @@ class Registers:
 
 
 def registers_of(
-    access: Access, held: RegisterLayout, loop: S.Parallel, spread: RegisterLayout
+    access: Access, layout: RegisterLayout, loop: S.Parallel, spread: RegisterLayout
 ) -> Registers | None:
     """The registers that the access uses when ``spread`` shares out the loop; None if some
     iteration would need an element of another thread, or a register that differs by thread.
@@ -124,11 +124,11 @@ def registers_of(
     iteration are among the holders, so it is enough that there are as many.
     """
     if sets_all_copies(access):
-        if spread.replication != held.replication:
+        if spread.replication != layout.replication:
             return None
     if any(extent == 0 for _, _, extent in access.inner):
         return None
-    inner = tuple(item for item in access.inner if _uses(access.indices, item[0]))
+    inner = tuple(span for span in access.inner if _uses(access.indices, span[0]))
     # The question is asked again when the operation is lowered, about a loop with new variables.
     count = len(loop.vars)
     names = placeholders(count + len(inner))
@@ -136,8 +136,8 @@ def registers_of(
     values: dict[E.Var, E.Expr] = dict(zip(old, names))
     indices = tuple(substitute(index, values) for index in access.indices)
     ends = tuple((start, extent) for _, start, extent in inner)
-    found = _registers(indices, count, ends, held, spread)
-    return None if found is None else replace(found, inner=inner)
+    result = _registers(indices, count, ends, layout, spread)
+    return None if result is None else replace(result, inner=inner)
 
 
 @lru_cache(maxsize=64)
@@ -151,7 +151,7 @@ def _registers(
     indices: tuple[E.Expr, ...],
     loops: int,
     ends: tuple[tuple[int, int], ...],
-    held: RegisterLayout,
+    layout: RegisterLayout,
     spread: RegisterLayout,
 ) -> Registers | None:
     """:func:`registers_of` for an access by placeholders: of the loop, then of inner loops."""
@@ -177,10 +177,10 @@ def _registers(
         exists[spread.owner_table().reshape(-1)] = True
     full = (*points.shape[:2], *(extent for _, _, extent in inner))
     exists = np.broadcast_to(exists.reshape(*points.shape[:2], *(1,) * axes), full)
-    found = _places(indices, values, full, held, exists)
-    if found is None:
+    numbers = _places(indices, values, full, layout, exists)
+    if numbers is None:
         return None
-    return _fitted(found.reshape(points.shape[0], -1), exists.reshape(points.shape[0], -1), inner)
+    return _fitted(numbers.reshape(points.shape[0], -1), exists.reshape(points.shape[0], -1), inner)
 
 
 def _uses(indices: tuple[E.Expr, ...], var: E.Var) -> bool:
@@ -191,27 +191,29 @@ def _places(
     indices: tuple[E.Expr, ...],
     values: dict[E.Var, Array],
     full: tuple[int, ...],
-    held: RegisterLayout,
+    layout: RegisterLayout,
     exists: Mask,
 ) -> Array | None:
     """The register of every access, of shape ``full``; None if a thread lacks its element."""
     try:
-        parts = [np.broadcast_to(evaluate(index, values), full) for index in indices]
+        positions = [np.broadcast_to(evaluate(index, values), full) for index in indices]
     except TileUnsupportedError:
         return None  # depends on more than the loops
     inside = exists
     clipped = []
-    for part, extent in zip(parts, held.shape):
-        inside = inside & (part >= 0) & (part < extent)
-        clipped.append(np.clip(part, 0, extent - 1))
-    where = tuple(clipped)
-    owners = held.owner_table()[where] if where else held.owner_table()
+    for position, extent in zip(positions, layout.shape):
+        inside = inside & (position >= 0) & (position < extent)
+        clipped.append(np.clip(position, 0, extent - 1))
+    element = tuple(clipped)
+    owners = layout.owner_table()[element] if element else layout.owner_table()
     threads = np.arange(full[0]).reshape(-1, *(1,) * len(full))
     owns = (owners == threads).any(axis=-1)
     # Elements outside the fragment are never touched by a correct program.
     if not bool((owns | ~inside).all()):
         return None
-    return np.broadcast_to(held.register_table()[where] if where else held.register_table(), full)
+    return np.broadcast_to(
+        layout.register_table()[element] if element else layout.register_table(), full
+    )
 
 
 def _fitted(
@@ -229,7 +231,7 @@ def _fitted(
         high = np.where(used, high, reference)
     base = int(high[0])
     modes = fit_modes(np.zeros(high.size, np.int64), high)
-    found = Registers(base, modes, inner)
+    result = Registers(base, modes, inner)
     check = np.full(high.size, base, np.int64)
     flat, below = np.arange(high.size), 1
     for position, mode in reversed(list(enumerate(modes))):
@@ -238,11 +240,11 @@ def _fitted(
             value = value % mode.extent
         check = check + value * mode.stride
         below *= mode.extent
-    return found if bool((check == high)[used].all()) else None
+    return result if bool((check == high)[used].all()) else None
 
 
-def spread_from(
-    access: Access, held: RegisterLayout, loop: S.Parallel, extents: tuple[int, ...]
+def mapping_from_layout(
+    access: Access, layout: RegisterLayout, loop: S.Parallel, extents: tuple[int, ...]
 ) -> RegisterLayout | None:
     """The register layout of the loop under which each thread runs the iterations whose element of
     the fragment it holds; None where the indices are not loop variables, or numbers that several
@@ -264,44 +266,46 @@ def spread_from(
     used: set[int] = set()
     for dim, index in enumerate(indices):
         digits, start = _digits(index, names, extents)
-        sliced = _slice(held.modes[dim], start, _product(digits, extents), held.shape[dim])
+        sliced = _slice(layout.modes[dim], start, _product(digits, extents), layout.shape[dim])
         if sliced is None:
             return None
         if digits:
             if not used.isdisjoint(digits):
                 return None
             used.update(digits)
-            row: tuple[Mode, ...] = sliced
+            digit_modes: tuple[Mode, ...] = sliced
             for position in reversed(digits[1:]):
-                split = split_modes(row, extents[position])
+                split = split_modes(digit_modes, extents[position])
                 if split is None:
                     return None
-                row, rows[position] = split
-            if extents[digits[0]] == 1 and row:
+                digit_modes, rows[position] = split
+            if extents[digits[0]] == 1 and digit_modes:
                 return None
-            rows[digits[0]] = row
+            rows[digits[0]] = digit_modes
         elif not isinstance(index, E.Const):
             return None
-    if any(mode.place == "thread" for row in rows[loops:] for mode in long_modes(*row)):
+    if any(
+        mode.kind == "thread" for digit_modes in rows[loops:] for mode in long_modes(*digit_modes)
+    ):
         return None
-    copies = sorted(held.replicas, key=lambda item: item[1])
+    copies = sorted(layout.replicas, key=lambda copy: copy[1])
     shared = not sets_all_copies(access)
-    register = held.register_count
+    register = layout.register_count
     for position in reversed(range(loops)):
         if position in used:
             continue
-        left = extents[position]
+        remaining = extents[position]
         free: list[Mode] = []
-        while shared and copies and left % copies[0][0] == 0:
+        while shared and copies and remaining % copies[0][0] == 0:
             extent, stride = copies.pop(0)
             free.insert(0, Mode(extent, "thread", stride))
-            left //= extent
-        if left > 1:
-            free.insert(0, Mode(left, "register", register))
-            register *= left
+            remaining //= extent
+        if remaining > 1:
+            free.insert(0, Mode(remaining, "register", register))
+            register *= remaining
         rows[position] = tuple(free)
-    found = RegisterLayout(extents[:loops], tuple(rows[:loops]), tuple(copies), held.threads)
-    return found.compact() if found.gaps("register") and not held.gaps("register") else found
+    result = RegisterLayout(extents[:loops], tuple(rows[:loops]), tuple(copies), layout.threads)
+    return result.compact() if result.gaps("register") and not layout.gaps("register") else result
 
 
 def _nest(
@@ -310,7 +314,7 @@ def _nest(
     """The indices of ``access`` counted by the variables of ``loop`` and then of the loops inside
     it that they name, all from 0, with the variables and their extents; None where one of these
     loops is not counted by constants."""
-    inner = [item for item in access.inner if _uses(access.indices, item[0])]
+    inner = [span for span in access.inner if _uses(access.indices, span[0])]
     if any(extent == 0 for _, _, extent in inner):
         return None
     moved = {var: var + start for var, start, _ in inner if start}
@@ -330,10 +334,10 @@ def _slice(modes: tuple[Mode, ...], start: int, count: int, extent: int) -> tupl
     if split is None or start % count or start + count > extent:
         return None
     above, inner = split
-    return inner if all(mode.place == "register" for mode in above) else None
+    return inner if all(mode.kind == "register" for mode in above) else None
 
 
-def held_from(
+def layout_from_mapping(
     access: Access,
     loop: S.Parallel,
     spread: RegisterLayout,
@@ -354,24 +358,24 @@ def held_from(
         return None
     indices, names, extents = nest
     spread = _with_inner(spread, extents)
-    found = _HeldDims(spread, extents, slices)
+    dims = _FragmentDims(spread, extents, slices)
     for index, extent in zip(indices, shape):
-        if not found.add(index, extent, names):
+        if not dims.add(index, extent, names):
             return None
-    if found.packed and access.kind != "read":
+    if dims.packed and access.kind != "read":
         return None
-    copies = [*spread.replicas, *found.copies]
+    copies = [*spread.replicas, *dims.copies]
     for position, modes in enumerate(spread.modes):
-        if position not in found.used:
-            more = [(d.extent, d.stride) for d in modes if d.place == "thread" and d.extent > 1]
+        if position not in dims.used:
+            more = [(d.extent, d.stride) for d in modes if d.kind == "thread" and d.extent > 1]
             if more and sets_all_copies(access):
                 return None  # one element would be updated by several threads
             copies += more
-    held = RegisterLayout(shape, tuple(found.rows), tuple(copies), spread.threads).compact()
-    return held.row_major() if found.packed else held
+    layout = RegisterLayout(shape, tuple(dims.rows), tuple(copies), spread.threads).compact()
+    return layout.row_major() if dims.packed else layout
 
 
-class _HeldDims:
+class _FragmentDims:
     """The modes of the dimensions of a fragment that ``spread`` of a loop asks for, one by one."""
 
     def __init__(self, spread: RegisterLayout, extents: tuple[int, ...], slices: bool) -> None:
@@ -402,15 +406,15 @@ class _HeldDims:
         inner = prod(mode.extent for p in digits[1:] for mode in modes[p])
         if not self.used.isdisjoint(digits) or inner != _product(digits[1:], self.extents):
             return False
-        row = tuple(mode for p in digits for mode in modes[p])
+        dim_modes = tuple(mode for p in digits for mode in modes[p])
         if start or count != extent:
-            exact = prod(mode.extent for mode in row) == count
+            exact = prod(mode.extent for mode in dim_modes) == count
             if not self.slices or extent % count or start % count or not exact:
                 return False
-            row = (Mode(extent // count, "register", self.register), *row)
+            dim_modes = (Mode(extent // count, "register", self.register), *dim_modes)
             self.register *= extent // count
         self.used.update(digits)
-        self.rows.append(row)
+        self.rows.append(dim_modes)
         return True
 
     def quotient(self, position: int, share: int, extent: int) -> bool:
@@ -423,7 +427,7 @@ class _HeldDims:
             return False
         self.rows.append(split[0])
         # Iterations that share an element may be of different threads.
-        self.copies += [(d.extent, d.stride) for d in split[1] if d.place == "thread"]
+        self.copies += [(d.extent, d.stride) for d in split[1] if d.kind == "thread"]
         self.packed |= share > 1
         return True
 
@@ -439,7 +443,7 @@ def _with_inner(spread: RegisterLayout, extents: tuple[int, ...]) -> RegisterLay
         rows.insert(0, long_modes(Mode(extent, "register", below)))
         below *= extent
     outer = (
-        tuple(replace(m, stride=m.stride * below) if m.place == "register" else m for m in row)
+        tuple(replace(m, stride=m.stride * below) if m.kind == "register" else m for m in row)
         for row in spread.modes
     )
     return replace(spread, shape=extents, modes=(*outer, *rows))
@@ -458,18 +462,18 @@ def _digits(
 ) -> tuple[tuple[int, ...], int]:
     """The numbers of the loop variables that write ``index`` in mixed radix, slowest first, and
     the constant that is added; no numbers where they do not, or where it is constant."""
-    parts = parted(index, frozenset(names))
-    if parts is None or not isinstance(parts[1], E.Const):
+    split = parted(index, frozenset(names))
+    if split is None or not isinstance(split[1], E.Const):
         return (), 0
-    form, rest = parts[0], parts[1]
+    form, constant = split[0], split[1]
     numbers: dict[E.Expr, int] = {var: number for number, var in enumerate(names)}
-    found = sorted(form.terms, key=lambda item: -item[1])
+    terms = sorted(form.terms, key=lambda term: -term[1])
     weight = 1
-    for var, factor in reversed(found):
+    for var, factor in reversed(terms):
         if factor != weight:
             return (), 0
         weight *= extents[numbers[var]]
-    return tuple(numbers[var] for var, _ in found), int(rest.value)
+    return tuple(numbers[var] for var, _ in terms), int(constant.value)
 
 
 def _product(positions: tuple[int, ...], extents: tuple[int, ...]) -> int:

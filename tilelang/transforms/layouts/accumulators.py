@@ -1,4 +1,4 @@
-"""Elements in memory that several threads of a parallel loop update.
+"""Write conflicts: elements in memory that several threads of a parallel loop update.
 
 ``s[i] += x`` in iterations over ``i, j`` is exact where one thread runs all iterations of an
 element. Where the layouts share these out, and the tile is in shared memory or has to be for this
@@ -41,7 +41,7 @@ MOST_COLLECTED = 64  # elements of a tile at computed indices that each thread c
 
 
 @dataclass(frozen=True)
-class Meeting:
+class UpdateConflict:
     """Iterations of different threads that store to one element.
 
     ``element``, ``iterations``, ``threads``: one such case; empty where conditions or indices that
@@ -68,7 +68,7 @@ class _Place:
 def updated_tiles(loop: S.Parallel) -> list[Buffer]:
     """The tiles of which the body of ``loop`` stores elements that it also reads, apart from those
     that have an element for each iteration."""
-    found: dict[E.Var, Buffer] = {}
+    tiles: dict[E.Var, Buffer] = {}
     known = [a for a in effects.accesses(loop.body, nested=True) if a.how is effects.How.PLAIN]
     read = {access.data for access in known if access.reads}
     for store in S.find(loop.body, S.Store):
@@ -76,40 +76,44 @@ def updated_tiles(loop: S.Parallel) -> list[Buffer]:
         if store.buffer.data not in read or not (scope == FRAGMENT or scope.startswith("shared")):
             continue
         if not set(loop.vars) <= set(store.indices):
-            found.setdefault(store.buffer.data, store.buffer)
-    return list(found.values())
+            tiles.setdefault(store.buffer.data, store.buffer)
+    return list(tiles.values())
 
 
-def meeting(loop: S.Parallel, buffer: Buffer, spread: RegisterLayout | None) -> Meeting | None:
+def update_conflict(
+    loop: S.Parallel, buffer: Buffer, spread: RegisterLayout | None
+) -> UpdateConflict | None:
     """Whether threads meet at an element of ``buffer`` when ``spread`` shares out the loop."""
-    places = [p for p in _places(loop.body, (), (), {}) if p.stmt.buffer.data is buffer.data]
+    accesses = [p for p in _places(loop.body, (), (), {}) if p.stmt.buffer.data is buffer.data]
     extents = static_extents(loop)
     if spread is None or extents is None:
-        return Meeting()
+        return UpdateConflict()
     owners = spread.owner_table()[..., 0].reshape(extents)
     elements, runners, numbers = [], [], []
     rests: set[tuple[E.Expr, ...]] = set()
-    for place in places:
-        found = _table(loop, extents, place)
-        if found is None or place.stmt.buffer is not buffer:
-            return Meeting()
-        index, mask, rest = found
-        rests.add(rest)
-        lead = (slice(None),) * len(extents) + (None,) * len(place.inner)
+    for access in accesses:
+        table = _table(loop, extents, access)
+        if table is None or access.stmt.buffer is not buffer:
+            return UpdateConflict()
+        index, mask, offset = table
+        rests.add(offset)
+        lead = (slice(None),) * len(extents) + (None,) * len(access.inner)
         shape = mask.shape
         elements.append(index[mask])
         runners.append(np.broadcast_to(owners[lead], shape)[mask])
         count = np.arange(prod(extents)).reshape(extents)
         numbers.append(np.broadcast_to(count[lead], shape)[mask])
     if len(rests) > 1:
-        return Meeting()
-    rest = next(iter(rests))
-    moved = any(not (isinstance(e, E.Const) and e.value == 0) for e in rest)
+        return UpdateConflict()
+    offset = next(iter(rests))
+    moved = any(not (isinstance(e, E.Const) and e.value == 0) for e in offset)
     if spread.replicated and _decides(loop.body, buffer):
-        return Meeting()  # threads with copies of the iteration read what the first one stores
-    return _met(
+        return (
+            UpdateConflict()
+        )  # threads with copies of the iteration read what the first one stores
+    return _update_conflict(
         np.concatenate(elements), np.concatenate(runners), np.concatenate(numbers), extents,
-        any(_at_run_time(place, loop.vars) for place in places), moved,
+        any(_at_run_time(access, loop.vars) for access in accesses), moved,
     )  # fmt: skip
 
 
@@ -118,9 +122,9 @@ def _decides(body: S.Stmt, buffer: Buffer) -> bool:
     return any(reads((stmt.cond,), buffer) for stmt in S.find(body, S.If))
 
 
-def _met(
+def _update_conflict(
     element: Array, runner: Array, number: Array, extents: tuple[int, ...], open_: bool, moved: bool
-) -> Meeting | None:
+) -> UpdateConflict | None:
     """The first element that two threads store to."""
     if not len(element):
         return None
@@ -130,28 +134,28 @@ def _met(
     high = np.full(len(names), -1)
     np.minimum.at(low, which, runner)
     np.maximum.at(high, which, runner)
-    met = np.flatnonzero(low != high)
-    if not len(met):
+    conflicts = np.flatnonzero(low != high)
+    if not len(conflicts):
         return None
     starts = element.min(axis=0)
     sizes = element.max(axis=0) - starts + 1
     box = () if moved else tuple(zip(starts.tolist(), sizes.tolist()))
     if open_ or moved:
-        return Meeting(box=box)
-    own = np.flatnonzero(which == met[0])
+        return UpdateConflict(box=box)
+    own = np.flatnonzero(which == conflicts[0])
     first = own[0]
     second = own[runner[own] != runner[first]][0]
     pair = tuple(
         tuple(int(n) for n in np.unravel_index(int(number[k]), extents)) for k in (first, second)
     )
     threads = (int(runner[first]), int(runner[second]))
-    return Meeting(tuple(int(n) for n in names[met[0]]), pair, threads, box)
+    return UpdateConflict(tuple(int(n) for n in names[conflicts[0]]), pair, threads, box)
 
 
-def _at_run_time(place: _Place, names: tuple[E.Var, ...]) -> bool:
+def _at_run_time(access: _Place, names: tuple[E.Var, ...]) -> bool:
     """Whether more than the loop variables decides about a store."""
-    known = {*names, *(var for var, _, _ in place.inner)}
-    return any(E.holds(c, E.Load, E.Call) or not c.variables <= known for c in place.conditions)
+    known = {*names, *(var for var, _, _ in access.inner)}
+    return any(E.holds(c, E.Load, E.Call) or not c.variables <= known for c in access.conditions)
 
 
 def _places(
@@ -186,36 +190,36 @@ def _places(
 
 
 def _table(
-    loop: S.Parallel, extents: tuple[int, ...], place: _Place
+    loop: S.Parallel, extents: tuple[int, ...], access: _Place
 ) -> tuple[Array, Any, tuple[E.Expr, ...]] | None:
     """The element of every iteration, which iterations store, and what is added to the indices that
     is the same in all of them; None where this is known at run time only."""
-    full = (*extents, *(extent for _, _, extent in place.inner))
+    full = (*extents, *(extent for _, _, extent in access.inner))
     if 0 in full or prod(full) > MOST_ELEMENTS:
         return None
-    starts = (*(0 for _ in extents), *(start for _, start, _ in place.inner))
-    names = (*loop.vars, *(var for var, _, _ in place.inner))
+    starts = (*(0 for _ in extents), *(start for _, start, _ in access.inner))
+    names = (*loop.vars, *(var for var, _, _ in access.inner))
     grid = np.indices(full, sparse=True)
     values: dict[E.Var, Array] = {n: g + s for n, g, s in zip(names, grid, starts)}
-    rests, parts = [], []
-    for index in place.indices:
+    rests, columns = [], []
+    for index in access.indices:
         own = frozenset(index.variables & set(names)) if not E.holds(index, E.Load) else None
-        rest: E.Expr = E.const(0)
+        offset: E.Expr = E.const(0)
         if own is not None and not index.variables <= set(names):
             split = parted(index, own)
             if split is None:
                 return None
-            form, rest = split
+            form, offset = split
             index = sum(
                 (E.binary("mul", t, E.const(f, t.dtype)) for t, f in form.terms), E.const(0)
             )
-        rests.append(rest)
+        rests.append(offset)
         try:
-            parts.append(np.broadcast_to(evaluate(index, values), full))
+            columns.append(np.broadcast_to(evaluate(index, values), full))
         except TileUnsupportedError:
             return None
     mask = np.ones(full, bool)
-    for cond in place.conditions:
+    for cond in access.conditions:
         fixed = _fixed(cond, names)
         if fixed is not None:  # which value it is makes no difference to who meets
             mask = mask & (values[fixed] == values[fixed].flat[0])
@@ -225,7 +229,7 @@ def _table(
             mask = mask & np.broadcast_to(evaluate(cond, values), full).astype(bool)
         except TileUnsupportedError:
             continue  # it may hold
-    return np.stack(parts, axis=-1), mask, tuple(rests)
+    return np.stack(columns, axis=-1), mask, tuple(rests)
 
 
 def _fixed(cond: E.Expr, names: tuple[E.Var, ...]) -> E.Var | None:
@@ -233,30 +237,32 @@ def _fixed(cond: E.Expr, names: tuple[E.Var, ...]) -> E.Var | None:
     if not isinstance(cond, E.Binary) or cond.op != "eq":
         return None
     for side, value in ((cond.a, cond.b), (cond.b, cond.a)):
-        found = next((name for name in names if name is side), None)
-        if found is not None and not E.holds(value, E.Load, E.Call):
+        var = next((name for name in names if name is side), None)
+        if var is not None and not E.holds(value, E.Load, E.Call):
             if value.variables and value.variables.isdisjoint(names):
-                return found
+                return var
     return None
 
 
 # -- the loop with reducers --------------------------------------------------------------------
-def as_reduction(launch: S.Launch, loop: S.Parallel, buffer: Buffer, met: Meeting) -> S.Launch:
+def as_reduction(
+    launch: S.Launch, loop: S.Parallel, buffer: Buffer, conflict: UpdateConflict
+) -> S.Launch:
     """``launch`` with the updates of ``buffer`` in ``loop`` collected thread by thread."""
     writer = _Collected(loop, buffer)
-    made: S.Stmt = replace(loop, body=writer.rewritten())
+    body: S.Stmt = replace(loop, body=writer.rewritten())
     reducer = writer.reducer
     if reducer is not None and not writer.atomic:
-        made = S.seq(
+        body = S.seq(
             S.Alloc(buffer=reducer, loc=loop.loc),
             S.ReducerInit(reducer=reducer.whole(), loc=loop.loc),
-            made,
+            body,
             S.ReducerFinalize(reducer=reducer.whole(), op=writer.kind, loc=loop.loc),
-            _combined(reducer, writer.kind, buffer, met, loop),
+            _combined(reducer, writer.kind, buffer, conflict, loop),
         )
-    found = map_stmts(launch, S.Parallel, lambda item: made if item is loop else item)
-    assert isinstance(found, S.Launch)
-    return found
+    result = map_stmts(launch, S.Parallel, lambda node: body if node is loop else node)
+    assert isinstance(result, S.Launch)
+    return result
 
 
 def can_collect(loop: S.Parallel, buffer: Buffer) -> bool:
@@ -264,8 +270,8 @@ def can_collect(loop: S.Parallel, buffer: Buffer) -> bool:
     writer = _Collected(loop, buffer)
     writer.atomic = False  # what is left uses the tile
     body = writer.rewritten()
-    rest = effects.accesses(body, nested=True)
-    return not writer.mixed and not any(access.data is buffer.data for access in rest)
+    others = effects.accesses(body, nested=True)
+    return not writer.mixed and not any(access.data is buffer.data for access in others)
 
 
 class _Collected(Rewriter):
@@ -273,20 +279,20 @@ class _Collected(Rewriter):
 
     def __init__(self, loop: S.Parallel, buffer: Buffer) -> None:
         self.body = map_stmts(loop.body, S.Seq, lambda seq: _without_names(seq, buffer))
-        found = [u for s in S.walk(self.body) if (u := update_of(s)) and u.place.buffer is buffer]
+        updates = [u for s in S.walk(self.body) if (u := update_of(s)) and u.place.buffer is buffer]
         self.tile = buffer
-        self.mixed = len({update.kind for update in found}) > 1
-        self.kind = found[0].kind if found else "sum"
-        kinds = {update.value.dtype for update in found}
+        self.mixed = len({update.kind for update in updates}) > 1
+        self.kind = updates[0].kind if updates else "sum"
+        kinds = {update.value.dtype for update in updates}
         self.reducer: Buffer | None = None
-        if found:
+        if updates:
             wide = max(sorted(kinds), key=lambda kind: kind.bits)
             self.reducer = Buffer(
                 f"{buffer.name}_part", Shape(buffer.shape), wide, FRAGMENT,
                 attrs=(("reducer", (self.kind, "none")),),
             )  # fmt: skip
         self.atomic = self.kind in _ATOMICS and _takes_atomics(
-            buffer, kinds, [index for update in found for index in update.place.indices]
+            buffer, kinds, [index for update in updates for index in update.place.indices]
         )
 
     def rewritten(self) -> S.Stmt:
@@ -300,17 +306,17 @@ class _Collected(Rewriter):
         if update is None or update.place.buffer is not self.tile or self.reducer is None:
             return stmt
         value, at = E.cast(update.value, self.reducer.dtype), update.place.indices
-        made: S.Stmt = S.ReducerUpdate(
+        result: S.Stmt = S.ReducerUpdate(
             buffer=self.reducer, indices=at, value=value, op=self.kind, loc=stmt.loc
         )
         if self.atomic:
-            place = E.AddressOf(self.tile, at, "rw")
+            address = E.AddressOf(self.tile, at, "rw")
             name = _ATOMICS[self.kind]
-            call = E.call(name, place, value, dtype=value.dtype, memory_order="relaxed")
-            made = S.Eval(value=call, loc=stmt.loc)
+            call = E.call(name, address, value, dtype=value.dtype, memory_order="relaxed")
+            result = S.Eval(value=call, loc=stmt.loc)
         for cond in reversed(update.when):
-            made = S.If(cond=cond, then=made, loc=stmt.loc)
-        return made
+            result = S.If(cond=cond, then=result, loc=stmt.loc)
+        return result
 
 
 def _takes_atomics(buffer: Buffer, kinds: set[DType], indices: list[E.Expr]) -> bool:
@@ -331,40 +337,44 @@ def _without_names(seq: S.Seq, buffer: Buffer) -> S.Stmt:
         let, after = stmts[at], stmts[at + 1]
         if not (isinstance(let, S.Let) and isinstance(after, S.Store)):
             continue
-        rest = [expr for stmt in stmts[at + 2 :] for s in S.walk(stmt) for expr in s.exprs()]
-        if reads((let.value,), buffer) and not any(let.var in expr.variables for expr in rest):
+        later = [expr for stmt in stmts[at + 2 :] for s in S.walk(stmt) for expr in s.exprs()]
+        if reads((let.value,), buffer) and not any(let.var in expr.variables for expr in later):
             value = substitute(after.value, {let.var: let.value})
             stmts[at : at + 2] = [replace(after, value=value)]
     return S.seq(*stmts)
 
 
-def _combined(reducer: Buffer, kind: str, buffer: Buffer, met: Meeting, loop: S.Parallel) -> S.Stmt:
+def _combined(
+    reducer: Buffer, kind: str, buffer: Buffer, conflict: UpdateConflict, loop: S.Parallel
+) -> S.Stmt:
     """The loop that combines the elements that may be updated with what the threads collected."""
     wide = reducer.dtype
-    box = met.box or tuple((0, int(extent)) for extent in buffer.shape)
+    box = conflict.box or tuple((0, int(extent)) for extent in buffer.shape)
     names = tuple(E.Var(f"i{n}", E.const(0).dtype) for n in range(len(box)))
     at = tuple(
         E.binary("add", v, E.const(start)) if start else v for v, (start, _) in zip(names, box)
     )
-    old, part = E.Load(buffer, at), E.Load(reducer, at)
-    value = E.cast(combine(kind, E.cast(old, wide), part), buffer.dtype)
+    old, collected = E.Load(buffer, at), E.Load(reducer, at)
+    value = E.cast(combine(kind, E.cast(old, wide), collected), buffer.dtype)
     if wide.is_float and kind in ("max", "min"):
         # An element that nothing updates stays as it is, even NaN, which these ignore.
-        value = E.select(E.binary("eq", part, start_of(kind, wide)), old, value)
+        value = E.select(E.binary("eq", collected, start_of(kind, wide)), old, value)
     store = S.Store(buffer=buffer, indices=at, value=value, loc=loop.loc)
     extents = tuple(E.as_expr(extent) for _, extent in box)
     return S.Parallel(vars=names, extents=extents, body=store, loc=loop.loc)
 
 
-def depends_on_order(loop: S.Parallel, buffer: Buffer, met: Meeting) -> TileUnsupportedError:
+def depends_on_order(
+    loop: S.Parallel, buffer: Buffer, conflict: UpdateConflict
+) -> TileUnsupportedError:
     """The error about updates that are no reduction."""
-    first, second = met.iterations
+    first, second = conflict.iterations
     stores = [s for s in S.find(loop.body, S.Store) if s.buffer.data is buffer.data]
-    element = f"`{buffer.name}[{', '.join(map(str, met.element))}]`"
+    element = f"`{buffer.name}[{', '.join(map(str, conflict.element))}]`"
     names = ", ".join(var.name for var in loop.vars)
     runs = " and ".join(
         f"thread {thread} at ({names}) = ({', '.join(map(str, at))})"
-        for thread, at in zip(met.threads, (first, second))
+        for thread, at in zip(conflict.threads, (first, second))
     )
     return TileUnsupportedError(
         f"the value of {element} would depend on the order in which threads run a T.Parallel",

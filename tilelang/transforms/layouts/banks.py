@@ -1,4 +1,4 @@
-"""Layouts of shared tiles by bank conflicts, counted.
+"""Bank conflicts of candidate layouts of shared tiles, counted.
 
 A tile that no matrix instruction reads may still be read across its rows (a transpose). For the
 loops that touch it the addresses of a warp are evaluated under each candidate layout, and the one
@@ -46,7 +46,7 @@ def best_layout(
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
         return None
-    points = [found for use in uses if (found := warp_points(use, SLOTS, limits.warp)) is not None]
+    points = [table for use in uses if (table := warp_points(use, SLOTS, limits.warp)) is not None]
     if len(points) < len(uses) or not points:
         return None
     plain = _costs(points, shape, None, shape, buffer, limits)
@@ -134,17 +134,17 @@ def _costs(
 ) -> list[int]:
     """Wavefronts of each use of a tile whose ``layout`` has its images in ``box``."""
     unit = buffer.dtype.bits
-    found = []
+    result = []
     for indices in points:
         image = [np.clip(index, 0, extent - 1) for index, extent in zip(indices, shape)]
         if layout is not None:  # it is one to one, so only the points need to be looked at
             values = dict(zip(layout.forward_vars, image))
-            image = [evaluate(part, values) for part in layout.forward_index]
+            image = [evaluate(coordinate, values) for coordinate in layout.forward_index]
         addresses = np.zeros(indices[0].shape, np.int64)
-        for part, extent in zip(image, box):
-            addresses = addresses * extent + part
-        found.append(_wavefronts(addresses, unit, limits))
-    return found
+        for coordinate, extent in zip(image, box):
+            addresses = addresses * extent + coordinate
+        result.append(_wavefronts(addresses, unit, limits))
+    return result
 
 
 def _wavefronts(addresses: Array, bits: int, limits: Limits) -> int:
@@ -154,23 +154,25 @@ def _wavefronts(addresses: Array, bits: int, limits: Limits) -> int:
     while run > 1:
         if registers % run == 0:
             vectors = addresses.reshape(addresses.shape[0], -1, run)
-            whole = (vectors == vectors[..., :1] + np.arange(run)).all()
-            if bool(whole) and bool((vectors[..., 0] % run == 0).all()):
+            contiguous = (vectors == vectors[..., :1] + np.arange(run)).all()
+            if bool(contiguous) and bool((vectors[..., 0] % run == 0).all()):
                 break
         run //= 2
-    banks, word = limits.banks, limits.bank_bytes
+    banks, bank_bytes = limits.banks, limits.bank_bytes
     first = addresses[:, ::run] * bits // 8
     size = max(1, run * bits // 8)
-    group = limits.warp * word // max(size, word)  # lanes that are served together
-    steps = np.arange(0, size, word) if size >= word else np.zeros(1, np.int64)
+    group = limits.warp * bank_bytes // max(size, bank_bytes)  # lanes that are served together
+    steps = np.arange(0, size, bank_bytes) if size >= bank_bytes else np.zeros(1, np.int64)
     total = 0
     for start in range(0, first.shape[0], group):
         lanes = first[start : start + group]
-        words = (lanes[:, None, :] + steps[None, :, None]) // word
+        words = (lanes[:, None, :] + steps[None, :, None]) // bank_bytes
         words = np.sort(words.reshape(-1, words.shape[2]), axis=0)
         distinct = np.ones(words.shape, bool)
         distinct[1:] = words[1:] != words[:-1]
-        row = np.arange(words.shape[1]) * banks
-        counts = np.bincount((words % banks + row)[distinct], minlength=words.shape[1] * banks)
+        warp_base = np.arange(words.shape[1]) * banks
+        counts = np.bincount(
+            (words % banks + warp_base)[distinct], minlength=words.shape[1] * banks
+        )
         total += int(counts.reshape(-1, banks).max(axis=1).sum())
     return total

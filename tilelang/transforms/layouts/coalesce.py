@@ -1,4 +1,4 @@
-"""How well a way of sharing out a loop serves its accesses of global memory.
+"""Coalescing: how well a thread map of a loop accesses global memory.
 
 Counted are the 32-byte sectors that the first warp asks for, vector by vector. It tells whether
 following a small fragment (a row of a larger tile, say) would spoil the accesses of the tile.
@@ -19,10 +19,10 @@ SLOTS = 64  # registers of a thread that are looked at
 WORTH = 2  # a layout that follows others may take so many times the sectors of a free one
 
 
-def serves(loop: S.Parallel, spread: RegisterLayout, free: RegisterLayout, warp: int) -> bool:
+def is_coalesced(loop: S.Parallel, spread: RegisterLayout, free: RegisterLayout, warp: int) -> bool:
     """Whether ``spread`` takes at most :data:`WORTH` times the sectors of ``free``."""
-    mine, best = sectors(loop, spread, warp), sectors(loop, free, warp)
-    return mine is None or best is None or mine <= WORTH * best
+    cost, best = sectors(loop, spread, warp), sectors(loop, free, warp)
+    return cost is None or best is None or cost <= WORTH * best
 
 
 def sectors(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float | None:
@@ -31,14 +31,14 @@ def sectors(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float | None
     for access in accesses(loop):
         if access.buffer.storage != "global" or access.inner:
             continue
-        found = asked(loop, access, spread, warp)
-        if found is None:
+        counts = transactions(loop, access, spread, warp)
+        if counts is None:
             return None
-        total += found[0]
+        total += counts[0]
     return total
 
 
-def asked(
+def transactions(
     loop: S.Parallel, access: Access, spread: RegisterLayout, warp: int
 ) -> tuple[float, float] | None:
     """How many sectors of memory a warp asks for by an access, and in how many vectors a thread;
@@ -56,13 +56,13 @@ def asked(
 def _count(points: list[Array], bits: int) -> tuple[int, int]:
     """Sectors over the vectors of a warp, and vectors; rows of the array lie far apart."""
     *lead, last = points
-    row = np.zeros(last.shape, np.int64)
+    row_number = np.zeros(last.shape, np.int64)
     for index in lead:
-        row = row * (int(index.max()) + 1) + index
+        row_number = row_number * (int(index.max()) + 1) + index
     run = max(1, VECTOR // bits)
-    while run > 1 and not _vectors(row, last, run):
+    while run > 1 and not _vectors(row_number, last, run):
         run //= 2
-    number = row * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
+    number = row_number * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
     grouped = number[:, ::run]
     steps = grouped.shape[1]
     return sum(distinct(grouped[:, step]).size for step in range(steps)), steps
@@ -73,7 +73,7 @@ def _vectors(row: Array, last: Array, run: int) -> bool:
     lanes, registers = last.shape
     if registers % run:
         return False
-    near = last.reshape(lanes, -1, run)
+    vectors = last.reshape(lanes, -1, run)
     same = row.reshape(lanes, -1, run)
-    whole = (near == near[..., :1] + np.arange(run)) & (same == same[..., :1])
-    return bool(whole.all() and (near[..., 0] % run == 0).all())
+    contiguous = (vectors == vectors[..., :1] + np.arange(run)) & (same == same[..., :1])
+    return bool(contiguous.all() and (vectors[..., 0] % run == 0).all())

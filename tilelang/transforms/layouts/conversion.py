@@ -1,4 +1,4 @@
-"""Operations whose fragments are held in an unsuitable layout, made to work on a copy.
+"""Layout conversion: operations whose fragments have an unsuitable layout work on a copy.
 
 Where the elements only change places inside the warps, shuffles bring them to a second fragment in
 the layout that the operation needs, and bring the results back. Otherwise the fragment is written
@@ -63,19 +63,19 @@ class Conversion(Rewriter):
     def rewrite(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with copies; those made in a block are not known behind it."""
         outside = dict(self.ready)
-        made = super().rewrite(stmt)
+        result = super().rewrite(stmt)
         self.ready = outside
-        return made
+        return result
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, (S.For, S.While)):
             self.forget(stmt)
-        made = super()._visit(stmt)
+        result = super()._visit(stmt)
         if not isinstance(stmt, S.Seq):
             self.forget(stmt)
         ahead, copied = self.ahead.pop(stmt, ([], {}))
         self.ready.update(copied)
-        return [*ahead, *(made if isinstance(made, list) else [made])] if ahead else made
+        return [*ahead, *(result if isinstance(result, list) else [result])] if ahead else result
 
     def forget(self, stmt: S.Stmt) -> None:
         """Copies of what ``stmt`` changes are old."""
@@ -87,23 +87,23 @@ class Conversion(Rewriter):
         """An operation with its layout, or with copies around it."""
         if not isinstance(stmt, (S.Copy, S.Fill, S.Parallel, S.Gemm)):
             return stmt
-        old, found = stmt, self.conflicts(stmt)
+        old, conflicts = stmt, self.conflicts(stmt)
         if isinstance(stmt, S.Gemm):
             stmt = self.like(replace(stmt, plan=self.plans[stmt]), stmt)
-        if not found:
+        if not conflicts:
             return self.laid_out(stmt)
         before: list[S.Stmt] = []
         after: list[S.Stmt] = []
         mapping: dict[Buffer, Buffer] = {}
-        for buffer, wanted in found:
+        for buffer, layout in conflicts:
             names = _names(stmt, buffer)
             if len(names) > 1:
                 if buffer not in mapping:
                     self.together(names, stmt, before, after, mapping)
             elif writes(stmt, buffer):
-                mapping[buffer] = self.converted(buffer, wanted, stmt, before, after)
+                mapping[buffer] = self.converted(buffer, layout, stmt, before, after)
             else:
-                mapping[buffer] = self.kept(buffer, wanted, stmt, old, before)
+                mapping[buffer] = self.kept(buffer, layout, stmt, old, before)
         inner = replace_buffers(stmt, mapping)
         if isinstance(inner, S.Gemm):
             inner = replace(inner, plan=inner.plan.placed(inner))
@@ -117,7 +117,7 @@ class Conversion(Rewriter):
     def kept(
         self,
         buffer: Buffer,
-        wanted: RegisterLayout | None,
+        layout: RegisterLayout | None,
         stmt: S.Stmt,
         old: S.Stmt,
         before: list[S.Stmt],
@@ -128,28 +128,28 @@ class Conversion(Rewriter):
         Args:
             old: ``stmt`` in the launch that is rewritten.
         """
-        key = buffer.data, buffer, wanted, self.groups.of(old)
+        key = buffer.data, buffer, layout, self.groups.of(old)
         loop = self.surroundings.steady(old, buffer.data)
-        loop = loop if self.may_stay(buffer, wanted, MOST_IN_LOOP) else None
+        loop = loop if self.may_stay(buffer, layout, MOST_IN_LOOP) else None
         ahead, copied = self.ahead.setdefault(loop, ([], {})) if loop else (before, self.ready)
         for known in (self.ready, copied):
             if key in known:
                 return known[key]
-        made = self.converted(buffer, wanted, stmt, ahead, [])
-        if loop or self.may_stay(buffer, wanted, MOST_BYTES):
-            copied[key] = made
-        return made
+        converted = self.converted(buffer, layout, stmt, ahead, [])
+        if loop or self.may_stay(buffer, layout, MOST_BYTES):
+            copied[key] = converted
+        return converted
 
-    def may_stay(self, buffer: Buffer, wanted: RegisterLayout | None, most: int) -> bool:
+    def may_stay(self, buffer: Buffer, layout: RegisterLayout | None, most: int) -> bool:
         """Whether a copy of ``buffer`` may take its room for longer than one operation."""
-        if wanted is not None and wanted.register_count * buffer.dtype.bits > MOST_REGISTERS * 32:
+        if layout is not None and layout.register_count * buffer.dtype.bits > MOST_REGISTERS * 32:
             return False
         return buffer.constant_bytes <= min(most, self.room)
 
     def converted(
         self,
         buffer: Buffer,
-        wanted: RegisterLayout | None,
+        layout: RegisterLayout | None,
         stmt: S.Stmt,
         before: list[S.Stmt],
         after: list[S.Stmt],
@@ -157,28 +157,28 @@ class Conversion(Rewriter):
         """The copy of ``buffer`` on which ``stmt`` works; what fills it is added to ``before``,
         what brings the results back to ``after``."""
         written = writes(stmt, buffer)
-        if wanted is not None and self.exchanges(buffer, wanted, stmt):
-            held = _moved(buffer, wanted)
-            fill = self.exchange(buffer, held, stmt)
-            before += [S.Alloc(buffer=held, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
+        if layout is not None and self.exchanges(buffer, layout, stmt):
+            copy = _moved(buffer, layout)
+            fill = self.exchange(buffer, copy, stmt)
+            before += [S.Alloc(buffer=copy, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
             if written:
-                after.append(self.exchange(held, buffer, stmt))
-            return held
+                after.append(self.exchange(copy, buffer, stmt))
+            return copy
         tile = _shared(buffer)
         fills = [self.copy(buffer, tile, stmt)]
         before.append(S.Alloc(buffer=tile, loc=stmt.loc))
         if written:
             after.append(self.copy(tile, buffer, stmt))
-        if wanted is None:
+        if layout is None:
             before += self.needed(stmt, buffer, *fills)
             return tile
-        held = _moved(buffer, wanted)
-        before.append(S.Alloc(buffer=held, loc=stmt.loc))
-        fills.append(self.moved(tile, held, stmt))
+        copy = _moved(buffer, layout)
+        before.append(S.Alloc(buffer=copy, loc=stmt.loc))
+        fills.append(self.moved(tile, copy, stmt))
         if written:
-            after.insert(0, self.moved(held, tile, stmt))
+            after.insert(0, self.moved(copy, tile, stmt))
         before += self.needed(stmt, buffer, *fills)
-        return held
+        return copy
 
     def needed(self, stmt: S.Stmt, buffer: Buffer, *fills: S.Stmt) -> list[S.Stmt]:
         """``fills``, which bring the old elements of ``buffer``, where ``stmt`` reads them.
@@ -217,13 +217,13 @@ class Conversion(Rewriter):
         if any(writes(stmt, name) for name in names):
             after.append(self.copy(tile, first, stmt))
 
-    def exchanges(self, buffer: Buffer, wanted: RegisterLayout, stmt: S.Stmt) -> bool:
-        """Whether shuffles can bring ``buffer`` to the layout ``wanted``, and back if written."""
-        held = self.held_of(buffer)
-        if held is None or self.groups.of(stmt)[0] % self.groups.warp:
+    def exchanges(self, buffer: Buffer, layout: RegisterLayout, stmt: S.Stmt) -> bool:
+        """Whether shuffles can bring ``buffer`` to the layout ``layout``, and back if written."""
+        own = self.held_of(buffer)
+        if own is None or self.groups.of(stmt)[0] % self.groups.warp:
             return False
-        return warp_shuffles(held, wanted, self.groups.warp) is not None and (
-            not writes(stmt, buffer) or warp_shuffles(wanted, held, self.groups.warp) is not None
+        return warp_shuffles(own, layout, self.groups.warp) is not None and (
+            not writes(stmt, buffer) or warp_shuffles(layout, own, self.groups.warp) is not None
         )
 
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
@@ -253,20 +253,22 @@ class Conversion(Rewriter):
 
     def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy from or to a fragment that carries its layout already."""
-        held = (dst if dst.storage == "local.fragment" else src).attr("register_layout")
-        return S.Copy(src=src.whole(), dst=dst.whole(), loop_layout=_tile_of(held), loc=stmt.loc)
+        fragment = (dst if dst.storage == "local.fragment" else src).attr("register_layout")
+        return S.Copy(
+            src=src.whole(), dst=dst.whole(), loop_layout=_tile_of(fragment), loc=stmt.loc
+        )
 
 
 def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:
     """Whether ``loop`` stores every element of ``buffer``, and reads none."""
-    found = [access for access in effects.accesses(loop, nested=True) if access.buffer is buffer]
-    parts = S.flat(loop.body)
-    return not any(access.reads for access in found) and any(
-        isinstance(part, S.Store)
-        and part.buffer is buffer
-        and E.same_exprs(part.indices, loop.vars)
+    accesses = [access for access in effects.accesses(loop, nested=True) if access.buffer is buffer]
+    stmts = S.flat(loop.body)
+    return not any(access.reads for access in accesses) and any(
+        isinstance(stmt, S.Store)
+        and stmt.buffer is buffer
+        and E.same_exprs(stmt.indices, loop.vars)
         and buffer.shape == loop.extents
-        for part in parts
+        for stmt in stmts
     )
 
 
@@ -282,17 +284,17 @@ def _shared(buffer: Buffer) -> Buffer:
     return Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared", attrs=attrs)
 
 
-def _moved(buffer: Buffer, wanted: RegisterLayout) -> Buffer:
+def _moved(buffer: Buffer, layout: RegisterLayout) -> Buffer:
     """A fragment like ``buffer`` in another layout."""
     return Buffer(
         f"{buffer.name}_moved",
         Shape(buffer.shape),
         buffer.dtype,
         "local.fragment",
-        attrs=(*buffer.attrs, ("register_layout", wanted)),
+        attrs=(*buffer.attrs, ("register_layout", layout)),
     )
 
 
-def _tile_of(held: RegisterLayout) -> RegisterLayout:
+def _tile_of(layout: RegisterLayout) -> RegisterLayout:
     """Without the dimensions of extent 1, over which copies do not loop."""
-    return held.with_shape(tuple(extent for extent in held.shape if extent != 1))
+    return layout.with_shape(tuple(extent for extent in layout.shape if extent != 1))

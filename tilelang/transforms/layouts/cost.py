@@ -1,4 +1,4 @@
-"""What a choice of layouts costs a block, in cycles of a multiprocessor.
+"""Cost model of layouts: cycles of a multiprocessor for one block.
 
 The numbers are those of current machines, rounded: they have to rank choices, not to predict times.
 """
@@ -10,7 +10,7 @@ from math import log2, prod
 from tilelang.ir import stmt as S
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts.access import accesses, is_memory
-from tilelang.transforms.layouts.coalesce import asked
+from tilelang.transforms.layouts.coalesce import transactions
 from tilelang.transforms.layouts.shuffles import warp_shuffles
 
 BARRIER = 30
@@ -24,21 +24,21 @@ def of_loop(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float:
     warps = -(-spread.threads // warp)
     steps = sectors = 0.0
     for access in accesses(loop):
-        found = None
+        counts = None
         if is_memory(access) and not access.inner:
-            found = asked(loop, access, spread, warp)
-        if found is None:
+            counts = transactions(loop, access, spread, warp)
+        if counts is None:
             steps += spread.register_count * prod(extent for _, _, extent in access.inner)
             continue
-        steps += found[1]
-        sectors += found[0] if access.buffer.storage == "global" else 0
+        steps += counts[1]
+        sectors += counts[0] if access.buffer.storage == "global" else 0
     return warps * (steps / ISSUED + sectors * SECTOR)
 
 
 def of_shuffles(src: RegisterLayout, dst: RegisterLayout, warp: int) -> float:
     """A fragment moved within the warps."""
     plan = warp_shuffles(src, dst, warp) or ()
-    count = sum(len(item.registers) for item in plan if item.lane is not None)
+    count = sum(len(source.registers) for source in plan if source.lane is not None)
     return count * (src.threads // warp)
 
 
@@ -53,7 +53,7 @@ def of_reduction(
     """A reduction of a fragment: own elements, lanes, warps, and the way to the result."""
     result = src.drop(stmt.dim)
     warps = -(-src.threads // warp)
-    modes = [mode for mode in src.modes[stmt.dim] if mode.place == "thread" and mode.extent > 1]
+    modes = [mode for mode in src.modes[stmt.dim] if mode.kind == "thread" and mode.extent > 1]
     total = warps * src.register_count / ISSUED
     size = result.register_count * 4 * src.threads
     for mode in modes:
@@ -64,9 +64,9 @@ def of_reduction(
         total += of_exchange(size, 2, 2)
     if dst is None:
         return total
-    held = result.with_shape(dst.shape)
-    if held.contains(dst):
+    layout = result.with_shape(dst.shape)
+    if layout.contains(dst):
         return total
-    if warp_shuffles(held, dst, warp) is not None:
-        return total + of_shuffles(held, dst, warp)
+    if warp_shuffles(layout, dst, warp) is not None:
+        return total + of_shuffles(layout, dst, warp)
     return total + of_exchange(prod(dst.shape) * 4, 2, 2)

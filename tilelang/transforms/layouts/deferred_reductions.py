@@ -1,4 +1,4 @@
-"""Sums over iterations cross the lanes of a row once, behind the loop.
+"""Deferred cross-lane reductions: sums over iterations cross the lanes once, after the loop.
 
 A running total of rows that several lanes hold is the same in each of them::
 
@@ -35,28 +35,28 @@ def defer_reductions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with running totals that are added up between lanes where they are read."""
 
     def deferred(launch: S.Launch) -> S.Stmt:
-        made: S.Stmt = launch
+        result: S.Stmt = launch
         for total in _totals(launch):
-            assert isinstance(made, S.Launch)
-            made = _deferred(made, total, context)
-        return made
+            assert isinstance(result, S.Launch)
+            result = _deferred(result, total, context)
+        return result
 
     return rewrite_launches(func, deferred)
 
 
 def _totals(launch: S.Launch) -> list[Buffer]:
     """Fragments that are updated in loops, in the order of their first updates."""
-    found: list[Buffer] = []
+    totals: list[Buffer] = []
     for loop in S.find(launch.body, S.For):
         for node in S.walk(loop):
             update = _update(node)
-            if update is not None and update[0] not in found:
-                found.append(update[0])
-    return found
+            if update is not None and update[0] not in totals:
+                totals.append(update[0])
+    return totals
 
 
 def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
-    """``total`` and ``part`` of ``total[i] = total[i] * factor + part[i]``."""
+    """``total`` and ``addend`` of ``total[i] = total[i] * factor + part[i]``."""
     if not isinstance(stmt, S.Parallel) or len(stmt.vars) != 1:
         return None
     store, at = stmt.body, stmt.vars
@@ -69,29 +69,29 @@ def _update(stmt: S.Stmt) -> tuple[Buffer, Buffer] | None:
         return None
     if not isinstance(value, E.Binary) or value.op != "add":
         return None
-    for kept, part in ((value.a, value.b), (value.b, value.a)):
-        if not isinstance(part, E.Load) or part.buffer in (total,):
+    for kept, addend in ((value.a, value.b), (value.b, value.a)):
+        if not isinstance(addend, E.Load) or addend.buffer in (total,):
             continue
-        if part.buffer.storage != FRAGMENT or not E.same_exprs(part.indices, at):
+        if addend.buffer.storage != FRAGMENT or not E.same_exprs(addend.indices, at):
             continue
-        if part.dtype != total.dtype or not _scaled(kept, total, part.buffer, at):
+        if addend.dtype != total.dtype or not _scaled(kept, total, addend.buffer, at):
             continue
-        return total, part.buffer
+        return total, addend.buffer
     return None
 
 
-def _scaled(kept: E.Expr, total: Buffer, part: Buffer, at: tuple[E.Var, ...]) -> bool:
+def _scaled(kept: E.Expr, total: Buffer, addend: Buffer, at: tuple[E.Var, ...]) -> bool:
     """Whether ``kept`` is an element of ``total``, or that times what all its lanes agree on."""
     if isinstance(kept, E.Load):
         return kept.buffer is total and E.same_exprs(kept.indices, at)
     if not isinstance(kept, E.Binary) or kept.op != "mul" or not kept.dtype.is_float:
         return False
-    for one, factor in ((kept.a, kept.b), (kept.b, kept.a)):
-        if _scaled(one, total, part, at):
+    for scaled, factor in ((kept.a, kept.b), (kept.b, kept.a)):
+        if _scaled(scaled, total, addend, at):
             return isinstance(factor, E.Const) or (
                 isinstance(factor, E.Load)
                 and factor.buffer.storage == FRAGMENT
-                and factor.buffer not in (total, part)
+                and factor.buffer not in (total, addend)
                 and E.same_exprs(factor.indices, at)
             )
     return False
@@ -100,16 +100,16 @@ def _scaled(kept: E.Expr, total: Buffer, part: Buffer, at: tuple[E.Var, ...]) ->
 def _deferred(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
     """``launch`` with sums of ``total`` deferred, itself where that cannot be."""
     updates = [node for node in S.walk(launch.body) if (_update(node) or (None,))[0] is total]
-    parts = {found[1] for found in map(_update, updates) if found is not None}
+    addends = {pair[1] for pair in map(_update, updates) if pair is not None}
     sums = [
-        node for node in S.find(launch.body, S.Reduce) if node.dst.buffer in parts
+        node for node in S.find(launch.body, S.Reduce) if node.dst.buffer in addends
     ]  # fmt: skip
     layout = total.attr("register_layout")
     if not isinstance(layout, RegisterLayout) or not layout.replicated:
         return launch
     if not all(_is_lane_sum(node, layout, context) for node in sums):
         return launch
-    names = {part.data for part in parts}
+    names = {addend.data for addend in addends}
     known = {node for update in (*updates, *sums) for node in S.walk(update)}
     for node in S.walk(launch.body):
         if node in known or isinstance(node, S.Alloc):
@@ -119,22 +119,22 @@ def _deferred(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
     block = _block(launch.body, total, updates)
     if block is None:
         return launch
-    made = _Deferred(sums, *block, total).rewrite(launch)
-    assert isinstance(made, S.Launch)
-    return made
+    result = _Deferred(sums, *block, total).rewrite(launch)
+    assert isinstance(result, S.Launch)
+    return result
 
 
 def _is_lane_sum(node: S.Reduce, layout: RegisterLayout, context: Context) -> bool:
     """Whether lanes of a warp add up whole rows of a fragment, and each keeps what it adds."""
     source = node.src.buffer.attr("register_layout")
-    held = node.dst.buffer.attr("register_layout")
+    own = node.dst.buffer.attr("register_layout")
     if node.kind != "sum" or not node.clear or not isinstance(source, RegisterLayout):
         return False
     if not (node.src.is_whole and node.dst.is_whole) or source.replicated or node.partial:
         return False
     result = source.drop(node.dim)
     lanes = all(extent * stride <= context.limits.warp for extent, stride in result.replicas)
-    return lanes and result == held == layout and node.dst.dtype.is_float
+    return lanes and result == own == layout and node.dst.dtype.is_float
 
 
 def _block(stmt: S.Stmt, total: Buffer, updates: list[S.Stmt]) -> tuple[S.Seq, int] | None:
@@ -143,15 +143,17 @@ def _block(stmt: S.Stmt, total: Buffer, updates: list[S.Stmt]) -> tuple[S.Seq, i
     uses = _uses(stmt, total)
     known = {node for update in updates for node in S.walk(update)}
     for block in S.find(stmt, S.Seq):
-        places = [(k, node) for k, item in enumerate(block.stmts) for node in _uses(item, total)]
-        inside = [k for k, node in places if node in known]
-        if len(places) < len(uses) or len(inside) < len(updates):
+        positions = [
+            (k, node) for k, child in enumerate(block.stmts) for node in _uses(child, total)
+        ]
+        inside = [k for k, node in positions if node in known]
+        if len(positions) < len(uses) or len(inside) < len(updates):
             continue
-        first = places[0][0]
+        first = positions[0][0]
         if not _clears(block.stmts[first], total):
             continue
         clears = len(_uses(block.stmts[first], total))
-        behind = [k for k, node in places[clears:] if node not in known]
+        behind = [k for k, node in positions[clears:] if node not in known]
         if behind and inside[-1] < behind[0]:
             return block, behind[0]
     return None
@@ -169,18 +171,18 @@ def _uses(stmt: S.Stmt, total: Buffer) -> list[S.Stmt]:
 def _clears(stmt: S.Stmt, total: Buffer) -> bool:
     """Whether ``stmt`` does nothing but fill ``total`` with 0."""
     if isinstance(stmt, S.Fill):
-        value, whole = stmt.value, stmt.dst.buffer is total and stmt.dst.is_whole
+        value, clears = stmt.value, stmt.dst.buffer is total and stmt.dst.is_whole
     elif isinstance(stmt, S.Parallel) and isinstance(stmt.body, S.Store):
         store = stmt.body
         value = store.value
-        whole = (
+        clears = (
             store.buffer is total
             and E.same_exprs(store.indices, stmt.vars)
             and E.same_exprs(stmt.extents, tuple(map(E.as_expr, total.shape)))
         )
     else:
         return False
-    return whole and isinstance(value, E.Const) and not value.value
+    return clears and isinstance(value, E.Const) and not value.value
 
 
 class _Deferred(Rewriter):
@@ -191,7 +193,7 @@ class _Deferred(Rewriter):
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if stmt is self.block:
-            items = [self.rewrite(item) for item in self.block.stmts]
+            items = [self.rewrite(child) for child in self.block.stmts]
             finish = S.ReducerFinalize(reducer=self.total.whole(), op="sum", loc=items[self.at].loc)
             return S.seq(*items[: self.at], finish, *items[self.at :])
         if isinstance(stmt, S.Reduce) and stmt in self.sums:

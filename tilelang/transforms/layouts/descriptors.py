@@ -1,4 +1,4 @@
-"""Operands that the matrix unit reads from shared memory itself: what describes them to it.
+"""Shared-memory descriptors of operands that tensor cores read themselves (wgmma).
 
 A descriptor names where a tile starts and two distances. It knows tiles that are stored in panels
 as wide as a swizzle, whose rows follow each other (:func:`tilelang.layout.swizzle.swizzled`); PTX,
@@ -77,9 +77,9 @@ class Descriptor:
         """Units from the start of the operand to an element at which an instruction begins."""
         line, along = (outer, k) if self.k_inner else (k, outer)
         width = self.span // UNIT
-        place = E.as_expr(along) * (self.bits // 8) // UNIT
-        inside = E.as_expr(line) * width + place % width
-        return simplify(place // width * (self.panel // UNIT) + inside)
+        address = E.as_expr(along) * (self.bits // 8) // UNIT
+        inside = E.as_expr(line) * width + address % width
+        return simplify(address // width * (self.panel // UNIT) + inside)
 
 
 def wanted_layout(buffer: Buffer) -> Layout | None:
@@ -124,15 +124,15 @@ def descriptor_of(
         span = UNIT
     if not span or shape[-2] % LINES:
         return f"no descriptor names the layout of {name}"
-    made = Descriptor(layout, span, shape[-2], k_inner, bits)
+    descriptor = Descriptor(layout, span, shape[-2], k_inner, bits)
     line, along = region.mins[-2:]
     size = bits // 8
     if not divisible_by(line, LINES, bounds) or not divisible_by(along * size, UNIT, bounds):
         return f"the part of {name} does not start where the pattern of its layout does"
     extent = region.extents[-1]
-    if k_inner and not in_panels(made, along, int(extent), ATOM // size, bounds):
+    if k_inner and not in_panels(descriptor, along, int(extent), ATOM // size, bounds):
         return f"the part of {name} along k leaves a panel of {span} bytes in its middle"
-    return made
+    return descriptor
 
 
 def in_panels(
@@ -157,5 +157,5 @@ def in_panels(
 
 
 def _is_zero(value: object) -> bool:
-    found = E.as_expr(value)
-    return isinstance(found, E.Const) and int(found.value) == 0
+    expr = E.as_expr(value)
+    return isinstance(expr, E.Const) and int(expr.value) == 0

@@ -1,4 +1,4 @@
-"""How a matrix product is computed: the instruction, the warps, and the layouts it wants.
+"""GEMM plans: the instruction, the warps and the operand layouts of a matrix product.
 
 Everything that layouts, lowering and reports need to know of a ``Gemm`` is decided here from the
 statement, the number of threads and the target. Where layouts are inferred the plan becomes part of
@@ -49,9 +49,9 @@ from tilelang.transforms.layouts.descriptors import (
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 WARPGROUP_ROWS = 64  # rows of an instruction of a warpgroup
 CHUNK_BITS = 128
-BESIDE_BITS = 64  # 32 lanes then read from each bank twice, one behind the other
+INTERLEAVED_BITS = 64  # 32 lanes then read from each bank twice, one behind the other
 K_RUN = "k_run"  # annotation of a product: see GemmPlan.run
-EXCHANGED = "exchanged"  # annotation of a product: see GemmPlan.exchanged
+SWAPPED = "swapped"  # annotation of a product: see GemmPlan.swapped
 K_PARTS = "k_parts"  # annotation of a product: see GemmPlan.parts
 
 
@@ -113,9 +113,9 @@ class GemmPlan:
         c, a, b: where the threads have the operands from.
         run: steps of the instruction in which a thread multiplies neighbours along k; 1 for the
             instruction's own order.
-        beside: neighbouring columns of B, contiguous along n, that a thread loads at once. Each is
-            of another tile of the instruction: neighbours of the result are in different tiles.
-        exchanged: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
+        interleave: neighbouring columns of B, contiguous along n, that a thread loads at once. Each
+            is of another tile of the instruction: neighbours of the result are in different tiles.
+        swapped: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
             are the warps and the sum; c, a and b are still the layouts of C, A and B.
         why: why no instruction of a warpgroup computes it, where the target has them.
         parts: groups of warps that share out k. Each adds up its part; C has as many matrices.
@@ -131,9 +131,9 @@ class GemmPlan:
     a: OperandStrategy
     b: OperandStrategy
     run: int = 1
-    exchanged: bool = False
+    swapped: bool = False
     why: str = ""
-    beside: int = 1
+    interleave: int = 1
     parts: int = 1
 
     @property
@@ -188,21 +188,21 @@ class GemmPlan:
     @property
     def by_warpgroups(self) -> bool:
         """Whether the instruction is one of a warpgroup, whose operands have descriptors."""
-        return isinstance(self.a if self.exchanged else self.b, Descriptor)
+        return isinstance(self.a if self.swapped else self.b, Descriptor)
 
     def proxy(self, field: str) -> str:
         """By which way the operand ``field`` of the statement is accessed: "async" by the unit."""
         return "async" if isinstance(getattr(self, field), Descriptor) else "generic"
 
 
-def any_layout(buffer: Buffer, wanted: Layout | None) -> Layout | None:
+def any_layout(buffer: Buffer, default: Layout | None) -> Layout | None:
     """What is wanted, where no layouts are known yet."""
-    return wanted
+    return default
 
 
 def plan_gemm(
     stmt: S.Gemm, group: tuple[int, int], context: Context, layout_of: LayoutOf = any_layout,
-    bounds: Bounds | None = None, side: int = LARGE, beside: bool = False,
+    bounds: Bounds | None = None, side: int = LARGE, interleave: bool = False,
 ) -> GemmPlan:  # fmt: skip
     """The plan of ``stmt``.
 
@@ -210,8 +210,9 @@ def plan_gemm(
         group: the first of the threads that compute it, and their number.
         layout_of: of shared buffers.
         bounds: of the variables in the indices of its regions.
-        side: the most rows of an instruction of a wavefront (see :func:`side_of`).
-        beside: whether columns of the result may lie in another order (see :func:`in_any_order`).
+        side: the most rows of an instruction of a wavefront (see :func:`max_mma_rows`).
+        interleave: whether the columns of the result may have another order (see
+            :func:`free_column_order`).
 
     Raises:
         TileTypeError: an operand is in memory of which every thread has its own copy.
@@ -221,37 +222,39 @@ def plan_gemm(
     m, n = _sizes(stmt.c, stmt)
     threads, why = group[1], ""
     order: dict[str, Any] = dict(stmt.annotations)
-    turned = bool(order.get(EXCHANGED))
-    if turned:
-        stmt, m, n = exchanged(stmt), n, m
+    swapped = bool(order.get(SWAPPED))
+    if swapped:
+        stmt, m, n = swap_operands(stmt), n, m
     if context.has("wgmma"):
-        found = _by_warpgroups(stmt, (m, n), group, layout_of, bounds)
-        if isinstance(found, GemmPlan):
-            return found
-        why = found
+        plan = _by_warpgroups(stmt, (m, n), group, layout_of, bounds)
+        if isinstance(plan, GemmPlan):
+            return plan
+        why = plan
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
-    kinds, held_factor = (stmt.a.dtype, stmt.b.dtype, stmt.c.dtype), _holds_factor(stmt)
+    kinds, held_factor = (stmt.a.dtype, stmt.b.dtype, stmt.c.dtype), _has_register_operand(stmt)
     chained = held_factor and context.has("mfma")
     atom = find_atom(*kinds, k, context.features, chained=chained)
     if atom is None or m % ROW_UNIT or n % atom.n or threads % context.limits.warp:
-        held = shared_out(m, n, threads)
-        c = _whole(stmt.c, held) or SharedLoad()
+        result = scalar_layout(m, n, threads)
+        c = _whole(stmt.c, result) or SharedLoad()
         each = SharedElements(dtype=accumulator(stmt.a.dtype, stmt.c.dtype))
-        return GemmPlan(None, m, n, k, (0, 0), held, c, each, each, why=why)
-    parts = int(order.get(K_PARTS, 1))
-    own = threads // parts
-    warps = (own // atom.width, 1) if turned else _partition(stmt, m, n, own, atom)
+        return GemmPlan(None, m, n, k, (0, 0), result, c, each, each, why=why)
+    slices = int(order.get(K_PARTS, 1))
+    own = threads // slices
+    warps = (own // atom.width, 1) if swapped else _partition(stmt, m, n, own, atom)
     if m % (side * warps[0]) == 0 and n % (side * warps[1]) == 0:
         atom = find_atom(*kinds, k, context.features, side=side, chained=chained) or atom
-    many = _beside(stmt.b, atom, n // warps[1] // atom.n) if beside and not stmt.trans_b else 1
-    held = repeated(accumulator_layout(atom, m, n, warps, many), threads)
+    many = (
+        _interleave(stmt.b, atom, n // warps[1] // atom.n) if interleave and not stmt.trans_b else 1
+    )
+    result = repeated(accumulator_layout(atom, m, n, warps, many), threads)
     run = int(order.get(K_RUN, 1))
-    a = repeated(operand_layout(atom, m, k, warps, True, run, parts), threads)
-    b = repeated(operand_layout(atom, k, n, warps, False, run, parts), threads)
+    a = repeated(operand_layout(atom, m, k, warps, True, run, slices), threads)
+    b = repeated(operand_layout(atom, k, n, warps, False, run, slices), threads)
     load = SharedRuns if run > 1 else SharedLoad
     packed = atom.opaque and context.sparing  # rows without gaps
-    left, right = (
+    a_strategy, right = (
         _whole(region, transposed(factor) if across else factor)
         or load(None if packed else _shared_layout(region, inner, atom.opaque))
         for region, factor, across, inner in (
@@ -259,43 +262,43 @@ def plan_gemm(
             (stmt.b, b, stmt.trans_b, stmt.trans_b),
         )
     )
-    c = _whole(stmt.c, transposed(held) if turned else held, parts) or SharedLoad()
-    first, second = (right, left) if turned else (left, right)
-    return GemmPlan(atom, m, n, k, warps, held, c, first, second, run, turned, why, many, parts)
+    c = _whole(stmt.c, transposed(result) if swapped else result, slices) or SharedLoad()
+    first, second = (right, a_strategy) if swapped else (a_strategy, right)
+    return GemmPlan(atom, m, n, k, warps, result, c, first, second, run, swapped, why, many, slices)
 
 
-def _beside(b: Region, atom: MmaAtom, tiles: int) -> int:
+def _interleave(b: Region, atom: MmaAtom, tiles: int) -> int:
     """How many columns of B a thread loads at once, of as many tiles: what 8 bytes hold at most."""
     if atom.opaque or atom.row == "mma" or not b.buffer.storage.startswith("shared"):
         return 1
-    most = BESIDE_BITS // b.dtype.bits
+    most = INTERLEAVED_BITS // b.dtype.bits
     return max(count for count in _divisors(most) if tiles % count == 0) if most else 1
 
 
-def in_any_order(
+def free_column_order(
     products: Sequence[tuple[S.Gemm, tuple[int, int]]], context: Context, side: int
 ) -> frozenset[S.Gemm]:
     """The products of a kernel whose result may have its columns in another order.
 
-    A result that is a factor of another product has to lie as that one asks. So where factors are
-    in registers, only the products that use them are free. Products that are added to one tile
-    have the same order.
+    A result that is an operand of another product needs the layout of that operand. So where
+    operands are in registers, only the products that use them are free. Products that accumulate
+    into one tile have the same order.
     """
     if not (context.has("mfma") or context.has("wmma")):
         return frozenset()
-    held = any(_holds_factor(stmt) for stmt, _ in products)
+    held_in_registers = any(_has_register_operand(stmt) for stmt, _ in products)
     orders: dict[E.Var, set[int]] = {}
     for stmt, group in products:
-        free = not held or _holds_factor(stmt)
-        plan = plan_gemm(stmt, group, context, side=side, beside=free)
-        orders.setdefault(stmt.c.buffer.data, set()).add(plan.beside if free else 0)
+        free = not held_in_registers or _has_register_operand(stmt)
+        plan = plan_gemm(stmt, group, context, side=side, interleave=free)
+        orders.setdefault(stmt.c.buffer.data, set()).add(plan.interleave if free else 0)
     return frozenset(
         stmt for stmt, _ in products
-        if len(found := orders[stmt.c.buffer.data]) == 1 and max(found) > 1
+        if len(counts := orders[stmt.c.buffer.data]) == 1 and max(counts) > 1
     )  # fmt: skip
 
 
-def side_of(products: Sequence[tuple[S.Gemm, tuple[int, int]]], context: Context) -> int:
+def max_mma_rows(products: Sequence[tuple[S.Gemm, tuple[int, int]]], context: Context) -> int:
     """The most rows of an instruction of a wavefront that the products of a kernel use.
 
     The larger one multiplies as much in a cycle with half as many instructions, each of which reads
@@ -306,17 +309,17 @@ def side_of(products: Sequence[tuple[S.Gemm, tuple[int, int]]], context: Context
     Args:
         products: with the first of the threads that compute it, and their number.
     """
-    if not context.has("mfma") or not any(_holds_factor(stmt) for stmt, _ in products):
+    if not context.has("mfma") or not any(_has_register_operand(stmt) for stmt, _ in products):
         return LARGE
     plans = [plan_gemm(stmt, group, context) for stmt, group in products]
     return min((plan.atom.m for plan in plans if plan.atom is not None), default=LARGE)
 
 
-def _holds_factor(stmt: S.Gemm) -> bool:
+def _has_register_operand(stmt: S.Gemm) -> bool:
     return FRAGMENT in (stmt.a.buffer.storage, stmt.b.buffer.storage)
 
 
-def exchanged(stmt: S.Gemm) -> S.Gemm:
+def swap_operands(stmt: S.Gemm) -> S.Gemm:
     """The product of the transposed factors in the other order; its result is C transposed."""
     return replace(
         stmt, a=stmt.b, b=stmt.a, trans_a=not stmt.trans_b, trans_b=not stmt.trans_a
@@ -332,7 +335,7 @@ def _by_warpgroups(
 
     Args:
         size: rows and columns of what is computed, which are those of C transposed where the
-            factors of ``stmt`` have been exchanged.
+            factors of ``stmt`` have been swapped.
     """
     kinds = warpgroup_kinds(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype)
     if kinds is None:
@@ -341,14 +344,14 @@ def _by_warpgroups(
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
     order: dict[str, Any] = dict(stmt.annotations)
-    turned = bool(order.get(EXCHANGED))
+    swapped = bool(order.get(SWAPPED))
     if K_RUN in order:
         return "its weights are in registers in another order of k"
     if first % WARPGROUP or threads % WARPGROUP:
         return f"threads {first} to {first + threads - 1} are no whole warpgroups"
     if k * stmt.a.dtype.bits % 256:
         return f"k = {k} is no multiple of {256 // stmt.a.dtype.bits}"
-    policy = GemmWarpPolicy.Square if turned else GemmWarpPolicy(stmt.policy)
+    policy = GemmWarpPolicy.Square if swapped else GemmWarpPolicy(stmt.policy)
     shares = _shares(m, n, threads // WARPGROUP, policy)
     if shares is None:
         return f"{threads // WARPGROUP} warpgroups cannot share a {m} x {n} result"
@@ -369,26 +372,26 @@ def _by_warpgroups(
             b.k_inner or in_panels(b, stmt.b.mins[-1], n, count, bounds, shares[1])
         ):
             atom = wgmma_atom(count, *kinds)
-            return _plan_of_warpgroups(stmt, atom, (m, n, k), shares, a, b, turned)
+            return _plan_of_warpgroups(stmt, atom, (m, n, k), shares, a, b, swapped)
     return f"columns of `{stmt.b.buffer.name}` leave a panel of {b.span} bytes in its middle"
 
 
 def _plan_of_warpgroups(
     stmt: S.Gemm, atom: MmaAtom, sizes: tuple[int, int, int], shares: tuple[int, int],
-    a: Descriptor | str, b: Descriptor, turned: bool,
+    a: Descriptor | str, b: Descriptor, swapped: bool,
 ) -> GemmPlan | str:  # fmt: skip
     """The plan with the instruction ``atom``; A is in registers where it has no descriptor."""
     m, n, k = sizes
-    held = accumulator_layout(atom, m, n, shares)
+    result = accumulator_layout(atom, m, n, shares)
     first: OperandStrategy | None = a if isinstance(a, Descriptor) else None
     if first is None:
         rows = warpgroup_rows(atom, m, k, shares)
         first = _whole(stmt.a, transposed(rows) if stmt.trans_a else rows)
     if first is None:
         return f"only a part of the fragment `{stmt.a.buffer.name}` is multiplied"
-    c = _whole(stmt.c, transposed(held) if turned else held) or SharedLoad()
-    left, right = (b, first) if turned else (first, b)
-    return GemmPlan(atom, m, n, k, shares, held, c, left, right, exchanged=turned)
+    c = _whole(stmt.c, transposed(result) if swapped else result) or SharedLoad()
+    left, right = (b, first) if swapped else (first, b)
+    return GemmPlan(atom, m, n, k, shares, result, c, left, right, swapped=swapped)
 
 
 def _described(
@@ -398,9 +401,9 @@ def _described(
     buffer = region.buffer
     if buffer.storage == FRAGMENT:
         return f"`{buffer.name}` is in registers"
-    wanted = wanted_layout(buffer)
-    layout = layout_of(buffer, wanted)
-    if layout is None and wanted is None:
+    default = wanted_layout(buffer)
+    layout = layout_of(buffer, default)
+    if layout is None and default is None:
         return f"no swizzle divides the rows of `{buffer.name}`"
     if layout is None:
         return f"no swizzle fits `{buffer.name}` under all its names"
@@ -410,13 +413,13 @@ def _described(
 def _shares(m: int, n: int, groups: int, policy: GemmWarpPolicy) -> tuple[int, int] | None:
     """How many of ``groups`` warpgroups share rows and columns of the result: as many rows as
     there are, unless the policy wants columns first."""
-    found = [
+    splits = [
         (down, groups // down)
         for down in _divisors(groups)
         if m % (WARPGROUP_ROWS * down) == 0 and n % (BLOCK * (groups // down)) == 0
     ]
     columns_first = policy is GemmWarpPolicy.FullCol
-    return (min if columns_first else max)(found, default=None)
+    return (min if columns_first else max)(splits, default=None)
 
 
 def warpgroup_rows(atom: MmaAtom, m: int, k: int, shares: tuple[int, int]) -> RegisterLayout:
@@ -477,10 +480,10 @@ def _partitions(m: int, n: int, warps: int, unit: int) -> bool:
 
 # -- registers --------------------------------------------------------------------------------
 def accumulator_layout(
-    atom: MmaAtom, m: int, n: int, warps: tuple[int, int], beside: int = 1
+    atom: MmaAtom, m: int, n: int, warps: tuple[int, int], interleave: int = 1
 ) -> RegisterLayout:
-    """The result: tiles of the instruction row by row, warps along the columns first; ``beside`` of
-    them have its columns in turn."""
+    """The result: tiles of the instruction row by row, warps along the columns first; the columns
+    of ``interleave`` tiles alternate."""
     down, across = warps
     rows, columns = m // (down * atom.m), n // (across * atom.n)
     registers = atom.c_registers
@@ -494,10 +497,10 @@ def accumulator_layout(
             + atom.c_modes[0],
             long_modes(
                 Mode(across, "thread", atom.width),
-                Mode(columns // beside, "register", registers * beside),
+                Mode(columns // interleave, "register", registers * interleave),
             )
             + atom.c_modes[1]
-            + long_modes(Mode(beside, "register", registers)),
+            + long_modes(Mode(interleave, "register", registers)),
         ),
         (),
         atom.width * down * across,
@@ -505,8 +508,8 @@ def accumulator_layout(
 
 
 def operand_layout(
-    atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], left: bool, run: int = 1,
-    parts: int = 1,
+    atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], is_a: bool, run: int = 1,
+    slices: int = 1,
 ) -> RegisterLayout:  # fmt: skip
     """The left (m x k) or right (k x n) factor: for each step along k the tiles of the warp.
 
@@ -519,50 +522,50 @@ def operand_layout(
         parts: groups of warps that have a part of k each, one after the other.
     """
     down, across = warps
-    apart = long_modes(Mode(parts, "thread", atom.width * down * across))
-    if left:
+    slice_modes = long_modes(Mode(slices, "thread", atom.width * down * across))
+    if is_a:
         tiles, registers = rows // (down * atom.m), atom.a_registers
-        steps = columns // (atom.k * parts)
+        steps = columns // (atom.k * slices)
         outer = long_modes(
             Mode(down, "thread", atom.width * across), Mode(tiles, "register", registers)
         )
-        inner = apart + _along_k(atom.a_modes[1], steps, registers * tiles, run)
+        inner = slice_modes + _along_k(atom.a_modes[1], steps, registers * tiles, run)
         modes = (outer + atom.a_modes[0], inner)
         copies = atom.copies + (((across, atom.width),) if across > 1 else ())
     else:
         tiles, registers = columns // (across * atom.n), atom.b_registers
-        steps = rows // (atom.k * parts)
+        steps = rows // (atom.k * slices)
         outer = long_modes(Mode(across, "thread", atom.width), Mode(tiles, "register", registers))
-        inner = apart + _along_k(atom.b_modes[0], steps, registers * tiles, run)
+        inner = slice_modes + _along_k(atom.b_modes[0], steps, registers * tiles, run)
         modes = (inner, outer + atom.b_modes[1])
         copies = atom.copies + (((down, atom.width * across),) if down > 1 else ())
-    return RegisterLayout((rows, columns), modes, copies, atom.width * down * across * parts)
+    return RegisterLayout((rows, columns), modes, copies, atom.width * down * across * slices)
 
 
 def _along_k(own: Modes, steps: int, stride: int, run: int) -> Modes:
     """Modes of k: ``steps`` of the instruction, whose own modes are ``own``."""
     if run == 1:
         return long_modes(Mode(steps, "register", stride)) + own
-    threads = next(mode for mode in own if mode.place == "thread")
-    registers = tuple(mode for mode in own if mode.place == "register")
+    threads = next(mode for mode in own if mode.kind == "thread")
+    registers = tuple(mode for mode in own if mode.kind == "register")
     groups = Mode(steps // run, "register", stride * run)
     return long_modes(groups, threads, Mode(run, "register", stride)) + registers
 
 
-def repeated(held: RegisterLayout, threads: int) -> RegisterLayout:
+def repeated(layout: RegisterLayout, threads: int) -> RegisterLayout:
     """The same in each group of as many of the ``threads`` as hold it."""
-    if held.threads == threads:
-        return held
-    copies = (threads // held.threads, held.threads)
-    return RegisterLayout(held.shape, held.modes, (*held.replicas, copies), threads)
+    if layout.threads == threads:
+        return layout
+    copies = (threads // layout.threads, layout.threads)
+    return RegisterLayout(layout.shape, layout.modes, (*layout.replicas, copies), threads)
 
 
-def transposed(held: RegisterLayout) -> RegisterLayout:
-    """The same elements with the two indices exchanged."""
-    return RegisterLayout(held.shape[::-1], held.modes[::-1], held.replicas, held.threads)
+def transposed(layout: RegisterLayout) -> RegisterLayout:
+    """The same elements with the two indices swapped."""
+    return RegisterLayout(layout.shape[::-1], layout.modes[::-1], layout.replicas, layout.threads)
 
 
-def shared_out(m: int, n: int, threads: int) -> RegisterLayout:
+def scalar_layout(m: int, n: int, threads: int) -> RegisterLayout:
     """An m x n result over threads that each compute rows times columns with strides.
 
     The fewest registers win, then the fewest loads of factors, then threads along the columns.
@@ -577,38 +580,38 @@ def shared_out(m: int, n: int, threads: int) -> RegisterLayout:
     assert best is not None
     _, down, across = best
     rows, columns = -(-m // down), -(-n // across)
-    left = threads // (down * across)
+    remaining = threads // (down * across)
     return RegisterLayout(
         (m, n),
         (
             long_modes(Mode(rows, "register", columns), Mode(down, "thread", across)),
             long_modes(Mode(columns, "register", 1), Mode(across, "thread", 1)),
         ),
-        ((left, down * across),) if left > 1 else (),
+        ((remaining, down * across),) if remaining > 1 else (),
         threads,
     )
 
 
-def _own(held: RegisterLayout, dim: int) -> int:
-    """How many rows or columns a thread has of what :func:`shared_out` spreads."""
-    return next((mode.extent for mode in held.modes[dim] if mode.place == "register"), 1)
+def _own(layout: RegisterLayout, dim: int) -> int:
+    """How many rows or columns a thread has of what :func:`scalar_layout` spreads."""
+    return next((mode.extent for mode in layout.modes[dim] if mode.kind == "register"), 1)
 
 
 def _divisors(number: int) -> list[int]:
     return [count for count in range(1, number + 1) if number % count == 0]
 
 
-def _whole(region: Region, held: RegisterLayout, parts: int = 1) -> Registers | None:
-    """``held`` for the buffer of ``region``, if that is a fragment used as a whole; with several
-    ``parts`` for a buffer of as many matrices, one for each copy that ``held`` has."""
+def _whole(region: Region, layout: RegisterLayout, slices: int = 1) -> Registers | None:
+    """``layout`` for the buffer of ``region``, if that is a fragment used as a whole; with several
+    ``slices`` for a buffer of as many matrices, one for each copy that ``layout`` has."""
     if region.buffer.storage != FRAGMENT or not region.is_whole:
         return None
     shape = tuple(extent for extent in region.buffer.shape if isinstance(extent, int))
-    if parts > 1:
-        modes = ((Mode(parts, "thread", held.threads // parts),), *held.modes)
-        return Registers(RegisterLayout(shape, modes, held.replicas[:-1], held.threads))
+    if slices > 1:
+        modes = ((Mode(slices, "thread", layout.threads // slices),), *layout.modes)
+        return Registers(RegisterLayout(shape, modes, layout.replicas[:-1], layout.threads))
     lead = len(shape) - 2
-    spread = RegisterLayout(shape, ((),) * lead + held.modes, held.replicas, held.threads)
+    spread = RegisterLayout(shape, ((),) * lead + layout.modes, layout.replicas, layout.threads)
     return Registers(spread)
 
 

@@ -1,4 +1,4 @@
-"""Fragments of a group of threads that an operation of more threads touches, too.
+"""Fragments of a group of threads that an operation of more threads accesses, too.
 
 ``T.clear(acc)`` in front of `if tx < 128:`, whose threads alone use ``acc``: the elements are held
 by that group, so the operation is done there. One that only fills the fragments of several groups
@@ -23,17 +23,19 @@ Group = tuple[int, int]  # first thread, count
 def in_their_groups(launch: S.Launch, warp: int) -> S.Launch:
     """``launch`` with operations on fragments of fewer threads in branches of these."""
     groups = thread_groups(launch, warp)
-    held = _holders(launch, groups)
+    holders = _holders(launch, groups)
 
     def branched(stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        parts = _parts(stmt, groups.of(stmt), held) if loop_of(stmt) is not None else []
-        if not parts:
+        subsets = _parts(stmt, groups.of(stmt), holders) if loop_of(stmt) is not None else []
+        if not subsets:
             return stmt
-        return [S.If(cond=_among(launch, part), then=replace(stmt), loc=stmt.loc) for part in parts]
+        return [
+            S.If(cond=_among(launch, group), then=replace(stmt), loc=stmt.loc) for group in subsets
+        ]
 
-    found = map_stmts(launch, (S.Fill, S.Copy, S.Parallel), branched)
-    assert isinstance(found, S.Launch)
-    return found
+    result = map_stmts(launch, (S.Fill, S.Copy, S.Parallel), branched)
+    assert isinstance(result, S.Launch)
+    return result
 
 
 def _holders(launch: S.Launch, groups: ThreadGroups) -> dict[E.Var, frozenset[Group]]:
@@ -44,30 +46,30 @@ def _holders(launch: S.Launch, groups: ThreadGroups) -> dict[E.Var, frozenset[Gr
             for access in effects.accesses(stmt, nested=True):
                 if access.buffer.storage == FRAGMENT:
                     uses.setdefault(access.data, set()).add(groups.of(stmt))
-    least = {data: min(count for _, count in found) for data, found in uses.items()}
-    return {d: frozenset(g for g in found if g[1] == least[d]) for d, found in uses.items()}
+    least = {data: min(count for _, count in counts) for data, counts in uses.items()}
+    return {d: frozenset(g for g in counts if g[1] == least[d]) for d, counts in uses.items()}
 
 
-def _parts(stmt: S.Stmt, own: Group, held: dict[E.Var, frozenset[Group]]) -> list[Group]:
+def _parts(stmt: S.Stmt, own: Group, owners: dict[E.Var, frozenset[Group]]) -> list[Group]:
     """The groups that do ``stmt`` instead of ``own``; none where it stays as it is."""
-    found = list(effects.accesses(stmt, nested=True))
-    holders = {held[a.data] for a in found if a.buffer.storage == FRAGMENT}
+    accesses = list(effects.accesses(stmt, nested=True))
+    holders = {owners[a.data] for a in accesses if a.buffer.storage == FRAGMENT}
     if len(holders) != 1:
         return []
-    parts = sorted(next(iter(holders)))
-    inside = all(own[0] <= lo and lo + count <= sum(own) for lo, count in parts)
-    if not inside or parts[0][1] >= own[1]:
+    groups = sorted(next(iter(holders)))
+    inside = all(own[0] <= lo and lo + count <= sum(own) for lo, count in groups)
+    if not inside or groups[0][1] >= own[1]:
         return []
-    if any(a.buffer.storage.startswith("local") and a.buffer.storage != FRAGMENT for a in found):
+    if any(a.buffer.storage.startswith("local") and a.buffer.storage != FRAGMENT for a in accesses):
         return []  # all threads have private memory
-    others = any(a.writes and a.buffer.storage != FRAGMENT for a in found)
-    return [] if others and len(parts) > 1 else parts
+    writes_memory = any(a.writes and a.buffer.storage != FRAGMENT for a in accesses)
+    return [] if writes_memory and len(groups) > 1 else groups
 
 
-def _among(launch: S.Launch, part: Group) -> E.Expr:
+def _among(launch: S.Launch, group: Group) -> E.Expr:
     """Whether the thread belongs to a group."""
     x, y, z = launch.threads
-    number, (lo, count) = thread_number(launch), part
+    number, (lo, count) = thread_number(launch), group
     conditions = []
     if lo > 0:
         conditions.append(E.binary("ge", number, E.const(lo, number.dtype)))

@@ -1,4 +1,4 @@
-"""Layouts of fragments, shared tiles and parallel loops.
+"""Layout inference for fragments, shared tiles and parallel loops.
 
 Layouts follow from each other (:mod:`spreading`); where operations are left that do not fit, others
 are tried, and the cheapest for the whole launch are kept (:mod:`search`). What does not fit in the
@@ -29,12 +29,12 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.access import accesses
 from tilelang.transforms.layouts.accumulators import (
-    Meeting,
+    UpdateConflict,
     as_reduction,
     can_collect,
     depends_on_order,
     may_depend_on_order,
-    meeting,
+    update_conflict,
     updated_tiles,
 )
 from tilelang.transforms.layouts.banks import Use, best_layout
@@ -67,21 +67,21 @@ def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
                 before, flat = flat, in_their_groups(flat, context.limits.warp)
                 if flat is before:
                     raise
-            except _MetError as found:
-                flat = as_reduction(flat, found.loop, found.buffer, found.met)
+            except _UpdateConflictError as found:
+                flat = as_reduction(flat, found.loop, found.buffer, found.conflict)
 
     return rewrite_launches(func, inferred)
 
 
-class _MetError(Exception):
+class _UpdateConflictError(Exception):
     """A tile whose elements several threads of a loop would update at once; caught where inference
     starts."""
 
-    def __init__(self, loop: S.Parallel, buffer: Buffer, met: Meeting) -> None:
+    def __init__(self, loop: S.Parallel, buffer: Buffer, conflict: UpdateConflict) -> None:
         super().__init__(buffer.name)
         self.loop = loop
         self.buffer = buffer
-        self.met = met
+        self.conflict = conflict
 
 
 class _Inference(Priced):
@@ -116,23 +116,23 @@ class _Inference(Priced):
         """Tiles in memory that loops update are updated by one thread for each element.
 
         Raises:
-            _MetError: threads have to collect for themselves.
+            _UpdateConflictError: threads have to collect for themselves.
             TileUnsupportedError: they cannot, as the result depends on the order of iterations.
         """
         for op in self.ops:
             if not isinstance(op.stmt, S.Parallel) or not (tiles := updated_tiles(op.stmt)):
                 continue
-            moved = {buffer for buffer, wanted in self.conflicts(op.stmt) if wanted is None}
+            moved = {buffer for buffer, layout in self.conflicts(op.stmt) if layout is None}
             for buffer in tiles:
                 if buffer.storage == FRAGMENT and buffer not in moved:
                     continue
-                met = meeting(op.stmt, buffer, self.spread_of(op.stmt))
-                if met is None:
+                conflict = update_conflict(op.stmt, buffer, self.spread_of(op.stmt))
+                if conflict is None:
                     continue
                 if can_collect(op.stmt, buffer):
-                    raise _MetError(op.stmt, buffer, met)
-                if met.iterations:
-                    raise depends_on_order(op.stmt, buffer, met)
+                    raise _UpdateConflictError(op.stmt, buffer, conflict)
+                if conflict.iterations:
+                    raise depends_on_order(op.stmt, buffer, conflict)
                 may_depend_on_order(op.stmt, buffer)
 
     @property
@@ -146,8 +146,8 @@ class _Inference(Priced):
     def choose_shared(self) -> None:
         """Layouts against bank conflicts for shared tiles that only loops touch."""
         uses: dict[Buffer, list[Use]] = {}
-        taken: set[E.Var] = set(self.storage.names)
-        taken.update(_plain_uses(self.launch.body))
+        excluded: set[E.Var] = set(self.storage.names)
+        excluded.update(_plain_uses(self.launch.body))
         for op in self.ops:
             if op.loop is None or effects.in_bulk(op.stmt):
                 continue
@@ -156,15 +156,15 @@ class _Inference(Priced):
                 if not access.buffer.storage.startswith("shared"):
                     continue
                 if spread is None or access.kind == "update" or access.inner:
-                    taken.add(access.buffer.data)
+                    excluded.add(access.buffer.data)
                 else:
                     uses.setdefault(access.buffer, []).append((op.loop, access, spread))
-        for buffer, found in uses.items():
-            if buffer.data not in taken and buffer not in self.layouts:
-                layout = self.best(buffer, found)
+        for buffer, sites in uses.items():
+            if buffer.data not in excluded and buffer not in self.layouts:
+                layout = self.best(buffer, sites)
                 if layout is not None:
                     self.layouts[buffer] = layout
-                    self.note(buffer, "fewest bank conflicts of all that were tried", found[0][0])
+                    self.note(buffer, "fewest bank conflicts of all that were tried", sites[0][0])
         for buffer, copies in self.boxed.copies.items():
             layout = self.boxed.first(buffer, (None,))
             if buffer not in self.layouts and layout is not None:
@@ -176,22 +176,22 @@ class _Inference(Priced):
         """The shared tiles through which fragments go in ``body``, each with a layout against bank
         conflicts."""
         uses: dict[Buffer, list[Use]] = {}
-        taken = set(_plain_uses(body))
+        excluded = set(_plain_uses(body))
         for loop in _loops(body):
             for access in accesses(loop):
                 if access.buffer.attr("converted") is not None:
                     if isinstance(loop.loop_layout, RegisterLayout) and not access.inner:
                         uses.setdefault(access.buffer, []).append((loop, access, loop.loop_layout))
                     else:
-                        taken.add(access.buffer.data)
-        taken.update(node.buffer.data for node in S.find(body, S.View))
-        found: dict[Buffer, Buffer] = {}
+                        excluded.add(access.buffer.data)
+        excluded.update(node.buffer.data for node in S.find(body, S.View))
+        result: dict[Buffer, Buffer] = {}
         for buffer, some in uses.items():
-            free = buffer.data not in taken
+            free = buffer.data not in excluded
             layout = best_layout(buffer, some, self.context.limits) if free else None
             if layout is not None:
-                found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
-        return found
+                result[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
+        return result
 
     def best(self, buffer: Buffer, uses: list[Use]) -> Layout | None:
         """The layout of a shared tile that only loops touch; None for row-major order."""
@@ -201,24 +201,26 @@ class _Inference(Priced):
             return layout
         if layout is not None:
             self.boxed.give_up(buffer, f"the layout of `{buffer.name}` would have bank conflicts")
-        allowed = [item for item in swizzles(buffer) if self.boxed.suits(buffer, item)]
+        allowed = [
+            candidate for candidate in swizzles(buffer) if self.boxed.suits(buffer, candidate)
+        ]
         return best_layout(buffer, uses, limits, allowed=allowed)
 
     def new_buffers(self) -> dict[Buffer, Buffer]:
         """Each buffer with a layout, as a buffer that carries it."""
-        found: dict[Buffer, Buffer] = {}
-        for buffer, held in self.held.items():
-            found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("register_layout", held)))
+        result: dict[Buffer, Buffer] = {}
+        for buffer, registers in self.held.items():
+            result[buffer] = replace(buffer, attrs=(*buffer.attrs, ("register_layout", registers)))
         for buffer, layout in self.layouts.items():
-            found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
-        return found
+            result[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
+        return result
 
 
 def _plain_uses(stmt: S.Stmt) -> Iterator[E.Var]:
     """Storage that anything but a loop over elements touches."""
     if loop_of(stmt) is not None:
         return
-    yield from (found.data for found in effects.accesses(stmt) if found.mode != effects.NAME)
+    yield from (access.data for access in effects.accesses(stmt) if access.mode != effects.NAME)
     for block in stmt.blocks():
         yield from _plain_uses(block)
 

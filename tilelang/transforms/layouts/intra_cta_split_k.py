@@ -1,4 +1,4 @@
-"""Groups of warps that share out k of a product of few rows, and the sum of what they add up.
+"""Split-K within a block: groups of warps divide k of a product of few rows, then add up.
 
 A product of few rows has few tiles of the instruction for its warps. Where there are more warps
 than tiles of weights, each group of warps multiplies a part of k: then every weight is unpacked by
@@ -18,7 +18,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import rewrite_blocks
 
 
-def summed_behind(body: S.Stmt, product: S.Gemm) -> S.Stmt | None:
+def reduction_region(body: S.Stmt, product: S.Gemm) -> S.Stmt | None:
     """The statement of ``body`` behind which the result of ``product`` is complete: its loop, or
     the pipeline of the loop. None where other statements in there use the result, or where it does
     not start from zero."""
@@ -30,10 +30,10 @@ def summed_behind(body: S.Stmt, product: S.Gemm) -> S.Stmt | None:
     if product.clear is not E.binary("eq", loop.var, loop.start):
         return None
     outer = [node for node in around[: around.index(loop)] if not isinstance(node, S.Seq)]
-    whole = outer[-1] if outer and isinstance(outer[-1], H.Pipeline) else loop
+    region = outer[-1] if outer and isinstance(outer[-1], H.Pipeline) else loop
     data = product.c.buffer.data
-    users = [node for node in S.walk(whole) if data in effects.used(node, nested=False)]
-    return whole if users == [product] else None
+    users = [node for node in S.walk(region) if data in effects.used(node, nested=False)]
+    return region if users == [product] else None
 
 
 def _path(body: S.Stmt, product: S.Gemm) -> list[S.Stmt]:
@@ -41,15 +41,15 @@ def _path(body: S.Stmt, product: S.Gemm) -> list[S.Stmt]:
     if body is product:
         return [body]
     for block in body.blocks():
-        found = _path(block, product)
-        if found:
-            return [body, *found]
+        path = _path(block, product)
+        if path:
+            return [body, *path]
     return []
 
 
-def in_parts(tile: Buffer, parts: int) -> Buffer:
-    """Room for ``parts`` sums of the shape of ``tile``."""
-    return Buffer(f"{tile.name}_parts", Shape((parts, *tile.shape)), tile.dtype, tile.storage)
+def split_k_partials(tile: Buffer, slices: int) -> Buffer:
+    """Room for ``slices`` sums of the shape of ``tile``."""
+    return Buffer(f"{tile.name}_parts", Shape((slices, *tile.shape)), tile.dtype, tile.storage)
 
 
 def with_sums(body: S.Stmt, sums: Mapping[S.Stmt, tuple[Buffer, Buffer]]) -> S.Stmt:
@@ -60,6 +60,6 @@ def with_sums(body: S.Stmt, sums: Mapping[S.Stmt, tuple[Buffer, Buffer]]) -> S.S
     """
     if body not in sums:
         return rewrite_blocks(body, lambda block: with_sums(block, sums))
-    parts, tile = sums[body]
-    add = S.Reduce(src=parts.whole(), dst=tile.whole(), kind="sum", dim=0, loc=body.loc)
-    return S.seq(S.Alloc(buffer=parts, loc=body.loc), body, add)
+    partials, tile = sums[body]
+    add = S.Reduce(src=partials.whole(), dst=tile.whole(), kind="sum", dim=0, loc=body.loc)
+    return S.seq(S.Alloc(buffer=partials, loc=body.loc), body, add)

@@ -1,4 +1,4 @@
-"""The threads of loops that no fragment decides."""
+"""Thread maps of parallel loops that no fragment determines."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def free_mapping(
     Raises:
         TileUnsupportedError: threads that have several iterations tell each other values in it.
     """
-    found = RegisterLayout.linear(extents, threads, vector_width(loop, extents, threads, bounds))
-    if found.replicated and takes_one_thread(loop):
-        found = found.alone()
-    exchange = exchange_in(loop.body) if found.register_count > 1 else None
+    mapping = RegisterLayout.linear(extents, threads, vector_width(loop, extents, threads, bounds))
+    if mapping.replicated and takes_one_thread(loop):
+        mapping = mapping.alone()
+    exchange = exchange_in(loop.body) if mapping.register_count > 1 else None
     if exchange is not None:
-        raise exchange_in_shared_loop(exchange, found.register_count, loop.loc)
-    return found
+        raise exchange_in_shared_loop(exchange, mapping.register_count, loop.loc)
+    return mapping
 
 
 def takes_one_thread(loop: S.Parallel) -> bool:
@@ -97,8 +97,8 @@ def vector_width(loop: S.Parallel, extents: tuple[int, ...], threads: int, bound
     if not extents:
         return 1
     var, inner = loop.vars[-1], bounds
-    for item, extent in zip(loop.vars, extents):
-        inner = inner.with_range(item, 0, extent)
+    for loop_var, extent in zip(loop.vars, extents):
+        inner = inner.with_range(loop_var, 0, extent)
     total = 1
     for extent in extents:
         total *= extent

@@ -1,4 +1,4 @@
-"""Loops inside the body of a parallel one.
+"""Nested loops inside the body of a parallel loop.
 
 A vectorized loop around the whole body, whose iterations touch elements of their own, is one more
 dimension of the nest: how the lanes are shared out is then a question of layouts, too.
@@ -33,17 +33,17 @@ def serial_inside(stmt: S.Stmt) -> S.Stmt:
 
 
 def _serial(loop: S.Parallel) -> S.Stmt:
-    made = loop.body
+    result = loop.body
     for var, extent in reversed(tuple(zip(loop.vars, loop.extents, strict=True))):
-        made = S.For(
+        result = S.For(
             var=var,
             start=E.const(0, var.dtype),
             stop=E.cast(extent, var.dtype),
             step=E.const(1, var.dtype),
-            body=made,
+            body=result,
             loc=loop.loc,
         )
-    return made
+    return result
 
 
 def _joined(loop: S.Parallel) -> S.Parallel:
@@ -62,15 +62,15 @@ def _independent(lanes: S.For) -> bool:
     """Whether no iteration touches an element that another one writes."""
     if any(not isinstance(node, (S.Seq, S.Let, S.If, S.Store)) for node in S.walk(lanes.body)):
         return False
-    found = list(effects.accesses(lanes.body, nested=True))
-    written = {access.data for access in found if access.writes}
+    accesses = list(effects.accesses(lanes.body, nested=True))
+    written = {access.data for access in accesses if access.writes}
     for data in written:
-        places = {access.where for access in found if access.data is data}
-        plain = all(a.how is effects.How.PLAIN for a in found if a.data is data)
-        where = next(iter(places))
-        if len(places) > 1 or not plain or not isinstance(where, tuple):
+        indices = {access.where for access in accesses if access.data is data}
+        plain = all(a.how is effects.How.PLAIN for a in accesses if a.data is data)
+        element = next(iter(indices))
+        if len(indices) > 1 or not plain or not isinstance(element, tuple):
             return False
-        if not any(_counts(index, lanes.var) for index in where):
+        if not any(_counts(index, lanes.var) for index in element):
             return False
     return True
 

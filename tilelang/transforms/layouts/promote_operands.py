@@ -35,8 +35,12 @@ from tilelang.transforms.analysis.groups import thread_groups
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.access import accesses, writes
-from tilelang.transforms.layouts.gemm_plan import EXCHANGED, K_PARTS, K_RUN, GemmPlan, plan_gemm
-from tilelang.transforms.layouts.intra_cta_split_k import in_parts, summed_behind, with_sums
+from tilelang.transforms.layouts.gemm_plan import K_PARTS, K_RUN, SWAPPED, GemmPlan, plan_gemm
+from tilelang.transforms.layouts.intra_cta_split_k import (
+    reduction_region,
+    split_k_partials,
+    with_sums,
+)
 
 MAX_REGISTERS = 256  # elements of 16 bits of an operand that a thread may hold
 MAX_ROWS = 32  # rows of a result that may be computed transposed
@@ -74,14 +78,14 @@ class _Promoter:
         self.collect(self.launch.body)
         mapping: dict[Buffer, Buffer] = {}
         runs: dict[Buffer, int] = {}
-        turned: set[Buffer] = set()
+        swapped: set[Buffer] = set()
         for product in products:
             for region in (product.a, product.b):
                 buffer = region.buffer
                 if buffer not in mapping and self.suits(buffer):
                     if self.feeds_warpgroups(buffer):
                         mapping[buffer] = replace(buffer, storage=FRAGMENT)
-                        turned |= {buffer} if product.b.buffer is buffer else set()
+                        swapped |= {buffer} if product.b.buffer is buffer else set()
                         continue
                     run = self.run_of(buffer)
                     if run:
@@ -89,82 +93,82 @@ class _Promoter:
                         mapping[buffer] = replace(buffer, storage=FRAGMENT)
         if not mapping:
             return self.launch
-        turned |= {buffer for buffer in runs if self.exchanges(buffer, mapping)}
+        swapped |= {buffer for buffer in runs if self.swaps(buffer, mapping)}
         orders: dict[S.Gemm, S.Pairs] = {}
         sums: dict[S.Stmt, tuple[Buffer, Buffer]] = {}
         for product in products:
             a, b = product.a.buffer, product.b.buffer
             run = max(runs.get(a, 1), runs.get(b, 1))
-            turn: S.Pairs = ((EXCHANGED, True),) if b in turned else ()
-            parts = self.parts(product) if turn and run > 1 else 1
-            if parts > 1:
-                turn += ((K_PARTS, parts),)
-                behind = summed_behind(self.launch.body, product)
+            swap: S.Pairs = ((SWAPPED, True),) if b in swapped else ()
+            slices = self.parts(product) if swap and run > 1 else 1
+            if slices > 1:
+                swap += ((K_PARTS, slices),)
+                behind = reduction_region(self.launch.body, product)
                 assert behind is not None
-                sums[behind] = in_parts(product.c.buffer, parts), product.c.buffer
-            orders[product] = (*(((K_RUN, run),) if run > 1 else ()), *turn)
-        held = {tile: parts for parts, tile in sums.values()}
-        body = _ordered(with_sums(self.launch.body, sums), orders, held)
+                sums[behind] = split_k_partials(product.c.buffer, slices), product.c.buffer
+            orders[product] = (*(((K_RUN, run),) if run > 1 else ()), *swap)
+        tiles = {tile: slices for slices, tile in sums.values()}
+        body = _ordered(with_sums(self.launch.body, sums), orders, tiles)
         return replace(self.launch, body=replace_buffers(body, mapping))
 
     # -- what there is -------------------------------------------------------------------------
     def collect(self, stmt: S.Stmt) -> None:
         """Uses of every buffer, and where statements stand."""
         if isinstance(stmt, S.Seq):
-            for place, item in enumerate(stmt.stmts):
-                self.blocks[item] = (id(stmt), place)
-        whole = loop_of(stmt) is not None
+            for position, child in enumerate(stmt.stmts):
+                self.blocks[child] = (id(stmt), position)
+        is_loop = loop_of(stmt) is not None
         for buffer in _touched(stmt):
-            found = self.uses.setdefault(buffer, _Uses())
-            if whole:
-                found.loops.append(stmt)
+            uses = self.uses.setdefault(buffer, _Uses())
+            if is_loop:
+                uses.loops.append(stmt)
             elif isinstance(stmt, S.Gemm):
-                found.products.append(stmt)
+                uses.products.append(stmt)
             else:
-                found.others = True
-        if not whole:
+                uses.others = True
+        if not is_loop:
             for block in stmt.blocks():
                 self.collect(block)
 
     def plan(self, product: S.Gemm) -> GemmPlan:
         """How a product would be computed with both operands as they are."""
-        found = self.plans.get(product)
-        if found is None:
+        known = self.plans.get(product)
+        if known is None:
             group = self.groups.of(product)
-            found = self.plans[product] = plan_gemm(product, group, self.context)
-        return found
+            known = self.plans[product] = plan_gemm(product, group, self.context)
+        return known
 
     # -- questions -------------------------------------------------------------------------------
     def suits(self, buffer: Buffer) -> bool:
         """Whether loops alone write ``buffer`` and products alone need its layout."""
         annotated = dict(self.launch.annotation("layout_map", ()))
         same = [other for other in self.uses if other.data is buffer.data]
-        found = self.uses[buffer]
-        if buffer in annotated or len(same) > 1 or found.others or buffer.ndim != 2:
+        uses = self.uses[buffer]
+        if buffer in annotated or len(same) > 1 or uses.others or buffer.ndim != 2:
             return False
         if buffer.storage == FRAGMENT:
-            return self.free(buffer, ()) and self.sources_free(found.loops, (buffer,))
-        if not buffer.storage.startswith("shared") or len(found.loops) != 1:
+            return self.free(buffer, ()) and self.sources_free(uses.loops, (buffer,))
+        if not buffer.storage.startswith("shared") or len(uses.loops) != 1:
             return False
-        writer = found.loops[0]
+        writer = uses.loops[0]
         return (
             _fills(writer, buffer)
             and self.computed(writer)
-            and self.sources_free(found.loops, (buffer,))
-            and all(self.follows(product, writer) for product in found.products)
+            and self.sources_free(uses.loops, (buffer,))
+            and all(self.follows(product, writer) for product in uses.products)
         )
 
     def free(self, buffer: Buffer, seen: tuple[Buffer, ...]) -> bool:
         """Whether only loops, and products as an operand, touch the fragment ``buffer``, so that
         its layout may be anything."""
-        found = self.uses[buffer]
-        if found.others or buffer in dict(self.launch.annotation("layout_map", ())):
+        uses = self.uses[buffer]
+        if uses.others or buffer in dict(self.launch.annotation("layout_map", ())):
             return False
-        if any(product.c.buffer is buffer for product in found.products):
+        if any(product.c.buffer is buffer for product in uses.products):
             return False
-        if found.products and buffer not in seen and seen:
+        if uses.products and buffer not in seen and seen:
             return False  # another product decides about it
-        return any(writes(stmt, buffer) for stmt in found.loops)
+        return any(writes(stmt, buffer) for stmt in uses.loops)
 
     def sources_free(self, loops: Iterable[S.Stmt], seen: tuple[Buffer, ...]) -> bool:
         """Whether the fragments that loops use may have any layout, and theirs."""
@@ -182,13 +186,13 @@ class _Promoter:
         """Whether a tile is more than a copy of memory: copies go by hardware."""
         if isinstance(writer, S.Copy):
             return writer.mode == "copy" and writer.src.buffer.storage == FRAGMENT
-        found = loop_of(writer)
-        assert found is not None
-        stores = S.find(found.body, S.Store)
+        loop = loop_of(writer)
+        assert loop is not None
+        stores = S.find(loop.body, S.Store)
         if len(stores) != 1 or isinstance(stores[0].value, (E.Load, E.Const)):
             return False
-        near = (a.buffer.storage for a in accesses(found) if a.kind == "read")
-        return any(storage == FRAGMENT or storage.startswith("shared") for storage in near)
+        storages = (a.buffer.storage for a in accesses(loop) if a.kind == "read")
+        return any(storage == FRAGMENT or storage.startswith("shared") for storage in storages)
 
     def follows(self, product: S.Gemm, writer: S.Stmt) -> bool:
         """Whether ``product`` stands in the block of ``writer``, after it, for the same threads."""
@@ -199,20 +203,20 @@ class _Promoter:
 
     def feeds_warpgroups(self, buffer: Buffer) -> bool:
         """Whether warpgroups multiply ``buffer`` as well from registers, each its own rows."""
-        held = replace(buffer, storage=FRAGMENT)
+        fragment = replace(buffer, storage=FRAGMENT)
         for product in self.uses[buffer].products:
-            left = product.a.buffer is buffer
-            mine, other = (product.a, product.b) if left else (product.b, product.a)
+            is_a = product.a.buffer is buffer
+            operand, other = (product.a, product.b) if is_a else (product.b, product.a)
             if other.buffer is buffer or not other.buffer.storage.startswith("shared"):
                 return False
-            if not mine.is_whole or self.suits(other.buffer) or self.plan(product).m <= MAX_ROWS:
+            if not operand.is_whole or self.suits(other.buffer) or self.plan(product).m <= MAX_ROWS:
                 return False
-            if product.trans_a if left else not product.trans_b:
+            if product.trans_a if is_a else not product.trans_b:
                 return False  # neighbours in a register would not be those of its source
-            if not left and not self.is_turnable(product, buffer):
+            if not is_a and not self.can_swap_operands(product, buffer):
                 return False
-            order = () if left else ((EXCHANGED, True),)
-            trial = replace_buffers(replace(product, annotations=order), {buffer: held})
+            order = () if is_a else ((SWAPPED, True),)
+            trial = replace_buffers(replace(product, annotations=order), {buffer: fragment})
             assert isinstance(trial, S.Gemm)
             group = self.groups.of(product)
             plan = plan_gemm(trial, group, self.context)
@@ -221,14 +225,14 @@ class _Promoter:
                 return False
         return True
 
-    def is_turnable(self, product: S.Gemm, buffer: Buffer) -> bool:
+    def can_swap_operands(self, product: S.Gemm, buffer: Buffer) -> bool:
         """Whether the result of ``product`` may be held transposed: all that is added to it is a
         product with ``buffer``."""
         c, annotated = product.c, dict(self.launch.annotation("layout_map", ()))
         if c.buffer.storage != FRAGMENT or not c.is_whole or c.buffer in annotated:
             return False
-        whole = c.dtype == "float32" and not product.annotations
-        return whole and all(item.b.buffer is buffer for item in self.uses[c.buffer].products)
+        possible = c.dtype == "float32" and not product.annotations
+        return possible and all(other.b.buffer is buffer for other in self.uses[c.buffer].products)
 
     def run_of(self, buffer: Buffer) -> int:
         """The order of k for ``buffer``: as all its products can have it; 0 for none."""
@@ -236,37 +240,37 @@ class _Promoter:
         shares = set()  # of the rows by the warps, on either side
         for product in self.uses[buffer].products:
             allowed &= self.runs(product, buffer)
-            left = product.a.buffer is buffer
-            shares.add((left, self.plan(product).warps, self.groups.of(product)))
+            is_a = product.a.buffer is buffer
+            shares.add((is_a, self.plan(product).warps, self.groups.of(product)))
         return max(allowed, default=0) if len(shares) == 1 else 0
 
     def runs(self, product: S.Gemm, buffer: Buffer) -> set[int]:
         """Orders of k that ``product`` allows with ``buffer`` in registers."""
-        left = product.a.buffer is buffer
-        mine, other = (product.a, product.b) if left else (product.b, product.a)
+        is_a = product.a.buffer is buffer
+        operand, other = (product.a, product.b) if is_a else (product.b, product.a)
         plan = self.plan(product)
         atom = plan.atom
         if atom is None or atom.shape != "m16n8k16" or atom.a.bits != 16:
             return set()
         if other.buffer is buffer or not other.buffer.storage.startswith("shared"):
             return set()
-        inner = not product.trans_a if left else product.trans_b
-        other_inner = product.trans_b if left else not product.trans_a
-        if not mine.is_whole or not inner or not other_inner or self.suits(other.buffer):
+        inner = not product.trans_a if is_a else product.trans_b
+        other_inner = product.trans_b if is_a else not product.trans_a
+        if not operand.is_whole or not inner or not other_inner or self.suits(other.buffer):
             return set()
-        copies = plan.warps[1] if left else plan.warps[0]
-        rows = plan.m if left else plan.n
+        copies = plan.warps[1] if is_a else plan.warps[0]
+        rows = plan.m if is_a else plan.n
         threads = self.groups.of(product)[1]
         shared = buffer.storage != FRAGMENT
         most = min(MAX_REGISTERS * threads, self.context.limits.registers)
         if shared and (copies > 1 or rows * plan.k > most):
             return set()
-        if not shared and not left and not self.turns(product):
+        if not shared and not is_a and not self.is_swapped(product):
             return set()  # operand A would not come by ldmatrix, for little
-        steps = plan.tiles[2] // (1 if left else max(1, self.parts(product)))
+        steps = plan.tiles[2] // (1 if is_a else max(1, self.parts(product)))
         return {run for run in RUNS if steps % run == 0}
 
-    def exchanges(self, buffer: Buffer, held: Mapping[Buffer, Buffer]) -> bool:
+    def swaps(self, buffer: Buffer, fragments: Mapping[Buffer, Buffer]) -> bool:
         """Whether the products of operand B are better computed transposed.
 
         The registers of a row of 16 bytes are neighbours in operand B, so that what comes
@@ -275,12 +279,12 @@ class _Promoter:
         """
         return all(
             product.b.buffer is buffer
-            and self.turns(product)
-            and all(other.b.buffer in held for other in self.uses[product.c.buffer].products)
+            and self.is_swapped(product)
+            and all(other.b.buffer in fragments for other in self.uses[product.c.buffer].products)
             for product in self.uses[buffer].products
         )
 
-    def turns(self, product: S.Gemm) -> bool:
+    def is_swapped(self, product: S.Gemm) -> bool:
         """Whether ``product`` may be computed transposed, each of its right rows by one warp."""
         plan, c = self.plan(product), product.c
         if plan.atom is None or c.dtype is not plan.atom.c or not c.is_whole:
@@ -299,13 +303,13 @@ class _Promoter:
         if plan.atom is None or plan.n % plan.atom.m:
             return 0
         warps = threads // plan.atom.width
-        parts = warps // gcd(plan.n // plan.atom.m, warps)
-        if parts == 1:
+        slices = warps // gcd(plan.n // plan.atom.m, warps)
+        if slices == 1:
             return 1
         alone = (first, threads) == (0, prod(self.launch.threads))
         c = self.uses[product.c.buffer]
-        able = alone and c.products == [product] and plan.tiles[2] % (parts * RUNS[0]) == 0
-        return parts if able and summed_behind(self.launch.body, product) is not None else 0
+        able = alone and c.products == [product] and plan.tiles[2] % (slices * RUNS[0]) == 0
+        return slices if able and reduction_region(self.launch.body, product) is not None else 0
 
 
 def _ordered(
@@ -317,8 +321,8 @@ def _ordered(
     def product(stmt: S.Gemm) -> S.Stmt:
         if not orders.get(stmt):
             return stmt
-        parts = sums.get(stmt.c.buffer)
-        c = stmt.c if parts is None else parts.whole()
+        partials = sums.get(stmt.c.buffer)
+        c = stmt.c if partials is None else partials.whole()
         return replace(stmt, c=c, annotations=(*stmt.annotations, *orders[stmt]))
 
     return map_stmts(body, S.Gemm, product)
@@ -337,17 +341,17 @@ def _touched(stmt: S.Stmt) -> set[Buffer]:
 def _fills(stmt: S.Stmt, buffer: Buffer) -> bool:
     """Whether a loop writes every element of ``buffer`` once, unconditionally, at its own index,
     and reads none."""
-    found = loop_of(stmt)
-    assert found is not None
-    extents = static_extents(found)
-    body = found.body
+    loop = loop_of(stmt)
+    assert loop is not None
+    extents = static_extents(loop)
+    body = loop.body
     while isinstance(body, S.Seq) and body.stmts:
-        if not all(isinstance(item, S.Let) for item in body.stmts[:-1]):
+        if not all(isinstance(child, S.Let) for child in body.stmts[:-1]):
             return False
         body = body.stmts[-1]
     if not isinstance(body, S.Store) or body.buffer is not buffer or extents is None:
         return False
-    uses = [access for access in accesses(found) if access.buffer is buffer]
+    uses = [access for access in accesses(loop) if access.buffer is buffer]
     if len(uses) != 1 or tuple(buffer.shape) != extents:
         return False
-    return E.same_exprs(body.indices, found.vars)
+    return E.same_exprs(body.indices, loop.vars)

@@ -1,9 +1,9 @@
-"""Layouts that follow from each other.
+"""Layout propagation: layouts that follow from each other.
 
 Fixed layouts come first: those that the program annotates, operands and results of matrix
 instructions, and fragments that are read as whole by every thread. From these the layouts spread
 through loops, copies and reductions until nothing changes; then the first loop that is still free
-takes the layout that serves its memory accesses best, and it spreads again.
+takes the layout that coalesces its memory accesses best, and it spreads again.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.access import (
     Access,
     accesses,
-    held_from,
     is_reducer,
+    layout_from_mapping,
+    mapping_from_layout,
     registers_of,
-    spread_from,
 )
-from tilelang.transforms.layouts.coalesce import serves
+from tilelang.transforms.layouts.coalesce import is_coalesced
 from tilelang.transforms.layouts.gemm_plan import (
     GemmPlan,
     Registers,
-    in_any_order,
+    free_column_order,
+    max_mma_rows,
     plan_gemm,
-    side_of,
 )
 from tilelang.transforms.layouts.loops import free_mapping, takes_one_thread
 from tilelang.transforms.layouts.sharing import check_sharing
@@ -66,7 +66,7 @@ MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread m
 
 
 class NotHeldError(Exception):
-    """A fragment that no layout serves under all its names; caught where inference starts."""
+    """A fragment that no layout fits under all its names; caught where inference starts."""
 
     def __init__(self, note: Note) -> None:
         super().__init__(note.why)
@@ -122,22 +122,22 @@ class Layouts:
         self.changed: set[int] = set()  # places in ops that a layout has changed for
         self.surroundings = Surroundings(launch, self.groups)
 
-    def settled(self: Known, wanted: Mapping[Buffer, RegisterLayout]) -> Known | None:
+    def settled(self: Known, layouts: Mapping[Buffer, RegisterLayout]) -> Known | None:
         """A copy of this, behind :meth:`seed`, with all layouts, where fragments have those of
-        ``wanted``; None where they cannot have them."""
-        made = copy(self)
-        made.held, made.notes = dict(self.held), dict(self.notes)
-        made.changed = set()
-        for buffer, held in wanted.items():
-            if not made.hold(
-                buffer, held, "cheapest of all that its operations ask for", self.launch
+        ``layouts``; None where they cannot have them."""
+        result = copy(self)
+        result.held, result.notes = dict(self.held), dict(self.notes)
+        result.changed = set()
+        for buffer, layout in layouts.items():
+            if not result.hold(
+                buffer, layout, "cheapest of all that its operations ask for", self.launch
             ):
                 return None
-        made.spread(range(len(self.ops)))
-        for _ in made.choices():
-            made.spread(made.changed)
-        made.settle_reducers()
-        return made
+        result.spread(range(len(self.ops)))
+        for _ in result.choices():
+            result.spread(result.changed)
+        result.settle_reducers()
+        return result
 
     def note(self, buffer: Buffer, why: str, stmt: S.Stmt) -> None:
         """Say why ``buffer`` has the layout that it has got now."""
@@ -150,9 +150,9 @@ class Layouts:
         for buffer, threads in tuple(self.fragments.items()):
             for name in self.storage.of(buffer):
                 self.fragments.setdefault(name, threads)
-        for place, op in enumerate(self.ops):
+        for position, op in enumerate(self.ops):
             for buffer in dict.fromkeys(fragments_of(op)):
-                self.users.setdefault(buffer, []).append(place)
+                self.users.setdefault(buffer, []).append(position)
 
     def _collect(self, stmt: S.Stmt) -> None:
         if isinstance(stmt, (S.TileOp, S.Parallel)):
@@ -174,10 +174,10 @@ class Layouts:
             TileUnsupportedError: its threads cannot share it out (see :func:`check_sharing`), or a
                 fragment is used by two groups of threads.
         """
-        found = self.known.get(stmt)
-        if found is None:
-            found = self.known[stmt] = self._op_of(stmt)
-        return found
+        op = self.known.get(stmt)
+        if op is None:
+            op = self.known[stmt] = self._op_of(stmt)
+        return op
 
     def _op_of(self, stmt: S.Stmt) -> Op:
         check_sharing(stmt, self.groups)
@@ -211,25 +211,25 @@ class Layouts:
                 # An element that one thread writes is not in the copies of the others.
                 if self.users.get(buffer) and self.thread_names & self.floating[buffer]:
                     raise self.not_held(buffer, _WRITTEN)
-                whole = RegisterLayout.fully_replicated(constant_shape(buffer), threads)
+                everywhere = RegisterLayout.fully_replicated(constant_shape(buffer), threads)
                 why = "used outside T.Parallel, so every thread holds it"
-                if not self.hold(buffer, whole, why, self.launch):
+                if not self.hold(buffer, everywhere, why, self.launch):
                     raise self.not_held(buffer)
         products = [(op, op.stmt) for op in self.ops if isinstance(op.stmt, S.Gemm)]
         pairs = [(stmt, (op.lo, op.threads)) for op, stmt in products]
-        side = side_of(pairs, self.context)
-        free = in_any_order(pairs, self.context, side)
+        side = max_mma_rows(pairs, self.context)
+        free = free_column_order(pairs, self.context, side)
         annotated = dict(self.launch.annotation("layout_map", ()))
         for op, stmt in products:
             self.plan(op, stmt, side, stmt in free and stmt.c.buffer not in annotated)
 
-    def hold(self, buffer: Buffer, held: RegisterLayout, why: str, stmt: S.Stmt) -> bool:
-        """Give a fragment the layout ``held``, and its other names what follows for them; whether
+    def hold(self, buffer: Buffer, layout: RegisterLayout, why: str, stmt: S.Stmt) -> bool:
+        """Give a fragment the layout ``layout``, and its other names what follows for them; whether
         all of them can have it."""
-        found = self.storage.held(buffer, held)
-        if found is None:
+        aliases = self.storage.register_layouts(buffer, layout)
+        if aliases is None:
             return False
-        for name, seen in found.items():
+        for name, seen in aliases.items():
             self.held[name] = seen
             self.changed.update(self.users.get(name, ()))
             self.note(name, why, stmt)
@@ -238,11 +238,11 @@ class Layouts:
     @cached_property
     def thread_names(self) -> set[E.Var]:
         """The number of the thread, and names of what is made of it."""
-        found = set(self.launch.thread_vars)
+        names = set(self.launch.thread_vars)
         for stmt in S.find(self.launch.body, S.Let):
-            if found & _names(stmt.value):
-                found.add(stmt.var)
-        return found
+            if names & _names(stmt.value):
+                names.add(stmt.var)
+        return names
 
     def not_held(self, buffer: Buffer, why: str = _NAMES) -> NotHeldError:
         """``buffer`` has to be in shared memory instead."""
@@ -258,13 +258,13 @@ class Layouts:
         """A layout of a fragment that the program asks for."""
         threads = self.fragments.get(buffer, self.block_threads)
         check_threads(buffer, layout, threads, self.launch.loc)
-        held = RegisterLayout.of_fragment(layout, threads)
-        if held is None:
+        registers = RegisterLayout.of_fragment(layout, threads)
+        if registers is None:
             raise self.not_held(buffer)
         before = self.held.get(buffer)
-        if before is not None and not before.same(held):
+        if before is not None and not before.same(registers):
             raise self.disagree(buffer)
-        if before is None and not self.hold(buffer, held, "T.annotate_layout", self.launch):
+        if before is None and not self.hold(buffer, registers, "T.annotate_layout", self.launch):
             raise self.not_held(buffer)
 
     def annotated(self, buffer: Buffer, layout: Layout) -> None:
@@ -282,10 +282,10 @@ class Layouts:
 
     def lay_out(self, buffer: Buffer, layout: Layout, why: str, stmt: S.Stmt) -> bool:
         """Give a shared tile and its other names a layout; whether all of them can have it."""
-        found = self.storage.laid_out(buffer, layout)
-        if found is None:
+        aliases = self.storage.laid_out(buffer, layout)
+        if aliases is None:
             return False
-        for name, seen in found.items():
+        for name, seen in aliases.items():
             self.layouts[name] = seen
             self.note(name, why, stmt)
         return True
@@ -301,11 +301,11 @@ class Layouts:
             loc=self.launch.loc,
         )
 
-    def plan(self, op: Op, stmt: S.Gemm, side: int, beside: bool) -> None:
+    def plan(self, op: Op, stmt: S.Gemm, side: int, interleave: bool) -> None:
         """The instruction of a product decides layouts of operands that have none yet."""
         group = op.lo, op.threads
         plan = plan_gemm(
-            stmt, group, self.context, self.layout_in_shared, self.bounds, side, beside
+            stmt, group, self.context, self.layout_in_shared, self.bounds, side, interleave
         )
         self.plans[stmt] = plan
         for region, operand in plan.operands(stmt):
@@ -319,32 +319,32 @@ class Layouts:
                 if layout is not None:
                     self.lay_out(buffer, layout, why, stmt)
 
-    def layout_in_shared(self, buffer: Buffer, wanted: Layout | None) -> Layout | None:
-        """The layout of a shared tile that a product wants to have in ``wanted``."""
+    def layout_in_shared(self, buffer: Buffer, default: Layout | None) -> Layout | None:
+        """The layout of a shared tile that a product wants to have in ``default``."""
         known = self.layouts.get(buffer)
-        if known is None and wanted is not None:
-            known = staged(wanted, buffer)
+        if known is None and default is not None:
+            known = staged(default, buffer)
             known = known if self.storage.laid_out(buffer, known) is not None else None
         return known
 
     # -- spreading --------------------------------------------------------------------------------
-    def spread(self, places: Iterable[int]) -> None:
-        """Carry known layouts through the operations at ``places``, and through those that what
+    def spread(self, positions: Iterable[int]) -> None:
+        """Carry known layouts through the operations at ``positions``, and through those that what
         is found there changes, in rounds from the first to the last until nothing changes.
 
         What an operation gives follows from the layouts of its own fragments, so that one is
         looked at again only when these have changed.
         """
-        coming = set(places)
+        coming = set(positions)
         while coming:
             now, ahead, coming = sorted(coming), coming, set()
             self.changed.clear()
             while now:
-                place = heappop(now)
-                ahead.remove(place)
-                self.spread_op(self.ops[place])
+                position = heappop(now)
+                ahead.remove(position)
+                self.spread_op(self.ops[position])
                 for other in self.changed - ahead:
-                    if other <= place:
+                    if other <= position:
                         coming.add(other)
                     else:
                         ahead.add(other)
@@ -359,9 +359,9 @@ class Layouts:
         unknown = [access for access in op.touched if access.buffer not in self.held]
         if op.loop is None or op.extents is None or not unknown:
             return
-        found = self.known_mapping(op)
-        if found is not None and not self.costs_coalescing(op, found):
-            self.assign(op, found, "follows the other tiles of")
+        mapping = self.known_mapping(op)
+        if mapping is not None and not self.costs_coalescing(op, mapping):
+            self.assign(op, mapping, "follows the other tiles of")
 
     def costs_coalescing(self, op: Op, spread: RegisterLayout) -> bool:
         """Whether a fragment with fewer dimensions than the loop asks for ``spread``, which would
@@ -372,31 +372,35 @@ class Layouts:
         for access in op.touched:
             if access.buffer in self.held and sum(e > 1 for e in access.buffer.shape) >= dims:
                 return False
-        if not self.serves(op, spread):
+        if not self.is_coalesced(op, spread):
             return True
         for access in op.touched:
             if access.buffer in self.held:
                 continue
-            held = held_from(access, op.loop, spread, constant_shape(access.buffer))
-            seen = {} if held is None else self.storage.held(access.buffer, held) or {}
+            fragment = layout_from_mapping(access, op.loop, spread, constant_shape(access.buffer))
+            seen = (
+                {}
+                if fragment is None
+                else self.storage.register_layouts(access.buffer, fragment) or {}
+            )
             if not all(self.suits(name, layout) for name, layout in seen.items()):
                 return True
         return False
 
-    def serves(self, op: Op, spread: RegisterLayout) -> bool:
+    def is_coalesced(self, op: Op, spread: RegisterLayout) -> bool:
         """Whether ``spread`` is good enough for what ``op`` asks of global memory."""
         assert op.loop is not None and op.extents is not None
         free = free_mapping(op.loop, op.extents, op.threads, self.bounds)
-        return serves(op.loop, spread, free, self.context.limits.warp)
+        return is_coalesced(op.loop, spread, free, self.context.limits.warp)
 
-    def suits(self, buffer: Buffer, held: RegisterLayout) -> bool:
+    def suits(self, buffer: Buffer, layout: RegisterLayout) -> bool:
         """Whether the loops that touch a fragment access global memory well if it is held so."""
         for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
             for access in op.touched:
                 if access.buffer is not buffer or op.loop is None or op.extents is None:
                     continue
-                spread = spread_from(access, held, op.loop, op.extents)
-                if spread is not None and not self.serves(op, spread):
+                spread = mapping_from_layout(access, layout, op.loop, op.extents)
+                if spread is not None and not self.is_coalesced(op, spread):
                     return False
         return True
 
@@ -407,26 +411,26 @@ class Layouts:
         for access in op.touched:
             if access.buffer not in self.held and op.loop is not None:
                 shape = constant_shape(access.buffer)
-                held = held_from(access, op.loop, spread, shape, slices)
-                if held is not None:
-                    changed |= self.hold(access.buffer, held, why, op.stmt)
+                layout = layout_from_mapping(access, op.loop, spread, shape, slices)
+                if layout is not None:
+                    changed |= self.hold(access.buffer, layout, why, op.stmt)
         return changed
 
     def spread_reduce(self, stmt: S.Reduce) -> None:
         """A result is held where the reduced elements were."""
         src, dst = stmt.src, stmt.dst
-        held = self.held.get(src.buffer)
-        if held is None or dst.buffer in self.held or dst.buffer.storage != FRAGMENT:
+        source = self.held.get(src.buffer)
+        if source is None or dst.buffer in self.held or dst.buffer.storage != FRAGMENT:
             return
         keep = len(dst.buffer.shape) == len(src.buffer.shape)
         if not src.is_whole or not dst.is_whole:
             return
-        found = held.drop(stmt.dim, keep)
-        if found.shape != constant_shape(dst.buffer):
-            if prod(found.shape) != 1 or prod(constant_shape(dst.buffer)) != 1:
+        result = source.drop(stmt.dim, keep)
+        if result.shape != constant_shape(dst.buffer):
+            if prod(result.shape) != 1 or prod(constant_shape(dst.buffer)) != 1:
                 return
-            found = replace(found, shape=(1,), modes=((),))
-        self.hold(dst.buffer, found, f"what reducing `{src.buffer.name}` leaves", stmt)
+            result = replace(result, shape=(1,), modes=((),))
+        self.hold(dst.buffer, result, f"what reducing `{src.buffer.name}` leaves", stmt)
 
     def known_mapping(self, op: Op) -> RegisterLayout | None:
         """The register layout of the loop of ``op`` as its known fragments ask for it."""
@@ -446,9 +450,9 @@ class Layouts:
         free = [op for op in self.ops if op.extents is not None and self.is_free(op)]
         free.sort(key=_order)
         fills = [op for op in free if isinstance(op.stmt, S.Fill)]
-        others = [op for op in free if op not in fills]
+        ops = [op for op in free if op not in fills]
         # A loop over one slice of a tile says less than one over the whole, and more than a fill.
-        for slices, some in ((False, others), (True, others), (False, fills)):
+        for slices, some in ((False, ops), (True, ops), (False, fills)):
             for op in filter(self.is_free, some):
                 assert op.loop is not None and op.extents is not None
                 spread = free_mapping(op.loop, op.extents, op.threads, self.bounds)
@@ -476,7 +480,7 @@ class Layouts:
             if small or is_reducer(buffer):
                 tried.append(RegisterLayout.fully_replicated(shape, threads))
         why = "spread evenly; no operation asks for more"
-        if not any(self.hold(buffer, held, why, self.launch) for held in tried):
+        if not any(self.hold(buffer, layout, why, self.launch) for layout in tried):
             raise self.not_held(buffer)
 
     def settle_reducers(self) -> None:
@@ -490,12 +494,12 @@ class Layouts:
                     if self.misses(op, access):
                         shape = constant_shape(access.buffer)
                         threads = self.fragments[access.buffer]
-                        whole = RegisterLayout.fully_replicated(shape, threads)
+                        everywhere = RegisterLayout.fully_replicated(shape, threads)
                         why = "at elements that not only the loop variables name, it is updated by"
                         for name in self.storage.of(access.buffer):
                             self.notes.pop(name, None)
                         if not self.hold(
-                            access.buffer, whole, f"{why} {word_of(op.stmt)}", op.stmt
+                            access.buffer, everywhere, f"{why} {word_of(op.stmt)}", op.stmt
                         ):
                             raise self.not_held(access.buffer)
                         missed = True
@@ -504,10 +508,10 @@ class Layouts:
         """Whether ``access`` contributes to a reducer where the thread may hold no copy."""
         if not is_reducer(access.buffer) or access.kind != "update" or op.loop is None:
             return False
-        held, spread = self.held[access.buffer], self.spread_of(op.stmt)
-        if held.is_everywhere:
+        layout, spread = self.held[access.buffer], self.spread_of(op.stmt)
+        if layout.is_everywhere:
             return False
-        return spread is None or registers_of(access, held, op.loop, spread) is None
+        return spread is None or registers_of(access, layout, op.loop, spread) is None
 
     # -- what follows -----------------------------------------------------------------------------
     def spread_of(self, stmt: S.Stmt) -> RegisterLayout | None:
@@ -515,8 +519,8 @@ class Layouts:
         op = self.op_of(stmt)
         if op.loop is None or op.extents is None:
             return None
-        found = self.known_mapping(op)
-        return found or free_mapping(op.loop, op.extents, op.threads, self.bounds)
+        mapping = self.known_mapping(op)
+        return mapping or free_mapping(op.loop, op.extents, op.threads, self.bounds)
 
     def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, RegisterLayout | None]]:
         """The fragments of ``stmt`` that it cannot use as they are held, each with the layout in
@@ -527,23 +531,23 @@ class Layouts:
                 for region, operand in self.plans[stmt].operands(stmt)
                 if region.buffer.storage == FRAGMENT
             ]
-            return [(buffer, held) for buffer, held in pairs if self.differs(buffer, held)]
+            return [(buffer, layout) for buffer, layout in pairs if self.differs(buffer, layout)]
         op = self.op_of(stmt)
         if op.loop is None:
             return []
         spread = self.spread_of(stmt)
-        found: dict[Buffer, None] = {}
+        buffers: dict[Buffer, None] = {}
         for access in op.touched:
-            held = self.layout_of(access.buffer)
-            if held is None or (is_reducer(access.buffer) and access.kind == "update"):
+            layout = self.layout_of(access.buffer)
+            if layout is None or (is_reducer(access.buffer) and access.kind == "update"):
                 continue
-            if spread is None or registers_of(access, held, op.loop, spread) is None:
-                found.setdefault(access.buffer)
-        return [(buffer, self.wanted(op, buffer, spread)) for buffer in found]
+            if spread is None or registers_of(access, layout, op.loop, spread) is None:
+                buffers.setdefault(access.buffer)
+        return [(buffer, self.wanted(op, buffer, spread)) for buffer in buffers]
 
-    def differs(self, buffer: Buffer, wanted: RegisterLayout | None) -> bool:
+    def differs(self, buffer: Buffer, layout: RegisterLayout | None) -> bool:
         """Whether a fragment is held otherwise than a product wants it."""
-        return wanted is None or not self.held[buffer].same(wanted)
+        return layout is None or not self.held[buffer].same(layout)
 
     def wanted(
         self, op: Op, buffer: Buffer, spread: RegisterLayout | None
@@ -551,18 +555,18 @@ class Layouts:
         """The layout in which the loop of ``op`` could use ``buffer``, if shuffles can bring it
         there; None stands for shared memory."""
         uses = [access for access in op.touched if access.buffer is buffer]
-        held = self.layout_of(buffer)
-        if spread is None or op.loop is None or held is None or is_reducer(buffer):
+        current = self.layout_of(buffer)
+        if spread is None or op.loop is None or current is None or is_reducer(buffer):
             return None
-        found = held_from(uses[0], op.loop, spread, constant_shape(buffer))
-        if found is None or warp_shuffles(held, found, self.context.limits.warp) is None:
+        layout = layout_from_mapping(uses[0], op.loop, spread, constant_shape(buffer))
+        if layout is None or warp_shuffles(current, layout, self.context.limits.warp) is None:
             return None
-        if any(registers_of(access, found, op.loop, spread) is None for access in uses):
+        if any(registers_of(access, layout, op.loop, spread) is None for access in uses):
             return None
         written = any(access.kind != "read" for access in uses)
         return (
-            found
-            if not written or warp_shuffles(found, held, self.context.limits.warp) is not None
+            layout
+            if not written or warp_shuffles(layout, current, self.context.limits.warp) is not None
             else None
         )
 
@@ -604,10 +608,10 @@ def _order(op: Op) -> tuple[bool, bool, int, int]:
 
 def _reach(op: Op) -> int:
     """How far the memory that a loop touches is: 2 for global, 1 for shared, 0 for none."""
-    found = [a.buffer for a in accesses(op.loop)] if op.loop is not None else []
-    if any(buffer.storage == "global" for buffer in found):
+    buffers = [a.buffer for a in accesses(op.loop)] if op.loop is not None else []
+    if any(buffer.storage == "global" for buffer in buffers):
         return 2
-    return int(any(buffer.storage.startswith("shared") for buffer in found))
+    return int(any(buffer.storage.startswith("shared") for buffer in buffers))
 
 
 def constant_shape(buffer: Buffer) -> tuple[int, ...]:

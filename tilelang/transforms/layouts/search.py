@@ -1,4 +1,4 @@
-"""The search for the layouts that are cheapest for a whole launch.
+"""Layout search: the cheapest layouts for a whole launch.
 
 What layouts follow from each other is a good start: most programs need no more. Where operations
 are left that work on copies, each fragment that is concerned is tried in the layouts that its
@@ -18,9 +18,9 @@ from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts import cost
 from tilelang.transforms.layouts.access import (
-    held_from,
     is_reducer,
-    spread_from,
+    layout_from_mapping,
+    mapping_from_layout,
     writes,
 )
 from tilelang.transforms.layouts.loops import free_mapping
@@ -44,9 +44,9 @@ class Priced(Layouts):
     def cost(self) -> float:
         """Cycles of a block in operations on fragments, and in the exchanges that they need."""
         return sum(self.surroundings.times[op.stmt] * self.cost_of(op) for op in self.ops) + sum(
-            self.conversion_cost(op, buffer, wanted)
+            self.conversion_cost(op, buffer, layout)
             for op in self.ops
-            for buffer, wanted in self.conflicts(op.stmt)
+            for buffer, layout in self.conflicts(op.stmt)
         )
 
     def cost_of(self, op: Op) -> float:
@@ -60,22 +60,24 @@ class Priced(Layouts):
             return 0.0
         return cost.of_loop(op.loop, spread, warp)
 
-    def conversion_cost(self, op: Op, buffer: Buffer, wanted: RegisterLayout | None) -> float:
+    def conversion_cost(self, op: Op, buffer: Buffer, layout: RegisterLayout | None) -> float:
         """Cycles that the block takes to bring ``buffer`` to ``op``, and back if it is written."""
         around = self.surroundings
         written = writes(op.stmt, buffer)
         steady = None if written else around.steady(op.stmt, buffer.data)
         times = around.times[op.stmt if steady is None else steady]
-        held = self.layout_of(buffer)
-        if held is not None and wanted is not None:
-            return times * (1 + written) * cost.of_shuffles(held, wanted, self.context.limits.warp)
+        current = self.layout_of(buffer)
+        if current is not None and layout is not None:
+            return (
+                times * (1 + written) * cost.of_shuffles(current, layout, self.context.limits.warp)
+            )
         size = prod(constant_shape(buffer)) * buffer.dtype.bits // 8
         return times * cost.of_exchange(size, 2 + 2 * written, 2 + written)
 
     def registers(self) -> int:
         """Registers of a thread for all fragments of the launch."""
-        tiles = {buffer.data: (buffer, held) for buffer, held in self.held.items()}
-        return sum(-(-held.register_count * b.dtype.bits // 32) for b, held in tiles.values())
+        tiles = {buffer.data: (buffer, layout) for buffer, layout in self.held.items()}
+        return sum(-(-layout.register_count * b.dtype.bits // 32) for b, layout in tiles.values())
 
     @property
     def register_room(self) -> int:
@@ -93,9 +95,9 @@ class Priced(Layouts):
         )
         for buffer in dict.fromkeys(concerned):
             if buffer not in fixed and not is_reducer(buffer):
-                for held in dict.fromkeys(self.layouts_for(buffer)):
-                    if held != self.layout_of(buffer):
-                        yield buffer, held
+                for layout in dict.fromkeys(self.layouts_for(buffer)):
+                    if layout != self.layout_of(buffer):
+                        yield buffer, layout
 
     def delivers(self, op: Op) -> bool:
         """Whether the results of a reduction go to other threads than those that have them."""
@@ -126,16 +128,19 @@ class Priced(Layouts):
                 spreads = [free_mapping(op.loop, op.extents, op.threads, self.bounds)]
                 spreads += [
                     spread
-                    for a, held in known
-                    if held is not None
-                    and (spread := spread_from(a, held, op.loop, op.extents)) is not None
+                    for a, known_layout in known
+                    if known_layout is not None
+                    and (spread := mapping_from_layout(a, known_layout, op.loop, op.extents))
+                    is not None
                 ]
                 for access in op.touched:
                     if access.buffer is buffer:
                         for spread in dict.fromkeys(spreads):
-                            found = held_from(access, op.loop, spread, shape, slices=True)
-                            if found is not None:
-                                yield found
+                            layout = layout_from_mapping(
+                                access, op.loop, spread, shape, slices=True
+                            )
+                            if layout is not None:
+                                yield layout
         if prod(shape) * buffer.dtype.bits <= MAX_COPIED:
             yield RegisterLayout.fully_replicated(shape, self.fragments[buffer])
 
@@ -150,36 +155,36 @@ def cheapest(seeded: Found) -> Found:
     reasons = {
         (name, best.held[name]): note for name, note in best.notes.items() if name in best.held
     }
-    wanted: dict[Buffer, RegisterLayout] = {}
+    pinned: dict[Buffer, RegisterLayout] = {}
     tried: set[tuple[Buffer, RegisterLayout, bool]] = set()
     lowest, room = best.cost(), max(best.registers(), seeded.register_room)
     while True:
-        found, least = None, WORTH * lowest
-        for buffer, held in best.offers(seeded.held):
+        choice, least = None, WORTH * lowest
+        for buffer, layout in best.offers(seeded.held):
             stay = {name: known for name, known in best.held.items() if name not in seeded.held}
-            for others in (wanted, stay):
-                key = buffer, held, others is stay
+            for fixed in (pinned, stay):
+                key = buffer, layout, fixed is stay
                 if key in tried or len(tried) == MOST_TRIED:
                     continue
                 tried.add(key)
-                kept = {n: known for n, known in others.items() if n.data is not buffer.data}
-                given = {**kept, buffer: held}
+                kept = {n: known for n, known in fixed.items() if n.data is not buffer.data}
+                given = {**kept, buffer: layout}
                 other = _tried(seeded, given)
                 if other is None or other.registers() > room:
                     continue
                 costs = other.cost()
                 if costs < least:
-                    least, found = costs, (other, given)
-        if found is None:
+                    least, choice = costs, (other, given)
+        if choice is None:
             best.notes.update((n, reasons[n, h]) for n, h in best.held.items() if (n, h) in reasons)
             return best
-        (best, wanted), lowest = found, least
+        (best, pinned), lowest = choice, least
         tried.clear()
 
 
-def _tried(seeded: Found, wanted: Mapping[Buffer, RegisterLayout]) -> Found | None:
+def _tried(seeded: Found, layouts: Mapping[Buffer, RegisterLayout]) -> Found | None:
     """:meth:`Layouts.settled`; None, too, where an operation cannot be done so."""
     try:
-        return seeded.settled(wanted)
+        return seeded.settled(layouts)
     except (NotHeldError, TileUnsupportedError):
         return None

@@ -1,4 +1,4 @@
-"""Which operations the threads of a branch can share out."""
+"""Which operations the threads of a branch can divide among themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     known = stmt not in groups.divergent
     lo, count = groups.of(stmt)
     alone = count == 1 and stmt not in groups.elected and loop_of(stmt) is not None
-    if known and (stmt not in groups.partial or alone or _meets_nobody(stmt)):
+    if known and (stmt not in groups.partial or alone or _is_private(stmt)):
         return
     several = stmt in groups.elected
     which = (
@@ -57,9 +57,9 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     )
 
 
-def _meets_nobody(stmt: S.Stmt) -> bool:
+def _is_private(stmt: S.Stmt) -> bool:
     """Whether any threads can share out the elements of an operation without waiting."""
     if loop_of(stmt) is None and not isinstance(stmt, S.PrintTile):
         return False
-    found = effects.accesses(stmt, nested=True)
-    return not any(access.buffer.storage == FRAGMENT for access in found)
+    accesses = effects.accesses(stmt, nested=True)
+    return not any(access.buffer.storage == FRAGMENT for access in accesses)

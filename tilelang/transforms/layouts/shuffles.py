@@ -1,4 +1,4 @@
-"""Moving a fragment from one layout to another inside the warps, without shared memory.
+"""Warp shuffles that convert a fragment from one layout to another, without shared memory.
 
 Where every element that a thread needs is held by some thread of its own warp, shuffles can bring
 it: register by register, one shuffle for each source register that any lane asks for. The plan is
@@ -52,9 +52,9 @@ def warp_shuffles(
     if src.threads != threads or threads % warp or src.shape != dst.shape:
         return None
     for own in (True, False):
-        found = _plan(src, dst, own, warp)
-        if found is not None:
-            return found
+        plan = _plan(src, dst, own, warp)
+        if plan is not None:
+            return plan
     return None
 
 
@@ -62,28 +62,30 @@ def _plan(
     src: RegisterLayout, dst: RegisterLayout, own: bool, warp: int
 ) -> tuple[ShuffleSource, ...] | None:
     """The plan; of several holders the thread itself if ``own``, else the lowest lane, lends."""
-    places = _places(src, dst, own, warp)
-    if places is None:
+    tables = _places(src, dst, own, warp)
+    if tables is None:
         return None
-    lanes, registers, exists = places
+    lanes, registers, exists = tables
     number = np.arange(dst.threads)
-    found: list[ShuffleSource] = []
+    sources: list[ShuffleSource] = []
     for r in range(dst.register_count):
         there = exists[:, r]
         if not there.any():
-            found.append(ShuffleSource(None, ThreadFunction(0, ()), (0,)))
+            sources.append(ShuffleSource(None, ThreadFunction(0, ()), (0,)))
             continue
         stays = bool((lanes[there, r] == number[there] % warp).all())
         lane = None if stays else _fit(lanes[:, r], there)
         register = _fit(registers[:, r], there)
         if register is None or (lane is None and not stays):
             return None
-        found.append(
+        sources.append(
             ShuffleSource(lane, register, tuple(int(s) for s in distinct(registers[there, r])))
         )
-    cost = sum(len(item.registers) for item in found if item.lane is not None)
+    cost = sum(len(source.registers) for source in sources if source.lane is not None)
     return (
-        tuple(found) if cost <= FREE + (src.register_count + dst.register_count) // SHARE else None
+        tuple(sources)
+        if cost <= FREE + (src.register_count + dst.register_count) // SHARE
+        else None
     )
 
 
@@ -93,17 +95,17 @@ def _places(
     """(lane, register, whether there is an element) per thread and register of ``dst``."""
     table = dst.index_table()
     exists: Mask = np.all(table >= 0, axis=-1)
-    where = tuple(np.maximum(table[..., d], 0) for d in range(table.shape[-1]))
-    owners = src.owner_table()[where]  # (threads, registers, copies)
+    element = tuple(np.maximum(table[..., d], 0) for d in range(table.shape[-1]))
+    owners = src.owner_table()[element]  # (threads, registers, copies)
     thread = np.arange(dst.threads)[:, None, None]
-    far = src.threads
-    rank = np.where(owners // warp == thread // warp, owners, far)
+    outside = src.threads
+    rank = np.where(owners // warp == thread // warp, owners, outside)
     if own:
         rank = np.where(owners == thread, -1, rank)
     best = np.take_along_axis(owners, rank.argmin(axis=-1)[..., None], axis=-1)[..., 0]
-    if bool(((rank.min(axis=-1) == far) & exists).any()):
+    if bool(((rank.min(axis=-1) == outside) & exists).any()):
         return None
-    return best % warp, src.register_table()[where], exists
+    return best % warp, src.register_table()[element], exists
 
 
 def _fit(values: Array, exists: Mask) -> ThreadFunction | None:

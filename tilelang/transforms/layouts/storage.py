@@ -1,4 +1,4 @@
-"""Tiles with several names: what the layout of one name says about the others.
+"""Views and aliases: what the layout of one name of a tile implies for the others.
 
 ``T.view``, ``T.reshape`` and declared buffers are further names of the same storage. Inference
 treats all names of a tile as one: a layout that any of them gets is given to all, each as its own
@@ -36,16 +36,16 @@ class Storage:
         viewed = {node.buffer.data for node in nodes if isinstance(node, S.View)}
         if not viewed:
             return
-        found: dict[E.Var, dict[Buffer, None]] = {}
+        aliases: dict[E.Var, dict[Buffer, None]] = {}
         for node in nodes:
             for buffer in used_buffers(node):
                 if buffer.data in viewed:
-                    found.setdefault(buffer.data, {})[buffer] = None
-        asked = dict(launch.annotation("layout_map", ()))
-        for buffer in asked:
+                    aliases.setdefault(buffer.data, {})[buffer] = None
+        annotated = dict(launch.annotation("layout_map", ()))
+        for buffer in annotated:
             if buffer.data in viewed:
-                found.setdefault(buffer.data, {})[buffer] = None
-        self.names = {data: tuple(names) for data, names in found.items() if len(names) > 1}
+                aliases.setdefault(buffer.data, {})[buffer] = None
+        self.names = {data: tuple(names) for data, names in aliases.items() if len(names) > 1}
 
     def of(self, buffer: Buffer) -> tuple[Buffer, ...]:
         """All names of the storage of ``buffer``."""
@@ -55,10 +55,12 @@ class Storage:
         """Whether ``buffer`` has other names."""
         return buffer.data in self.names
 
-    def held(self, buffer: Buffer, held: RegisterLayout) -> dict[Buffer, RegisterLayout] | None:
-        """The register layout of every name when ``buffer`` is spread as ``held`` says; None where
+    def register_layouts(
+        self, buffer: Buffer, layout: RegisterLayout
+    ) -> dict[Buffer, RegisterLayout] | None:
+        """The register layout of every name when ``buffer`` has ``layout``; None where
         some name has none."""
-        return self._seen(buffer, held, seen_register_layout)
+        return self._seen(buffer, layout, seen_register_layout)
 
     def laid_out(self, buffer: Buffer, layout: Layout) -> dict[Buffer, Layout] | None:
         """The same for the layout of a shared tile."""
@@ -68,7 +70,7 @@ class Storage:
         self, buffer: Buffer, known: Known, follow: Callable[[Known, Span, Span], Known | None]
     ) -> dict[Buffer, Known] | None:
         """``known`` of ``buffer`` as each name sees it; None where some name cannot."""
-        found = {buffer: known}
+        layouts = {buffer: known}
         own = span_of(buffer)
         for name in self.of(buffer):
             if name is buffer:
@@ -77,8 +79,8 @@ class Storage:
             seen = None if own is None or other is None else follow(known, own, other)
             if seen is None:
                 return None
-            found[name] = seen
-        return found
+            layouts[name] = seen
+        return layouts
 
     def does_not_fit(self, buffer: Buffer, layout: Layout, loc: Loc | None) -> TileUnsupportedError:
         """An annotated layout of a shared tile that some other name cannot have."""
@@ -118,16 +120,16 @@ class Storage:
         flat = tuple(high // low for low, high in pairwise(order))[::-1]
         # What is one element to some name stays in one register.
         widest = max(span.bits for span in spans if span is not None)
-        held = RegisterLayout.exact(flat, threads, widest // bits)
+        layout = RegisterLayout.exact(flat, threads, widest // bits)
         finest = next(span for span in spans if span is not None and span.bits == bits)
         lead = replace(finest, shape=flat, strides=row_major_strides(flat))
-        return seen_register_layout(held, lead, own) if own is not None else None
+        return seen_register_layout(layout, lead, own) if own is not None else None
 
 
 def used_buffers(node: S.Stmt) -> list[Buffer]:
     """Buffers that a statement itself uses; an allocation uses what it makes, a view does not."""
-    found = effects.accesses(node)
-    return [access.buffer for access in found if not isinstance(access.by, S.View)]
+    accesses = effects.accesses(node)
+    return [access.buffer for access in accesses if not isinstance(access.by, S.View)]
 
 
 def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
@@ -151,7 +153,7 @@ def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
                 hint="leave out the annotation, or the view",
                 loc=launch.loc,
             )
-    asked = launch.annotation("layout_map", ())
-    kept = tuple(pair for pair in asked if pair[0] not in mapping)
+    annotated = launch.annotation("layout_map", ())
+    kept = tuple(pair for pair in annotated if pair[0] not in mapping)
     notes = tuple((k, kept if k == "layout_map" else value) for k, value in launch.annotations)
     return replace(launch, body=replace_buffers(launch.body, mapping), annotations=notes)

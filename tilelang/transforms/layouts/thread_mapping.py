@@ -11,7 +11,12 @@ from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.layouts.access import Access, accesses, sets_all_copies, spread_from
+from tilelang.transforms.layouts.access import (
+    Access,
+    accesses,
+    mapping_from_layout,
+    sets_all_copies,
+)
 from tilelang.transforms.layouts.loops import free_mapping, takes_one_thread
 
 
@@ -19,7 +24,7 @@ def mapping_by(
     loop: S.Parallel,
     extents: tuple[int, ...],
     touched: tuple[Access, ...],
-    held: Callable[[Buffer], RegisterLayout | None],
+    layout_of: Callable[[Buffer], RegisterLayout | None],
     threads: int,
 ) -> RegisterLayout | None:
     """The register layout that the known fragments of a loop ask for; None if they ask for none.
@@ -33,13 +38,15 @@ def mapping_by(
         if isinstance(layout, RegisterLayout):
             return layout
         return RegisterLayout.from_fragment(layout, threads)
-    known = [(access, layout) for access in touched if (layout := held(access.buffer)) is not None]
+    known = [
+        (access, layout) for access in touched if (layout := layout_of(access.buffer)) is not None
+    ]
     known.sort(key=lambda pair: (not sets_all_copies(pair[0]), pair[1].replication,
                                  -len(pair[0].indices)))  # fmt: skip
     for access, layout in known:
-        found = spread_from(access, layout, loop, extents)
-        if found is not None and not (found.replicated and takes_one_thread(loop)):
-            return found
+        mapping = mapping_from_layout(access, layout, loop, extents)
+        if mapping is not None and not (mapping.replicated and takes_one_thread(loop)):
+            return mapping
     return None
 
 
@@ -49,5 +56,5 @@ def known_mapping(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLay
     if extents is None:
         raise InternalError("a loop of constant extents is needed")
     touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
-    found = mapping_by(loop, extents, touched, lambda b: b.attr("register_layout"), threads)
-    return found or free_mapping(loop, extents, threads, bounds)
+    mapping = mapping_by(loop, extents, touched, lambda b: b.attr("register_layout"), threads)
+    return mapping or free_mapping(loop, extents, threads, bounds)

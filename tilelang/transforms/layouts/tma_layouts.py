@@ -1,4 +1,4 @@
-"""Layouts of shared tiles that are copied in boxes of a tensor: the copy unit knows a few only."""
+"""Layouts of shared tiles that TMA copies in boxes: the hardware knows only a few swizzles."""
 
 from __future__ import annotations
 

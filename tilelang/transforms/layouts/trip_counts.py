@@ -1,4 +1,4 @@
-"""How often the operations of a launch run, and from where on what they read stays as it is."""
+"""Trip counts of the operations of a launch, and the loops in which their inputs are invariant."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Surroundings:
     def changed(self, loop: S.For) -> frozenset[E.Var]:
         """Storage that ``loop`` writes or makes."""
         if loop not in self.touched:
-            found = effects.accesses(loop, nested=True)
-            made = (node.buffer.data for node in S.find(loop, S.Alloc))
-            self.touched[loop] = frozenset((*(a.data for a in found if a.writes), *made))
+            accesses = effects.accesses(loop, nested=True)
+            allocated = (node.buffer.data for node in S.find(loop, S.Alloc))
+            self.touched[loop] = frozenset((*(a.data for a in accesses if a.writes), *allocated))
         return self.touched[loop]
 
     def steady(self, stmt: S.Stmt, data: E.Var) -> S.For | None:
         """The outermost loop around ``stmt`` before which a copy of ``data`` can be made that
         serves all its iterations."""
-        found = None
+        outermost = None
         for loop in reversed(self.loops.get(stmt, ())):
             if data in self.changed(loop) or self.groups.of(loop) != self.groups.of(stmt):
                 break
-            found = loop
-        return found
+            outermost = loop
+        return outermost

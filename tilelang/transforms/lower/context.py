@@ -73,7 +73,7 @@ class Lowering:
 
     def register_layout(self, buffer: Buffer) -> RegisterLayout:
         """How a fragment is spread over the threads."""
-        return distribution_of(buffer)
+        return register_layout_of(buffer)
 
     def registers(self, buffer: Buffer) -> Buffer:
         """The register array of a fragment: one dimension, as long as a thread has registers."""
@@ -81,7 +81,7 @@ class Lowering:
         if found is None or found.dtype != buffer.dtype:
             found = Buffer(
                 buffer.name,
-                Shape((distribution_of(buffer).register_count,)),
+                Shape((register_layout_of(buffer).register_count,)),
                 buffer.dtype,
                 "local",
                 data=buffer.data,
@@ -128,7 +128,7 @@ def barrier_of(group: Group) -> S.Stmt:
     return S.Eval(value=call)
 
 
-def distribution_of(buffer: Buffer) -> RegisterLayout:
+def register_layout_of(buffer: Buffer) -> RegisterLayout:
     """How a fragment is spread over the threads."""
     found = buffer.attr("register_layout")
     if not isinstance(found, RegisterLayout):
@@ -136,6 +136,6 @@ def distribution_of(buffer: Buffer) -> RegisterLayout:
     return found
 
 
-def meet_warp(loc: Loc | None = None) -> S.Stmt:
+def sync_warp(loc: Loc | None = None) -> S.Stmt:
     """A rendezvous of the 32 lanes of a warp."""
     return S.do("sync_warp", E.const(0xFFFFFFFF, DType("uint32")), loc=loc)

@@ -151,7 +151,7 @@ def walk_registers(dist: RegisterLayout, ctx: Lowering) -> RegisterWalk:
         below = 1
         for position, item in reversed(list(enumerate(modes))):
             if item.extent > 1:
-                if item.place == "register":
+                if item.kind == "register":
                     var = ctx.fresh("s")
                     loops.append((item.stride, (dim, position), var, item.extent))
                     register = register + var * item.stride

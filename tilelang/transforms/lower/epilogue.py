@@ -16,9 +16,9 @@ from tilelang.layout.register_layout import Mode
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.vectors import run_of
-from tilelang.transforms.lower.context import Lowering, meet_warp
+from tilelang.transforms.lower.context import Lowering, sync_warp
 from tilelang.transforms.lower.elements import array, loop, mode
-from tilelang.transforms.lower.matrix_stores import around_tiles, blocks_put
+from tilelang.transforms.lower.matrix_stores import around_tiles, put_blocks
 
 ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread
 CHUNK_BITS = 128
@@ -82,12 +82,12 @@ def _tile(src: Region, ctx: Lowering) -> _Tile | None:
 def _outer(modes: tuple[Mode, ...], stride: int, warp: int) -> tuple[int, Mode | None] | None:
     """The count of tiles and the mode of warps, in that order from the inside."""
     rest, count, warps = list(modes), 1, None
-    if rest and rest[-1].place == "register":
+    if rest and rest[-1].kind == "register":
         tiles = rest.pop()
         if tiles.stride != stride:
             return None
         count = tiles.extent
-    if rest and rest[-1].place == "thread":
+    if rest and rest[-1].kind == "thread":
         warps = rest.pop()
         if warps.stride % warp:
             return None
@@ -116,7 +116,7 @@ class _Rows:
         room = ctx.workspace("rows", self.stmt.dst.dtype, warps * ROWS * stride)
         strip = ctx.fresh("i")
         base = (ctx.thread // ctx.warp) * (ROWS * stride)
-        meet = meet_warp(self.stmt.loc)
+        meet = sync_warp(self.stmt.loc)
         body = S.seq(self._put(room, base, strip), meet, self._take(room, base, strip), meet)
         return loop(strip, self.tile.strips, body)
 
@@ -142,7 +142,7 @@ class _Rows:
             four = array("four", self.stmt.dst.dtype, 8)
             value = self._value(first + tile * 8 + v)
             at = base + (self.lane % ROWS) * self.stride + tile * 16 + (self.lane // ROWS) * 8
-            put = blocks_put(four, v, value, E.AddressOf(room, (at,), "w"), self.stmt.loc)
+            put = put_blocks(four, v, value, E.AddressOf(room, (at,), "w"), self.stmt.loc)
             return loop(tile, self.tile.tiles // 2, put)
         half = self.ctx.fresh("h")
         row = half * 8 + self.lane // 4

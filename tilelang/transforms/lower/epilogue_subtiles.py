@@ -19,9 +19,9 @@ from tilelang.layout.register_layout import Mode
 from tilelang.records import dataclass
 from tilelang.target import nvidia
 from tilelang.transforms.analysis.tma import PART_COLUMNS, PART_ROWS, Part
-from tilelang.transforms.lower.context import Lowering, meet_warp
+from tilelang.transforms.lower.context import Lowering, sync_warp
 from tilelang.transforms.lower.elements import array, loop, mode
-from tilelang.transforms.lower.matrix_stores import around_tiles, blocks_put
+from tilelang.transforms.lower.matrix_stores import around_tiles, put_blocks
 from tilelang.transforms.lower.tma_copies import boxes_or_refuse, issued
 
 COLUMNS = 16  # of an instruction's tile: four blocks of 8 x 8
@@ -38,7 +38,7 @@ class _Strip:
     column: E.Expr
 
 
-def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
+def lower_subtile(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
     """Thread IR of ``part`` of a copy of a fragment; None where warps do not hold strips of whole
     parts."""
     # One value for all lanes: else the unit's instruction stands in a loop over them.
@@ -54,7 +54,7 @@ def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
     places = int(part.rows.shape[0]) * ctx.warp // ctx.threads  # of a warp
     place = warp * places + part.number % places
     boxes = _boxes(stmt, part, place, strip, ctx)
-    meet = meet_warp()
+    meet = sync_warp()
     alone = (ctx.thread % ctx.warp).equal(0)
 
     def by_one(*calls: S.Stmt) -> S.Stmt:
@@ -78,7 +78,7 @@ def _strips(src: Region, warp: E.Var, ctx: Lowering) -> list[_Strip]:
         return []
     rows, columns = around
     *outer, blocks = columns or (Mode(1, "register", 4),)
-    if blocks.place != "register" or blocks.stride != 4 or blocks.extent % BLOCKS:
+    if blocks.kind != "register" or blocks.stride != 4 or blocks.extent % BLOCKS:
         return []
     inner = (Mode(blocks.extent // BLOCKS, "register", 4 * BLOCKS),)
     down = _digits(rows, PART_ROWS, warp, ctx)
@@ -100,7 +100,7 @@ def _digits(
     first: E.Expr = E.const(0)
     found = [(0, 0)]
     for item in reversed(modes):
-        if item.place == "register":
+        if item.kind == "register":
             found = [
                 (k * unit + offset, k * item.stride + slot)
                 for k in range(item.extent)
@@ -141,4 +141,4 @@ def _blocks(stmt: S.Copy, part: Part, place: E.Expr, strip: _Strip, ctx: Lowerin
     held = array("blocks", dtype, EACH)
     value = E.cast(E.Load(registers, (q * EACH + v + strip.slot,)), dtype)
     at = (place, lane % PART_ROWS, q * COLUMNS + lane // PART_ROWS * 8)
-    return loop(q, count, blocks_put(held, v, value, E.AddressOf(part.rows, at, "w"), stmt.loc))
+    return loop(q, count, put_blocks(held, v, value, E.AddressOf(part.rows, at, "w"), stmt.loc))

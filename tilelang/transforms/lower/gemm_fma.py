@@ -49,7 +49,7 @@ class ElementOperand(MemoryOperand):
         """The row (or column) of a thread at a position among its own."""
         held, index = self.plan.sum, position
         for mode in held.modes[self.dim]:
-            if mode.place == "thread":
+            if mode.kind == "thread":
                 here = self.ctx.group.thread // mode.stride
                 if mode.stride * mode.extent < held.threads:
                     here = here % mode.extent

@@ -27,7 +27,7 @@ from tilelang.transforms.layouts.gemm_plan import (
     SharedElements,
     SharedLoad,
     SharedRuns,
-    exchanged,
+    swap_operands,
 )
 from tilelang.transforms.lower.context import REGISTER, Lowering
 from tilelang.transforms.lower.elements import first_copy, guarded, loop
@@ -84,8 +84,8 @@ def operands_of(stmt: S.Gemm, ctx: Lowering) -> tuple[Operand, Operand]:
     """A and B of a product; B^T and A^T where these are multiplied instead."""
     plan = plan_of(stmt)
     a, b = plan.a, plan.b
-    if plan.exchanged:
-        stmt, a, b = exchanged(stmt), b, a
+    if plan.swapped:
+        stmt, a, b = swap_operands(stmt), b, a
     left = OPERANDS[type(a)](stmt.a, not stmt.trans_a, True, a, plan, ctx, stmt.loc)
     right = OPERANDS[type(b)](stmt.b, stmt.trans_b, False, b, plan, ctx, stmt.loc)
     return left, replace(right, groups=_groups(left, right))
@@ -102,7 +102,7 @@ def _groups(a: Operand, b: Operand) -> int:
     groups = 1
     while (
         columns % (4 * groups) == 0
-        and columns // (2 * groups) % a.plan.beside == 0
+        and columns // (2 * groups) % a.plan.interleave == 0
         and rows * (columns // (2 * groups)) >= LEAST
     ):
         groups *= 2

@@ -212,7 +212,7 @@ class SharedOperand(MemoryOperand):
         if self.run > 1:
             yield self._load_runs(registers, start, tiles, first)
             return
-        if not self.left and self.plan.beside > 1:
+        if not self.left and self.plan.interleave > 1:
             yield self._load_columns(registers, start, tiles, first)
             return
         if not self.by_matrix:
@@ -301,7 +301,7 @@ class SharedOperand(MemoryOperand):
 
     def _load_columns(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """Neighbours of a row of B, which are of tiles one behind the other."""
-        count, kind = self.plan.beside, self.region.dtype
+        count, kind = self.plan.interleave, self.region.dtype
         tile, register, column = (self.ctx.fresh(name) for name in "tsu")
         k, outer = self.atom.b_layout.index_of(self.lane, register)
         outer = tile * (count * self.atom.n) + first + outer * count

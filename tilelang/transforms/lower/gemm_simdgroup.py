@@ -8,7 +8,7 @@ fragment has an ordinary layout for all that computes with it. Where the places 
 taken for known, each thread puts its own into the matrix.
 
 A loop that uses a fragment for nothing but the sums of a product keeps them in matrices: they are
-brought there before the loop and fetched behind it (:func:`held_product`).
+brought there before the loop and fetched behind it (:func:`held_accumulator`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def lower_gemm_simdgroup(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     return S.seq(S.Alloc(buffer=sums), made.enter(sums), made.multiply(sums), made.leave(sums))
 
 
-def held_product(loop_: S.For) -> S.Gemm | None:
+def held_accumulator(loop_: S.For) -> S.Gemm | None:
     """The product whose sums nothing else in a loop touches, if there is one.
 
     The loop has at least one iteration, and where the product clears its sums it does so in the

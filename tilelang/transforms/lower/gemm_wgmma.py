@@ -24,7 +24,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.target import nvidia
 from tilelang.target.matrices import MmaAtom
 from tilelang.transforms.layouts.descriptors import Descriptor
-from tilelang.transforms.layouts.gemm_plan import exchanged
+from tilelang.transforms.layouts.gemm_plan import swap_operands
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import loop
 from tilelang.transforms.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
@@ -68,8 +68,8 @@ class _Batch:
         self, stmt: S.Gemm, ctx: Lowering, atom: MmaAtom, accumulator: Accumulator
     ) -> None:
         self.plan = plan = plan_of(stmt)
-        self.a, self.b = (plan.b, plan.a) if plan.exchanged else (plan.a, plan.b)
-        self.stmt = exchanged(stmt) if plan.exchanged else stmt
+        self.a, self.b = (plan.b, plan.a) if plan.swapped else (plan.a, plan.b)
+        self.stmt = swap_operands(stmt) if plan.swapped else stmt
         self.ctx, self.atom, self.accumulator = ctx, atom, accumulator
 
     def fence(self) -> list[S.Stmt]:

@@ -88,14 +88,14 @@ def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
         real = tuple(item for item in modes if item.extent > 1)
         if real[-2:] == (Mode(PAIRS, "thread", 1), Mode(PAIR, "register", 1)):
             column, real = dim, real[:-2]
-        elif real and real[-1].place == "thread" and real[-1].stride == PAIRS:
+        elif real and real[-1].kind == "thread" and real[-1].stride == PAIRS:
             last = real[-1]
             if last.extent % BLOCK:
                 return None
             row, real = dim, (*real[:-1], Mode(last.extent // BLOCK, "thread", warp))
         outer.append(tuple(item for item in real if item.extent > 1))
     flat = [item for modes in outer for item in modes]
-    if row < 0 or column < 0 or any(i.place == "thread" and i.stride % warp for i in flat):
+    if row < 0 or column < 0 or any(i.kind == "thread" and i.stride % warp for i in flat):
         return None
     held = spread.register_count // PAIR
     for count in (4, 2, 1):
@@ -107,7 +107,7 @@ def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
 def _parts(item: Mode, count: int) -> tuple[int, int] | None:
     """How many values of a mode of registers the blocks of one instruction take, and how many
     instructions; None where an instruction would begin inside."""
-    if item.place == "thread":
+    if item.kind == "thread":
         return 1, 1
     unit = item.stride // PAIR
     if unit >= count:
@@ -128,7 +128,7 @@ def _index(
     """
     total: E.Expr = E.const(0)
     for item in modes:
-        if item.place == "thread":
+        if item.kind == "thread":
             value = mode(ctx.thread, item.extent, item.stride, ctx.threads)
         else:
             unit, parts = item.stride // PAIR, _parts(item, count)
@@ -167,7 +167,7 @@ def _stored(
         first = _index(modes, block, count, ctx) * size
         values[var] = simplify(first + lane % BLOCK if dim == named else first, bounds)
     place = tuple(substitute(index, values) for index in store.indices)
-    put = blocks_put(held, v, value, E.AddressOf(store.buffer, place, "w"), stmt.loc, trans)
+    put = put_blocks(held, v, value, E.AddressOf(store.buffer, place, "w"), stmt.loc, trans)
     return loop(number, spread.register_count // width, put)
 
 
@@ -186,7 +186,7 @@ def around_tiles(
     return (rows[:-2], columns[:-2]) if (rows[-2:], columns[-2:]) == inner else None
 
 
-def blocks_put(
+def put_blocks(
     held: Buffer, v: E.Var, value: E.Expr, place: E.Expr, loc: Loc | None, trans: bool = False
 ) -> S.Stmt:
     """One instruction that stores blocks, of which ``held`` has two elements each: register ``v``

@@ -26,7 +26,7 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.vectors import MAX_LANES
 from tilelang.transforms.layouts.access import Access, Registers, is_reducer, registers_of
 from tilelang.transforms.layouts.loops import has_effect, has_private_results
-from tilelang.transforms.lower.context import INT, Lowering, distribution_of
+from tilelang.transforms.lower.context import INT, Lowering, register_layout_of
 from tilelang.transforms.lower.reducer import lower_reducer_update
 
 INNER_LIMIT = (
@@ -81,7 +81,7 @@ def _in_rows(spread: RegisterLayout, ctx: Lowering) -> RegisterLayout:
     then, of registers from here and there."""
     row = spread.modes[-1] if spread.modes else ()  # an operation on one element has no loop
     last = next((mode for mode in reversed(row) if mode.extent > 1), None)
-    apart = last is not None and last.place == "register" and last.stride > 1
+    apart = last is not None and last.kind == "register" and last.stride > 1
     waves = ctx.context.has("mfma") or ctx.context.has("wmma")
     return spread.row_major() if waves and apart and not spread.padded else spread
 
@@ -90,7 +90,7 @@ def _lane_dim(spread: RegisterLayout) -> int:
     """The dimension whose fastest mode is the fastest register mode; -1 when there is none."""
     for dim, modes in enumerate(spread.modes):
         real = [mode for mode in modes if mode.extent > 1]
-        if real and real[-1].place == "register" and real[-1].stride == 1:
+        if real and real[-1].kind == "register" and real[-1].stride == 1:
             return dim
     return -1
 
@@ -185,7 +185,7 @@ class Body(ExprRewriter):
         given = indices
         indices = tuple(substitute(index, self.lets) for index in indices)
         access = Access(buffer, indices, "read", self.inner)
-        held = distribution_of(buffer)
+        held = register_layout_of(buffer)
         found = registers_of(access, held, self.loop, self.spread)
         if found is None:
             if is_reducer(buffer) and held.is_everywhere:

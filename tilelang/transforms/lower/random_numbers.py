@@ -24,7 +24,7 @@ def draws(expr: E.Expr) -> bool:
     )
 
 
-def drawn_ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
+def draw_ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
     """What draws the numbers that ``loop`` names at the start of each iteration, and the loop with
     those numbers; nothing and the loop itself where other statements draw as well, or where a
     number depends on the iteration."""

@@ -130,7 +130,7 @@ def _from_fragment(job: _Job) -> S.Stmt:
     totals = private_sums(stmt.dst.dtype, result.register_count)
     var = ctx.fresh("s")
     start = S.Store(buffer=totals, indices=(var,), value=job.start)
-    modes = [(item.extent, item.stride) for item in dist.modes[dim] if item.place == "thread"]
+    modes = [(item.extent, item.stride) for item in dist.modes[dim] if item.kind == "thread"]
     return S.seq(
         S.Alloc(buffer=totals),
         loop(var, result.register_count, start),

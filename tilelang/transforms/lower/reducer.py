@@ -66,7 +66,7 @@ def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
 
 def _gaps(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering) -> list[S.Stmt]:
     """Values for registers that hold no element, where there are such."""
-    held = prod(item.extent for item in dist.all_modes() if item.place == "register")
+    held = prod(item.extent for item in dist.all_modes() if item.kind == "register")
     if held == dist.register_count:
         return []
     var = ctx.fresh("s")

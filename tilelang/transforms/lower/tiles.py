@@ -43,15 +43,15 @@ from tilelang.transforms.lower.context import (
     REGISTER,
     Group,
     Lowering,
-    distribution_of,
-    meet_warp,
+    register_layout_of,
+    sync_warp,
 )
 from tilelang.transforms.lower.direct_loads import DIRECT, lower_direct
 from tilelang.transforms.lower.epilogue import lower_epilogue
-from tilelang.transforms.lower.epilogue_subtiles import lower_part
+from tilelang.transforms.lower.epilogue_subtiles import lower_subtile
 from tilelang.transforms.lower.gemm_double_buffer import lower_double_buffered, product_of
 from tilelang.transforms.lower.gemm_mma import lower_gemm
-from tilelang.transforms.lower.gemm_simdgroup import SimdgroupProduct, held_product
+from tilelang.transforms.lower.gemm_simdgroup import SimdgroupProduct, held_accumulator
 from tilelang.transforms.lower.gemm_wgmma import lower_wait_products
 from tilelang.transforms.lower.matrix_stores import lower_matrix_store
 from tilelang.transforms.lower.parallel import lower_parallel
@@ -200,7 +200,7 @@ class _Tiles(ExprRewriter):
 
     def held(self, loop: S.For) -> list[S.Stmt] | None:
         """A loop that keeps the sums of a product in matrices, None where none does."""
-        gemm = held_product(loop)
+        gemm = held_accumulator(loop)
         if gemm is None or gemm.c.buffer.data in self.ctx.matrices:
             return None
         ctx = self.group_of(gemm)
@@ -306,7 +306,7 @@ class _Tiles(ExprRewriter):
     def part(self, stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt:
         """A part of a copy; where warps hold it in another way than by rows, the first part is all
         of it."""
-        found = lower_part(stmt, part, ctx)
+        found = lower_subtile(stmt, part, ctx)
         if found is not None:
             return found
         whole = replace(stmt, annotations=tuple(p for p in stmt.annotations if p[0] != PART))
@@ -337,7 +337,7 @@ class _Tiles(ExprRewriter):
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
         found = lower_matrix_store(loop, spread, ctx)
         if found is not None and spread is not None and self.taken_by_lanes(stmt, loop, spread):
-            found = S.seq(meet_warp(), found, meet_warp())
+            found = S.seq(sync_warp(), found, sync_warp())
         found = found or lower_parallel(loop, spread, ctx)
         if asynchronous and not committed and ctx.context.has("cp_async"):
             commit = S.do(nvidia.CP_ASYNC_COMMIT, loc=stmt.loc)
@@ -365,7 +365,7 @@ class _Tiles(ExprRewriter):
             if stmt.buffer.attr("register_layout") is None:
                 return None  # never used
             found = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
-            if isinstance(stmt, S.Alloc) and distribution_of(stmt.buffer).sparse:
+            if isinstance(stmt, S.Alloc) and register_layout_of(stmt.buffer).sparse:
                 return [found, _zeroed(found.buffer)]
             return found
         return with_known_keys(stmt, "thread")
@@ -375,7 +375,7 @@ class _Tiles(ExprRewriter):
     ) -> tuple[Buffer, E.Expr]:
         """The register of an element that every thread holds, or the one that names it. What
         other threads hold copies of is only read: they would keep the old value."""
-        held = distribution_of(buffer)
+        held = register_layout_of(buffer)
         alone = reads or not held.replicated
         if not held.is_everywhere and not (alone and self.owns(held, indices)):
             raise TileUnsupportedError(

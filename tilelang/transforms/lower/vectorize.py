@@ -36,7 +36,7 @@ from tilelang.target import Context, nvidia
 from tilelang.transforms.analysis.loops import bounds_of, values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.transforms.lower.context import INT, MADE
-from tilelang.transforms.lower.random_numbers import drawn_ahead, draws
+from tilelang.transforms.lower.random_numbers import draw_ahead, draws
 from tilelang.transforms.normalize.scalarize_vectors import THROUGH
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
@@ -90,7 +90,7 @@ class _Lanes(Rewriter):
         if not isinstance(stmt, S.For) or stmt.kind != "vectorized":
             return stmt
         values = values_of(stmt)
-        drawn, stmt = drawn_ahead(stmt)
+        drawn, stmt = draw_ahead(stmt)
         if not values or values.step != 1 or not _independent(stmt.body):
             few = values is not None and values.stop - values.start <= 64
             return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
