@@ -1,4 +1,4 @@
-"""What of the place of a wgmma operand changes is a distance from a descriptor that does not.
+"""Strength reduction of wgmma descriptors: a fixed descriptor plus a varying offset.
 
 A descriptor is made of an address by a mask, a shift and an "or" (PTX, "Matrix Descriptor"), and
 the version of a tile changes with each item of a pipeline: so each product would begin with that

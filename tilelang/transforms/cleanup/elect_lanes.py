@@ -1,4 +1,4 @@
-"""A thread that copies for a block by itself is the one that its warp elects.
+"""Lane election: a thread that copies for a block is the one that its warp elects.
 
 Instructions of the copy unit take their operands from registers of a warp. Behind a condition on
 the number of a thread the assembler does not know that one lane is there alone: each copy gets a

@@ -1,4 +1,4 @@
-"""Parts of indices that do not change in an unrolled loop, computed once before it.
+"""Loop-invariant code motion: invariant parts of indices of unrolled loops are hoisted.
 
 A loop that is unrolled leaves its index arithmetic once per copy in what the CUDA compiler has
 to optimise, and most of that is about the block and the thread. Naming those parts before the loop

@@ -1,4 +1,4 @@
-"""Lanes of 16-bit floats two at a time.
+"""Packed half arithmetic (f16x2): lanes of 16-bit floats two at a time.
 
 A loop over neighbouring elements of a register array of float16 computes in pairs, where its values
 are made of what exists for pairs: sums, differences and products (rounded once per operation, as

@@ -1,4 +1,4 @@
-"""One reciprocal for many divisions by the same number, with the same results.
+"""Division by an invariant: one reciprocal for many divisions, with the same results.
 
 A division of float32 is a reciprocal, its refinement and a branch to a slow way, so that the next
 one waits. Where a nest of loops divides by what it does not change, the reciprocal ``y`` of the

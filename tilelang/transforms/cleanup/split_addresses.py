@@ -1,4 +1,4 @@
-"""Addresses of loads of matrices and of asynchronous copies as a register and a constant.
+"""Base and offset: addresses of matrix loads and of cp.async as a register and a constant.
 
 These instructions have the addressing mode base + immediate: one register, and a number of bytes
 in the instruction itself. In an unrolled loop that copies them out, their addresses differ by

@@ -1,4 +1,4 @@
-"""Sums that one thread adds to neighbouring elements of a tensor become one instruction.
+"""Vectorized atomics: sums that one thread adds to neighbouring elements become one instruction.
 
 A tile of sums in registers is added to global memory element by element, though matrix instructions
 leave neighbours with a thread. Machines that add vectors of float32 to memory take two or four of

@@ -1,4 +1,4 @@
-"""Numbers that all lanes of a warp share, found once before a loop.
+"""Warp-uniform code motion: values that all lanes of a warp share, computed before a loop.
 
 A product of warpgroups says by :data:`~tilelang.target.nvidia.WARP_UNIFORM` which one it is: a
 shuffle, and a move to the registers of the warp, which wait for each other. In a loop they stand

@@ -37,8 +37,8 @@ class _Apply(ExprRewriter):
 
     def array(self, buffer: Buffer, layout: Layout) -> Buffer:
         """The physical array of ``buffer``; it keeps the layout as a note for the allocator."""
-        found = self.arrays.get(buffer)
-        if found is None:
+        result = self.arrays.get(buffer)
+        if result is None:
             kept = tuple(pair for pair in buffer.attrs if pair[0] != "layout")
             joined = buffer.attr(JOINED)
             physical = layout if joined is None else pitched(layout, _pitch(buffer, joined))
@@ -50,9 +50,9 @@ class _Apply(ExprRewriter):
             align = 1024 if panels else span * PATTERN_ROWS
             attrs = (*kept, ("align", align)) if align else kept
             shape = Shape((physical.size,))
-            found = replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
-            self.arrays[buffer] = found
-        return found
+            result = replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
+            self.arrays[buffer] = result
+        return result
 
     def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr] | None:
         """Array and address of an access; None for buffers without a layout."""
@@ -62,11 +62,11 @@ class _Apply(ExprRewriter):
         address: E.Expr = E.const(0)
         # Simplified once, as a whole, with what is known of the variables.
         values = dict(zip(layout.forward_vars, indices))
-        image = [substitute(part, values) for part in layout.forward_index]
+        image = [substitute(output, values) for output in layout.forward_index]
         joined = buffer.attr(JOINED)
         version = E.const(0) if joined is None else image.pop(0) * _pitch(buffer, joined)
-        for part, extent in zip(image, layout.output_shape()[-len(image) :]):
-            address = E.binary("add", E.binary("mul", address, E.const(extent)), part)
+        for output, extent in zip(image, layout.output_shape()[-len(image) :]):
+            address = E.binary("add", E.binary("mul", address, E.const(extent)), output)
         address = E.binary("add", version, address)
         return self.array(buffer, layout), simplify(address, self.bounds)
 
@@ -76,10 +76,10 @@ class _Apply(ExprRewriter):
 
     def _placed(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, S.Store):
-            found = self.place(stmt.buffer, tuple(self.expr(i) for i in stmt.indices))
-            if found is not None:
+            moved = self.place(stmt.buffer, tuple(self.expr(i) for i in stmt.indices))
+            if moved is not None:
                 value = self.expr(stmt.value)
-                return replace(stmt, buffer=found[0], indices=(found[1],), value=value)
+                return replace(stmt, buffer=moved[0], indices=(moved[1],), value=value)
         elif isinstance(stmt, (S.Alloc, S.View)):
             layout = stmt.buffer.attr("layout")
             if isinstance(layout, Layout) and stmt.buffer.storage.startswith("shared"):
@@ -91,8 +91,8 @@ class _Apply(ExprRewriter):
         if isinstance(inner, E.RegionArg):
             self.refuse(inner.region)
         if isinstance(inner, (E.Load, E.AddressOf)):
-            found = self.place(inner.buffer, inner.indices)
-            return inner if found is None else E.moved_to(inner, *found)
+            moved = self.place(inner.buffer, inner.indices)
+            return inner if moved is None else E.moved_to(inner, *moved)
         return inner
 
     def refuse(self, region: Region) -> None:

@@ -1,4 +1,4 @@
-"""Combining partial results of several threads, so that all of them get the total.
+"""All-reduce: combine partial results of several threads, so that all of them get the total.
 
 Which threads belong together is said by modes of the thread number: those that differ in these
 modes only. Modes inside a warp are combined by shuffles (a butterfly, which gives all lanes the
@@ -49,13 +49,13 @@ def all_reduce(
     Args:
         used: the modes mean nothing for threads from this number on; they get no total.
     """
-    lanes, rest = _split([item for item in modes if item[0] > 1], ctx)
+    lanes, across_warps = _split([digit_mode for digit_mode in modes if digit_mode[0] > 1], ctx)
     stmts: list[S.Stmt] = []
     if lanes:
         var = ctx.fresh("s")
         stmts.append(loop(var, int(partial.shape[0]), _butterfly(partial, var, lanes, op, ctx)))
-    if rest:
-        stmts.append(_exchange(partial, lanes, rest, used, op, ctx))
+    if across_warps:
+        stmts.append(_exchange(partial, lanes, across_warps, used, op, ctx))
     return S.seq(*stmts) if stmts else S.Seq(stmts=())
 
 
@@ -66,17 +66,17 @@ def _power(value: int) -> bool:
 def _split(modes: Modes, ctx: Lowering) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Modes inside a warp, and the others."""
     lanes: list[tuple[int, int]] = []
-    rest: list[tuple[int, int]] = []
-    whole = ctx.group.threads % ctx.warp == 0 and ctx.group.lo % ctx.warp == 0
+    across_warps: list[tuple[int, int]] = []
+    whole_warps = ctx.group.threads % ctx.warp == 0 and ctx.group.lo % ctx.warp == 0
     for extent, stride in modes:
-        if not (whole and _power(extent) and _power(stride)) or stride >= ctx.warp:
-            rest.append((extent, stride))
+        if not (whole_warps and _power(extent) and _power(stride)) or stride >= ctx.warp:
+            across_warps.append((extent, stride))
             continue
         inside = min(extent, ctx.warp // stride)
         lanes.append((inside, stride))
         if extent > inside:
-            rest.append((extent // inside, ctx.warp))
-    return lanes, rest
+            across_warps.append((extent // inside, ctx.warp))
+    return lanes, across_warps
 
 
 def _butterfly(partial: Buffer, at: E.Expr, lanes: Modes, op: Operation, ctx: Lowering) -> S.Stmt:
@@ -84,16 +84,16 @@ def _butterfly(partial: Buffer, at: E.Expr, lanes: Modes, op: Operation, ctx: Lo
     for extent, stride in lanes:
         distance = stride * extent // 2
         while distance >= stride:
-            mine = E.Load(partial, (at,))
-            other = ctx.shuffle("xor", mine, distance)
-            steps.append(S.Store(buffer=partial, indices=(at,), value=op(mine, other)))
+            own = E.Load(partial, (at,))
+            other = ctx.shuffle("xor", own, distance)
+            steps.append(S.Store(buffer=partial, indices=(at,), value=op(own, other)))
             distance //= 2
     return S.seq(*steps)
 
 
 def _without(position: E.Expr, lanes: Modes) -> E.Expr:
     """A thread number with the modes ``lanes`` taken out."""
-    for extent, stride in sorted(lanes, key=lambda item: -item[1]):
+    for extent, stride in sorted(lanes, key=lambda lane_mode: -lane_mode[1]):
         high = position // (stride * extent)
         position = high * stride + position % stride
     return position
@@ -112,7 +112,7 @@ def _without_values(column: E.Expr, modes: Modes, columns: int) -> E.Expr:
 def _exchange(
     partial: Buffer,
     lanes: Modes,
-    rest: Modes,
+    across_warps: Modes,
     used: int,
     op: Operation,
     ctx: Lowering,
@@ -123,7 +123,8 @@ def _exchange(
     columns = threads // prod(extent for extent, _ in lanes)
     column = _without(thread, lanes)
     moved = [
-        (extent, stride // prod(e for e, low in lanes if low < stride)) for extent, stride in rest
+        (extent, stride // prod(e for e, low in lanes if low < stride))
+        for extent, stride in across_warps
     ]
     most = LITTLE_ROOM if ctx.context.sparing else ROOM
     per_round = min(count, max(1, most // (columns * (partial.dtype.bits // 8))))
@@ -165,11 +166,11 @@ def _gather(
     step: S.Stmt = S.Store(buffer=partial, indices=(at,), value=value)
     if len(loops) == 1:
         var, extent = loops[0]
-        rest: S.Stmt = S.For(
+        others: S.Stmt = S.For(
             var=var, start=E.const(1), stop=E.const(extent), step=E.const(1), body=step,
             kind="unroll",
         )  # fmt: skip
-        return S.seq(first, rest)
+        return S.seq(first, others)
     some = away[0]
     for condition in away[1:]:
         some = E.binary("lor", some, condition)

@@ -60,11 +60,11 @@ class Lowering:
         """Lanes of a warp."""
         return self.context.limits.warp
 
-    def shuffle(self, way: str, value: E.Expr, lane: E.Expr | int) -> E.Expr:
+    def shuffle(self, kind: str, value: E.Expr, lane: E.Expr | int) -> E.Expr:
         """``value`` of another lane of the target's warps, which may be wider than those of the
-        language; ``way`` is "sync", "xor", "up" or "down"."""
+        language; ``kind`` is "sync", "xor", "up" or "down"."""
         width = () if self.warp == WARP else (E.const(self.warp),)
-        return E.call(f"shfl_{way}", value, lane, *width)
+        return E.call(f"shfl_{kind}", value, lane, *width)
 
     @property
     def threads(self) -> int:
@@ -77,9 +77,9 @@ class Lowering:
 
     def registers(self, buffer: Buffer) -> Buffer:
         """The register array of a fragment: one dimension, as long as a thread has registers."""
-        found = self.arrays.get(buffer.data)
-        if found is None or found.dtype != buffer.dtype:
-            found = Buffer(
+        array = self.arrays.get(buffer.data)
+        if array is None or array.dtype != buffer.dtype:
+            array = Buffer(
                 buffer.name,
                 Shape((register_layout_of(buffer).register_count,)),
                 buffer.dtype,
@@ -87,8 +87,8 @@ class Lowering:
                 data=buffer.data,
                 attrs=MADE,
             )
-            self.arrays[buffer.data] = found
-        return found
+            self.arrays[buffer.data] = array
+        return array
 
     def place(
         self, buffer: Buffer, indices: tuple[E.Expr, ...]
@@ -105,9 +105,9 @@ class Lowering:
 
     def workspace(self, name: str, dtype: object, count: int) -> Buffer:
         """A new shared buffer of one dimension, for the operation in hand only."""
-        found = Buffer(name, Shape((count,)), DType(dtype), "shared", attrs=MADE)
-        self.workspaces.append(found)
-        return found
+        buffer = Buffer(name, Shape((count,)), DType(dtype), "shared", attrs=MADE)
+        self.workspaces.append(buffer)
+        return buffer
 
     def fresh(self, name: str) -> E.Var:
         """A new integer variable."""
@@ -130,10 +130,10 @@ def barrier_of(group: Group) -> S.Stmt:
 
 def register_layout_of(buffer: Buffer) -> RegisterLayout:
     """How a fragment is spread over the threads."""
-    found = buffer.attr("register_layout")
-    if not isinstance(found, RegisterLayout):
+    layout = buffer.attr("register_layout")
+    if not isinstance(layout, RegisterLayout):
         raise InternalError(f"the fragment `{buffer.name}` has no layout")
-    return found
+    return layout
 
 
 def sync_warp(loc: Loc | None = None) -> S.Stmt:

@@ -107,7 +107,7 @@ def _aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
         isinstance(last, E.Const)
         and last.value == 1
         and src.extents[-1] == stmt.dst.extents[-1]
-        and all(divisible_by(item, run, bounds) for item in (*strides[:-1], *offsets))
+        and all(divisible_by(value, run, bounds) for value in (*strides[:-1], *offsets))
     )
 
 
@@ -135,9 +135,9 @@ def _follows(end: E.Expr, size: E.Expr, fact: E.Expr, ctx: Lowering) -> bool:
         most = simplify(var + gap)
         if var in most.variables:
             continue
-        found = simplify(substitute(end, {var: most}), ctx.bounds)
+        bounded = simplify(substitute(end, {var: most}), ctx.bounds)
         rising = prove(simplify(substitute(end, {var: var + 1}) >= end, ctx.bounds), ctx.bounds)
-        if rising and prove(simplify(found <= size, ctx.bounds), ctx.bounds):
+        if rising and prove(simplify(bounded <= size, ctx.bounds), ctx.bounds):
             return True
     return False
 
@@ -145,18 +145,18 @@ def _follows(end: E.Expr, size: E.Expr, fact: E.Expr, ctx: Lowering) -> bool:
 def _loads(stmt: S.Copy, shape: tuple[int, ...], run: int, span: int, ctx: Lowering) -> S.Stmt:
     """One load of each thread after the other, in the order of LDS."""
     number, bits = ctx.fresh("q"), stmt.dst.dtype.bits
-    place = (number * ctx.threads + ctx.thread) * run
+    position = (number * ctx.threads + ctx.thread) * run
     indices: list[E.Expr]
     if span:
         rows, width, chunk = shape[0], span * 8 // bits, CHUNK_BITS // bits
-        row, within = place // width % rows, place % width
+        row, within = position // width % rows, position % width
         phase = row % PATTERN_ROWS // (128 // span)
         moved = (within // chunk ^ phase) * chunk + within % chunk
-        indices = [row, place // (width * rows) * width + moved]
+        indices = [row, position // (width * rows) * width + moved]
     elif len(shape) == 2:
-        indices = [place // shape[1], place % shape[1]]
+        indices = [position // shape[1], position % shape[1]]
     else:
-        indices = [place]
+        indices = [position]
     at = [simplify(index, ctx.bounds) for index in indices]
     target = E.AddressOf(stmt.dst.buffer, element(stmt.dst, at), "w")
     source = E.AddressOf(stmt.src.buffer, element(stmt.src, at), "r")

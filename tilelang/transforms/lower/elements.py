@@ -1,4 +1,4 @@
-"""Walking the elements of a tile by the threads that hold them.
+"""Element access: walk the elements of a tile by the threads that hold them.
 
 Every lowering that is not bound to an instruction visits elements in one of two ways: each element
 once by some thread of the group, or each copy by the thread that holds it. :func:`each` gives both
@@ -64,41 +64,41 @@ def row_major(extents: Sequence[int | E.Expr], indices: Sequence[E.Expr]) -> E.E
 
 def unravel(extents: Sequence[int | E.Expr], position: E.Expr) -> tuple[E.Expr, ...]:
     """The indices of the element at a row-major position."""
-    found: list[E.Expr] = []
+    indices: list[E.Expr] = []
     outermost = next((d for d, extent in enumerate(extents) if not _is_one(extent)), 0)
     for dim in reversed(range(len(extents))):
         extent = E.as_expr(extents[dim])
         if _is_one(extents[dim]):
-            found.append(ZERO)
+            indices.append(ZERO)
         elif dim == outermost:
-            found.append(position)
+            indices.append(position)
         else:
-            found.append(position % extent)
+            indices.append(position % extent)
             position = position // extent
-    return tuple(reversed(found))
+    return tuple(reversed(indices))
 
 
 def _is_one(extent: int | E.Expr) -> bool:
     return isinstance(extent, (int, E.Const)) and int(extent) == 1
 
 
-def constant_extents(region: Region, what: str) -> tuple[int, ...]:
+def constant_extents(region: Region, subject: str) -> tuple[int, ...]:
     """The extents of a region as numbers.
 
     Raises:
         TileUnsupportedError: one is only known at run time.
     """
-    found: list[int] = []
+    result: list[int] = []
     for extent in region.extents:
         if isinstance(extent, E.Expr) and not isinstance(extent, E.Const):
             raise TileUnsupportedError(
-                f"{what} of a tile whose extent is only known at run time",
+                f"{subject} of a tile whose extent is only known at run time",
                 expected="constant extents",
                 got=f"`{region!r}`",
                 hint="use the whole tile and a condition on the elements",
             )
-        found.append(int(extent))
-    return tuple(found)
+        result.append(int(extent))
+    return tuple(result)
 
 
 def array(name: str, dtype: DType, count: int) -> Buffer:
@@ -149,21 +149,21 @@ def walk_registers(dist: RegisterLayout, ctx: Lowering) -> RegisterWalk:
     for dim, modes in enumerate(dist.modes):
         total: E.Expr = ZERO
         below = 1
-        for position, item in reversed(list(enumerate(modes))):
-            if item.extent > 1:
-                if item.kind == "register":
+        for position, digit_mode in reversed(list(enumerate(modes))):
+            if digit_mode.extent > 1:
+                if digit_mode.kind == "register":
                     var = ctx.fresh("s")
-                    loops.append((item.stride, (dim, position), var, item.extent))
-                    register = register + var * item.stride
+                    loops.append((digit_mode.stride, (dim, position), var, digit_mode.extent))
+                    register = register + var * digit_mode.stride
                     value: E.Expr = var
                 else:
-                    value = mode(thread, item.extent, item.stride, dist.threads)
+                    value = mode(thread, digit_mode.extent, digit_mode.stride, dist.threads)
                 total = value * below + total
-            below *= item.extent
+            below *= digit_mode.extent
         indices.append(total)
-    loops.sort(key=lambda item: -item[0])
+    loops.sort(key=lambda digit_mode: -digit_mode[0])
     return RegisterWalk(
-        tuple(item[1:] for item in loops),
+        tuple(digit_mode[1:] for digit_mode in loops),
         register,
         tuple(indices),
         tuple(_valid(dist, thread, indices)),
@@ -175,7 +175,7 @@ def _valid(dist: RegisterLayout, thread: E.Expr, indices: Sequence[E.Expr]) -> I
     if dist.used_threads < dist.threads:
         yield thread < dist.used_threads
     for index, extent, modes in zip(indices, dist.shape, dist.modes):
-        if prod(item.extent for item in modes) > extent:
+        if prod(mode.extent for mode in modes) > extent:
             yield index < extent
 
 
@@ -218,8 +218,8 @@ def element(region: Region, indices: Sequence[E.Expr], ctx: Lowering) -> Element
     at = tuple(low + index for low, index in zip(region.mins, indices, strict=True))
     if is_private(region):
         return Element(tuple(indices), region.buffer, at)
-    buffer, place = ctx.place(region.buffer, at)
-    return Element(tuple(indices), buffer, tuple(place))
+    buffer, address = ctx.place(region.buffer, at)
+    return Element(tuple(indices), buffer, tuple(address))
 
 
 def membership(region: Region, indices: Sequence[E.Expr], but: int | None = None) -> list[E.Expr]:
@@ -228,18 +228,18 @@ def membership(region: Region, indices: Sequence[E.Expr], but: int | None = None
     Args:
         but: a dimension that is not asked about.
     """
-    found: list[E.Expr] = []
-    for dim, (low, extent, whole, index) in enumerate(
+    conditions: list[E.Expr] = []
+    for dim, (low, extent, full_extent, index) in enumerate(
         zip(region.mins, region.extents, region.buffer.shape, indices, strict=True)
     ):
         if dim == but:
             continue
         starts = isinstance(low, E.Const) and int(low) == 0
         if not starts:
-            found.append(index >= low)
-        if not (starts and isinstance(extent, int) and extent == whole):
-            found.append(index < low + extent)
-    return found
+            conditions.append(index >= low)
+        if not (starts and isinstance(extent, int) and extent == full_extent):
+            conditions.append(index < low + extent)
+    return conditions
 
 
 Visit = Callable[[Element], S.Stmt]
@@ -263,21 +263,21 @@ def each(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
 def _each_register(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
     walk = walk_registers(ctx.register_layout(region.buffer), ctx)
     at = tuple(index - low for index, low in zip(walk.indices, region.mins, strict=True))
-    item = Element(at, ctx.registers(region.buffer), (walk.register,))
+    element = Element(at, ctx.registers(region.buffer), (walk.register,))
     conditions = [*walk.valid, *membership(region, walk.indices), *(walk.first if once else ())]
-    return walk.nest(guarded(conditions, visit(item)))
+    return walk.nest(guarded(conditions, visit(element)))
 
 
-def stage(region: Region, ctx: Lowering, name: str, what: str) -> tuple[S.Stmt, Buffer]:
+def stage(region: Region, ctx: Lowering, name: str, subject: str) -> tuple[S.Stmt, Buffer]:
     """A row-major copy of a tile in a shared workspace, complete for all threads.
 
     Readers of the workspace have to end with a barrier of their own before it is used again.
     """
-    extents = constant_extents(region, what)
+    extents = constant_extents(region, subject)
     room = ctx.workspace(name, region.dtype, prod(extents))
 
-    def put(item: Element) -> S.Stmt:
-        where = (row_major(extents, item.indices),)
-        return S.Store(buffer=room, indices=where, value=item.load())
+    def put(source: Element) -> S.Stmt:
+        index = (row_major(extents, source.indices),)
+        return S.Store(buffer=room, indices=index, value=source.load())
 
     return S.seq(each(region, ctx, put, once=True), ctx.barrier()), room

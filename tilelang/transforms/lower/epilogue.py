@@ -1,4 +1,4 @@
-"""Results of matrix instructions to global memory in whole rows.
+"""Epilogue: results of matrix instructions to global memory in whole rows.
 
 In the registers of a matrix instruction a thread holds two neighbours of a row, and a store of a
 warp touches eight rows in pieces of half a sector. For narrow elements every warp therefore turns
@@ -81,17 +81,17 @@ def _tile(src: Region, ctx: Lowering) -> _Tile | None:
 
 def _outer(modes: tuple[Mode, ...], stride: int, warp: int) -> tuple[int, Mode | None] | None:
     """The count of tiles and the mode of warps, in that order from the inside."""
-    rest, count, warps = list(modes), 1, None
-    if rest and rest[-1].kind == "register":
-        tiles = rest.pop()
+    pending, count, warps = list(modes), 1, None
+    if pending and pending[-1].kind == "register":
+        tiles = pending.pop()
         if tiles.stride != stride:
             return None
         count = tiles.extent
-    if rest and rest[-1].kind == "thread":
-        warps = rest.pop()
+    if pending and pending[-1].kind == "thread":
+        warps = pending.pop()
         if warps.stride % warp:
             return None
-    return None if rest else (count, warps)
+    return None if pending else (count, warps)
 
 
 def _place(warps: Mode | None, size: int, ctx: Lowering) -> E.Expr:
@@ -116,8 +116,8 @@ class _Rows:
         room = ctx.workspace("rows", self.stmt.dst.dtype, warps * ROWS * stride)
         strip = ctx.fresh("i")
         base = (ctx.thread // ctx.warp) * (ROWS * stride)
-        meet = sync_warp(self.stmt.loc)
-        body = S.seq(self._put(room, base, strip), meet, self._take(room, base, strip), meet)
+        sync = sync_warp(self.stmt.loc)
+        body = S.seq(self._put(room, base, strip), sync, self._take(room, base, strip), sync)
         return loop(strip, self.tile.strips, body)
 
     @property
@@ -159,6 +159,8 @@ class _Rows:
         row, column = number // chunks, number % chunks * self.chunk
         inside = (strip * ROWS + row, column + v)
         indices = element(self.stmt.dst, _added(self.tile.first, inside))
-        held = E.Load(room, (base + row * self.stride + column + v,))
-        store = S.Store(buffer=self.stmt.dst.buffer, indices=indices, value=held, loc=self.stmt.loc)
+        value = E.Load(room, (base + row * self.stride + column + v,))
+        store = S.Store(
+            buffer=self.stmt.dst.buffer, indices=indices, value=value, loc=self.stmt.loc
+        )
         return loop(step, ROWS * chunks // self.ctx.warp, loop(v, self.chunk, store, "vectorized"))

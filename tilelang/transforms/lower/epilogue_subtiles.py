@@ -1,4 +1,4 @@
-"""Parts of a product's result, each stored by warps on their own while the next tile is computed.
+"""Epilogue subtiles: parts of a result that warps store while the next tile is computed.
 
 A warp holds strips of 16 rows. A part is 64 columns of a strip: the warp rounds them, stores them
 to a place of its own in shared memory by ``stmatrix``, and one lane gives that to the copy unit as
@@ -38,23 +38,23 @@ class _Strip:
     column: E.Expr
 
 
-def lower_subtile(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
-    """Thread IR of ``part`` of a copy of a fragment; None where warps do not hold strips of whole
-    parts."""
+def lower_subtile(stmt: S.Copy, subtile: Part, ctx: Lowering) -> S.Stmt | None:
+    """Thread IR of ``subtile`` of a copy of a fragment; None where warps do not hold strips of
+    whole subtiles."""
     # One value for all lanes: else the unit's instruction stands in a loop over them.
     warp = ctx.fresh("warp")
     ctx = replace(ctx, bounds=ctx.bounds.with_range(warp, 0, ctx.threads // ctx.warp))
     number = E.call(nvidia.WARP_UNIFORM, ctx.thread // ctx.warp)
     strips = _strips(stmt.src, warp, ctx)
-    if len(strips) != part.count or ctx.group.lo % ctx.warp:
+    if len(strips) != subtile.count or ctx.group.lo % ctx.warp:
         return None
-    if part.number is None:
+    if subtile.number is None:
         return S.If(cond=(ctx.thread % ctx.warp).equal(0), then=_wait(0), loc=stmt.loc)
-    strip = strips[part.number]
-    places = int(part.rows.shape[0]) * ctx.warp // ctx.threads  # of a warp
-    place = warp * places + part.number % places
-    boxes = _boxes(stmt, part, place, strip, ctx)
-    meet = sync_warp()
+    strip = strips[subtile.number]
+    slots = int(subtile.rows.shape[0]) * ctx.warp // ctx.threads  # of a warp
+    slot = warp * slots + subtile.number % slots
+    boxes = _boxes(stmt, subtile, slot, strip, ctx)
+    sync = sync_warp()
     alone = (ctx.thread % ctx.warp).equal(0)
 
     def by_one(*calls: S.Stmt) -> S.Stmt:
@@ -62,12 +62,12 @@ def lower_subtile(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
 
     return S.seq(
         S.Let(var=warp, value=number, loc=stmt.loc),
-        by_one(_wait(places - 1)),
-        meet,
-        _blocks(stmt, part, place, strip, ctx),
+        by_one(_wait(slots - 1)),
+        sync,
+        _blocks(stmt, subtile, slot, strip, ctx),
         S.do(nvidia.FENCE_PROXY_ASYNC),
-        meet,
-        by_one(*boxes, S.do(nvidia.BULK_COMMIT), *([_wait(0)] if part.last else [])),
+        sync,
+        by_one(*boxes, S.do(nvidia.BULK_COMMIT), *([_wait(0)] if subtile.last else [])),
     )
 
 
@@ -98,41 +98,43 @@ def _digits(
     """Along a dimension: where the warp begins, and the offsets and registers of its strips; None
     where lanes of a warp differ."""
     first: E.Expr = E.const(0)
-    found = [(0, 0)]
-    for item in reversed(modes):
-        if item.kind == "register":
-            found = [
-                (k * unit + offset, k * item.stride + slot)
-                for k in range(item.extent)
-                for offset, slot in found
+    result = [(0, 0)]
+    for digit_mode in reversed(modes):
+        if digit_mode.kind == "register":
+            result = [
+                (k * unit + offset, k * digit_mode.stride + slot)
+                for k in range(digit_mode.extent)
+                for offset, slot in result
             ]
-        elif item.stride % ctx.warp:
+        elif digit_mode.stride % ctx.warp:
             return None
         else:
-            place = mode(warp, item.extent, item.stride // ctx.warp, ctx.threads // ctx.warp)
-            first = first + place * unit
-        unit *= item.extent
-    return first, found
+            warp_digit = mode(
+                warp, digit_mode.extent, digit_mode.stride // ctx.warp, ctx.threads // ctx.warp
+            )
+            first = first + warp_digit * unit
+        unit *= digit_mode.extent
+    return first, result
 
 
-def _boxes(stmt: S.Copy, part: Part, place: E.Expr, strip: _Strip, ctx: Lowering) -> list[S.Stmt]:
+def _boxes(stmt: S.Copy, subtile: Part, slot: E.Expr, strip: _Strip, ctx: Lowering) -> list[S.Stmt]:
     """What gives the place of a part to the copy unit."""
     first, dst = E.const(0), stmt.dst
     extents = (1, PART_ROWS, PART_COLUMNS)
     low, size = list(dst.mins), [1] * len(dst.mins)
     for dim, at, extent in zip(dst.tile_dims(), (strip.row, strip.column), extents[1:]):
         low[dim], size[dim] = low[dim] + at, extent
-    source = Region(part.rows, (place, first, first), extents)
+    source = Region(subtile.rows, (slot, first, first), extents)
     out = S.Copy(src=source, dst=Region(dst.buffer, tuple(low), tuple(size)), loc=stmt.loc)
     return issued(out, boxes_or_refuse(out, ctx.bounds))
 
 
-def _wait(left: int) -> S.Stmt:
-    """Until the unit has read all but the last ``left`` parts of the lane."""
-    return S.do(nvidia.BULK_WAIT, E.const(left), read=True)
+def _wait(pending: int) -> S.Stmt:
+    """Until the unit has read all but the last ``pending`` parts of the lane."""
+    return S.do(nvidia.BULK_WAIT, E.const(pending), read=True)
 
 
-def _blocks(stmt: S.Copy, part: Part, place: E.Expr, strip: _Strip, ctx: Lowering) -> S.Stmt:
+def _blocks(stmt: S.Copy, subtile: Part, slot: E.Expr, strip: _Strip, ctx: Lowering) -> S.Stmt:
     """The registers of a part to its place: lane ``l`` names the row ``l % 16`` of the 16 bytes
     ``l // 16`` of each instruction."""
     lane, q, v = ctx.thread % ctx.warp, ctx.fresh("q"), ctx.fresh("v")
@@ -140,5 +142,5 @@ def _blocks(stmt: S.Copy, part: Part, place: E.Expr, strip: _Strip, ctx: Lowerin
     count = PART_COLUMNS // COLUMNS
     held = array("blocks", dtype, EACH)
     value = E.cast(E.Load(registers, (q * EACH + v + strip.slot,)), dtype)
-    at = (place, lane % PART_ROWS, q * COLUMNS + lane // PART_ROWS * 8)
-    return loop(q, count, put_blocks(held, v, value, E.AddressOf(part.rows, at, "w"), stmt.loc))
+    at = (slot, lane % PART_ROWS, q * COLUMNS + lane // PART_ROWS * 8)
+    return loop(q, count, put_blocks(held, v, value, E.AddressOf(subtile.rows, at, "w"), stmt.loc))

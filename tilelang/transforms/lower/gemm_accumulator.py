@@ -1,4 +1,4 @@
-"""The running result of a product: registers, where they start and where they end up."""
+"""The accumulator of a product: registers, their initial values and their destination."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ class Accumulator:
         region, ctx = self.stmt.c, self.ctx
         walk = walk_registers(self.plan.sum, ctx)
         fragment = region.buffer.storage == FRAGMENT
-        place: tuple[E.Expr, ...] = (walk.register,)
+        index: tuple[E.Expr, ...] = (walk.register,)
         if fragment:
             buffer = ctx.registers(region.buffer)
         else:
             low = region.mins
             at = (*low[:-2], low[-2] + walk.indices[0], low[-1] + walk.indices[1])
-            buffer, place = ctx.place(region.buffer, at)
+            buffer, index = ctx.place(region.buffer, at)
         if load:
-            value = E.cast(E.Load(buffer, place), self.registers.dtype)
+            value = E.cast(E.Load(buffer, index), self.registers.dtype)
             move = S.Store(
                 buffer=self.registers, indices=(walk.register,), value=value, loc=self.stmt.loc
             )
         else:
             value = E.cast(E.Load(self.registers, (walk.register,)), buffer.dtype)
-            move = S.Store(buffer=buffer, indices=place, value=value, loc=self.stmt.loc)
+            move = S.Store(buffer=buffer, indices=index, value=value, loc=self.stmt.loc)
         return walk.nest(guarded(walk.valid, move))
 
 
@@ -89,8 +89,8 @@ def accumulator_of(stmt: S.Gemm, ctx: Lowering) -> Accumulator:
     plan, region = plan_of(stmt), stmt.c
     dtype = plan.dtype
     fragment = region.buffer.storage == FRAGMENT
-    wanted = plan.c.spread if isinstance(plan.c, Registers) else None
-    if fragment and (wanted is None or ctx.register_layout(region.buffer) != wanted):
+    required = plan.c.spread if isinstance(plan.c, Registers) else None
+    if fragment and (required is None or ctx.register_layout(region.buffer) != required):
         raise InternalError(f"`{region.buffer.name}` is not held as the product needs it")
     if fragment and region.dtype is dtype:
         return Accumulator(stmt, plan, ctx, ctx.registers(region.buffer), True)

@@ -1,4 +1,4 @@
-"""A product in a pipelined loop, with the first loads of an iteration made in the one before.
+"""Register double buffering: the first loads of an iteration are made in the one before.
 
 A barrier stands between the arrival of a stage and the loads of its operands, so that matrix units
 would wait for these loads once per iteration. Where the loop does nothing but copy and multiply,
@@ -59,23 +59,23 @@ def lower_double_buffered(
         return None
 
     def loads(value: E.Expr) -> list[S.Stmt]:
-        found: list[S.Stmt] = []
+        result: list[S.Stmt] = []
         for operand in operands:
             region = operand.region.map(lambda e: simplify(substitute(e, {loop.var: value})))
             moved = replace(operand, region=region, given=operand.arrays)
-            found += moved.load(E.const(0), 0)
+            result += moved.load(E.const(0), 0)
         if trip_count(loop) is not None:
-            return found
+            return result
         upward = not isinstance(loop.step, E.Const) or loop.step.value > 0
         exists = E.binary("lt" if upward else "gt", value, loop.stop)
-        return [S.If(cond=exists, then=S.seq(*found), loc=loop.loc)]
+        return [S.If(cond=exists, then=S.seq(*result), loc=loop.loc)]
 
     def waited(value: E.Expr) -> S.Stmt:
         return replace(wait, number=simplify(substitute(wait.number, {loop.var: value})))
 
-    allocs = [S.Alloc(buffer=item) for operand in operands for item in operand.arrays]
+    allocs = [S.Alloc(buffer=fragment) for operand in operands for fragment in operand.arrays]
     before = [accumulator.start(), *allocs, waited(loop.start), *loads(loop.start)]
     following = E.binary("add", loop.var, loop.step)
     # All loads of this item stand before the last step, so that it is free there.
-    turn = [release, waited(following), *loads(following)]
-    return before, list(steps(accumulator, operands, turn))
+    tail = [release, waited(following), *loads(following)]
+    return before, list(steps(accumulator, operands, tail))

@@ -47,11 +47,11 @@ class ElementOperand(MemoryOperand):
 
     def index(self, position: E.Expr) -> E.Expr:
         """The row (or column) of a thread at a position among its own."""
-        held, index = self.plan.sum, position
-        for mode in held.modes[self.dim]:
+        layout, index = self.plan.sum, position
+        for mode in layout.modes[self.dim]:
             if mode.kind == "thread":
                 here = self.ctx.group.thread // mode.stride
-                if mode.stride * mode.extent < held.threads:
+                if mode.stride * mode.extent < layout.threads:
                     here = here % mode.extent
                 index = position * mode.extent + here
         return index

@@ -65,6 +65,6 @@ class PermutedOperand(SharedOperand):
         if self.by_matrix:
             return move_neighbours((chunk, (E.const(0),)), self.at(row, k), count, self.loc)
         var = self.ctx.fresh("s")
-        place = self.at(row, k + var)
-        store = S.Store(buffer=chunk, indices=(var,), value=E.Load(*place), loc=self.loc)
+        element = self.at(row, k + var)
+        store = S.Store(buffer=chunk, indices=(var,), value=E.Load(*element), loc=self.loc)
         return loop(var, count, store)

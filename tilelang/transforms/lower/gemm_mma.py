@@ -73,8 +73,8 @@ def _lower_loads(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     first = [operand for operand in operands if operand.doubled]
     return S.seq(
         accumulator.start(),
-        *(S.Alloc(buffer=item) for operand in operands for item in operand.arrays),
-        *(item for operand in first for item in operand.load(E.const(0), 0)),
+        *(S.Alloc(buffer=node) for operand in operands for node in operand.arrays),
+        *(node for operand in first for node in operand.load(E.const(0), 0)),
         *steps(accumulator, operands),
         accumulator.finish(),
     )
@@ -86,9 +86,9 @@ def operands_of(stmt: S.Gemm, ctx: Lowering) -> tuple[Operand, Operand]:
     a, b = plan.a, plan.b
     if plan.swapped:
         stmt, a, b = swap_operands(stmt), b, a
-    left = OPERANDS[type(a)](stmt.a, not stmt.trans_a, True, a, plan, ctx, stmt.loc)
+    a_operand = OPERANDS[type(a)](stmt.a, not stmt.trans_a, True, a, plan, ctx, stmt.loc)
     right = OPERANDS[type(b)](stmt.b, stmt.trans_b, False, b, plan, ctx, stmt.loc)
-    return left, replace(right, groups=_groups(left, right))
+    return a_operand, replace(right, groups=_groups(a_operand, right))
 
 
 def _groups(a: Operand, b: Operand) -> int:
@@ -152,7 +152,7 @@ def steps(
 def rolled(accumulator: Accumulator, operands: tuple[Operand, Operand]) -> S.Stmt:
     """A loop in which each step is loaded and multiplied."""
     var = accumulator.ctx.fresh("k")
-    loads = [item for operand in operands for item in operand.load(var, 0)]
+    loads = [stmt for operand in operands for stmt in operand.load(var, 0)]
     step = S.seq(*loads, multiply(accumulator, operands, var, 0))
     return loop(var, accumulator.plan.tiles[2], step, "serial")
 

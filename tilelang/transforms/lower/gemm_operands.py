@@ -1,4 +1,4 @@
-"""Operands of a product, by where the threads have them from: one class for each kind of operand.
+"""GEMM operands: one class for each kind of source that the threads load from.
 
 Operands in shared memory are loaded by ``ldmatrix``, four blocks of 8 x 16 bytes at a time, if
 their rows of 16 bytes are whole and aligned where they are: with k contiguous for elements of up
@@ -166,10 +166,10 @@ class SharedOperand(MemoryOperand):
 
     def at(self, outer: E.Expr, k: E.Expr) -> tuple[Buffer, tuple[E.Expr, ...]]:
         """An element of the warp's part, as a place in memory."""
-        parts = self.plan.parts
-        if parts > 1:
-            part = self.ctx.group.thread // (self.ctx.group.threads // parts)
-            k = part * (self.plan.k // parts) + k
+        slices = self.plan.parts
+        if slices > 1:
+            slice_number = self.ctx.group.thread // (self.ctx.group.threads // slices)
+            k = slice_number * (self.plan.k // slices) + k
         return super().at(self.first + outer, k)
 
     @cached_property
@@ -200,7 +200,7 @@ class SharedOperand(MemoryOperand):
         strides = buffer.stride_list()
         offset = E.as_expr(buffer.elem_offset)
         return buffer.has_unit_stride and all(
-            divisible_by(E.as_expr(item), chunk, bounds) for item in (*strides[:-1], offset)
+            divisible_by(E.as_expr(value), chunk, bounds) for value in (*strides[:-1], offset)
         )
 
     def load(self, number: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:
@@ -246,10 +246,10 @@ class SharedOperand(MemoryOperand):
         Lane 8g + r gives the address of row r of block g. The groups of one operand differ by the
         same distance, because a tile has one, two or four blocks.
         """
-        places = [self._block(number) for number in range(count)]
+        origins = [self._block(number) for number in range(count)]
         lane = self.lane
         row = lane % BLOCK
-        outer, inner = (self._digit([place[axis] for place in places]) for axis in (0, 1))
+        outer, inner = (self._digit([origin[axis] for origin in origins]) for axis in (0, 1))
         per_tile = (self.atom.blocks_m if self.left else 1) * self.atom.blocks_k
         if count >= per_tile:
             ahead = group * (count // per_tile * (self.atom.blocks_m if self.left else 1))
@@ -259,16 +259,16 @@ class SharedOperand(MemoryOperand):
             ahead, along = E.const(position), E.const(along_k)
         chunk = BLOCK if not self.k_inner else CHUNK_BITS // self.region.dtype.bits
         if self.k_inner:
-            place = self.at(
+            origin = self.at(
                 (ahead * BLOCK + first) + (outer * BLOCK + row), start + (along + inner) * chunk
             )
         else:
-            place = self.at(
+            origin = self.at(
                 (ahead + outer) * BLOCK + first, start + (along * chunk + (inner * chunk + row))
             )
         per = self.atom.per_register
         target = E.AddressOf(registers, (group * (count * per),), "w")
-        source = E.AddressOf(*place, "r")
+        source = E.AddressOf(*origin, "r")
         return S.do(
             nvidia.LDMATRIX, target, source, loc=self.loc, count=count, trans=not self.k_inner
         )
@@ -285,11 +285,11 @@ class SharedOperand(MemoryOperand):
 
     def _load_runs(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """The registers of each lane are runs along k, which are moved as a whole."""
-        tile, part = self.ctx.fresh("t"), self.ctx.fresh("s")
-        place = self._held(part * self.run, tile, start, first)
-        target = registers, (tile * self.register_count + part * self.run,)
-        move = move_neighbours(target, place, self.run, self.loc)
-        return loop(tile, tiles, loop(part, self.register_count // self.run, move))
+        tile, run_number = self.ctx.fresh("t"), self.ctx.fresh("s")
+        element = self._held(run_number * self.run, tile, start, first)
+        target = registers, (tile * self.register_count + run_number * self.run,)
+        move = move_neighbours(target, element, self.run, self.loc)
+        return loop(tile, tiles, loop(run_number, self.register_count // self.run, move))
 
     def _held(self, register: E.Expr, tile: E.Var, start: E.Expr, first: int) -> Place:
         """The element that the instruction wants in a register of the lane."""

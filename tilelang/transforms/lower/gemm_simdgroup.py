@@ -44,13 +44,17 @@ WRITTEN_OUT = 4  # steps along k up to which the loop is unrolled
 
 def lower_gemm_simdgroup(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     """Thread IR of a product by matrices."""
-    made = SimdgroupProduct(stmt, ctx)
-    held = ctx.matrices.get(stmt.c.buffer.data)
-    if held is not None:
-        clear = S.If(cond=stmt.clear, then=made.fill(held)) if _may_clear(stmt) else S.seq()
-        return S.seq(clear, made.multiply(held))
-    sums = made.array("sums", made.atom.c, made.rows * made.columns)
-    return S.seq(S.Alloc(buffer=sums), made.enter(sums), made.multiply(sums), made.leave(sums))
+    product = SimdgroupProduct(stmt, ctx)
+    sums_in_loop = ctx.matrices.get(stmt.c.buffer.data)
+    if sums_in_loop is not None:
+        clear = (
+            S.If(cond=stmt.clear, then=product.fill(sums_in_loop)) if _may_clear(stmt) else S.seq()
+        )
+        return S.seq(clear, product.multiply(sums_in_loop))
+    sums = product.array("sums", product.atom.c, product.rows * product.columns)
+    return S.seq(
+        S.Alloc(buffer=sums), product.enter(sums), product.multiply(sums), product.leave(sums)
+    )
 
 
 def held_accumulator(loop_: S.For) -> S.Gemm | None:
@@ -62,8 +66,8 @@ def held_accumulator(loop_: S.For) -> S.Gemm | None:
     extents = (loop_.start, loop_.stop)
     if not all(isinstance(end, E.Const) for end in extents) or int(loop_.start) >= int(loop_.stop):
         return None
-    found = S.find(loop_.body, S.Gemm)
-    for stmt in found:
+    products = S.find(loop_.body, S.Gemm)
+    for stmt in products:
         plan = plan_of(stmt)
         opaque = plan.atom is not None and plan.atom.opaque
         if not opaque or not isinstance(plan.c, Registers):
@@ -143,17 +147,17 @@ class SimdgroupProduct:
     def leave(self, sums: Buffer) -> S.Stmt:
         """C receives what the matrices hold."""
         var, at = self.ctx.fresh("t"), self.ctx.fresh("s")
-        registers, place = self.accumulator.registers, var * HELD + at
+        registers, slot = self.accumulator.registers, var * HELD + at
         matrix = _matrix(sums, var, "r")
         if self.atom.known:
             held = array("elements", self.atom.c, HELD)
-            taken = S.Store(buffer=registers, indices=(place,), value=E.Load(held, (at,)))
+            taken = S.Store(buffer=registers, indices=(slot,), value=E.Load(held, (at,)))
             take = _call(apple.MATRIX_TAKE, _first(held, "w"), matrix)
             body = S.seq(S.Alloc(buffer=held), take, loop(at, HELD, taken))
         else:
             room = self._room(self.atom.c)
             value = E.Load(room, (self._own + self._place(at),))
-            fetched = S.Store(buffer=registers, indices=(place,), value=value)
+            fetched = S.Store(buffer=registers, indices=(slot,), value=value)
             target = E.AddressOf(room, (self._own,), "w")
             store = _call(apple.MATRIX_STORE, target, matrix, E.const(SIDE))
             body = S.seq(store, _meet(), loop(at, HELD, fetched), _meet())
@@ -228,7 +232,7 @@ class SimdgroupProduct:
         """A matrix in shared memory for each simdgroup."""
         name = f"room_{kind}"
         count = self.ctx.threads // self.ctx.warp * SIDE * SIDE
-        known = [item for item in self.ctx.workspaces if item.name == name]
+        known = [buffer for buffer in self.ctx.workspaces if buffer.name == name]
         return known[0] if known else self.ctx.workspace(name, kind, count)
 
     def _place(self, at: E.Expr) -> E.Expr:
@@ -261,10 +265,10 @@ def row_pitch(buffer: Buffer) -> int:
         strides = buffer.stride_list()
         plain = isinstance(strides[-2], int) and buffer.has_unit_stride
         return int(strides[-2]) if plain else 0
-    places = layout.addresses()
-    if places.shape != tuple(buffer.shape) or min(places.shape[-2:]) < SIDE:
+    addresses = layout.addresses()
+    if addresses.shape != tuple(buffer.shape) or min(addresses.shape[-2:]) < SIDE:
         return 0
-    down, along = np.diff(places, axis=-2), np.diff(places, axis=-1)
+    down, along = np.diff(addresses, axis=-2), np.diff(addresses, axis=-1)
     pitch = int(down.flat[0])
     return pitch if (down == pitch).all() and (along == 1).all() and pitch > 0 else 0
 
@@ -273,8 +277,8 @@ def _matrix(array: Buffer, number: E.Expr, access: str) -> E.Expr:
     return E.AddressOf(array, (E.as_expr(number * HELD),), access)
 
 
-def _call(row: Atom, *args: E.Expr, **attrs: Any) -> S.Stmt:
-    return S.do(row, *args, shape=SHAPE, **attrs)
+def _call(atom: Atom, *args: E.Expr, **attrs: Any) -> S.Stmt:
+    return S.do(atom, *args, shape=SHAPE, **attrs)
 
 
 def _first(held: Buffer, access: str) -> E.Expr:

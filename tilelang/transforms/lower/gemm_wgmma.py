@@ -106,19 +106,19 @@ class _Batch:
             self.accumulator.registers, ((i * plan.tiles[1] + j) * atom.c_registers,), "rw"
         )
         part = plan.n // across
-        b, lies = self.operand("b", self.b, stmt.b, column * part, part, j * atom.n, k)
+        b, layout_attrs = self.operand("b", self.b, stmt.b, column * part, part, j * atom.n, k)
         if isinstance(self.a, Descriptor):
             part = plan.m // down
             share = row * part if down > 1 else E.const(0)
             a, more = self.operand("a", self.a, stmt.a, share, part, i * atom.m, k)
-            lies |= more
+            layout_attrs |= more
         else:
-            place = (i * plan.tiles[2] + step) * atom.a_registers
-            a = (E.AddressOf(self.ctx.registers(stmt.a.buffer), (place,), "r"),)
+            register = (i * plan.tiles[2] + step) * atom.a_registers
+            a = (E.AddressOf(self.ctx.registers(stmt.a.buffer), (register,), "r"),)
         return S.do(
             nvidia.WGMMA_SS if isinstance(self.a, Descriptor) else nvidia.WGMMA_RS,
             first, *a, *b, self.adds(step), loc=stmt.loc, shape=atom.shape,
-            a=str(atom.a), b=str(atom.b), c=str(atom.c), **lies,
+            a=str(atom.a), b=str(atom.b), c=str(atom.c), **layout_attrs,
         )  # fmt: skip
 
     def operand(
@@ -134,14 +134,14 @@ class _Batch:
         low, zero = region.mins, E.const(0)
         down, along = (share, zero) if described.k_inner else (zero, share)
         start = (*low[:-2], low[-2] + down, low[-1] + along)
-        place = E.AddressOf(*self.ctx.place(region.buffer, start), "r")
-        lies = {
+        address = E.AddressOf(*self.ctx.place(region.buffer, start), "r")
+        layout_attrs = {
             f"{name}_swizzle": described.swizzle,
             f"{name}_leading": described.leading,
             f"{name}_stride": described.stride,
             f"{name}_k_inner": described.k_inner,
         }
-        return (place, described.offset(outer, k)), lies
+        return (address, described.offset(outer, k)), layout_attrs
 
     def adds(self, step: E.Expr) -> E.Expr:
         """Whether an instruction adds to what is there: the first step overwrites it where the
@@ -156,5 +156,5 @@ def _touch(registers: E.Expr) -> S.Stmt:
     return _unit(nvidia.WARPGROUP_FENCE, registers, E.const(0))
 
 
-def _unit(row: Atom, *args: E.Expr) -> S.Stmt:
-    return S.do(row, *args)
+def _unit(atom: Atom, *args: E.Expr) -> S.Stmt:
+    return S.do(atom, *args)

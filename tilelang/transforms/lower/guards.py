@@ -1,4 +1,4 @@
-"""The out-of-bounds rule: loads give the safe value, stores and atomics are dropped.
+"""Bounds guards: loads outside give the safe value, stores and atomics outside are dropped.
 
 Every access to a global tensor whose index is not proved to be inside the declared shape gets a
 condition. A loop nest of independent iterations is written twice where that pays: once without
@@ -67,8 +67,8 @@ class _Guards:
         """A branch; its condition narrows what is known of loop variables."""
         outer = self.bounds
         cond = _Guarded(self).expr(stmt.cond)
-        for part in _conjuncts(simplify(stmt.cond, outer)):
-            self.bounds = _narrowed(self.bounds, part)
+        for conjunct in _conjuncts(simplify(stmt.cond, outer)):
+            self.bounds = _narrowed(self.bounds, conjunct)
         then = self.visit(stmt.then)
         self.bounds = outer
         orelse = None if stmt.orelse is None else self.visit(stmt.orelse)
@@ -135,7 +135,7 @@ class _Guards:
         if cond is None:
             return _Guarded(self).rewrite(stmt)
         outer = self.facts
-        self.facts = outer | {id(part) for part in _conjuncts(cond)}
+        self.facts = outer | {id(conjunct) for conjunct in _conjuncts(cond)}
         inner = replace(stmt, indices=indices, value=_Guarded(self).expr(stmt.value))
         self.facts = outer
         return S.If(cond=cond, then=inner, loc=stmt.loc)
@@ -149,16 +149,16 @@ class _Guards:
             else _Guarded(self).expr(arg)
             for arg in call.args
         )
-        whole = replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
-        places = [arg for arg in args if isinstance(arg, E.AddressOf)]
-        ends = product(places, (0, count - 1))
-        found = [self.condition(arg.buffer, _beside(arg.indices, at)) for arg, at in ends]
-        tests = [test for test in found if test is not None]
+        vector = replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
+        addresses = [arg for arg in args if isinstance(arg, E.AddressOf)]
+        ends = product(addresses, (0, count - 1))
+        conditions = [self.condition(arg.buffer, _beside(arg.indices, at)) for arg, at in ends]
+        tests = [test for test in conditions if test is not None]
         if not tests:
-            return whole
+            return vector
         cond = E.conjunction(tests)
         single = [self.guard(self._part(stmt, args, at)) for at in range(count)]
-        return S.If(cond=cond, then=whole, orelse=S.seq(*single), loc=stmt.loc)
+        return S.If(cond=cond, then=vector, orelse=S.seq(*single), loc=stmt.loc)
 
     @staticmethod
     def _part(stmt: S.Eval, args: tuple[E.Expr, ...], at: int) -> S.Stmt:
@@ -171,16 +171,16 @@ class _Guards:
             amount = source.elements[at] if isinstance(source, E.Vector) else E.Lane(
                 source, E.const(at)
             )  # fmt: skip
-        wanted = len(args) > 2
+        returns = len(args) > 2
         added = E.call(
             "atomic_add",
             E.AddressOf(target.buffer, _beside(target.indices, at), target.access),
             amount,
             dtype=target.buffer.dtype,
             memory_order="relaxed",
-            return_prev=wanted,
+            return_prev=returns,
         )
-        if not wanted:
+        if not returns:
             return replace(stmt, value=added)
         old = args[2]
         assert isinstance(old, E.AddressOf)
@@ -192,9 +192,9 @@ class _Guards:
         """The condition under which the addresses of ``call`` are inside, None if proved."""
         if not call.atom.elements:
             return None
-        places = (arg for arg in call.args if isinstance(arg, E.AddressOf))
-        found = [self.condition(arg.buffer, arg.indices) for arg in places]
-        tests = [test for test in found if test is not None]
+        addresses = (arg for arg in call.args if isinstance(arg, E.AddressOf))
+        conditions = [self.condition(arg.buffer, arg.indices) for arg in addresses]
+        tests = [test for test in conditions if test is not None]
         return E.conjunction(tests) if tests else None
 
     def condition(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr | None:
@@ -217,10 +217,12 @@ class _Guards:
 def _counted(index: E.Expr, extent: int | E.Expr) -> tuple[E.Expr, E.Expr | int]:
     """An index and its least value inside; one that counts from the end where it is negative is
     looked at before it is moved."""
-    found = unwrapped(index)
-    if found is None or found[1] != Linear.of(E.cast(E.as_expr(extent), index.dtype)):
+    unwrapped_index = unwrapped(index)
+    if unwrapped_index is None or unwrapped_index[1] != Linear.of(
+        E.cast(E.as_expr(extent), index.dtype)
+    ):
         return index, 0
-    return found[0], E.unary("neg", E.as_expr(extent))
+    return unwrapped_index[0], E.unary("neg", E.as_expr(extent))
 
 
 def _beside(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
@@ -293,8 +295,8 @@ class _FromStart(ExprRewriter):
 
 
 def _from_start(index: E.Expr) -> E.Expr:
-    found = unwrapped(index)
-    return index if found is None else found[0]
+    unwrapped_index = unwrapped(index)
+    return index if unwrapped_index is None else unwrapped_index[0]
 
 
 class _Corners(Rewriter):
@@ -352,14 +354,14 @@ class _Corners(Rewriter):
             if low_ok and high_ok:
                 continue
             self.found = True
-            parts = parted(known, self.variables)
+            split = parted(known, self.variables)
             opaque = depends_on(known, frozenset(self.unknown))
             opaque |= E.holds(known, E.Load)
-            if parts is None or opaque or depends_on(E.as_expr(extent), self.variables):
+            if split is None or opaque or depends_on(E.as_expr(extent), self.variables):
                 self.hopeless = True
                 return
-            low = high = parts[1]
-            for var, factor in parts[0].terms:
+            low = high = split[1]
+            for var, factor in split[0].terms:
                 assert isinstance(var, E.Var)
                 start, stop = self.extents[var]
                 if depends_on(start, self.variables) or depends_on(stop, self.variables):

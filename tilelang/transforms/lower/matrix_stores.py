@@ -97,9 +97,9 @@ def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
     flat = [item for modes in outer for item in modes]
     if row < 0 or column < 0 or any(i.kind == "thread" and i.stride % warp for i in flat):
         return None
-    held = spread.register_count // PAIR
+    registers = spread.register_count // PAIR
     for count in (4, 2, 1):
-        if held % count == 0 and all(_parts(item, count) for item in flat):
+        if registers % count == 0 and all(_parts(item, count) for item in flat):
             return _Blocks(row, column, tuple(outer), count)
     return None
 
@@ -172,13 +172,13 @@ def _stored(
 
 
 def around_tiles(
-    held: RegisterLayout, threads: int
+    layout: RegisterLayout, threads: int
 ) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
     """The modes of rows and of columns around the tiles of 16 x 8 that matrix instructions leave in
-    registers; None where ``held`` is no layout of such tiles for ``threads``."""
-    if held.replicas or held.padded or len(held.modes) != 2 or threads != held.threads:
+    registers; None where ``layout`` is no layout of such tiles for ``threads``."""
+    if layout.replicas or layout.padded or len(layout.modes) != 2 or threads != layout.threads:
         return None
-    rows, columns = held.modes
+    rows, columns = layout.modes
     inner = (
         (Mode(2, "register", PAIR), Mode(BLOCK, "thread", PAIRS)),
         (Mode(PAIRS, "thread", 1), Mode(PAIR, "register", 1)),
@@ -187,14 +187,19 @@ def around_tiles(
 
 
 def put_blocks(
-    held: Buffer, v: E.Var, value: E.Expr, place: E.Expr, loc: Loc | None, trans: bool = False
+    registers: Buffer,
+    v: E.Var,
+    value: E.Expr,
+    address: E.Expr,
+    loc: Loc | None,
+    trans: bool = False,
 ) -> S.Stmt:
-    """One instruction that stores blocks, of which ``held`` has two elements each: register ``v``
-    is ``value``, and lanes name the ``place`` of a row."""
-    width = int(held.shape[0])
-    fill = S.Store(buffer=held, indices=(v,), value=value, loc=loc)
+    """One instruction that stores matrix blocks, of which ``registers`` has two elements each:
+    register ``v`` is ``value``, and lanes name the ``address`` of a row."""
+    width = int(registers.shape[0])
+    fill = S.Store(buffer=registers, indices=(v,), value=value, loc=loc)
     move = S.do(
-        nvidia.STMATRIX, place, E.AddressOf(held, (E.const(0),), "r"), loc=loc,
+        nvidia.STMATRIX, address, E.AddressOf(registers, (E.const(0),), "r"), loc=loc,
         count=width // PAIR, trans=trans,
     )  # fmt: skip
-    return S.seq(S.Alloc(buffer=held), loop(v, width, fill), move)
+    return S.seq(S.Alloc(buffer=registers), loop(v, width, fill), move)

@@ -79,11 +79,11 @@ def _in_rows(spread: RegisterLayout, ctx: Lowering) -> RegisterLayout:
     """``spread`` with its registers numbered along rows, where neighbours of a row lie apart in the
     registers of a thread, as results of products of wavefronts may: memory is accessed in vectors
     then, of registers from here and there."""
-    row = spread.modes[-1] if spread.modes else ()  # an operation on one element has no loop
-    last = next((mode for mode in reversed(row) if mode.extent > 1), None)
-    apart = last is not None and last.kind == "register" and last.stride > 1
+    last_modes = spread.modes[-1] if spread.modes else ()  # an operation on one element has no loop
+    last = next((mode for mode in reversed(last_modes) if mode.extent > 1), None)
+    strided = last is not None and last.kind == "register" and last.stride > 1
     waves = ctx.context.has("mfma") or ctx.context.has("wmma")
-    return spread.row_major() if waves and apart and not spread.padded else spread
+    return spread.row_major() if waves and strided and not spread.padded else spread
 
 
 def _lane_dim(spread: RegisterLayout) -> int:
@@ -152,15 +152,15 @@ class Body(ExprRewriter):
             extent = len(values)
             self.inner = (*outer, (stmt.var, values.start, extent))
         self.memo.clear()
-        found = super()._visit(stmt)
+        result = super()._visit(stmt)
         self.inner = outer
         self.memo.clear()
-        if isinstance(found, S.For) and found.kind == "serial" and self.uses_fragments:
-            if stmt.var not in self.choosing and may_end_early(found):
-                return replace(found, kind="unroll", annotations=(("unroll_factor", EARLY_END),))
+        if isinstance(result, S.For) and result.kind == "serial" and self.uses_fragments:
+            if stmt.var not in self.choosing and may_end_early(result):
+                return replace(result, kind="unroll", annotations=(("unroll_factor", EARLY_END),))
             if extent <= INNER_LIMIT or stmt.var in self.choosing:
-                return replace(found, kind="unroll")
-        return found
+                return replace(result, kind="unroll")
+        return result
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         """Effects that others see run in one copy."""
@@ -185,21 +185,21 @@ class Body(ExprRewriter):
         given = indices
         indices = tuple(substitute(index, self.lets) for index in indices)
         access = Access(buffer, indices, "read", self.inner)
-        held = register_layout_of(buffer)
-        found = registers_of(access, held, self.loop, self.spread)
-        if found is None:
-            if is_reducer(buffer) and held.is_everywhere:
-                register = held.register_of([self.expr(index) for index in given])
+        layout = register_layout_of(buffer)
+        numbers = registers_of(access, layout, self.loop, self.spread)
+        if numbers is None:
+            if is_reducer(buffer) and layout.is_everywhere:
+                register = layout.register_of([self.expr(index) for index in given])
                 self.choosing.update(register.variables)
                 return self.ctx.registers(buffer), register
             raise InternalError(f"`{buffer.name}` does not fit the loop that uses it")
-        number = self.number_of(found)
+        number = self.number_of(numbers)
         self.choosing.update(number.variables)
         return self.ctx.registers(buffer), number
 
-    def number_of(self, found: Registers) -> E.Expr:
+    def number_of(self, numbers: Registers) -> E.Expr:
         """The register index as an expression of the register and inner loops."""
-        return simplify(found.expr(self.number), self.ctx.bounds)
+        return simplify(numbers.expr(self.number), self.ctx.bounds)
 
     def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Var):
@@ -220,13 +220,13 @@ def _dynamic(loop: S.Parallel, ctx: Lowering) -> S.Stmt:
     flat_var = E.Var("flat", total.dtype)
     flat = E.binary("add", E.binary("mul", step, E.const(ctx.threads)), ctx.thread)
     values: dict[E.Var, E.Expr] = {}
-    rest: E.Expr = flat_var
+    remaining: E.Expr = flat_var
     for position, (var, extent) in reversed(list(enumerate(zip(loop.vars, loop.extents)))):
         limit = E.as_expr(extent)
         values[var] = E.cast(
-            rest if position == 0 else E.binary("floormod", rest, limit), var.dtype
+            remaining if position == 0 else E.binary("floormod", remaining, limit), var.dtype
         )
-        rest = E.binary("floordiv", rest, limit)
+        remaining = E.binary("floordiv", remaining, limit)
 
     class Body(Rewriter):
         def expr(self, expr: E.Expr) -> E.Expr:

@@ -1,4 +1,4 @@
-"""From per-thread totals to the destination tile.
+"""Partial sums: from per-thread totals to the destination tile.
 
 A reduction leaves each total in the registers of the threads that computed it. Where the
 destination is a fragment held by the same threads it is stored from register to register; where it
@@ -44,14 +44,14 @@ class Target:
     region: Region
     op: Operation | None
 
-    def put(self, item: Element, total: E.Expr) -> S.Stmt:
+    def put(self, element: Element, total: E.Expr) -> S.Stmt:
         """Store one total."""
         kind = self.region.dtype
         value = settled(total, kind)
         if self.op is not None:
             wide = register_dtype(kind)
-            value = self.op(E.cast(item.load(), wide), E.cast(value, wide))
-        return item.store(value)
+            value = self.op(E.cast(element.load(), wide), E.cast(value, wide))
+        return element.store(value)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -121,8 +121,8 @@ def collect(room: Buffer, target: Target, ctx: Lowering) -> S.Stmt:
     """Store the totals of a row-major workspace; holders of fragment elements all read."""
     extents = target.extents
 
-    def read(item: Element) -> S.Stmt:
-        return target.put(item, E.Load(room, (row_major(extents, item.indices),)))
+    def read(element: Element) -> S.Stmt:
+        return target.put(element, E.Load(room, (row_major(extents, element.indices),)))
 
     return each(target.region, ctx, read, once=False)
 
@@ -131,12 +131,12 @@ def _register_map(
     totals: PartialSums, region: Region, ctx: Lowering
 ) -> list[tuple[int, int]] | None:
     """Pairs (total, register of ``region``) if every holder of an element has its total."""
-    held = ctx.register_layout(region.buffer)
-    aligned = totals.dist.with_shape(held.shape)
-    if not aligned.contains(held):
+    layout = ctx.register_layout(region.buffer)
+    aligned = totals.dist.with_shape(layout.shape)
+    if not aligned.contains(layout):
         return None
     pairs = set(
-        zip(aligned.register_table().ravel().tolist(), held.register_table().ravel().tolist())
+        zip(aligned.register_table().ravel().tolist(), layout.register_table().ravel().tolist())
     )
     if len({register for _, register in pairs}) != len(pairs):
         return None
@@ -145,8 +145,8 @@ def _register_map(
 
 def _moved(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt | None:
     """The totals brought by shuffles, if every holder's warp has them."""
-    held = ctx.register_layout(target.region.buffer)
-    plan = warp_shuffles(totals.dist.with_shape(held.shape), held, ctx.warp)
+    layout = ctx.register_layout(target.region.buffer)
+    plan = warp_shuffles(totals.dist.with_shape(layout.shape), layout, ctx.warp)
     if plan is None:
         return None
     registers = ctx.registers(target.region.buffer)
@@ -163,8 +163,8 @@ def _straight(
     registers = ctx.registers(target.region.buffer)
 
     def move(total: E.Expr, register: E.Expr) -> S.Stmt:
-        item = Element((), registers, (register,))
-        return target.put(item, E.Load(totals.partial, (total,)))
+        element = Element((), registers, (register,))
+        return target.put(element, E.Load(totals.partial, (total,)))
 
     if pairs == [(k, k) for k in range(len(pairs))]:
         var = ctx.fresh("s")

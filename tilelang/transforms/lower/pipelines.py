@@ -1,4 +1,4 @@
-"""Pipelines to what the target orders them with: each statement becomes the steps of its row.
+"""Pipeline lowering: each statement becomes the synchronization steps of its mechanism.
 
 Stands behind the lowering of tile operations, which still asks what waits for what (loads of a
 product move across a ``Wait``), and before the plan of shared memory, which counts barriers.
@@ -71,43 +71,44 @@ class _Lower(Rewriter):
             case S.Seq() if any(map(self.elects, stmt.stmts)):
                 return S.seq(*self.sequence(stmt.stmts))
             case S.For():
-                for one in self.pipelines.values():
-                    one.loops.append(stmt)
-                made = super()._visit(stmt)
-                for one in self.pipelines.values():
-                    one.loops = [loop for loop in one.loops if loop is not stmt]
-                return made
+                for pipe in self.pipelines.values():
+                    pipe.loops.append(stmt)
+                result = super()._visit(stmt)
+                for pipe in self.pipelines.values():
+                    pipe.loops = [loop for loop in pipe.loops if loop is not stmt]
+                return result
             case S.If():
                 self.branches += 1
-                found = super()._visit(stmt)
+                lowered = super()._visit(stmt)
                 self.branches -= 1
-                return found
+                return lowered
         return super()._visit(stmt)
 
     def pipeline(self, stmt: H.Pipeline) -> list[S.Stmt]:
         """The body between what the mechanism needs before and behind it."""
-        row = MECHANISMS[stmt.mechanism]
-        fenced = stmt.proxy == "async" and row.mode != "tma"
-        made = self.pipelines[stmt.pipe] = _Pipeline(row, stmt.stages, fenced)
-        made.counts = amd.LOAD_LDS.needs in row.needs
+        mechanism = MECHANISMS[stmt.mechanism]
+        fenced = stmt.proxy == "async" and mechanism.mode != "tma"
+        pipe = self.pipelines[stmt.pipe] = _Pipeline(mechanism, stmt.stages, fenced)
+        pipe.counts = amd.LOAD_LDS.needs in mechanism.needs
         loads = set(_loads(stmt.body, stmt.pipe))
-        made.loads, made.steady = max(loads, default=0), len(loads) == 1
+        pipe.loads, pipe.steady = max(loads, default=0), len(loads) == 1
         before: list[S.Stmt] = []
-        if row.turns:
-            made.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
-            before = [S.Alloc(buffer=made.full)]
-            if Step.ARRIVE_EMPTY in row.release:
-                made.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
-                before.append(S.Alloc(buffer=made.empty))
-            made.fresh = self.fresh(stmt)
-            made.together = all(map(_together, _uses(stmt)))
-            made.latest = tuple(_latest(stmt.body, stmt.pipe)) if made.fresh else ()
+        if mechanism.turns:
+            pipe.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
+            before = [S.Alloc(buffer=pipe.full)]
+            if Step.ARRIVE_EMPTY in mechanism.release:
+                pipe.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
+                before.append(S.Alloc(buffer=pipe.empty))
+            pipe.fresh = self.fresh(stmt)
+            pipe.together = all(map(_together, _uses(stmt)))
+            pipe.latest = tuple(_latest(stmt.body, stmt.pipe)) if pipe.fresh else ()
         runs = S.find(stmt.body, H.Run)
-        if any(made.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
-            before.append(S.Alloc(buffer=made.handed, init=E.const(0, made.handed.dtype)))
+        if any(pipe.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
+            before.append(S.Alloc(buffer=pipe.handed, init=E.const(0, pipe.handed.dtype)))
         last = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
         calls = [
-            self.meet(stmt) if step is Step.MEET else made.call(step, last) for step in row.close
+            self.meet(stmt) if step is Step.MEET else pipe.call(step, last)
+            for step in mechanism.close
         ]
         return [
             *(replace(alloc, loc=stmt.loc) for alloc in before),
@@ -126,31 +127,31 @@ class _Lower(Rewriter):
 
     def run(self, stmt: H.Run) -> list[S.Stmt]:
         """A run, which begins at the item behind those that the thread has handed on."""
-        found = self.pipelines[stmt.pipe]
+        pipe = self.pipelines[stmt.pipe]
         if stmt.first in self.counted:
             return [self.rewrite(stmt.body)]
         self.counted.add(stmt.first)
         body = self.rewrite(stmt.body)
         self.counted.remove(stmt.first)
-        passed, zero = found.passed(stmt), (E.const(0),)
+        passed, zero = pipe.passed(stmt), (E.const(0),)
         if passed is None:
             # Behind the lowering, which knows by the statements themselves who runs them.
             start: dict[E.Var, E.Expr] = {stmt.first: E.const(0, stmt.first.dtype)}
             return [simplified_with(body, start)]
-        begin = E.cast(E.Load(found.handed, zero), stmt.first.dtype)
-        then = E.cast(simplify((stmt.first + passed) % found.rounds), found.handed.dtype)
+        begin = E.cast(E.Load(pipe.handed, zero), stmt.first.dtype)
+        then = E.cast(simplify((stmt.first + passed) % pipe.rounds), pipe.handed.dtype)
         return [
             S.Let(var=stmt.first, value=begin, loc=stmt.loc),
             body,
-            S.Store(buffer=found.handed, indices=zero, value=then, loc=stmt.loc),
+            S.Store(buffer=pipe.handed, indices=zero, value=then, loc=stmt.loc),
         ]
 
     def arrivals(self, stmt: H.Pipeline, kind: type[H.PipelineStep]) -> int:
         """How many threads arrive for an item: those that commit, or those that wait, for it."""
-        row = MECHANISMS[stmt.mechanism]
+        mechanism = MECHANISMS[stmt.mechanism]
         steps = S.find(stmt.body, kind)
         groups = {self.groups.of(node) for node in steps if node.pipe is stmt.pipe}
-        if kind is H.Commit and row.elected:
+        if kind is H.Commit and mechanism.elected:
             return len(groups)
         if kind is H.Wait:
             return sum(count // (self.warp if self.whole(lo, count) else 1) for lo, count in groups)
@@ -170,40 +171,40 @@ class _Lower(Rewriter):
         comes before it, as they meet first. Matrices that a unit has read for all of the warp have
         been waited for by that lane, too (PTX, "wgmma.wait_group"). If nobody fills it any more,
         nobody is told."""
-        found = self.pipelines[stmt.pipe]
-        if found.done(stmt.number):
+        pipe = self.pipelines[stmt.pipe]
+        if pipe.done(stmt.number):
             return []
-        alone = S.Eval(value=found.call(Step.ARRIVE_EMPTY, stmt), loc=stmt.loc)
+        alone = S.Eval(value=pipe.call(Step.ARRIVE_EMPTY, stmt), loc=stmt.loc)
         if not self.whole(*self.groups.of(stmt)):
             return [alone]
         first = (thread_number(self.launch) % self.warp).equal(0)
         arrive = S.If(cond=first, then=alone, loc=stmt.loc)
-        if found.together:
+        if pipe.together:
             return [arrive]
         lanes = E.const((1 << self.warp) - 1, DType("uint32"))
         return [S.do("sync_warp", lanes, loc=stmt.loc), arrive]
 
     def step(self, stmt: H.PipelineStep) -> list[S.Stmt]:
         """The steps of one statement."""
-        found = self.pipelines[stmt.pipe]
+        pipe = self.pipelines[stmt.pipe]
         match stmt:
             case H.Acquire():
-                steps = found.row.acquire
+                steps = pipe.row.acquire
             case H.Commit():
-                steps = found.row.commit
+                steps = pipe.row.commit
             case H.Wait():
-                steps = found.row.wait
-            case H.Release() if Step.ARRIVE_EMPTY in found.row.release:
+                steps = pipe.row.wait
+            case H.Release() if Step.ARRIVE_EMPTY in pipe.row.release:
                 return self.freed(stmt)
             case _:
-                steps = found.row.release
+                steps = pipe.row.release
         calls: list[E.Expr] = []
         for step in steps:
-            if step is Step.WAIT_EMPTY and found.fresh and found.first(stmt.number):
+            if step is Step.WAIT_EMPTY and pipe.fresh and pipe.first(stmt.number):
                 continue
-            if found.fenced and (type(stmt), step) in _HANDED_ON:
+            if pipe.fenced and (type(stmt), step) in _HANDED_ON:
                 calls.append(E.call(nvidia.FENCE_PROXY_ASYNC))
-            calls.append(self.meet(stmt) if step is Step.MEET else found.call(step, stmt))
+            calls.append(self.meet(stmt) if step is Step.MEET else pipe.call(step, stmt))
         return [S.Eval(value=call, loc=stmt.loc) for call in calls]
 
     def meet(self, stmt: S.Stmt) -> E.Expr:
@@ -220,28 +221,28 @@ class _Lower(Rewriter):
     def sequence(self, stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
         """Statements in order. What fills an item, from ``Acquire`` to ``Commit``, is done by one
         thread where the mechanism elects one."""
-        made: list[S.Stmt] = []
-        left = list(stmts)
-        while left:
-            first = left.pop(0)
+        result: list[S.Stmt] = []
+        pending = list(stmts)
+        while pending:
+            first = pending.pop(0)
             if not (isinstance(first, H.Acquire) and self.elects(first)):
-                made += self.lowered(first)
+                result += self.lowered(first)
                 continue
-            end = 1 + next(k for k, item in enumerate(left) if _commits(item, first.pipe))
+            end = 1 + next(k for k, stmt in enumerate(pending) if _commits(stmt, first.pipe))
             filling = self.pipelines[first.pipe].filling
-            inside = [filling(item, first) for item in (first, *left[:end])]
-            del left[:end]
+            inside = [filling(stmt, first) for stmt in (first, *pending[:end])]
+            del pending[:end]
             if self.groups.of(first)[1] == 1:
-                made += [part for item in inside for part in self.lowered(item)]
+                result += [new for stmt in inside for new in self.lowered(stmt)]
                 continue
-            made.append(
+            result.append(
                 S.If(
                     cond=thread_number(self.launch).equal(self.groups.of(first)[0]),
-                    then=S.seq(*(part for item in inside for part in self.lowered(item))),
+                    then=S.seq(*(new for stmt in inside for new in self.lowered(stmt))),
                     loc=first.loc,
                 )
             )
-        return made
+        return result
 
     def elects(self, stmt: S.Stmt) -> bool:
         """Whether one thread fills the item that is acquired here."""
@@ -356,23 +357,27 @@ class _Pipeline:
 
     def passed(self, run: H.Run) -> E.Expr | None:
         """How many items later the next run begins, None where it begins like this one."""
-        found = simplify(run.count % self.rounds)
-        return None if isinstance(found, E.Const) and not int(found) else found
+        passed_stages = simplify(run.count % self.rounds)
+        return (
+            None if isinstance(passed_stages, E.Const) and not int(passed_stages) else passed_stages
+        )
 
     def first(self, number: E.Expr) -> bool:
         """Whether an item is the first one of its version, which nobody has used."""
-        turn = simplify(number // self.stages)
-        return isinstance(turn, E.Const) and not int(turn)
+        round = simplify(number // self.stages)
+        return isinstance(round, E.Const) and not int(round)
 
     def done(self, number: E.Expr) -> bool:
         """Whether no item that is filled takes the place of ``number``."""
         after = number + self.stages
-        return bool(self.latest) and all(prove(one < after) is True for one in self.latest)
+        return bool(self.latest) and all(prove(last < after) is True for last in self.latest)
 
     def more(self, number: E.Expr) -> E.Expr:
         """How many items there are behind ``number``, at least; those that are not there load
         nothing."""
-        loop = next((one for one in reversed(self.loops) if one.var in number.variables), None)
+        loop = next(
+            (outer for outer in reversed(self.loops) if outer.var in number.variables), None
+        )
         return E.const(0) if loop is None else simplify(trips(loop) - 1 - number)
 
     def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
@@ -380,15 +385,15 @@ class _Pipeline:
         assert bank is not None
         return E.AddressOf(bank, (simplify(number % self.stages),))
 
-    def filling(self, stmt: S.Stmt, item: H.Acquire) -> S.Stmt:
-        """``stmt`` with the mbarrier of ``item`` where it names the pipeline that its bytes are
+    def filling(self, stmt: S.Stmt, acquire: H.Acquire) -> S.Stmt:
+        """``stmt`` with the mbarrier of ``acquire`` where it names the pipeline that its bytes are
         counted by; they are announced with the commit."""
         if isinstance(stmt, H.PipelineStep):
             return stmt
-        assert isinstance(item.pipe, E.Var)
-        place = {item.pipe: self.turn(self.full, item.number)}
-        self.bytes += sum(int(call.attr("bytes")) for call in _copies(stmt, item.pipe))
-        return rewrite_exprs(stmt, lambda expr: substitute(expr, dict(place)))
+        assert isinstance(acquire.pipe, E.Var)
+        mbarrier = {acquire.pipe: self.turn(self.full, acquire.number)}
+        self.bytes += sum(int(call.attr("bytes")) for call in _copies(stmt, acquire.pipe))
+        return rewrite_exprs(stmt, lambda expr: substitute(expr, dict(mbarrier)))
 
     def call(self, step: Step, stmt: H.PipelineStep) -> E.Expr:
         """One step of ``stmt`` as a call; who meets does not depend on the pipeline."""

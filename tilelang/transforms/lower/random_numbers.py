@@ -29,27 +29,27 @@ def draw_ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
     those numbers; nothing and the loop itself where other statements draw as well, or where a
     number depends on the iteration."""
     body = S.flat(loop.body)
-    named = [item for item in body if isinstance(item, S.Let) and draws(item.value)]
-    others = [node for node in S.walk(loop.body) if any(map(draws, node.exprs()))]
+    named = [let for let in body if isinstance(let, S.Let) and draws(let.value)]
+    drawing = [node for node in S.walk(loop.body) if any(map(draws, node.exprs()))]
     ends = (loop.start, loop.stop)
-    if not named or len(others) > len(named) or not all(isinstance(end, E.Const) for end in ends):
+    if not named or len(drawing) > len(named) or not all(isinstance(end, E.Const) for end in ends):
         return [], loop
     inside = {loop.var, *(node.var for node in S.find(loop.body, S.Let))}
-    if any(not inside.isdisjoint(item.value.variables) for item in named):
+    if any(not inside.isdisjoint(let.value.variables) for let in named):
         return [], loop
     start, stop = (int(end.value) for end in ends if isinstance(end, E.Const))
     lane = E.Var(loop.var.name, loop.var.dtype)
     allocs: list[S.Stmt] = []
     stores: list[S.Stmt] = []
     values: dict[E.Var, E.Expr] = {}
-    for item in named:
-        name, shape = f"{item.var.name}_drawn", Shape((stop - start,))
-        array = Buffer(name, shape, item.var.dtype, "local", attrs=MADE)
+    for let in named:
+        name, shape = f"{let.var.name}_drawn", Shape((stop - start,))
+        array = Buffer(name, shape, let.var.dtype, "local", attrs=MADE)
         at = E.binary("sub", lane, loop.start)
-        allocs.append(S.Alloc(buffer=array, loc=item.loc))
-        stores.append(S.Store(buffer=array, indices=(at,), value=item.value, loc=item.loc))
-        values[item.var] = E.Load(array, (E.binary("sub", loop.var, loop.start),))
+        allocs.append(S.Alloc(buffer=array, loc=let.loc))
+        stores.append(S.Store(buffer=array, indices=(at,), value=let.value, loc=let.loc))
+        values[let.var] = E.Load(array, (E.binary("sub", loop.var, loop.start),))
 
-    rest = substitute_in(S.seq(*(item for item in body if item not in named)), values)
+    drawn_body = substitute_in(S.seq(*(let for let in body if let not in named)), values)
     ahead = replace(loop, var=lane, body=S.seq(*stores), kind="unroll", annotations=())
-    return [*allocs, ahead], replace(loop, body=rest)
+    return [*allocs, ahead], replace(loop, body=drawn_body)

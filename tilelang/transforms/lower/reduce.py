@@ -130,7 +130,7 @@ def _from_fragment(job: _Job) -> S.Stmt:
     totals = private_sums(stmt.dst.dtype, result.register_count)
     var = ctx.fresh("s")
     start = S.Store(buffer=totals, indices=(var,), value=job.start)
-    modes = [(item.extent, item.stride) for item in dist.modes[dim] if item.kind == "thread"]
+    modes = [(mode.extent, mode.stride) for mode in dist.modes[dim] if mode.kind == "thread"]
     return S.seq(
         S.Alloc(buffer=totals),
         loop(var, result.register_count, start),
@@ -160,14 +160,14 @@ def _row_register(
     for d, modes in enumerate(dist.modes):
         if d == dim:
             continue
-        kept = [position for position, item in enumerate(modes) if item.extent > 1]
-        for position, item in zip(kept, next(rows), strict=True):
-            strides[d, position] = item.stride
-    found: E.Expr = E.const(0)
+        kept = [position for position, mode in enumerate(modes) if mode.extent > 1]
+        for position, mode in zip(kept, next(rows), strict=True):
+            strides[d, position] = mode.stride
+    total: E.Expr = E.const(0)
     for key, var, _ in walk.loops:
         if key in strides:
-            found = found + var * strides[key]
-    return found
+            total = total + var * strides[key]
+    return total
 
 
 def _in_dimension(job: _Job, dist: RegisterLayout, walk: RegisterWalk) -> E.Expr | None:
@@ -177,8 +177,8 @@ def _in_dimension(job: _Job, dist: RegisterLayout, walk: RegisterWalk) -> E.Expr
     conditions: list[E.Expr] = []
     if not (isinstance(low, E.Const) and int(low) == 0):
         conditions.append(index >= low)
-    places = prod(item.extent for item in dist.modes[dim])
-    if conditions or extent < places:
+    slots = prod(mode.extent for mode in dist.modes[dim])
+    if conditions or extent < slots:
         conditions.append(index < low + extent)
     return E.conjunction(conditions) if conditions else None
 
@@ -187,9 +187,9 @@ def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
     """The rows of the region among the rows that the threads hold."""
     src, dim = job.stmt.src, job.stmt.dim
     walk = walk_registers(result, job.ctx)
-    whole = list(walk.indices)
-    whole.insert(dim, src.mins[dim])
-    inside = membership(src, whole, but=dim)
+    indices = list(walk.indices)
+    indices.insert(dim, src.mins[dim])
+    inside = membership(src, indices, but=dim)
     lows = src.mins[:dim] + src.mins[dim + 1 :]
     at = tuple(index - low for index, low in zip(walk.indices, lows, strict=True))
     return PartialSums(totals, result, walk, at, job.kept, tuple(inside))
@@ -279,9 +279,9 @@ def _from_private(job: _Job) -> S.Stmt:
     ctx, target = job.ctx, job.target
     extents, zero = target.extents, E.const(0)
 
-    def one(item: Element) -> S.Stmt:
+    def one(element: Element) -> S.Stmt:
         total = private_sums(job.stmt.dst.dtype, 1)
-        row = unravel(job.kept, row_major(extents, item.indices))
+        row = unravel(job.kept, row_major(extents, element.indices))
         k = ctx.fresh("k")
         step = job.accumulate(total, zero, job.source(row, k))
         kind = "unroll" if job.length <= UNROLL else "serial"
@@ -289,7 +289,7 @@ def _from_private(job: _Job) -> S.Stmt:
             S.Alloc(buffer=total),
             S.Store(buffer=total, indices=(zero,), value=job.start),
             loop(k, job.length, step, kind),
-            target.put(item, E.Load(total, (zero,))),
+            target.put(element, E.Load(total, (zero,))),
         )
 
     if is_fragment(target.region) or is_private(target.region):

@@ -40,8 +40,8 @@ def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
     dist = ctx.register_layout(stmt.buffer)
     if not dist.is_everywhere:
         raise InternalError(f"some threads that update `{stmt.buffer.name}` hold no copy")
-    place = (dist.register_of(stmt.indices),)
-    return update_store(replace(stmt, buffer=ctx.registers(stmt.buffer), indices=place))
+    index = (dist.register_of(stmt.indices),)
+    return update_store(replace(stmt, buffer=ctx.registers(stmt.buffer), indices=index))
 
 
 def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
@@ -53,21 +53,21 @@ def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     partial = E.cast(E.Load(ctx.registers(region.buffer), (walk.register,)), totals.dtype)
     copied = walk.nest(S.Store(buffer=totals, indices=(walk.register,), value=partial))
     held = walk_registers(dist, ctx)
-    found = PartialSums(totals, dist, held, held.indices, dist.shape, ())
+    partials = PartialSums(totals, dist, held, held.indices, dist.shape, ())
     target = Target(region if stmt.dst is None else stmt.dst, None)
     return S.seq(
         S.Alloc(buffer=totals),
         *_gaps(dist, totals, region, ctx),
         copied,
         all_reduce(totals, dist.replicas, dist.used_threads, Operation(stmt.op), ctx),
-        deliver(found, target, ctx),
+        deliver(partials, target, ctx),
     )
 
 
 def _gaps(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering) -> list[S.Stmt]:
     """Values for registers that hold no element, where there are such."""
-    held = prod(item.extent for item in dist.all_modes() if item.kind == "register")
-    if held == dist.register_count:
+    own = prod(mode.extent for mode in dist.all_modes() if mode.kind == "register")
+    if own == dist.register_count:
         return []
     var = ctx.fresh("s")
     value = E.cast(identity_of(region), totals.dtype)

@@ -1,4 +1,4 @@
-"""Roles to branches on the number of the thread.
+"""Role lowering (warp specialization): roles become branches on the thread number.
 
 Stands before layouts and barriers: they see which threads run a branch by its condition, give a
 group of warps a barrier of its own, and never put one of the whole block inside.
@@ -32,23 +32,25 @@ class _Branches(Rewriter):
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         outer = self.around
         self.around = stmt.count if isinstance(stmt, H.Role) else outer
-        made = super()._visit(stmt)
+        result = super()._visit(stmt)
         self.around = outer
-        return made
+        return result
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if not isinstance(stmt, H.Roles):
             return stmt
-        made: S.Stmt | None = None
+        branch: S.Stmt | None = None
         roles = [role for role in stmt.branches if isinstance(role, H.Role)]
         everyone = sum(role.count for role in roles) == self.around
         # Those from the first thread on stand behind a condition, which bounds their number below.
         for role in sorted(roles, key=lambda role: -role.first):
-            if made is None and everyone and len(roles) > 1:
-                made = self.limited(role)  # all that are left
+            if branch is None and everyone and len(roles) > 1:
+                branch = self.limited(role)  # all that are left
                 continue
-            made = S.If(cond=self.mine(role), then=self.limited(role), orelse=made, loc=role.loc)
-        return made
+            branch = S.If(
+                cond=self.mine(role), then=self.limited(role), orelse=branch, loc=role.loc
+            )
+        return branch
 
     def mine(self, role: H.Role) -> E.Expr:
         """Whether the thread has the role."""

@@ -52,11 +52,11 @@ def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
     result = ctx.workspace("scan", dst.dtype, prod(extents))
     rows = _Rows(stmt, ctx, extents, read, _stores_to(result, extents))
 
-    def take(item: Element) -> S.Stmt:
-        return item.store(E.Load(result, (row_major(dst.extents, item.indices),)))
+    def take(element: Element) -> S.Stmt:
+        return element.store(E.Load(result, (row_major(dst.extents, element.indices),)))
 
-    taken = each(dst, ctx, take, once=False)
-    return S.seq(*before, rows.by_group(), ctx.barrier(), taken, ctx.barrier())
+    delivery = each(dst, ctx, take, once=False)
+    return S.seq(*before, rows.by_group(), ctx.barrier(), delivery, ctx.barrier())
 
 
 def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S.Stmt:
@@ -72,15 +72,15 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
         return E.Load(result, (row_major(extents, at),))
 
     if is_fragment(dst):
-        taken = each(dst, ctx, lambda item: item.store(take(item.indices)), once=False)
+        delivery = each(dst, ctx, lambda item: item.store(take(item.indices)), once=False)
     else:
         position = ctx.fresh("p")
         at = unravel(extents, position)
-        taken = guarded(
+        delivery = guarded(
             [E.binary("eq", ctx.group.thread, ctx.group.threads - 1)],
             loop(position, prod(extents), element(dst, at, ctx).store(take(at)), "serial"),
         )
-    return S.seq(S.Alloc(buffer=result), rows.in_turn(), taken)
+    return S.seq(S.Alloc(buffer=result), rows.in_turn(), delivery)
 
 
 def _end(before: list[S.Stmt], ctx: Lowering) -> list[S.Stmt]:
@@ -103,8 +103,8 @@ def _values_of(room: Buffer, extents: tuple[int, ...]) -> Callable[[Indices], E.
 
 def _stores_to(room: Buffer, extents: tuple[int, ...]) -> Callable[[Indices, E.Expr], S.Stmt]:
     def store(at: Indices, value: E.Expr) -> S.Stmt:
-        where = (row_major(extents, at),)
-        return S.Store(buffer=room, indices=where, value=E.cast(value, room.dtype))
+        index = (row_major(extents, at),)
+        return S.Store(buffer=room, indices=index, value=E.cast(value, room.dtype))
 
     return store
 
@@ -165,10 +165,10 @@ class _Rows:
         """A warp per row, or a thread per row."""
         group = self.ctx.group
         count = prod(self.others)
-        whole = group.threads % self.ctx.warp == 0 and group.lo % self.ctx.warp == 0
+        whole_warps = group.threads % self.ctx.warp == 0 and group.lo % self.ctx.warp == 0
         # Threads that scan neighbouring columns read neighbouring elements, lanes of one do not.
         columns = self.stmt.dim < len(self.extents) - 1 and count >= self.ctx.warp
-        lanes = self.ctx.warp if whole and not columns else 1
+        lanes = self.ctx.warp if whole_warps and not columns else 1
         workers = group.threads // lanes
         worker = group.thread // lanes
         passes = -(-count // workers)
@@ -205,40 +205,40 @@ class _Rows:
     def by_warp(self, row: Indices) -> S.Stmt:
         """As many elements at a time as a warp has lanes; the last lane carries the total on."""
         lane = self.ctx.group.thread % self.ctx.warp
-        held = array("total", self.wide, 2)  # this lane's value, and the carry
-        mine, carry = (E.const(0),), (E.const(1),)
+        totals = array("total", self.wide, 2)  # this lane's value, and the carry
+        own, carry = (E.const(0),), (E.const(1),)
         steps = -(-self.length // self.ctx.warp)
         k = self.ctx.fresh("k")
         position = k * self.ctx.warp + lane if steps > 1 else lane
         inside = [] if self.length % self.ctx.warp == 0 else [position < self.length]
         body: list[S.Stmt] = [
-            S.Store(buffer=held, indices=mine, value=self.start),
-            guarded(inside, S.Store(buffer=held, indices=mine, value=self.value(row, position))),
+            S.Store(buffer=totals, indices=own, value=self.start),
+            guarded(inside, S.Store(buffer=totals, indices=own, value=self.value(row, position))),
         ]
         distance = 1
         while distance < min(self.ctx.warp, self.length):
-            body.append(self.up(held, lane, distance))
+            body.append(self.up(totals, lane, distance))
             distance *= 2
-        joined = self.op(E.Load(held, carry), E.Load(held, mine))
+        joined = self.op(E.Load(totals, carry), E.Load(totals, own))
         body += [
-            S.Store(buffer=held, indices=mine, value=joined),
-            guarded(inside, self.write(self.at(row, position), self.settled(E.Load(held, mine)))),
+            S.Store(buffer=totals, indices=own, value=joined),
+            guarded(inside, self.write(self.at(row, position), self.settled(E.Load(totals, own)))),
         ]
         if steps > 1:
-            last = self.ctx.shuffle("sync", E.Load(held, mine), self.ctx.warp - 1)
-            body.append(S.Store(buffer=held, indices=carry, value=last))
+            last = self.ctx.shuffle("sync", E.Load(totals, own), self.ctx.warp - 1)
+            body.append(S.Store(buffer=totals, indices=carry, value=last))
         return S.seq(
-            S.Alloc(buffer=held),
-            S.Store(buffer=held, indices=carry, value=self.start),
+            S.Alloc(buffer=totals),
+            S.Store(buffer=totals, indices=carry, value=self.start),
             loop(k, steps, S.seq(*body), "serial") if steps > 1 else S.seq(*body),
         )
 
-    def up(self, held: Buffer, lane: E.Expr, distance: int) -> S.Stmt:
+    def up(self, totals: Buffer, lane: E.Expr, distance: int) -> S.Stmt:
         """Each lane takes in the value ``distance`` lanes below, if there is one."""
-        mine = (E.const(0),)
+        own = (E.const(0),)
         var = E.Var("below", self.wide)
-        new = self.op(E.Load(held, mine), var)
+        new = self.op(E.Load(totals, own), var)
         return S.seq(
-            S.Let(var=var, value=self.ctx.shuffle("up", E.Load(held, mine), distance)),
-            S.If(cond=lane >= distance, then=S.Store(buffer=held, indices=mine, value=new)),
+            S.Let(var=var, value=self.ctx.shuffle("up", E.Load(totals, own), distance)),
+            S.If(cond=lane >= distance, then=S.Store(buffer=totals, indices=own, value=new)),
         )

@@ -1,4 +1,4 @@
-"""A fragment copied to another layout by shuffles; the plan is that of :mod:`layouts.shuffles`."""
+"""Layout conversion by shuffles; the plan is that of :mod:`layouts.shuffles`."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def exchanged(
     # Small floats travel as the integers with their bits.
     bits = None if kind.bits >= 32 or kind.is_integer else DType(f"uint{kind.bits}")
     stmts: list[S.Stmt] = []
-    for number, item in enumerate(plan):
+    for number, source in enumerate(plan):
         value: E.Expr | None = None
-        for register in item.registers:
+        for register in source.registers:
             moved: E.Expr = E.Load(here, (E.const(register),))
-            if item.lane is not None:
+            if source.lane is not None:
                 # A statement of its own: all lanes take part, whichever of them need the value.
                 var = E.Var("lent", kind)
-                lent = _shuffled(moved, value_of(item.lane, ctx.thread), bits, ctx)
+                lent = _shuffled(moved, value_of(source.lane, ctx.thread), bits, ctx)
                 stmts.append(S.Let(var=var, value=lent))
                 moved = var
             if value is None:
                 value = moved
             else:
-                chosen = E.binary("eq", value_of(item.register, ctx.thread), E.const(register))
+                chosen = E.binary("eq", value_of(source.register, ctx.thread), E.const(register))
                 value = E.Select(chosen, moved, value)
         assert value is not None
         stmts.append(put(number, value))
@@ -71,9 +71,9 @@ def _shuffled(value: E.Expr, lane: E.Expr, bits: DType | None, ctx: Lowering) ->
 
 def value_of(total: ThreadFunction, thread: E.Expr) -> E.Expr:
     """``total`` for ``thread``."""
-    found: E.Expr = E.const(total.base)
+    value: E.Expr = E.const(total.base)
     for below, extent, stride in total.modes:
-        part = E.binary("floordiv", thread, E.const(below))
-        part = E.binary("floormod", part, E.const(extent))
-        found = E.binary("add", found, E.binary("mul", part, E.const(stride)))
-    return found
+        digit = E.binary("floordiv", thread, E.const(below))
+        digit = E.binary("floormod", digit, E.const(extent))
+        value = E.binary("add", value, E.binary("mul", digit, E.const(stride)))
+    return value

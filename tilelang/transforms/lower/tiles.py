@@ -99,8 +99,8 @@ class _Tiles(ExprRewriter):
         self.groups = thread_groups(launch, context.limits.warp)
         self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
         self.thread = thread_number(launch)
-        whole = Group(self.thread, prod(launch.threads))
-        self.ctx = Lowering(context, whole, bounds_of(launch), fragments=_registers(launch))
+        block = Group(self.thread, prod(launch.threads))
+        self.ctx = Lowering(context, block, bounds_of(launch), fragments=_registers(launch))
         self.counted: set[E.Expr] = set()  # pipelines with items that do not exist
         self.elects: set[E.Expr] = set()  # pipelines that one thread fills
         self.own = OwnBarriers()
@@ -125,30 +125,30 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate, H.WaitProducts)):
             return self.lowered(stmt)
         if isinstance(stmt, H.Pipeline):
-            row = MECHANISMS[stmt.mechanism]
-            self.counted |= {stmt.pipe} if row.counts_items else set()
-            self.elects |= {stmt.pipe} if row.elected else set()
+            mechanism = MECHANISMS[stmt.mechanism]
+            self.counted |= {stmt.pipe} if mechanism.counts_items else set()
+            self.elects |= {stmt.pipe} if mechanism.elected else set()
         if isinstance(stmt, S.Seq) and any(map(self.waits, stmt.stmts)):
             return self.sequence(stmt)
-        if isinstance(stmt, S.For) and (made := self.ahead(stmt) or self.held(stmt)) is not None:
-            return made
+        if isinstance(stmt, S.For) and (lowered := self.ahead(stmt) or self.held(stmt)) is not None:
+            return lowered
         if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
             target, index = self.register(stmt.buffer, stmt.indices, reads=False)
             return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
         if isinstance(stmt, S.If) and stmt.orelse is None:
             outer, self.facts = self.facts, (*self.facts, stmt.cond)
-            found = super()._visit(stmt)
+            result = super()._visit(stmt)
             self.facts = outer
-            return found
+            return result
         inside = isinstance(stmt, (S.For, S.While))
         repeats = inside and not (isinstance(stmt, S.For) and dict(stmt.annotations).get(TILES))
         self.own.loops += inside
         self.repeats += repeats
         with at(stmt.loc):
-            found = super()._visit(stmt)
+            result = super()._visit(stmt)
         self.own.loops -= inside
         self.repeats -= repeats
-        return found
+        return result
 
     def waits(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` is a load by boxes that waits for itself."""
@@ -160,40 +160,40 @@ class _Tiles(ExprRewriter):
     def sequence(self, stmt: S.Seq) -> S.Stmt:
         """Statements in order; loads by boxes that stand next to each other wait together, unless
         one fills what another does: the unit keeps no order between them."""
-        made: list[S.Stmt] = []
-        left = list(stmt.stmts)
-        while left:
-            run = [left.pop(0)]
+        result: list[S.Stmt] = []
+        pending = list(stmt.stmts)
+        while pending:
+            run = [pending.pop(0)]
             group = self.groups.of(run[0])
-            while self.waits(run[0]) and left and self.waits(left[0]):
-                shared = (_share(left[0], item, self.ctx.bounds) for item in run)
-                if self.groups.of(left[0]) != group or any(shared):
+            while self.waits(run[0]) and pending and self.waits(pending[0]):
+                shared = (_share(pending[0], load, self.ctx.bounds) for load in run)
+                if self.groups.of(pending[0]) != group or any(shared):
                     break
-                run.append(left.pop(0))
-            found = self.loads(run) if self.waits(run[0]) else self._visit(run[0])
-            made += found if isinstance(found, list) else [found]
-        return S.seq(*made)
+                run.append(pending.pop(0))
+            lowered = self.loads(run) if self.waits(run[0]) else self._visit(run[0])
+            result += lowered if isinstance(lowered, list) else [lowered]
+        return S.seq(*result)
 
     def loads(self, run: list[S.Stmt]) -> S.Stmt:
         """Loads by boxes that wait together."""
-        copies = [item for item in run if isinstance(item, (S.Copy, S.Im2col))]
+        copies = [stmt for stmt in run if isinstance(stmt, (S.Copy, S.Im2col))]
         with at(run[0].loc):
             return _located(self.own.loaded(copies, self.group_of(run[0])), run[0])
 
     def ahead(self, loop: S.For) -> list[S.Stmt] | None:
         """A pipelined loop around a product that loads ahead, None where it cannot."""
-        found = product_of(loop)
-        if found is None or found[0].pipe not in self.counted:
+        product = product_of(loop)
+        if product is None or product[0].pipe not in self.counted:
             return None
-        wait, copies, gemm, release = found
+        wait, copies, gemm, release = product
         lo, threads = self.groups.of(gemm)
         if lo or threads != self.ctx.threads:
             return None
         with at(gemm.loc):
-            made = lower_double_buffered(loop, wait, gemm, release, self.ctx)
-        if made is None:
+            lowered = lower_double_buffered(loop, wait, gemm, release, self.ctx)
+        if lowered is None:
             return None
-        before, body = ([_located(item, gemm) for item in part] for part in made)
+        before, body = ([_located(item, gemm) for item in stmts] for stmts in lowered)
         issued = [self.rewrite(stmt) for stmt in copies]
         made_loop = replace(loop, body=S.seq(*issued, *body))
         return [*before, with_known_keys(made_loop, "thread")]
@@ -209,7 +209,7 @@ class _Tiles(ExprRewriter):
             product = SimdgroupProduct(gemm, ctx)
             sums = product.array("sums", product.atom.c, product.rows * product.columns)
             around = [product.enter(sums, held=True), product.leave(sums)]
-            before, behind = (_located(item, gemm) for item in around)
+            before, behind = (_located(stmt, gemm) for stmt in around)
         allocs = [S.Alloc(buffer=buffer, loc=gemm.loc) for buffer in (*ctx.workspaces, sums)]
         self.ctx.matrices[gemm.c.buffer.data] = sums
         body = self.rewrite(loop)
@@ -221,11 +221,11 @@ class _Tiles(ExprRewriter):
         ctx = self.group_of(stmt)
         ctx.workspaces = []
         with at(stmt.loc):
-            found = _located(self.lower_one(stmt, ctx), stmt)
+            result = _located(self.lower_one(stmt, ctx), stmt)
         if stmt in self.groups.elected:
-            found = S.If(cond=self.thread.equal(ctx.group.lo), then=found, loc=stmt.loc)
+            result = S.If(cond=self.thread.equal(ctx.group.lo), then=result, loc=stmt.loc)
         allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
-        return [*allocs, found] if allocs else found
+        return [*allocs, result] if allocs else result
 
     def group_of(self, stmt: S.Stmt) -> Lowering:
         """The lowering for the threads that run ``stmt``."""
@@ -262,16 +262,16 @@ class _Tiles(ExprRewriter):
             return rows
         if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
             (freed,) = stmt.writes
-            place = E.AddressOf(freed.buffer, freed.mins)
-            return S.do(nvidia.TMEM_FREE, place)
+            address = E.AddressOf(freed.buffer, freed.mins)
+            return S.do(nvidia.TMEM_FREE, address)
         loop = loop_of(stmt)
         if loop is not None:
             return self.loop(stmt, loop, ctx)
         lowering = LOWERINGS.get(type(stmt))
         if lowering is None:
             raise self.unsupported(stmt, ctx.context)
-        found: S.Stmt = lowering(stmt, ctx)
-        return found
+        result: S.Stmt = lowering(stmt, ctx)
+        return result
 
     def boxes(self, stmt: S.Copy, ctx: Lowering) -> S.Stmt:
         """A copy by boxes. What fills a pipeline is done by the thread that acquires the item."""
@@ -335,26 +335,26 @@ class _Tiles(ExprRewriter):
         spread = None
         if static_extents(loop) is not None:
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
-        found = lower_matrix_store(loop, spread, ctx)
-        if found is not None and spread is not None and self.taken_by_lanes(stmt, loop, spread):
-            found = S.seq(sync_warp(), found, sync_warp())
-        found = found or lower_parallel(loop, spread, ctx)
+        result = lower_matrix_store(loop, spread, ctx)
+        if result is not None and spread is not None and self.taken_by_lanes(stmt, loop, spread):
+            result = S.seq(sync_warp(), result, sync_warp())
+        result = result or lower_parallel(loop, spread, ctx)
         if asynchronous and not committed and ctx.context.has("cp_async"):
             commit = S.do(nvidia.CP_ASYNC_COMMIT, loc=stmt.loc)
-            return S.seq(found, commit)
-        return found
+            return S.seq(result, commit)
+        return result
 
     def taken_by_lanes(self, stmt: S.Stmt, loop: S.Parallel, spread: RegisterLayout) -> bool:
         """Whether another loop has each lane take the elements of a tile that ``loop`` stores from
         it: no barrier is between them, and the lanes of a block store for each other."""
         tiles = {access.data for access in effects.accesses(loop, nested=True) if access.writes}
         for other in S.walk(self.launch.body):
-            taken = None if other is stmt or effects.in_bulk(other) else loop_of(other)
-            if taken is None or tiles.isdisjoint(effects.used(taken)):
+            reader = None if other is stmt or effects.in_bulk(other) else loop_of(other)
+            if reader is None or tiles.isdisjoint(effects.used(reader)):
                 continue
-            if static_extents(taken) is not None:
-                held = known_mapping(taken, spread.threads, self.ctx.bounds)
-                if held.contains(spread):
+            if static_extents(reader) is not None:
+                mapping = known_mapping(reader, spread.threads, self.ctx.bounds)
+                if mapping.contains(spread):
                     return True
         return False
 
@@ -364,10 +364,10 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, (S.Alloc, S.View)) and stmt.buffer.storage == FRAGMENT:
             if stmt.buffer.attr("register_layout") is None:
                 return None  # never used
-            found = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
+            result = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
             if isinstance(stmt, S.Alloc) and register_layout_of(stmt.buffer).sparse:
-                return [found, _zeroed(found.buffer)]
-            return found
+                return [result, _zeroed(result.buffer)]
+            return result
         return with_known_keys(stmt, "thread")
 
     def register(
@@ -375,9 +375,9 @@ class _Tiles(ExprRewriter):
     ) -> tuple[Buffer, E.Expr]:
         """The register of an element that every thread holds, or the one that names it. What
         other threads hold copies of is only read: they would keep the old value."""
-        held = register_layout_of(buffer)
-        alone = reads or not held.replicated
-        if not held.is_everywhere and not (alone and self.owns(held, indices)):
+        layout = register_layout_of(buffer)
+        alone = reads or not layout.replicated
+        if not layout.is_everywhere and not (alone and self.owns(layout, indices)):
             raise TileUnsupportedError(
                 f"an element of the fragment `{buffer.name}` is used outside T.Parallel",
                 expected="a fragment that every thread holds as a whole, or an access in "
@@ -385,24 +385,26 @@ class _Tiles(ExprRewriter):
                 got="a fragment whose elements are spread over the threads",
                 hint="use T.Parallel over the fragment, or copy it to a shared buffer first",
             )
-        return self.ctx.registers(buffer), held.register_of([self.expr(index) for index in indices])
+        return self.ctx.registers(buffer), layout.register_of(
+            [self.expr(index) for index in indices]
+        )
 
-    def owns(self, held: RegisterLayout, indices: tuple[E.Expr, ...]) -> bool:
+    def owns(self, layout: RegisterLayout, indices: tuple[E.Expr, ...]) -> bool:
         """Whether each thread that comes here holds the element that it names."""
-        place = held.register_of(indices)
-        own = held.index_of(self.thread, place)
+        register = layout.register_of(indices)
+        own = layout.index_of(self.thread, register)
         conditions = [E.binary("eq", *pair) for pair in zip(own, indices)]
-        conditions += [E.binary("lt", *pair) for pair in zip(own, map(E.const, held.shape))]
-        valid = held.valid(self.thread, place)
+        conditions += [E.binary("lt", *pair) for pair in zip(own, map(E.const, layout.shape))]
+        valid = layout.valid(self.thread, register)
         conditions += [] if valid is None else [valid]
         lets = integer_lets(self.launch)
-        found = thread_mask(E.conjunction(conditions), self.launch, lets)
-        if found is None or held.threads != prod(self.launch.threads):
+        mask = thread_mask(E.conjunction(conditions), self.launch, lets)
+        if mask is None or layout.threads != prod(self.launch.threads):
             return False
         for fact in self.facts:
             threads = possible_threads(fact, self.launch, lets)
-            found = found if threads is None else found | ~threads
-        return bool(found.all())
+            mask = mask if threads is None else mask | ~threads
+        return bool(mask.all())
 
     def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT and _at_start(expr):
@@ -424,16 +426,16 @@ def _registers(launch: S.Launch) -> int:
     bits = 0
     for stmt in S.find(launch.body, S.Alloc):
         if stmt.buffer.storage == FRAGMENT:
-            held = stmt.buffer.attr("register_layout")
-            bits += held.register_count * stmt.buffer.dtype.bits if held is not None else 0
+            layout = stmt.buffer.attr("register_layout")
+            bits += layout.register_count * stmt.buffer.dtype.bits if layout is not None else 0
     return bits // REGISTER
 
 
-def _located(found: S.Stmt, stmt: S.Stmt) -> S.Stmt:
-    """``found`` with the place of ``stmt`` where it has none of its own."""
-    if isinstance(found, S.Seq):
-        return S.seq(*(_located(item, stmt) for item in found.stmts))
-    return found if found.loc is not None else replace(found, loc=stmt.loc)
+def _located(lowered: S.Stmt, stmt: S.Stmt) -> S.Stmt:
+    """``lowered`` with the place of ``stmt`` where it has none of its own."""
+    if isinstance(lowered, S.Seq):
+        return S.seq(*(_located(child, stmt) for child in lowered.stmts))
+    return lowered if lowered.loc is not None else replace(lowered, loc=stmt.loc)
 
 
 def _zeroed(array: Buffer) -> S.Stmt:
@@ -445,11 +447,11 @@ def _zeroed(array: Buffer) -> S.Stmt:
 
 def _share(a: S.Stmt, b: S.Stmt, bounds: Bounds) -> bool:
     """Whether two loads may fill the same element."""
-    one, other = _filled(a), _filled(b)
-    if one.buffer is not other.buffer:
-        return one.buffer.data is other.buffer.data
-    gaps = [simplify(E.binary("sub", high, low)) for low, high in zip(one.mins, other.mins)]
-    return not any(map(partial(are_apart, bounds=bounds), gaps, one.extents, other.extents))
+    first, second = _filled(a), _filled(b)
+    if first.buffer is not second.buffer:
+        return first.buffer.data is second.buffer.data
+    gaps = [simplify(E.binary("sub", high, low)) for low, high in zip(first.mins, second.mins)]
+    return not any(map(partial(are_apart, bounds=bounds), gaps, first.extents, second.extents))
 
 
 def _filled(load: S.Stmt) -> Region:

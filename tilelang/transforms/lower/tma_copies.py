@@ -87,17 +87,17 @@ def _instructions(
 ) -> list[S.Stmt]:
     """One instruction for each box: a load where there is a barrier."""
     tensor_map = _map(boxes, "rw" if "reduce" in more else "w" if barrier is None else "r")
-    found: list[S.Stmt] = []
+    result: list[S.Stmt] = []
     for box in boxes.boxes:
         coords = [E.cast(at, INT) for at in box.tensor]
-        place = E.AddressOf(boxes.tile, box.tile, "w" if barrier is not None else "r")
+        address = E.AddressOf(boxes.tile, box.tile, "w" if barrier is not None else "r")
         if barrier is not None:
-            row = nvidia.TMA_LOAD_BOX if boxes.window is None else nvidia.TMA_LOAD_PIXELS
-            call = E.call(row, place, tensor_map, barrier, *coords, **more)
+            atom = nvidia.TMA_LOAD_BOX if boxes.window is None else nvidia.TMA_LOAD_PIXELS
+            call = E.call(atom, address, tensor_map, barrier, *coords, **more)
         else:
-            call = E.call(nvidia.TMA_STORE_BOX, tensor_map, place, *coords, **more)
-        found.append(S.Eval(value=call, loc=loc))
-    return found
+            call = E.call(nvidia.TMA_STORE_BOX, tensor_map, address, *coords, **more)
+        result.append(S.Eval(value=call, loc=loc))
+    return result
 
 
 def sent(copy: S.Copy, ctx: Lowering) -> S.Stmt:
@@ -150,10 +150,10 @@ def _map(boxes: Boxes, access: str) -> E.Expr:
         steps = (1, *(window.stride,) * (rank - 2), 1)
         width, pixels = boxes.extents
         described = (*steps, *window.lower, *window.upper, pixels, width)
-    row = nvidia.TENSOR_MAP if window is None else nvidia.IMAGE_MAP
+    atom = nvidia.TENSOR_MAP if window is None else nvidia.IMAGE_MAP
     numbers = (*described, 0, _SWIZZLES[boxes.span], _PROMOTION, 0)
     return E.call(
-        row, E.const(boxes.kind), E.const(rank), start, *extents, *boxes.strides,
+        atom, E.const(boxes.kind), E.const(rank), start, *extents, *boxes.strides,
         *map(E.const, numbers),
     )  # fmt: skip
 
@@ -177,15 +177,15 @@ class OwnBarriers:
             "loaded", Shape((1,)), DType("uint64"), "shared.barrier",
             attrs=(("arrive_counts", (1,)),),
         )  # fmt: skip
-        place = E.AddressOf(bar, (E.const(0),))
+        mbarrier = E.AddressOf(bar, (E.const(0),))
         self.before.append(S.Alloc(buffer=bar, loc=loc))
-        found = [(copy, boxes_or_refuse(copy, ctx.bounds)) for copy in copies]
-        size = sum(boxes.bytes for _, boxes in found)
-        arrive = E.call(MBARRIER_ARRIVE_EXPECT, place, size)
+        planned = [(copy, boxes_or_refuse(copy, ctx.bounds)) for copy in copies]
+        size = sum(boxes.bytes for _, boxes in planned)
+        arrive = E.call(MBARRIER_ARRIVE_EXPECT, mbarrier, size)
         inside: list[S.Stmt] = [S.Eval(value=arrive, loc=loc)]
-        inside += [item for copy, boxes in found for item in issued(copy, boxes, place)]
+        inside += [stmt for copy, boxes in planned for stmt in issued(copy, boxes, mbarrier)]
         parity, after = self.parity(loc)
-        wait = S.do(MBARRIER_WAIT, place, parity, loc=loc)
+        wait = S.do(MBARRIER_WAIT, mbarrier, parity, loc=loc)
         # Others may still use what their tiles hold, or have another turn of the barrier to end.
         shared = any("cluster_mask" in dict(copy.annotations) for copy in copies)
         before = [S.do(nvidia.CLUSTER_SYNC, loc=loc)] if shared else []
@@ -195,15 +195,15 @@ class OwnBarriers:
         """The parity of the turn that a load waits for, and what counts the turns."""
         if not self.loops:
             return E.const(0), []
-        turn = Buffer("turn", Shape((1,)), INT, "local", attrs=MADE)
+        phase = Buffer("turn", Shape((1,)), INT, "local", attrs=MADE)
         at = (E.const(0),)
         self.before += [
-            S.Alloc(buffer=turn, loc=loc),
-            S.Store(buffer=turn, indices=at, value=E.const(0), loc=loc),
+            S.Alloc(buffer=phase, loc=loc),
+            S.Store(buffer=phase, indices=at, value=E.const(0), loc=loc),
         ]
-        value = E.Load(turn, at)
+        value = E.Load(phase, at)
         flip = E.binary("bitxor", value, E.const(1))
-        return value, [S.Store(buffer=turn, indices=at, value=flip, loc=loc)]
+        return value, [S.Store(buffer=phase, indices=at, value=flip, loc=loc)]
 
 
 def elected(body: S.Stmt, ctx: Lowering) -> S.Stmt:

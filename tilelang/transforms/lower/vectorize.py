@@ -116,7 +116,7 @@ class _Lanes(Rewriter):
     def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
         """``stmt`` for all lanes of ``piece``."""
         if isinstance(stmt, S.Seq):
-            return [new for item in stmt.stmts for new in self.block(item, piece, marked)]
+            return [new for child in stmt.stmts for new in self.block(child, piece, marked)]
         if isinstance(stmt, S.If):
             return self.branch(stmt, piece, marked)
         if isinstance(stmt, S.Store):
@@ -128,15 +128,15 @@ class _Lanes(Rewriter):
         count = self.agreeing(stmt.cond, piece)
         if count == 1:
             return [self.lane_loop(stmt, piece)]
-        found: list[S.Stmt] = []
+        branches: list[S.Stmt] = []
         for part in piece.parts(count):
             cond = part.at(stmt.cond)
             then = S.seq(*self.block(stmt.then, part, marked))
             orelse = None
             if stmt.orelse is not None:
                 orelse = S.seq(*self.block(stmt.orelse, part, marked))
-            found.append(S.If(cond=cond, then=then, orelse=orelse, loc=stmt.loc))
-        return found
+            branches.append(S.If(cond=cond, then=then, orelse=orelse, loc=stmt.loc))
+        return branches
 
     def lane_loop(self, stmt: S.Stmt, piece: Piece) -> S.Stmt:
         """``stmt`` lane by lane."""
@@ -192,12 +192,12 @@ class _Lanes(Rewriter):
                   self.run(value.buffer, value.indices, piece))  # fmt: skip
         if run == 1 or (run < piece.count and value.buffer.data is stmt.buffer.data):
             return None
-        found: list[S.Stmt] = []
+        moves: list[S.Stmt] = []
         for part in piece.parts(run):
             dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
             src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
-            found.append(_move(dst, src, run * value.dtype.bits // 8, stmt))
-        return found
+            moves.append(_move(dst, src, run * value.dtype.bits // 8, stmt))
+        return moves
 
     def asynchronous(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
         """``cp.async`` for a plain copy to shared memory; None where it cannot be one."""
@@ -215,14 +215,14 @@ class _Lanes(Rewriter):
         size = run * value.dtype.bits // 8
         if size not in ASYNC_BYTES:
             return None
-        found: list[S.Stmt] = []
+        copies: list[S.Stmt] = []
         for part in piece.parts(run):
             dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
             src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
             args = [dst, src] if cond is None else [dst, src, part.at(cond)]
             call = E.call(nvidia.CP_ASYNC, *args, dtype="void", bytes=size)
-            found.append(S.Eval(value=call, loc=stmt.loc))
-        return found
+            copies.append(S.Eval(value=call, loc=stmt.loc))
+        return copies
 
     # -- questions -------------------------------------------------------------------------------
     def run(self, buffer: Buffer, indices: tuple[E.Expr, ...], piece: Piece) -> int:
@@ -237,18 +237,18 @@ class _Lanes(Rewriter):
         """The most lanes, from multiples of their number, for which ``cond`` has one value."""
         if isinstance(cond, E.Binary) and cond.op in ("land", "lor"):
             return min(self.agreeing(cond.a, piece), self.agreeing(cond.b, piece))
-        mine = frozenset((piece.lane,))
+        lane_only = frozenset((piece.lane,))
         if not _mentions(cond, piece.lane):
             return piece.count
         if not isinstance(cond, E.Binary) or cond.op not in ("lt", "ge"):
             return 1
-        left = parted(cond.a, mine)
-        if left is None or left[0].factor(piece.lane) != 1 or _mentions(cond.b, piece.lane):
+        split = parted(cond.a, lane_only)
+        if split is None or split[0].factor(piece.lane) != 1 or _mentions(cond.b, piece.lane):
             return 1
         count = piece.count
         # a + lane < b for multiples a and b of the count says the same for every lane below it.
         while count > 1 and not (
-            divisible_by(left[1], count, self.bounds) and divisible_by(cond.b, count, self.bounds)
+            divisible_by(split[1], count, self.bounds) and divisible_by(cond.b, count, self.bounds)
         ):
             count //= 2
         return count
@@ -266,10 +266,10 @@ class _Loads:
 
     def rewrite_value(self, expr: E.Expr) -> E.Expr:
         """``expr`` with lanes of register arrays in place of loads."""
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = self._rewrite(expr)
-        return found
+        result = self.memo.get(id(expr))
+        if result is None:
+            result = self.memo[id(expr)] = self._rewrite(expr)
+        return result
 
     def _rewrite(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Select) and isinstance(expr.t, E.Load) and not _loads(expr.f):
@@ -373,9 +373,9 @@ def _independent(body: S.Stmt) -> bool:
     sizes: dict[E.Var, int] = {}
     for node in S.walk(body):
         if isinstance(node, S.Let):
-            parts = E.walk(node.value)
+            nodes = E.walk(node.value)
             early |= effects.used(node.value)
-            size = sum(sizes.get(part, 1) if isinstance(part, E.Var) else 1 for part in parts)
+            size = sum(sizes.get(node_, 1) if isinstance(node_, E.Var) else 1 for node_ in nodes)
             sizes[node.var] = size
             if size > MAX_INLINED and _loads(node.value):
                 return False

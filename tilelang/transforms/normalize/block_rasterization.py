@@ -1,4 +1,4 @@
-"""Blocks that start next to each other write next to each other.
+"""Block rasterization: blocks that start next to each other write next to each other.
 
 The first axis of a grid counts fastest, so that its neighbours run at the same time. A kernel that
 moves each tile once, a transpose say, and whose second axis is the one along the rows of what it

@@ -1,4 +1,4 @@
-"""Kernels that do not say how many threads a block has get one thread where a core runs the block.
+"""Default threads: one per block on CPU cores for kernels that do not give a number.
 
 ``T.Kernel`` without ``threads`` leaves the number to the target: a GPU takes what the front end
 wrote down, a core that runs a block alone has no use for more than one. The front end marks such

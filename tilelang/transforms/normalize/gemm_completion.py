@@ -1,4 +1,4 @@
-"""Products with a barrier: one of the threads that compute a product arrives at it.
+"""GEMM with a barrier: one of the threads that compute a product arrives at it.
 
 ``T.gemm(A, B, C, mbar=bar)`` tells ``bar`` once that C may be read and that A and B may be
 overwritten. So the threads meet behind it (the barrier pass puts that there, and waits for what

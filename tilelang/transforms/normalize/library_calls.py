@@ -1,4 +1,4 @@
-"""Functions that are called by name become the operations that they stand for.
+"""Library calls: functions called by name become the operations that they stand for.
 
 ``T.call_extern("float16", "__float2half_rz", x)`` names a function of C or CUDA. What the table of
 :mod:`tilelang.ir.functions` knows is computed by the language's own operations, so that it runs on

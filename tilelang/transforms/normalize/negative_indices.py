@@ -1,4 +1,4 @@
-"""Negative indices of elements count from the end, as in Python.
+"""Legalization of negative indices: those of elements count from the end, as in Python.
 
 ``A[t - 2]`` reads the last but one element where t is 0. An index whose sign is not known becomes
 ``i + n if i < 0 else i``; one that is certainly negative ``i + n``. Ranges, conditions and facts

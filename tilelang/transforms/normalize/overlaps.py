@@ -1,4 +1,4 @@
-"""Operations that write what they read elsewhere work on a copy of what they read.
+"""Overlapping operands: operations that write what they read elsewhere work on a copy.
 
 A tile operation reads all of its operands before it writes: ``T.copy(S[0:7], S[1:8])`` moves rows,
 ``T.transpose(S, S)`` turns a tile in place. Loops over elements, and threads that share them out,

@@ -1,4 +1,4 @@
-"""Hints about the registers of warpgroups, which act on the instructions of the program.
+"""Register hints (setmaxnreg) of warpgroups, which act on the instructions of the program.
 
 ``T.no_set_max_nreg`` and ``T.disable_warp_group_reg_alloc`` take every ``T.set_max_nreg`` out of
 their kernel. ``T.annotate_producer_reg_dealloc(n)`` and ``T.annotate_consumer_reg_alloc(n)`` give

@@ -1,4 +1,4 @@
-"""Write vector values out lane by lane.
+"""Scalarization: vector values are written out lane by lane.
 
 A vector dtype (``float16x2``) is a group of scalars; a target whose compiler finds vectors in
 loops by itself wants the scalars. Buffers of vectors get a trailing dimension of lanes, vector

@@ -1,4 +1,4 @@
-"""Which integer expressions are certainly not negative, by ranges, conditions and facts.
+"""Sign analysis: which integer expressions are not negative, by ranges, conditions and facts.
 
 A fact is a linear form that is at least 0: ``stop - 1 - i`` for a loop variable, ``i - 2`` below
 ``if i >= 2``. An expression is not negative if its parts are not, or if what is left of it without

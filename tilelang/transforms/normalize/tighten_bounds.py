@@ -1,4 +1,4 @@
-"""Parallel loops over slices of fragments run the iterations that their guard lets do something.
+"""Tighter loop bounds: parallel loops run only the iterations that their guard admits.
 
 ``for i, j in T.Parallel(32, n): if i < 16: S[i, j] = acc[i + 16, j]`` is the loop over 16:
 ``i + 16`` leaves the fragment where nothing happens, and no thread would hold what all iterations

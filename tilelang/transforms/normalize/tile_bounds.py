@@ -1,4 +1,4 @@
-"""Accesses that certainly leave a tile are refused.
+"""Bounds check at compile time: accesses that certainly leave a tile are refused.
 
 Global memory has a bounds rule; shared memory, fragments and local buffers have none, so an index
 outside them would read or overwrite what lies beside them. Where some run of every block reaches

@@ -1,4 +1,4 @@
-"""Short loops over slices of fragments, written out: registers have no addresses.
+"""Unrolling of short loops over slices of fragments: registers have no addresses.
 
 ``for k in range(2): for i, j in T.Parallel(16, n): S[i, j] = acc[k * 16 + i, j]`` reads registers
 whose numbers depend on ``k``. While ``k`` is a variable, a thread cannot name them, and the whole
