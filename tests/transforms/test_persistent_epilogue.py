@@ -83,7 +83,7 @@ def parts(func: S.PrimFunc) -> list[S.Stmt]:
 
 
 TILES = """\
-T.block_attr({"tile_note": "20 x 14 tiles in turn, each stored under the first products of the next, by each warp in 1 x 16 rows of 64"})
+T.block_attr({"tile_note": "persistent over 20 x 14 tiles, each stored under the first products of the next, by each warp in 1 x 16 rows of 64"})
 for tile in T.serial(block, 280, 132):
     bx: T.int32 = tile % 20
     by: T.int32 = tile // 20

@@ -41,7 +41,7 @@ def test_more_tiles_than_multiprocessors_are_a_loop() -> None:
     launch = repeated(attention(dynamic=False, blocks=MANY))
     assert loops_over_tiles(launch)
     assert [str(extent) for extent in launch.grid] == ["132"]
-    assert launch.annotation("tile_note") == f"{MANY} tiles in turn"
+    assert launch.annotation("tile_note") == f"persistent over {MANY} tiles"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_results(most: int) -> None:
 
 def test_results_of_16_bits_are_stored_by_each_warp() -> None:
     launch = repeated(greatest())
-    note = f"{MANY} tiles in turn, stored by each warp in 1 x 16 rows of 64"
+    note = f"persistent over {MANY} tiles, stored by each warp in 1 x 16 rows of 64"
     assert launch.annotation("tile_note") == note
     kernel = tilelang.compile(greatest(), target=HOPPER, execution_backend="emulator")
     text = kernel.get_kernel_source()

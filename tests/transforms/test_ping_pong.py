@@ -1,4 +1,4 @@
-"""Warpgroups that take turns to compute items: what is written, when, and results."""
+"""Ping-pong scheduling of two warpgroups: what is written, when, and results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilelang.transforms.schedule import ping_pong
 from tilelang.transforms.verify.schedule import refusal
 
 HOPPER = parse_target("cuda -arch=sm_90a")
-NOTE = "they take turns to compute items and hand their operand over"
+NOTE = "the warpgroups alternate iterations (ping-pong) and hand their operand over"
 
 
 def latent(  # type: ignore[no-untyped-def]  # a traced function

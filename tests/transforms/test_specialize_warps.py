@@ -124,10 +124,10 @@ def writes_source(**names: Any) -> None:
 
 REFUSED = {
     "it uses the index of the thread": {"extra": reads_thread},
-    "it has an order of its own by `sync_threads`": {"extra": meets},
+    "it synchronizes threads itself with `sync_threads`": {"extra": meets},
     "`A` is written in the kernel": {"extra": writes_source},
-    "its 192 threads are no row of whole warpgroups": {"threads": 192},
-    "beside its 1024 threads is no room for a warpgroup": {"threads": 1024},
+    "192 threads are not a whole number of warpgroups": {"threads": 192},
+    "1024 threads leave no room for a producer warpgroup": {"threads": 1024},
     "several blocks of one warpgroup share a multiprocessor": {"threads": 128},
 }
 

@@ -245,4 +245,4 @@ def test_reasons_of_the_program() -> None:
             if tx < 20:
                 T.copy(A, s)
 
-    assert refusal(few) == "it is none of whole warps"
+    assert refusal(few) == "not whole warps execute it"

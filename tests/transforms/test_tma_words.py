@@ -286,7 +286,7 @@ def last_tile(**asked):
 
 def test_threads_meet_between_two_turns_of_a_load() -> None:
     plain, func = last_tile(), last_tile(prefer_instruction="tma")
-    reason = "its threads would have to meet once more in each iteration"
+    reason = "it would need another barrier in each iteration"
     assert notes(plain) == [f"copy: without a tensor map: {reason}"]
     text = compiled(func, SM_90A).get_kernel_source()
     loop = text[

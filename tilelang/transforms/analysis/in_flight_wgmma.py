@@ -77,7 +77,7 @@ class Needs:
         self.tiles: dict[E.Expr, Set[E.Var]] = {}  # pipeline with mbarriers -> its tiles
         self.turned: dict[S.Stmt, Set[E.Var]] = {}  # product -> tiles of such pipelines around it
         for node in S.find(launch.body, H.Pipeline):
-            if MECHANISMS[node.mechanism].turns:
+            if MECHANISMS[node.mechanism].has_phases:
                 self.tiles[node.pipe] = tiles = frozenset(node.tiles)
                 for inner in filter(may_stay, S.walk(node.body)):
                     self.turned[inner] = self.turned.get(inner, frozenset()) | tiles

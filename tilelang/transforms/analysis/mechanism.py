@@ -44,7 +44,7 @@ class Mechanism:
     Attributes:
         name: as ``Pipeline.mechanism`` has it.
         needs: features of the target.
-        words: in reports, "copied ahead with ..."; ``cost``: what an iteration pays for the order.
+        label: in reports, "copied ahead with ..."; ``cost``: what an iteration pays for the order.
         mode: of the copies (``Copy.mode``).
         acquire, commit, wait, release: what each of these statements becomes.
         close: what stands where the pipeline ends.
@@ -57,7 +57,7 @@ class Mechanism:
 
     name: str
     needs: frozenset[str]
-    words: str
+    label: str
     cost: str
     mode: str
     acquire: tuple[Step, ...] = ()
@@ -71,7 +71,7 @@ class Mechanism:
     spared: bool = False
 
     @property
-    def turns(self) -> bool:
+    def has_phases(self) -> bool:
         """Whether it uses mbarriers: each has turns, which are counted from the first item on."""
         return not TURNS.isdisjoint((*self.acquire, *self.commit, *self.wait, *self.release))
 

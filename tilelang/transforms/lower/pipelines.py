@@ -93,7 +93,7 @@ class _Lower(Rewriter):
         loads = set(_loads(stmt.body, stmt.pipe))
         pipe.loads, pipe.steady = max(loads, default=0), len(loads) == 1
         before: list[S.Stmt] = []
-        if mechanism.turns:
+        if mechanism.has_phases:
             pipe.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
             before = [S.Alloc(buffer=pipe.full)]
             if Step.ARRIVE_EMPTY in mechanism.release:

@@ -34,10 +34,12 @@ def versioned(buffer: Buffer, stages: int) -> Buffer:
 
 def use_region(region: Region, versions: Mapping[E.Var, Version]) -> Region:
     """``region`` in the version in use."""
-    found = versions.get(region.buffer.data)
-    if found is None or region.buffer is found.buffer:
+    version = versions.get(region.buffer.data)
+    if version is None or region.buffer is version.buffer:
         return region
-    return Region(found.buffer, (found.slot, *region.mins), (1, *region.extents), region.anchored)
+    return Region(
+        version.buffer, (version.slot, *region.mins), (1, *region.extents), region.anchored
+    )
 
 
 class UseVersions(ExprRewriter):
@@ -50,15 +52,17 @@ class UseVersions(ExprRewriter):
 
     def node(self, expr: E.Expr) -> E.Expr:
         """``expr`` with its loads and addresses in the version in use."""
-        made = rebuild(expr, self.expr)
-        if isinstance(made, (E.Load, E.AddressOf)):
-            found = self.versions.get(made.buffer.data)
-            if found is not None and made.buffer is not found.buffer:
-                return replace(made, buffer=found.buffer, indices=(found.slot, *made.indices))
-        elif isinstance(made, E.RegionArg):
-            region = use_region(made.region, self.versions)
-            return made if region is made.region else E.RegionArg(region)
-        return made
+        rebuilt = rebuild(expr, self.expr)
+        if isinstance(rebuilt, (E.Load, E.AddressOf)):
+            version = self.versions.get(rebuilt.buffer.data)
+            if version is not None and rebuilt.buffer is not version.buffer:
+                return replace(
+                    rebuilt, buffer=version.buffer, indices=(version.slot, *rebuilt.indices)
+                )
+        elif isinstance(rebuilt, E.RegionArg):
+            region = use_region(rebuilt.region, self.versions)
+            return rebuilt if region is rebuilt.region else E.RegionArg(region)
+        return rebuilt
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         """``stmt`` with its regions and its target in the version in use."""
@@ -70,10 +74,10 @@ class UseVersions(ExprRewriter):
         if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.versions:
             changed["buffer"] = self.versions[stmt.buffer.data].buffer
         elif isinstance(stmt, S.Store) and stmt.buffer.data in self.versions:
-            found = self.versions[stmt.buffer.data]
-            if stmt.buffer is not found.buffer:
-                changed["buffer"] = found.buffer
-                changed["indices"] = (found.slot, *stmt.indices)
+            version = self.versions[stmt.buffer.data]
+            if stmt.buffer is not version.buffer:
+                changed["buffer"] = version.buffer
+                changed["indices"] = (version.slot, *stmt.indices)
         elif isinstance(stmt, S.Launch):
             changed["annotations"] = self._annotations(stmt.annotations)
         changed = {name: new for name, new in changed.items() if new is not getattr(stmt, name)}
@@ -82,20 +86,20 @@ class UseVersions(ExprRewriter):
     def _regions(self, old: Any) -> Any:
         if isinstance(old, Region):
             return use_region(old, self.versions)
-        made = tuple(use_region(region, self.versions) for region in old)
-        return old if all(a is b for a, b in zip(made, old)) else made
+        regions = tuple(use_region(region, self.versions) for region in old)
+        return old if all(a is b for a, b in zip(regions, old)) else regions
 
     def _annotations(self, annotations: S.Pairs) -> S.Pairs:
         """Layouts of a tile hold for each of its versions."""
-        made = []
+        rewritten = []
         for key, value in annotations:
             if key == "layout_map":
                 pairs: Any = value.items() if isinstance(value, dict) else value
-                found = tuple((self._tile(buffer), layout) for buffer, layout in pairs)
-                value = dict(found) if isinstance(value, dict) else found
-            made.append((key, value))
-        return tuple(made)
+                layouts = tuple((self._tile(buffer), layout) for buffer, layout in pairs)
+                value = dict(layouts) if isinstance(value, dict) else layouts
+            rewritten.append((key, value))
+        return tuple(rewritten)
 
     def _tile(self, buffer: Buffer) -> Buffer:
-        found = self.versions.get(buffer.data)
-        return buffer if found is None else found.buffer
+        version = self.versions.get(buffer.data)
+        return buffer if version is None else version.buffer

@@ -1,4 +1,4 @@
-"""What may run ahead in a pipelined loop.
+"""Dependence analysis for software pipelining: which copies of a loop may run ahead.
 
 A copy from global to shared memory may be issued some iterations early when nothing in the loop
 changes what it reads, its tile is used only after it in the same iteration, and the tile's
@@ -21,8 +21,8 @@ from tilelang.ir.visitor import postorder
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.mechanism import Mechanism
 
-# Operations whose regions may get a further leading index: their meaning does not depend on
-# the number of dimensions, but for that of an image.
+# Operations whose regions may get another leading index: their meaning does not depend on
+# the number of dimensions, except for that of an image.
 _ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.ElementOp, S.Alloc, S.Store)
 _SHARED = ("shared", "shared.dyn")
 _VECTOR_BITS = 32  # the smallest asynchronous copy
@@ -37,8 +37,8 @@ class Plan:
     """A loop whose ``copies`` run ahead, ordered by ``mechanism``.
 
     ``prefix``: statements before the condition that holds everything else; ``cond``: that
-    condition or None; ``items``: the statements under it; ``beside``: the storage of tiles that
-    another mechanism orders.
+    condition or None; ``stmts``: the statements under it; ``other_mechanisms``: the mechanism of
+    tiles that ``mechanism`` does not order, by storage.
     """
 
     loop: S.For
@@ -46,28 +46,28 @@ class Plan:
     mechanism: Mechanism
     prefix: tuple[S.Stmt, ...]
     cond: E.Expr | None
-    items: tuple[S.Stmt, ...]
+    stmts: tuple[S.Stmt, ...]
     copies: list[S.Copy] = field(default_factory=list)
-    beside: dict[E.Var, Mechanism] = field(default_factory=dict)
+    other_mechanisms: dict[E.Var, Mechanism] = field(default_factory=dict)
 
-    def parts(self) -> list[Plan]:
+    def per_mechanism(self) -> list[Plan]:
         """A plan for each mechanism, which orders all of its copies."""
-        ways: dict[str, Plan] = {}
+        plans: dict[str, Plan] = {}
         for copy in self.copies:
-            way = self.beside.get(copy.dst.buffer.data, self.mechanism)
-            if way.name not in ways:
-                ways[way.name] = replace(self, mechanism=way, copies=[], beside={})
-            ways[way.name].copies.append(copy)
-        return sorted(ways.values(), key=lambda plan: not plan.mechanism.turns)
+            by = self.other_mechanisms.get(copy.dst.buffer.data, self.mechanism)
+            if by.name not in plans:
+                plans[by.name] = replace(self, mechanism=by, copies=[], other_mechanisms={})
+            plans[by.name].copies.append(copy)
+        return sorted(plans.values(), key=lambda plan: not plan.mechanism.has_phases)
 
     @property
     def tiles(self) -> dict[E.Var, Buffer]:
         """The tiles that get versions, by storage."""
         return {copy.dst.buffer.data: copy.dst.buffer for copy in self.copies}
 
-    def replayed(self) -> list[S.Let]:
+    def replayed_lets(self) -> list[S.Let]:
         """Variables that the copies (and the condition) need, in program order."""
-        lets = [s for s in (*self.prefix, *self.items) if isinstance(s, S.Let)]
+        lets = [s for s in (*self.prefix, *self.stmts) if isinstance(s, S.Let)]
         roots: list[E.Expr] = [] if self.cond is None else [self.cond]
         for copy in self.copies:
             roots.extend(copy.exprs())
@@ -87,19 +87,19 @@ def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) 
         NotPipelinedError: none may; says why.
     """
     _check_control(loop)
-    prefix, cond, items = _unwrap(loop.body)
-    plan = Plan(loop, stages, mechanism, prefix, cond, items)
+    prefix, cond, stmts = _unwrap(loop.body)
+    plan = Plan(loop, stages, mechanism, prefix, cond, stmts)
     # What the loop allocates does not exist ahead of it.
-    own = {node.buffer.data for node in S.find(loop.body, S.Alloc)}
-    written = effects.written(loop.body) | own
+    allocated = {node.buffer.data for node in S.find(loop.body, S.Alloc)}
+    written = effects.written(loop.body) | allocated
     replayable = _Replay(loop, plan, written)
     if cond is not None and not replayable.expr(cond):
         raise NotPipelinedError("the condition around its body cannot be evaluated ahead")
     plan.copies = [
-        item for item in items if isinstance(item, S.Copy) and replayable.copy(item, launch)
+        stmt for stmt in stmts if isinstance(stmt, S.Copy) and replayable.copy(stmt, launch)
     ]
     for data in list(plan.tiles):
-        if not _tile_may_version(plan, data, launch):
+        if not _can_version_tile(plan, data, launch):
             plan.copies = [copy for copy in plan.copies if copy.dst.buffer.data is not data]
     if not plan.copies:
         raise NotPipelinedError("no copy to shared memory in it can run ahead")
@@ -108,31 +108,31 @@ def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) 
 
 def _unwrap(body: S.Stmt) -> tuple[tuple[S.Stmt, ...], E.Expr | None, tuple[S.Stmt, ...]]:
     """(statements before, condition, statements) of a body that is one ``if``, or (), None, all."""
-    items = S.flat(body)
-    last = items[-1] if items else None
+    stmts = S.flat(body)
+    last = stmts[-1] if stmts else None
     if isinstance(last, S.If) and last.orelse is None:
-        if all(isinstance(item, (S.Let, S.Alloc)) for item in items[:-1]):
+        if all(isinstance(stmt, (S.Let, S.Alloc)) for stmt in stmts[:-1]):
             inner = S.flat(last.then)
-            return items[:-1], last.cond, inner
-    return (), None, items
+            return stmts[:-1], last.cond, inner
+    return (), None, stmts
 
 
 def _check_control(loop: S.For) -> None:
-    """What makes the number of iterations or the order of copies the program's own business."""
+    """Reject loops that end early or that order asynchronous operations themselves."""
     for stmt in S.walk(loop.body):
         if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
             raise NotPipelinedError("its iterations can end early")
         if isinstance(stmt, S.For) and stmt.kind == "pipelined":
             raise NotPipelinedError("it holds a pipelined loop")
-        own = isinstance(stmt, S.HardwareOp) or getattr(stmt, "asynchronous", False)
-        if own or (isinstance(stmt, S.Copy) and stmt.mode != "copy"):
+        is_manual = isinstance(stmt, S.HardwareOp) or getattr(stmt, "asynchronous", False)
+        if is_manual or (isinstance(stmt, S.Copy) and stmt.mode != "copy"):
             raise NotPipelinedError("the program orders asynchronous operations in it itself")
         for node in stmt.calls():
             _check_call(node)
 
 
 def _check_call(node: E.Call) -> None:
-    """Threads of a warp or block may wait for each other, and tell each other values."""
+    """Reject calls that order asynchronous operations; barriers and exchanges are allowed."""
     atom = node.atom
     orderly = atom.meets("warp", "block") or atom.exchanges
     waits = atom.effect is Effect.SYNC and not orderly
@@ -145,12 +145,12 @@ class _Replay:
 
     def __init__(self, loop: S.For, plan: Plan, written: set[E.Var]) -> None:
         self.written = written
-        own = S.bound(loop.body)
+        bound = S.bound(loop.body)
         self.lets: dict[E.Var, E.Expr] = {}
-        for item in (*plan.prefix, *plan.items):
-            if isinstance(item, S.Let):
-                self.lets[item.var] = item.value
-        self.strange = own - set(self.lets)
+        for stmt in (*plan.prefix, *plan.stmts):
+            if isinstance(stmt, S.Let):
+                self.lets[stmt.var] = stmt.value
+        self.unknown = bound - set(self.lets)
 
     def expr(self, expr: E.Expr) -> bool:
         """Whether ``expr`` only depends on variables and on memory the loop does not write."""
@@ -164,7 +164,7 @@ class _Replay:
             elif isinstance(node, (E.AddressOf, E.RegionArg)):
                 return False
             elif isinstance(node, E.Var):
-                if node in self.strange or not self.expr(self.lets.get(node, E.const(0))):
+                if node in self.unknown or not self.expr(self.lets.get(node, E.const(0))):
                     return False
         return True
 
@@ -192,37 +192,37 @@ class _Replay:
 
 
 # -- tiles --
-def _tile_may_version(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
-    """Whether each iteration may use a tile of its own."""
-    mine = [copy for copy in plan.copies if copy.dst.buffer.data is data]
-    if not _alone(mine[0].dst.buffer, launch):
+def _can_version_tile(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
+    """Whether each iteration may use its own version of the tile."""
+    fills = [copy for copy in plan.copies if copy.dst.buffer.data is data]
+    if not _can_add_dimension(fills[0].dst.buffer, launch):
         return False
-    items = plan.items
-    last = max(k for k, item in enumerate(items) if item in mine)
-    users = [item for item in items if item not in mine]
-    if any(data in effects.written(item) for item in users):
+    stmts = plan.stmts
+    last = max(k for k, stmt in enumerate(stmts) if stmt in fills)
+    users = [stmt for stmt in stmts if stmt not in fills]
+    if any(data in effects.written(stmt) for stmt in users):
         return False
-    before = [item for item in (*plan.prefix, *items[:last]) if item not in mine]
-    if any(_regions(item, data) for item in before):
+    before = [stmt for stmt in (*plan.prefix, *stmts[:last]) if stmt not in fills]
+    if any(_regions(stmt, data) for stmt in before):
         return False
     if plan.cond is not None and data in effects.used(plan.cond):
         return False
-    filled = _filled([copy.dst for copy in mine])
+    filled = _covered_once([copy.dst for copy in fills])
     if filled is None:
         return False
     return bool(filled.all()) or all(
-        _inside(region, filled) for item in users for region in _regions(item, data)
+        _is_covered(region, filled) for stmt in users for region in _regions(stmt, data)
     )
 
 
 def _regions(stmt: S.Stmt, data: E.Var) -> list[Region]:
-    """Where ``stmt`` and everything in it read or write the storage ``data``."""
-    found = (access for access in effects.accesses(stmt, nested=True) if access.data is data)
-    return [access.region for access in found if access.mode != effects.NAME]
+    """Regions of the storage ``data`` that ``stmt`` and its children read or write."""
+    accesses = (access for access in effects.accesses(stmt, nested=True) if access.data is data)
+    return [access.region for access in accesses if access.mode != effects.NAME]
 
 
-def _alone(buffer: Buffer, launch: S.Launch) -> bool:
-    """Whether ``buffer`` is the only name of its storage and all its users take more dimensions."""
+def _can_add_dimension(buffer: Buffer, launch: S.Launch) -> bool:
+    """Whether ``buffer`` is the only name of its storage and all users accept a new dimension."""
     for _, layout in layout_pairs(launch, buffer):
         if len(getattr(layout, "shape", ())) != 2:
             return False
@@ -231,24 +231,26 @@ def _alone(buffer: Buffer, launch: S.Launch) -> bool:
             return False
         for access in effects.accesses(node):
             if access.data is buffer.data and (
-                access.buffer is not buffer or (access.by is node and not _any_rank(node))
+                access.buffer is not buffer or (access.by is node and not _is_any_rank(node))
             ):
                 return False
     return True
 
 
-def _any_rank(stmt: S.Stmt) -> bool:
+def _is_any_rank(stmt: S.Stmt) -> bool:
     return isinstance(stmt, _ANY_RANK) and not isinstance(stmt, S.Im2col)
 
 
 def layout_pairs(launch: S.Launch, buffer: Buffer) -> list[tuple[Buffer, object]]:
     """Entries of the launch's layout annotation for ``buffer``."""
-    found = launch.annotation("layout_map", ())
-    pairs: Iterable[tuple[Buffer, object]] = found.items() if isinstance(found, dict) else found
+    layouts = launch.annotation("layout_map", ())
+    pairs: Iterable[tuple[Buffer, object]] = (
+        layouts.items() if isinstance(layouts, dict) else layouts
+    )
     return [pair for pair in pairs if pair[0] is buffer]
 
 
-def _filled(regions: list[Region]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
+def _covered_once(regions: list[Region]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
     """Elements that exactly one of ``regions`` covers; None if they overlap or are not known."""
     shape = tuple(int(extent) for extent in regions[0].buffer.shape if isinstance(extent, int))
     counts = np.zeros(shape, dtype=np.int8)
@@ -261,18 +263,18 @@ def _filled(regions: list[Region]) -> np.ndarray[tuple[int, ...], np.dtype[np.bo
 
 
 def _box(region: Region) -> tuple[slice, ...] | None:
-    found: list[slice] = []
+    slices: list[slice] = []
     for low, extent, whole in zip(region.mins, region.extents, region.buffer.shape):
         if not isinstance(low, E.Const) or not isinstance(extent, int):
             return None
         start = int(low)
         if start < 0 or (isinstance(whole, int) and start + extent > whole):
             return None
-        found.append(slice(start, start + extent))
-    return tuple(found)
+        slices.append(slice(start, start + extent))
+    return tuple(slices)
 
 
-def _inside(region: Region, filled: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
+def _is_covered(region: Region, filled: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
     box = _box(region)
     return box is not None and bool(filled[box].all())
 
@@ -280,7 +282,7 @@ def _inside(region: Region, filled: np.ndarray[tuple[int, ...], np.dtype[np.bool
 # -- after the loop --
 def stale_reads(launch: S.Launch, data: E.Var, loops: Iterable[S.For]) -> bool:
     """Whether code outside of ``loops`` may read what they leave in the tile ``data``."""
-    return _Stale(data, set(map(id, loops))).found(launch.body)
+    return _Stale(data, set(map(id, loops))).has_stale_read(launch.body)
 
 
 class _Stale:
@@ -289,7 +291,7 @@ class _Stale:
         self.loops = loops
         self.wrong = False
 
-    def found(self, body: S.Stmt) -> bool:
+    def has_stale_read(self, body: S.Stmt) -> bool:
         """Whether a read sees contents that a loop has left."""
         self.scan(body, False)
         return self.wrong
@@ -299,8 +301,8 @@ class _Stale:
         if id(stmt) in self.loops:
             return True
         if isinstance(stmt, S.Seq):
-            for item in stmt.stmts:
-                dirty = self.scan(item, dirty)
+            for inner in stmt.stmts:
+                dirty = self.scan(inner, dirty)
             return dirty
         if dirty and any(
             access.data is self.data and (access.reads or isinstance(access.by, E.Expr))

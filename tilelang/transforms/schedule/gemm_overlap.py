@@ -1,24 +1,23 @@
-"""The last product of an iteration goes on beside the computation of the next one.
+"""Intra-warpgroup GEMM overlap: the last product runs during the next iteration (loop rotation).
 
 A loop of consumers that begins with products (the scores of attention), computes with their sums
 and ends with a product of what it has computed becomes one that issues, in an iteration, the first
-products of the next item before the last one of its own::
+products of the next iteration before its own last one::
 
     first(start)                                      first products
     rest(start)                                       what is computed of them
     for k in start .. stop:
         if k + 1 < stop: first(k + 1)
         last(k)
-        if k + 1 < stop: rest(k + 1)                  beside last(k)
+        if k + 1 < stop: rest(k + 1)                  overlaps last(k)
 
-``insert_wgmma_waits`` waits where a sum is needed, so that the unit multiplies while the threads
-compute. Where consumers are several warpgroups they take turns to issue: what one issues, the unit
-finishes at a stretch, and meanwhile the others compute (``Turn``).
+``insert_wgmma_waits`` waits where an accumulator is needed, so that the tensor core multiplies
+while the threads compute. Where the consumers are several warpgroups, they issue alternately: the
+tensor core finishes what one issues without interruption while the others compute (``Turn``).
 
-It is done where the first products and ``last`` touch nothing of each other, and where the
-fragments of the loop leave registers for what is computed. The order of every pipeline is proved
-in this form. Then the last iteration is written behind the loop, so that no condition is left in
-it.
+Conditions: the first products and ``last`` have no dependence on each other, and the fragments of
+the loop leave registers for the computation. The order of every pipeline is proved in this form.
+Then the last iteration is peeled, so that no condition remains in the loop.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.schedule.pipeline import more_noted
+from tilelang.transforms.schedule.pipeline import append_note
 from tilelang.transforms.verify.schedule import refused
 
 SPARE = 32  # registers of a thread for addresses and what is computed; attention fills the rest
 
 
 def overlap_gemms(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with loops of consumers that multiply ahead. Their notes say so."""
+    """``func`` with consumer loops rotated so that products overlap. Their notes say so."""
     if context.options.no_overlap or not context.has("wgmma"):
         return func
 
@@ -74,15 +73,15 @@ class _Overlaps(Rewriter):
         for role in (branch for branch in branches if isinstance(branch, H.Role)):
             for loop in S.find(role.body, S.For):
                 if (parts := self.parts(loop, role)) is not None:
-                    proved = _Put(loop, parts.guarded()).rewrite(stmt)
+                    proved = _ReplaceLoop(loop, parts.guarded()).rewrite(stmt)
                     if not refused(proved):
-                        return _Put(loop, parts.peeled(self.bounds)).rewrite(stmt)
+                        return _ReplaceLoop(loop, parts.peeled(self.bounds)).rewrite(stmt)
         return stmt
 
     def parts(self, loop: S.For, role: H.Role) -> _Parts | None:
-        """The parts of ``loop``, None where it is none or its fragments are too large."""
-        found = _parts(loop)
-        if found is None:
+        """The parts of ``loop``; None if it does not match or its fragments are too large."""
+        split = _parts(loop)
+        if split is None:
             return None
         tiles = {
             access.data: access.buffer
@@ -94,53 +93,53 @@ class _Overlaps(Rewriter):
             for tile in tiles.values() if all(isinstance(extent, int) for extent in tile.shape)
         )  # fmt: skip
         room = (role.registers or self.most) - SPARE
-        return found if bits // 32 // role.count <= room else None
+        return split if bits // 32 // role.count <= room else None
 
 
-class _Put(Rewriter):
-    """Puts statements in the place of a loop."""
+class _ReplaceLoop(Rewriter):
+    """Replaces a loop by statements."""
 
-    def __init__(self, loop: S.For, made: list[S.Stmt]) -> None:
-        self.loop, self.made = loop, made
+    def __init__(self, loop: S.For, stmts: list[S.Stmt]) -> None:
+        self.loop, self.stmts = loop, stmts
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        return self.made if stmt is self.loop else super()._visit(stmt)
+        return self.stmts if stmt is self.loop else super()._visit(stmt)
 
 
 # -- parts of a loop -------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Parts:
-    """A loop: ``first`` products with their waits, their ``freed`` items, the ``rest``, and the
-    ``last`` product with its wait, whose item ``ended`` frees. ``beside`` of the statements of the
-    rest go on beside the last product of the iteration before."""
+    """A loop: the ``first`` products with their waits, the ``releases`` of their stages, the
+    ``rest``, and the ``last`` product with its wait, whose stage ``last_releases`` frees. The first
+    ``overlap_count`` statements of the rest overlap the last product of the previous iteration."""
 
     loop: S.For
     first: list[S.Stmt]
-    freed: list[S.Stmt]
+    releases: list[S.Stmt]
     rest: list[S.Stmt]
     last: list[S.Stmt]
-    ended: list[S.Stmt]
-    beside: int
+    last_releases: list[S.Stmt]
+    overlap_count: int
 
     def at(self, stmts: Iterable[S.Stmt], where: E.Expr) -> list[S.Stmt]:
         """``stmts`` of the iteration ``where``, as new statements."""
-        copies = _At({self.loop.var: where})
+        copies = _Substitute({self.loop.var: where})
         return [copies.rewrite(stmt) for stmt in stmts]
 
     def start(self) -> list[S.Stmt]:
-        """The first iteration but for its last product."""
-        return self.at((*self.first, *self.freed, *self.rest), self.loop.start)
+        """The first iteration without its last product."""
+        return self.at((*self.first, *self.releases, *self.rest), self.loop.start)
 
     def step(self) -> list[list[S.Stmt]]:
-        """An iteration, by turns what there is if another one follows and what is always."""
+        """An iteration: lists that need a following iteration alternate with unconditional ones."""
         ahead = simplify(self.loop.var + self.loop.step)
         here: E.Expr = self.loop.var
         return [
             self.at(self.first, ahead),
             self.at(self.last, here),
-            self.at((*self.freed, *self.rest[: self.beside]), ahead),
-            self.at(self.ended, here),
-            self.at(self.rest[self.beside :], ahead),
+            self.at((*self.releases, *self.rest[: self.overlap_count]), ahead),
+            self.at(self.last_releases, here),
+            self.at(self.rest[self.overlap_count :], ahead),
         ]
 
     def guarded(self) -> list[S.Stmt]:
@@ -151,9 +150,9 @@ class _Parts:
             S.seq(*part) if k % 2 else S.If(cond=more, then=S.seq(*part), loc=loop.loc)
             for k, part in enumerate(self.step()) if part
         ]  # fmt: skip
-        return [*self.some(self.start(), Bounds()), replace(loop, body=S.seq(*body))]
+        return [*self.if_any(self.start(), Bounds()), replace(loop, body=S.seq(*body))]
 
-    def some(self, stmts: list[S.Stmt], bounds: Bounds) -> list[S.Stmt]:
+    def if_any(self, stmts: list[S.Stmt], bounds: Bounds) -> list[S.Stmt]:
         """``stmts`` if the loop has an iteration."""
         low = interval(simplify(self.loop.stop - self.loop.start), bounds).low
         if low > 0:
@@ -164,71 +163,71 @@ class _Parts:
         return [S.If(cond=cond, then=S.seq(*stmts), loc=self.loop.loc)]
 
     def peeled(self, bounds: Bounds) -> list[S.Stmt]:
-        """The form that is run: the last iteration stands behind the loop."""
+        """The form that is run: the last iteration is peeled."""
         loop = self.loop
-        noted = more_noted(loop, "the last product goes on beside the next iteration")
+        noted = append_note(loop, "the last product goes on beside the next iteration")
         body = [stmt for part in self.step() for stmt in part]
         end = simplify(loop.stop - loop.step)
         return [
-            *self.some(self.start(), bounds),
+            *self.if_any(self.start(), bounds),
             replace(noted, stop=end, body=S.seq(*body)),
-            *self.some(self.at((*self.last, *self.ended), end), bounds),
+            *self.if_any(self.at((*self.last, *self.last_releases), end), bounds),
         ]
 
 
 def _parts(loop: S.For) -> _Parts | None:
     """The parts of ``loop``, None if it has not all of them or they touch each other's data."""
-    items = list(S.flat(loop.body))
+    stmts = list(S.flat(loop.body))
     if not (isinstance(loop.step, E.Const) and int(loop.step) == 1) or loop.kind != "serial":
         return None
-    if not any(isinstance(item, H.Wait) for item in items):
+    if not any(isinstance(stmt, H.Wait) for stmt in stmts):
         return None
-    if any(S.holds(item, S.Alloc, S.Let, S.View) for item in items):
-        return None  # what they name is of one iteration
-    tail = len(items)
-    while tail and isinstance(items[tail - 1], (H.Wait, H.Release, S.Gemm)):
+    if any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in stmts):
+        return None  # their names belong to one iteration
+    tail = len(stmts)
+    while tail and isinstance(stmts[tail - 1], (H.Wait, H.Release, S.Gemm)):
         tail -= 1
-    head = next((k for k, item in enumerate(items) if isinstance(item, S.Gemm)), tail)
-    while head < tail and isinstance(items[head], (H.Wait, H.Release, S.Gemm)):
+    head = next((k for k, stmt in enumerate(stmts) if isinstance(stmt, S.Gemm)), tail)
+    while head < tail and isinstance(stmts[head], (H.Wait, H.Release, S.Gemm)):
         head += 1
-    first = [item for item in items[:head] if not isinstance(item, H.Release)]
-    last = [item for item in items[tail:] if not isinstance(item, H.Release)]
-    rest = items[head:tail]
+    first = [stmt for stmt in stmts[:head] if not isinstance(stmt, H.Release)]
+    last = [stmt for stmt in stmts[tail:] if not isinstance(stmt, H.Release)]
+    rest = stmts[head:tail]
     if not rest or any(not any(isinstance(x, S.Gemm) for x in part) for part in (first, last)):
         return None
-    if any(isinstance(item, (H.PipelineStep, S.Gemm)) for item in rest):
+    if any(isinstance(stmt, (H.PipelineStep, S.Gemm)) for stmt in rest):
         return None
-    if _touch(first, last) or _meets(rest, last):
+    if _conflict(first, last) or _needs_barrier(rest, last):
         return None
-    freed: list[S.Stmt] = [item for item in items[:head] if isinstance(item, H.Release)]
-    ended: list[S.Stmt] = [item for item in items[tail:] if isinstance(item, H.Release)]
-    beside = next((k for k, item in enumerate(rest) if _touch([item], last)), len(rest))
-    return _Parts(loop, first, freed, rest, last, ended, beside)
+    releases: list[S.Stmt] = [stmt for stmt in stmts[:head] if isinstance(stmt, H.Release)]
+    last_releases: list[S.Stmt] = [stmt for stmt in stmts[tail:] if isinstance(stmt, H.Release)]
+    overlap_count = next((k for k, stmt in enumerate(rest) if _conflict([stmt], last)), len(rest))
+    return _Parts(loop, first, releases, rest, last, last_releases, overlap_count)
 
 
-def _meets(rest: list[S.Stmt], last: list[S.Stmt]) -> bool:
-    """Whether ``last`` reads from shared memory what threads compute in ``rest``: they meet in
-    between, and a product under way holds all of them up (latent attention ran at 393 TFLOP/s
-    instead of 504 on an H200)."""
+def _needs_barrier(rest: list[S.Stmt], last: list[S.Stmt]) -> bool:
+    """Whether ``last`` reads from shared memory what threads compute in ``rest``. That needs a
+    barrier in between, at which all threads wait for the product in flight (latent attention ran
+    at 393 TFLOP/s instead of 504 on an H200)."""
     shared = {
         access.data
-        for item in rest
-        for access in effects.accesses(item, nested=True)
+        for stmt in rest
+        for access in effects.accesses(stmt, nested=True)
         if access.writes and access.buffer.storage != FRAGMENT
     }
-    return any(not shared.isdisjoint(effects.used(item)) for item in last)
+    return any(not shared.isdisjoint(effects.used(stmt)) for stmt in last)
 
 
-def _touch(some: list[S.Stmt], others: list[S.Stmt]) -> bool:
-    """Whether one of both writes what the other uses."""
-    uses, used = ({data for item in part for data in effects.used(item)} for part in (some, others))
-    makes, made = (
-        {data for item in part for data in effects.written(item)} for part in (some, others)
-    )
-    return not (uses.isdisjoint(made) and makes.isdisjoint(used))
+def _conflict(first: list[S.Stmt], second: list[S.Stmt]) -> bool:
+    """Whether one list writes what the other uses."""
+    uses = [{data for stmt in stmts for data in effects.used(stmt)} for stmts in (first, second)]
+    writes = [
+        {data for stmt in stmts for data in effects.written(stmt)} for stmts in (first, second)
+    ]
+    return not (uses[0].isdisjoint(writes[1]) and writes[0].isdisjoint(uses[1]))
 
 
-class _At(Rewriter):
+class _Substitute(Rewriter):
     """Copies statements, with values for variables."""
 
     def __init__(self, values: dict[E.Var, E.Expr]) -> None:

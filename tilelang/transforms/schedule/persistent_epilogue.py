@@ -1,25 +1,24 @@
-"""Persistent tiles: a block computes tile after tile, and stores one under products of the next.
+"""Persistent kernel with overlapped epilogue: a tile is stored during the next tile's products.
 
-A launch that computes products of warpgroups in one pipelined loop and stores the result has its
-last words, an epilogue, with no product beside them, and its blocks a start with none. With one
-block for each multiprocessor that goes through the tiles of the grid the copies of the next tile
-run ahead over the end of this one. The result is held in registers in its final type, and each of
-its parts goes out under a product of the next tile: a warp stores 16 x 64 elements to a place of
-its own in shared memory, from which the copy unit takes them. No thread waits for another one
-there, and only the last tile's parts stand alone.
+A launch that computes wgmma products in one pipelined loop and stores the result leaves the tensor
+cores idle in its epilogue and in its prologue. With one persistent block per multiprocessor, which
+loops over the tiles of the grid, the copies of the next tile run ahead during the end of this one.
+The result stays in registers in its final type. Its subtiles are stored during products of the next
+tile: a warp writes 16 x 64 elements to its own part of shared memory, and TMA stores them from
+there. No thread waits for another one there. Only the subtiles of the last tile overlap nothing.
 
 The rule (``_Form``, ``_Plan``): two or more warpgroups of 128 threads, so that a block fills a
 multiprocessor; one pipelined loop at the top of the kernel with one product and copies to shared
 memory, nothing that takes registers of its own; its result copied as a whole to a tensor of 16-bit
 elements at the end, directly or through a tile in shared memory that nothing else uses, or stored
 by a loop, all rows or those below a bound; more tiles than multiprocessors, or an unknown number.
-Versions of operands give way to the places of the parts where shared memory is short, down to
+Operands get fewer versions where shared memory is short because of the subtiles, down to
 three. A launch that :mod:`specialize_warps` leaves with one role stays as it is: its copies are
 those of its users.
 
-Where the place of a result or its bound of rows is read from memory (the rows of a group, say), a
-thread keeps these values beside the result. A result with fewer rows than its tile is stored row by
-row from registers, under the first product.
+Where the indices of a result or its row bound are read from memory (the rows of a group, say), each
+thread saves these values with the result. A result with fewer rows than its tile is stored row by
+row from registers, during the first product.
 
 Blocks take tiles in the order of the grid, with ``T.use_swizzle`` in that of its panels.
 Relied on: blocks do not wait for each other.
@@ -49,9 +48,9 @@ from tilelang.transforms.schedule.row_stores import stored_rows
 from tilelang.transforms.schedule.specialize_warps import WARPGROUP, specialized
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 
-BITS = 16  # of an element that blocks of rows are stored of
-PLACE = DType("int32")  # of a value that says where a result goes
-LEAST_STAGES = 3  # versions of operands that places of parts leave
+BITS = 16  # of the elements of a result that is stored by rows
+INDEX_DTYPE = DType("int32")  # of an index of the store of a result
+LEAST_STAGES = 3  # versions of the operands that the subtiles leave
 NOTE = "tile_note"  # annotation of a launch: what its blocks work on, for reports
 _BARRIERS = 1024  # bytes of mbarriers beside the tiles
 
@@ -107,8 +106,8 @@ class _Form:
 
 def _form(launch: S.Launch) -> _Form | None:
     """The form of ``launch``, None for another."""
-    items = S.flat(launch.body)
-    loops = [item for item in items if isinstance(item, S.For) and item.kind == "pipelined"]
+    stmts = S.flat(launch.body)
+    loops = [stmt for stmt in stmts if isinstance(stmt, S.For) and stmt.kind == "pipelined"]
     products = S.find(launch.body, S.Gemm)
     if len(loops) != 1 or len(products) != 1 or not may_persist(launch):
         return None
@@ -119,22 +118,22 @@ def _form(launch: S.Launch) -> _Form | None:
     if not all(map(_leaves_registers, inside)):
         return None
     rows = None
-    if isinstance(items[-1], S.Parallel):
-        stored = _stored(items[-1], product.c.buffer)
+    if isinstance(stmts[-1], S.Parallel):
+        stored = _as_row_copy(stmts[-1], product.c.buffer)
         if stored is None:
             return None
         out, whole = stored
-        tile, last, rows = None, len(items) - 1, (items[-1], whole)
+        tile, last, rows = None, len(stmts) - 1, (stmts[-1], whole)
     else:
-        found = result_copy(items, product.c.buffer)
-        if found is None:
+        copies = result_copy(stmts, product.c.buffer)
+        if copies is None:
             return None
-        out, tile, last = found
-    at = items.index(loop)
+        out, tile, last = copies
+    at = stmts.index(loop)
     if last <= at:
         return None
-    allocs = tuple(item for item in items if isinstance(item, S.Alloc) and item.buffer is not tile)
-    rest = [item for item in items[:last] if not isinstance(item, S.Alloc)]
+    allocs = tuple(stmt for stmt in stmts if isinstance(stmt, S.Alloc) and stmt.buffer is not tile)
+    rest = [stmt for stmt in stmts[:last] if not isinstance(stmt, S.Alloc)]
     at = rest.index(loop)
     return _Form(allocs, tuple(rest[:at]), loop, product, tuple(rest[at + 1 :]), out, tile, rows)
 
@@ -168,20 +167,20 @@ def _counts_up(loop: S.For) -> bool:
 
 
 def result_copy(
-    items: tuple[S.Stmt, ...], result: Buffer
+    stmts: tuple[S.Stmt, ...], result: Buffer
 ) -> tuple[S.Copy, Buffer | None, int] | None:
     """The copy of ``result`` to global memory at the end, the shared tile between, and where the
     copies begin."""
-    last = items[-1]
+    last = stmts[-1]
     if not isinstance(last, S.Copy) or last.dst.buffer.storage != "global" or last.mode != "copy":
         return None
-    tile, at, out = None, len(items) - 1, last
+    tile, at, out = None, len(stmts) - 1, last
     if last.src.buffer is not result:
         tile, at = last.src.buffer, at - 1
-        into = items[at]
+        into = stmts[at]
         if not isinstance(into, S.Copy) or into.mode != "copy" or into.dst.buffer is not tile:
             return None
-        uses = sum(tile.data in effects.used(item) for item in items if not _allocates(item, tile))
+        uses = sum(tile.data in effects.used(stmt) for stmt in stmts if not _allocates(stmt, tile))
         if uses != 2 or not tile.storage.startswith("shared"):
             return None
         if not (into.dst.is_whole and last.src.is_whole):
@@ -192,14 +191,14 @@ def result_copy(
     return (out, tile, at) if result.storage == FRAGMENT else None
 
 
-def _stored(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | None:
+def _as_row_copy(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | None:
     """A loop that stores ``result``, all of it or the first rows, as the copy that it is where its
     rows are all stored, and when they are."""
-    found = stored_rows(stmt)
-    if found is None or found.load.buffer is not result or result.storage != FRAGMENT:
+    stores = stored_rows(stmt)
+    if stores is None or stores.load.buffer is not result or result.storage != FRAGMENT:
         return None
     row = stmt.vars[0]
-    *outer, line, column = found.store.indices
+    *outer, line, column = stores.store.indices
     whole: E.Expr = E.const(True)
     if isinstance(line, E.Select) and line.cond is E.binary("lt", line.f, E.const(0)):
         line = line.f  # an index below 0 counts from the end
@@ -207,20 +206,20 @@ def _stored(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | None:
     first = simplify(line - row)
     if any(row in expr.variables for expr in (*outer, first, column)):
         return None
-    if found.cond is not None:
-        if not (isinstance(found.cond, E.Binary) and found.cond.op == "lt"):
+    if stores.cond is not None:
+        if not (isinstance(stores.cond, E.Binary) and stores.cond.op == "lt"):
             return None
-        count = found.cond.b
-        if found.cond.a is not row or row in count.variables:
+        count = stores.cond.b
+        if stores.cond.a is not row or row in count.variables:
             return None
         whole = E.binary("land", E.binary("ge", count, result.shape[0]), whole)
     mins = (*outer, first, simplify(column - stmt.vars[1]))
-    region = Region(found.store.buffer, mins, (*(1 for _ in outer), *result.shape))
+    region = Region(stores.store.buffer, mins, (*(1 for _ in outer), *result.shape))
     return S.Copy(src=result.whole(), dst=region, loc=stmt.loc), simplify(whole)
 
 
-def _allocates(item: S.Stmt, buffer: Buffer) -> bool:
-    return isinstance(item, S.Alloc) and item.buffer is buffer
+def _allocates(stmt: S.Stmt, buffer: Buffer) -> bool:
+    return isinstance(stmt, S.Alloc) and stmt.buffer is buffer
 
 
 @dataclass(frozen=True)
@@ -228,15 +227,15 @@ class _Plan:
     """What becomes of a form.
 
     Attributes:
-        parts: of the result that each warp stores.
-        rows: their places in shared memory.
+        subtiles: of the result that each warp stores.
+        rows: their buffer in shared memory.
         stages: versions of the operands.
         region: where the result goes, by the variables of blocks and those of ``kept``.
         names: the values that the body binds to variables, by the same.
         kept: variables of the body whose values come from memory.
     """
 
-    parts: int
+    subtiles: int
     rows: Buffer
     stages: int
     region: Region
@@ -248,28 +247,28 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     """The plan for ``form``, None where it does not qualify."""
     limits, dtype = facts.context.limits, form.out.dst.dtype
     result = form.product.c.buffer
-    placed = _by_blocks(launch, form)
-    if placed is None or not _is_worth(launch, limits.processors):
+    store = _store_region(launch, form)
+    if store is None or not _is_profitable(launch, limits.processors):
         return None
-    region, names, kept = placed
+    region, names, kept = store
     warps = prod(launch.threads) // limits.warp
-    parts, whole = parts_of(result, dtype, warps)
-    if not parts or facts.refusal(replace(form.out, src=whole.whole(), dst=region)) is not None:
+    subtiles, whole = count_subtiles(result, dtype, warps)
+    if not subtiles or facts.refusal(replace(form.out, src=whole.whole(), dst=region)) is not None:
         return None
     copies = S.find(form.loop, S.Copy)
-    item = [copy.dst.buffer for copy in copies if _is_operand(copy)]
+    operands = [copy.dst.buffer for copy in copies if _is_operand(copy)]
     fixed = [alloc.buffer for alloc in form.allocs if alloc.buffer.storage.startswith("shared")]
-    versions = sum(tile.constant_bytes for tile in item)
-    asked = stages_of(form.loop)
-    for count in (parts, parts // 2):
-        if not count or parts % count:
+    versions = sum(tile.constant_bytes for tile in operands)
+    requested = stages_of(form.loop)
+    for count in (subtiles, subtiles // 2):
+        if not count or subtiles % count:
             continue
-        rows = places_of_parts(warps * count, dtype)
-        others = sum(buffer.constant_bytes for buffer in fixed if buffer not in item)
-        room = limits.shared_block - others - rows.constant_bytes - _BARRIERS
-        stages = min(asked, room // versions) if versions else 0
-        if stages >= min(asked, LEAST_STAGES) and stages > 1:
-            return _Plan(parts, rows, stages, region, names, kept)
+        buffer_of_subtiles = subtile_buffer(warps * count, dtype)
+        others = sum(buffer.constant_bytes for buffer in fixed if buffer not in operands)
+        room = limits.shared_block - others - buffer_of_subtiles.constant_bytes - _BARRIERS
+        stages = min(requested, room // versions) if versions else 0
+        if stages >= min(requested, LEAST_STAGES) and stages > 1:
+            return _Plan(subtiles, buffer_of_subtiles, stages, region, names, kept)
     return None
 
 
@@ -278,62 +277,62 @@ def _is_operand(node: S.Copy) -> bool:
     return node.src.buffer.storage == "global" and node.dst.buffer.storage.startswith("shared")
 
 
-def parts_of(result: Buffer, dtype: DType, warps: int) -> tuple[int, Buffer]:
-    """How many parts of ``result`` in ``dtype`` each warp stores, 0 where it has none; and
-    the tile that they are parts of."""
+def count_subtiles(result: Buffer, dtype: DType, warps: int) -> tuple[int, Buffer]:
+    """How many subtiles of ``result`` in ``dtype`` each warp stores, 0 where it has none; and
+    the tile that they divide."""
     shape = tuple(extent for extent in result.shape if isinstance(extent, int))
     whole = Buffer("tile", Shape(shape), dtype, "shared")
-    parts, rest = divmod(prod(shape), warps * PART_ROWS * PART_COLUMNS)
+    subtiles, rest = divmod(prod(shape), warps * PART_ROWS * PART_COLUMNS)
     fits = dtype.bits == BITS and dtype.lanes == 1 and len(shape) >= 2 and not rest
-    return parts if fits else 0, whole
+    return subtiles if fits else 0, whole
 
 
-def places_of_parts(count: int, dtype: DType) -> Buffer:
-    """Room for ``count`` parts."""
+def subtile_buffer(count: int, dtype: DType) -> Buffer:
+    """A shared buffer for ``count`` subtiles."""
     shape = (count, PART_ROWS, PART_COLUMNS)
     layout = box_layout(shape, dtype.bits)
     return Buffer("rows", Shape(shape), dtype, "shared", attrs=(("layout", layout), ("made", True)))
 
 
-def _is_worth(launch: S.Launch, processors: int) -> bool:
-    """Whether blocks have more tiles than one, as far as is known."""
+def _is_profitable(launch: S.Launch, processors: int) -> bool:
+    """Whether blocks have more than one tile, as far as is known."""
     known = [int(extent) for extent in launch.grid if isinstance(extent, E.Const)]
     return len(known) < len(launch.grid) or prod(known) > processors
 
 
-def _by_blocks(
+def _store_region(
     launch: S.Launch, form: _Form
 ) -> tuple[Region, dict[E.Var, E.Expr], tuple[E.Var, ...]] | None:
-    """Where the result goes by the variables of blocks, the values of variables that the body
+    """The region that is stored by the variables of blocks, the values of variables that the body
     binds, and those of them that depend on memory; None where it depends on threads, or on memory
     in another way."""
     values: dict[E.Var, E.Expr] = {}
     kept: list[E.Var] = []
-    for item in (*form.before, *form.after):
-        if isinstance(item, S.Let):
-            value = substitute(item.value, values)
+    for stmt in (*form.before, *form.after):
+        if isinstance(stmt, S.Let):
+            value = substitute(stmt.value, values)
             if tuple(effects.accesses(value)) or not value.variables.isdisjoint(kept):
-                kept.append(item.var)
+                kept.append(stmt.var)
             else:
-                values[item.var] = value
-    found = form.out.dst.map(lambda expr: simplify(substitute(expr, values)))
-    exprs, result = list(found.mins), form.out.src.buffer
+                values[stmt.var] = value
+    region = form.out.dst.map(lambda expr: simplify(substitute(expr, values)))
+    exprs, result = list(region.mins), form.out.src.buffer
     if form.rows is not None:
         exprs += [
             substitute(expr, values) for node in S.walk(form.rows[0]) for expr in node.exprs()
         ]
     used: set[E.Var] = set()
     for expr in exprs:
-        others = (found for found in effects.accesses(expr) if found.buffer is not result)
+        others = (access for access in effects.accesses(expr) if access.buffer is not result)
         if any(True for _ in others) or E.holds(expr, E.Call, E.AddressOf, E.RegionArg):
             return None
         if not expr.variables.isdisjoint(launch.thread_vars):
             return None
         used |= expr.variables
     needed = tuple(var for var in kept if var in used)
-    if any(var.dtype is not PLACE for var in needed):
+    if any(var.dtype is not INDEX_DTYPE for var in needed):
         return None
-    return found, values, needed
+    return region, values, needed
 
 
 # -- the loop over tiles -----------------------------------------------------------------------
@@ -351,54 +350,57 @@ class _Persistent:
         self.total = total
         self.block, self.tile = E.Var("block", self.dtype), E.Var("tile", self.dtype)
         result = form.product.c.buffer
-        self.held = Buffer(f"{result.name}_held", result.shape, form.out.dst.dtype, FRAGMENT)
-        self.places = Buffer("place", Shape((max(1, len(plan.kept)),)), PLACE, "local")
+        self.packed = Buffer(f"{result.name}_held", result.shape, form.out.dst.dtype, FRAGMENT)
+        self.saved_indices = Buffer("place", Shape((max(1, len(plan.kept)),)), INDEX_DTYPE, "local")
 
     def launch(self) -> S.Launch:
         """The launch."""
         old, form = self.old, self.form
-        pack = S.Copy(src=form.out.src, dst=self.held.whole(), loc=form.out.loc)
+        pack = S.Copy(src=form.out.src, dst=self.packed.whole(), loc=form.out.loc)
         keep = [
-            S.Store(buffer=self.places, indices=(E.const(k),), value=var, loc=form.out.loc)
+            S.Store(buffer=self.saved_indices, indices=(E.const(k),), value=var, loc=form.out.loc)
             for k, var in enumerate(self.plan.kept)
         ]
-        work = (*form.before, self.products(), *self.left_over(), *form.after, pack, *keep)
-        one = S.seq(*self.lets(self.tile, old.block_vars, S.seq(*work)), *work)
+        work = (*form.before, self.products(), *self.remaining_subtiles(), *form.after, pack, *keep)
+        tile_body = S.seq(*self.lets(self.tile, old.block_vars, S.seq(*work)), *work)
         tiles = S.For(
-            var=self.tile, start=self.block, stop=self.total, step=self.step, body=one,
+            var=self.tile, start=self.block, stop=self.total, step=self.step, body=tile_body,
             loc=form.loop.loc,
         )  # fmt: skip
-        made = (self.held, self.plan.rows, *([self.places] if keep else []))
-        allocs = [S.Alloc(buffer=buffer, loc=form.out.loc) for buffer in made]
+        buffers = (self.packed, self.plan.rows, *([self.saved_indices] if keep else []))
+        allocs = [S.Alloc(buffer=buffer, loc=form.out.loc) for buffer in buffers]
         past = self.total - 1 - self.block
         last = E.Var("last", self.dtype)
         final = S.Let(var=last, value=simplify(past // self.step * self.step + self.block))
-        every: dict[int, E.Expr | None] = dict.fromkeys(range(self.plan.parts))
+        all_subtiles: dict[int, E.Expr | None] = dict.fromkeys(range(self.plan.subtiles))
         kept = tuple(pair for pair in old.annotations if pair[0] != "swizzle")
         grid = " x ".join(str(extent) for extent in old.grid)
-        stored = f"by each warp in {self.plan.parts} x {PART_ROWS} rows of {PART_COLUMNS}"
-        note = f"{grid} tiles in turn, each stored under the first products of the next, {stored}"
+        stored = f"by each warp in {self.plan.subtiles} x {PART_ROWS} rows of {PART_COLUMNS}"
+        overlap = "each stored under the first products of the next"
+        note = f"persistent over {grid} tiles, {overlap}, {stored}"
         return replace(
             old,
             grid=(simplify(E.binary("min", self.total, self.step)),),
             block_vars=(self.block,),
-            body=S.seq(*form.allocs, *allocs, tiles, final, self.parts(last, every, last=True)),
+            body=S.seq(
+                *form.allocs, *allocs, tiles, final, self.subtiles(last, all_subtiles, last=True)
+            ),
             annotations=(*kept, (NOTE, note)),
         )
 
     def lets(self, number: E.Expr, names: tuple[E.Var, ...], body: S.Stmt) -> list[S.Stmt]:
         """The place of tile ``number`` in the grid, as far as ``body`` asks for it."""
-        steps, values = place_of(number, self.extents, self.old.annotation("swizzle"))
+        steps, values = tile_indices(number, self.extents, self.old.annotation("swizzle"))
         needed = {var for node in S.walk(body) for expr in node.exprs() for var in expr.variables}
-        made: list[S.Stmt] = []
+        needed_lets: list[S.Stmt] = []
         for var, value in reversed((*steps, *zip(names, values))):
             if var in needed:
                 value = simplify(value)
                 needed |= value.variables
-                made.insert(0, S.Let(var=var, value=value, loc=self.form.loop.loc))
-        return made
+                needed_lets.insert(0, S.Let(var=var, value=value, loc=self.form.loop.loc))
+        return needed_lets
 
-    def parts(self, number: E.Expr, conds: Mapping[int, E.Expr | None], last: bool) -> S.Stmt:
+    def subtiles(self, number: E.Expr, conds: Mapping[int, E.Expr | None], last: bool) -> S.Stmt:
         """Parts of the result of tile ``number``, each where its condition holds; ``last``: the
         unit is waited for behind them."""
         plan, loc = self.plan, self.form.out.loc
@@ -406,15 +408,15 @@ class _Persistent:
         moved: dict[E.Var, E.Expr] = dict(zip(self.old.block_vars, names))
         kept = [E.Var(f"{var.name}_before", var.dtype) for var in plan.kept]
         moved |= dict(zip(plan.kept, kept))
-        held = [
-            S.Let(var=var, value=E.Load(self.places, (E.const(k),)), loc=loc)
+        saved_lets = [
+            S.Let(var=var, value=E.Load(self.saved_indices, (E.const(k),)), loc=loc)
             for k, var in enumerate(kept)
         ]
         region = plan.region.map(lambda expr: substitute(expr, moved))
 
         def copy(number: int | None, last: bool, dst: Region) -> S.Stmt:
-            part = Part(plan.rows, number, plan.parts, last)
-            return S.Copy(src=self.held.whole(), dst=dst, annotations=((PART, part),), loc=loc)
+            part = Part(plan.rows, number, plan.subtiles, last)
+            return S.Copy(src=self.packed.whole(), dst=dst, annotations=((PART, part),), loc=loc)
 
         def each(of: int, stmt: S.Stmt) -> S.Stmt:
             cond = conds[of]
@@ -426,79 +428,81 @@ class _Persistent:
             values = {var: substitute(value, moved) for var, value in plan.names.items()} | moved
             rows = [each(0, self.rows_of(loop, values))] if 0 in conds else []
             if last:
-                rows.append(copy(None, True, self.held.whole()))
+                rows.append(copy(None, True, self.packed.whole()))
             whole = simplify(substitute(whole, values))
             body = S.If(cond=whole, then=body, orelse=S.seq(*rows) if rows else None, loc=loc)
-        return S.seq(*self.lets(number, names, body), *held, body)
+        return S.seq(*self.lets(number, names, body), *saved_lets, body)
 
     def rows_of(self, loop: S.Parallel, values: Mapping[E.Var, E.Expr]) -> S.Stmt:
         """The loop that stores rows of a result, from the registers that hold it."""
-        found = stored_rows(loop)
-        assert found is not None
+        stores = stored_rows(loop)
+        assert stores is not None
         row, column = (E.Var(var.name, var.dtype) for var in loop.vars)
         values = {**values, loop.vars[0]: row, loop.vars[1]: column}
         store: S.Stmt = replace(
-            found.store, value=E.Load(self.held, (row, column)),
-            indices=tuple(substitute(index, values) for index in found.store.indices),
+            stores.store, value=E.Load(self.packed, (row, column)),
+            indices=tuple(substitute(index, values) for index in stores.store.indices),
         )  # fmt: skip
-        if found.cond is not None:
-            store = S.If(cond=substitute(found.cond, values), then=store, loc=loop.loc)
+        if stores.cond is not None:
+            store = S.If(cond=substitute(stores.cond, values), then=store, loc=loop.loc)
         return replace(
             loop, vars=(row, column), body=store, annotations=(*loop.annotations, (PART, None))
         )
 
-    def behind(self, conds: Mapping[int, E.Expr | None], more: E.Expr | None = None) -> S.Stmt:
-        """Parts of the tile before this one, if there is one and ``more`` holds."""
+    def store_previous(
+        self, conds: Mapping[int, E.Expr | None], more: E.Expr | None = None
+    ) -> S.Stmt:
+        """Subtiles of the previous tile, if there is one and ``more`` holds."""
         cond = self.tile >= self.step
         if more is not None:
             cond = E.binary("land", cond, more)
-        parts = self.parts(self.tile - self.step, conds, last=False)
-        return S.If(cond=cond, then=parts, loc=self.form.out.loc)
+        subtiles = self.subtiles(self.tile - self.step, conds, last=False)
+        return S.If(cond=cond, then=subtiles, loc=self.form.out.loc)
 
     def products(self) -> S.For:
-        """The loop of products, with the parts of the tile before under the first of them."""
+        """The loop of products; the first of them overlap the subtiles of the previous tile."""
         form, plan, loop = self.form, self.plan, self.form.loop
-        conds: dict[int, E.Expr | None] = {k: loop.var.equal(k) for k in range(plan.parts)}
-        if plan.parts == 1:
+        conds: dict[int, E.Expr | None] = {k: loop.var.equal(k) for k in range(plan.subtiles)}
+        if plan.subtiles == 1:
             conds = {0: None}
-        under = self.behind(conds, loop.var < plan.parts)
+        under = self.store_previous(conds, loop.var < plan.subtiles)
         pairs = tuple(
             (key, plan.stages if key == "num_stages" else value) for key, value in loop.annotations
         )
-        return replace(loop, body=_followed(loop.body, form.product, under), annotations=pairs)
+        return replace(loop, body=_insert_after(loop.body, form.product, under), annotations=pairs)
 
-    def left_over(self) -> list[S.Stmt]:
-        """The parts that a loop of few iterations has not stored."""
+    def remaining_subtiles(self) -> list[S.Stmt]:
+        """The subtiles that a loop of few iterations has not stored."""
         loop, count = self.form.loop, trip_count(self.form.loop)
         if count is None:
-            return [self.behind({k: loop.stop <= k for k in range(self.plan.parts)})]
-        left = range(count, self.plan.parts)
-        return [self.behind(dict.fromkeys(left))] if left else []
+            return [self.store_previous({k: loop.stop <= k for k in range(self.plan.subtiles)})]
+        remaining = range(count, self.plan.subtiles)
+        return [self.store_previous(dict.fromkeys(remaining))] if remaining else []
 
 
-def _followed(body: S.Stmt, first: S.Stmt, then: S.Stmt) -> S.Stmt:
-    """``body`` with ``then`` behind ``first``, which stands at its top."""
-    items = S.flat(body)
-    at = items.index(first) + 1
-    return S.seq(*items[:at], then, *items[at:])
+def _insert_after(body: S.Stmt, first: S.Stmt, then: S.Stmt) -> S.Stmt:
+    """``body`` with ``then`` after its statement ``first``."""
+    stmts = S.flat(body)
+    at = stmts.index(first) + 1
+    return S.seq(*stmts[:at], then, *stmts[at:])
 
 
 _Values = tuple[E.Expr, ...]
 _Steps = tuple[tuple[E.Var, E.Expr], ...]
 
 
-def place_of(
+def tile_indices(
     number: E.Expr, extents: list[E.Expr], swizzle: tuple[int, str] | None
 ) -> tuple[_Steps, _Values]:
-    """Where tile ``number`` of a grid stands, behind some steps to it: the first dimension runs
-    fastest; in a ``swizzle`` panels of rows or of columns follow each other, back and forth, as
-    ``tl_panel`` has them."""
+    """Steps that compute the indices of tile ``number`` of a grid, and these: the first dimension
+    runs fastest; in a ``swizzle`` panels of rows or of columns follow each other, back and forth,
+    like those of ``tl_panel``."""
     if swizzle is None or len(extents) < 2:
-        found = []
+        indices = []
         for extent in extents[:-1]:
-            found.append(number % extent)
+            indices.append(number % extent)
             number = number // extent
-        return (), (*found, number)
+        return (), (*indices, number)
     across, down = extents[:2]
     rest: _Values = ()
     if len(extents) > 2:
@@ -527,5 +531,5 @@ def _panel(
         (height, E.binary("min", lines - which * panel, E.const(panel, dtype))),
         (along, offset // height),
     )
-    turned = E.select((which % 2).equal(1), length - 1 - along, along, lazy=False)
-    return steps, turned, which * panel + offset % height
+    back_and_forth = E.select((which % 2).equal(1), length - 1 - along, along, lazy=False)
+    return steps, back_and_forth, which * panel + offset % height

@@ -1,4 +1,4 @@
-"""A block for each multiprocessor computes tile after tile of attention.
+"""Persistent kernel for attention: one block per multiprocessor loops over the tiles of the grid.
 
 A launch whose loop multiplies twice, the second time beside the first product of the next iteration
 (:mod:`overlap_gemms`), starts each of its blocks with loads that nothing hides and ends it with
@@ -30,14 +30,14 @@ from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.tma import PART, PART_COLUMNS, PART_ROWS, TILES, Part
 from tilelang.transforms.schedule.gemm_overlap import overlapped
-from tilelang.transforms.schedule.operand_barriers import split
+from tilelang.transforms.schedule.operand_barriers import split_pipelines
 from tilelang.transforms.schedule.persistent_epilogue import (
     NOTE,
+    count_subtiles,
     may_persist,
-    parts_of,
-    place_of,
-    places_of_parts,
     result_copy,
+    subtile_buffer,
+    tile_indices,
 )
 from tilelang.transforms.schedule.pipeline import pipelined
 from tilelang.transforms.schedule.specialize_warps import specialized
@@ -53,16 +53,18 @@ def make_grids_persistent(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         return func
     known = host_tensors(func)
 
-    def repeated(launch: S.Launch) -> S.Stmt:
-        if not _may_repeat(launch, processors):
+    def make_persistent(launch: S.Launch) -> S.Stmt:
+        if not _can_persist(launch, processors):
             return launch
-        made = _repeated(launch, processors, _stored(launch, TmaFacts(launch, known, context)))
-        return made if _overlaps(made, known, context) else launch
+        persistent = _persistent_launch(
+            launch, processors, _subtiled_body(launch, TmaFacts(launch, known, context))
+        )
+        return persistent if _overlaps(persistent, known, context) else launch
 
-    return rewrite_launches(func, repeated)
+    return rewrite_launches(func, make_persistent)
 
 
-def _may_repeat(launch: S.Launch, processors: int) -> bool:
+def _can_persist(launch: S.Launch, processors: int) -> bool:
     """Whether a loop of two products, the same number of iterations in each block, is all that
     ``launch`` has beside copies of tiles and what registers hold."""
     loops = S.find(launch.body, S.For)
@@ -76,84 +78,84 @@ def _may_repeat(launch: S.Launch, processors: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _SubtiledBody:
     """A body whose result each warp stores by itself.
 
     Attributes:
         items: the statements of a tile.
         last: what stands behind all tiles.
-        rows: places of the parts in shared memory.
-        count: parts of a warp.
+        rows: the subtiles in shared memory.
+        count: subtiles of a warp.
     """
 
-    items: tuple[S.Stmt, ...]
+    stmts: tuple[S.Stmt, ...]
     last: S.Stmt
     rows: Buffer
     count: int
 
 
-def _stored(launch: S.Launch, facts: TmaFacts) -> _Stored | None:
-    """The body of ``launch`` with its result stored by parts; None where that cannot be."""
-    items = S.flat(launch.body)
+def _subtiled_body(launch: S.Launch, facts: TmaFacts) -> _SubtiledBody | None:
+    """The body of ``launch`` with its result stored by subtiles; None where that cannot be."""
+    stmts = S.flat(launch.body)
     result = next(node for node in reversed([*S.walk(launch.body)]) if isinstance(node, S.Gemm)).c
-    found = result_copy(items, result.buffer)
-    if found is None or not facts.context.has("stmatrix"):
+    copies = result_copy(stmts, result.buffer)
+    if copies is None or not facts.context.has("stmatrix"):
         return None
-    out, tile, at = found
+    out, tile, at = copies
     dtype, warps = out.dst.dtype, prod(launch.threads) // facts.context.limits.warp
-    count, whole = parts_of(result.buffer, dtype, warps)
+    count, whole = count_subtiles(result.buffer, dtype, warps)
     if not count or facts.refusal(replace(out, src=whole.whole())) is not None:
         return None
-    rows = places_of_parts(warps * count, dtype)
-    held = Buffer(f"{result.buffer.name}_held", result.buffer.shape, dtype, FRAGMENT)
+    rows = subtile_buffer(warps * count, dtype)
+    packed = Buffer(f"{result.buffer.name}_held", result.buffer.shape, dtype, FRAGMENT)
 
     def part(number: int | None, dst: Region) -> S.Stmt:
         mark = Part(rows, number, count, last=number is None)
-        return S.Copy(src=held.whole(), dst=dst, annotations=((PART, mark),), loc=out.loc)
+        return S.Copy(src=packed.whole(), dst=dst, annotations=((PART, mark),), loc=out.loc)
 
-    kept = [item for item in items[:at] if not (isinstance(item, S.Alloc) and item.buffer is tile)]
-    pack = S.Copy(src=out.src, dst=held.whole(), loc=out.loc)
-    allocs = [S.Alloc(buffer=buffer, loc=out.loc) for buffer in (held, rows)]
-    made = (*allocs, *kept, pack, *(part(number, out.dst) for number in range(count)))
-    return _Stored(made, part(None, held.whole()), rows, count)
+    kept = [stmt for stmt in stmts[:at] if not (isinstance(stmt, S.Alloc) and stmt.buffer is tile)]
+    pack = S.Copy(src=out.src, dst=packed.whole(), loc=out.loc)
+    allocs = [S.Alloc(buffer=buffer, loc=out.loc) for buffer in (packed, rows)]
+    tile_body = (*allocs, *kept, pack, *(part(number, out.dst) for number in range(count)))
+    return _SubtiledBody(tile_body, part(None, packed.whole()), rows, count)
 
 
-def _repeated(launch: S.Launch, processors: int, stored: _Stored | None) -> S.Launch:
-    """``launch`` by one block for each multiprocessor, which does the work of several in turn."""
-    items = S.flat(launch.body) if stored is None else stored.items
+def _persistent_launch(launch: S.Launch, processors: int, stored: _SubtiledBody | None) -> S.Launch:
+    """``launch`` by one block per multiprocessor, which loops over the tiles of several blocks."""
+    stmts = S.flat(launch.body) if stored is None else stored.stmts
     dtype = launch.block_vars[0].dtype
     extents = [E.cast(extent, dtype) for extent in launch.grid]
     block, tile = E.Var("block", dtype), E.Var("tile", dtype)
     total = prod(int(E.as_expr(extent)) for extent in launch.grid)
-    _, values = place_of(tile, extents, None)
-    used = {var for item in S.walk(launch.body) for expr in item.exprs() for var in expr.variables}
+    _, values = tile_indices(tile, extents, None)
+    used = {var for stmt in S.walk(launch.body) for expr in stmt.exprs() for var in expr.variables}
     lets = [
         S.Let(var=var, value=simplify(value), loc=launch.loc)
         for var, value in zip(launch.block_vars, values) if var in used
     ]  # fmt: skip
-    rest = [item for item in items if not isinstance(item, S.Alloc)]
-    behind = () if stored is None else (stored.last,)
+    rest = [stmt for stmt in stmts if not isinstance(stmt, S.Alloc)]
+    epilogue = () if stored is None else (stored.last,)
     tiles = S.For(
         var=tile, start=block, stop=E.const(total, dtype), step=E.const(processors, dtype),
         body=S.seq(*lets, *rest), annotations=((TILES, True),), loc=launch.loc,
     )  # fmt: skip
     grid = " x ".join(str(extent) for extent in launch.grid)
-    note = f"{grid} tiles in turn"
+    note = f"persistent over {grid} tiles"
     if stored is not None:
         note += f", stored by each warp in {stored.count} x {PART_ROWS} rows of {PART_COLUMNS}"
     return replace(
         launch,
         grid=(E.const(processors, dtype),),
         block_vars=(block,),
-        body=S.seq(*(item for item in items if isinstance(item, S.Alloc)), tiles, *behind),
+        body=S.seq(*(stmt for stmt in stmts if isinstance(stmt, S.Alloc)), tiles, *epilogue),
         annotations=(*launch.annotations, (NOTE, note)),
     )
 
 
 def _overlaps(launch: S.Launch, known: frozenset[E.Var], context: Context) -> bool:
     """Whether products of ``launch`` go on beside what follows them."""
-    made = specialized(pipelined(launch, known, context), context)
-    if not isinstance(made, S.Launch):
+    with_roles = specialized(pipelined(launch, known, context), context)
+    if not isinstance(with_roles, S.Launch):
         return False
-    parts = replace(made, body=split(made.body))
-    return overlapped(parts, context) is not parts
+    with_barriers = replace(with_roles, body=split_pipelines(with_roles.body))
+    return overlapped(with_barriers, context) is not with_barriers

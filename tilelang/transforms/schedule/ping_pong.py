@@ -1,10 +1,10 @@
-"""Two warpgroups of consumers take turns: one computes an item, both multiply by it.
+"""Ping-pong scheduling: two consumer warpgroups alternate iterations, and both multiply.
 
-Where both hold the same rows of what the first products of an item give (the scores of latent
-attention), they read the operand of those rows twice, meet for each row that they reduce, and the
-unit has nothing to do while they compute. Here an item belongs to one of them, which does alone
-what the program computes of it. It hands on the operand of the last product (the weights) and what
-later items need to know (maximum and sum), and both multiply that operand by their half of the
+Where both warpgroups own the same rows of the first products (the scores of latent attention), they
+read the operand of those rows twice, synchronize for each row that they reduce, and leave the
+tensor core idle while they compute. Here an iteration belongs to one of them, which alone computes
+what follows the first products. It hands over the operand of the last product (the weights) and
+what later iterations need (maximum and sum). Both multiply that operand by their half of the
 columns::
 
     first warpgroup                       second warpgroup
@@ -17,21 +17,20 @@ columns::
     own(n):   first products, the computation, hand over, the last product from registers
     other(n): wait for what is handed over, the last product from shared memory
 
-What ``other`` issues goes on beside the first products of ``own``, and both beside the computation
-of the other warpgroup. Behind the first part of those products ``other`` waits for what it has
-issued and frees its item: the copy of a later item into that tile does not wait for what the rest
-of them waits for. One tile of weights is enough: who overwrites it is the only one that reads
-it, behind what it has waited for, and has told the other nothing since. An mbarrier of each
-direction says that it is there.
+The products of ``other`` overlap the first products of ``own``, and both overlap the computation of
+the other warpgroup. After the first part of those products ``other`` waits for what it has issued
+and releases its stage, so that the next copy into that tile does not wait for the remaining
+products. One tile of weights is enough: the warpgroup that overwrites it is the only one that still
+reads it, after its own wait and before it signals the other one again. An mbarrier per direction
+signals that the tile is complete.
 
-Done to a loop of an even number of items, whose pipelines hold an even number of versions, where
-the weights are copied to a shared tile for the last product, each product has 64 rows, statements
-on the sum of the last product are column by column, and a warpgroup has the registers and a block
-the shared memory. Each pipeline becomes one for even and one for odd items, whose order is proved.
-The tile through which the result leaves takes the place of an operand of the same shape, which
-nobody reads when both warpgroups have come to the end of their loops.
+Conditions: the loop has an even number of iterations and its pipelines an even number of versions;
+the weights are copied to a shared tile for the last product; each product has 64 rows; statements
+on the last accumulator work column by column; registers and shared memory suffice. Each pipeline is
+split into one for even and one for odd iterations, whose order is proved. The tile through which
+the result is stored reuses an operand of the same shape, which nobody reads after the loops.
 
-Relied on: roles and the barriers of their pipelines, in the form that
+Relies on roles and the barriers of their pipelines, in the form that
 ``split_barriers_by_operand`` writes.
 """
 
@@ -61,12 +60,12 @@ from tilelang.transforms.schedule.buffer_versions import Version, use_region, ve
 from tilelang.transforms.schedule.gemm_overlap import SPARE
 from tilelang.transforms.schedule.n_split import (
     ROWS,
-    Half,
-    KeptError,
-    ask,
+    ColumnHalf,
+    NotApplicableError,
     columns,
+    require,
 )
-from tilelang.transforms.schedule.pipeline import more_noted
+from tilelang.transforms.schedule.pipeline import append_note
 from tilelang.transforms.schedule.specialize_warps import WARPGROUP, shared_bytes
 from tilelang.transforms.verify.schedule import refused
 
@@ -75,18 +74,18 @@ SHARED = ("shared", "shared.dyn")
 ORDERED = ((HANDED_OVER, True),)
 LEAD = 128  # of the sums of the first product: 8 instructions, about 256 cycles
 RESERVE = 1024  # bytes of shared memory for barriers and what tiles are aligned to
-_COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # what an own item may be computed with
+_COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # statements that may follow the first products
 
 
 def schedule_ping_pong(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with consumers that take turns. The notes of their loops say so."""
+    """``func`` with consumers in ping-pong. The notes of their loops say so."""
     if context.options.no_overlap or context.sparing or not context.has("wgmma"):
         return func
 
     def taken(launch: S.Launch) -> S.Stmt:
         try:
-            return _Turns(launch, context).launch()
-        except KeptError:
+            return _PingPong(launch, context).launch()
+        except NotApplicableError:
             return launch
 
     return rewrite_launches(func, taken)
@@ -94,9 +93,9 @@ def schedule_ping_pong(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 # -- what there is -----------------------------------------------------------------------------
 @dataclass(frozen=True)
-class _Item:
-    """An iteration: the steps and ``first`` products, what is ``own`` to the warpgroup that has the
-    item, the copy that ``stores`` the weights, statements ``split`` by columns, the ``last``
+class _Iteration:
+    """An iteration: the steps and ``first`` products, statements that are ``own`` to its warpgroup,
+    the copy that ``stores`` the weights, statements ``split`` by columns, and the ``last``
     product."""
 
     first: list[S.Gemm]
@@ -118,44 +117,44 @@ class _Item:
         return self.last.a.buffer
 
 
-def _item(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Item:
+def _match_iteration(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Iteration:
     """The parts of an iteration; ``tiles``: of pipelines -> these."""
-    items = S.flat(loop.body)
-    gemms = [item for item in items if isinstance(item, S.Gemm)]
-    ask(len(gemms) > 1)
+    stmts = S.flat(loop.body)
+    gemms = [stmt for stmt in stmts if isinstance(stmt, S.Gemm)]
+    require(len(gemms) > 1)
     *first, last = gemms
     out, weights = last.c.buffer.data, last.a.buffer.data
-    rest = [item for item in items if not isinstance(item, (S.Gemm, H.Wait, H.Release))]
-    ask(all(isinstance(item, _COMPUTES) for item in rest))
-    ask(all(isinstance(item, H.Release) for item in items[items.index(last) + 1 :]))
-    ask(min(map(items.index, rest)) > max(map(items.index, first)))
-    stores = [item for item in rest if weights in effects.used(item)]
-    split = [item for item in rest if out in effects.used(item)]
-    own = [item for item in rest if item not in stores and item not in split]
+    rest = [stmt for stmt in stmts if not isinstance(stmt, (S.Gemm, H.Wait, H.Release))]
+    require(all(isinstance(stmt, _COMPUTES) for stmt in rest))
+    require(all(isinstance(stmt, H.Release) for stmt in stmts[stmts.index(last) + 1 :]))
+    require(min(map(stmts.index, rest)) > max(map(stmts.index, first)))
+    stores = [stmt for stmt in rest if weights in effects.used(stmt)]
+    split = [stmt for stmt in rest if out in effects.used(stmt)]
+    own = [stmt for stmt in rest if stmt not in stores and stmt not in split]
     copy = stores[0] if len(stores) == 1 and stores[0] not in split else None
     if not isinstance(copy, S.Copy):
-        raise KeptError
-    ask(copy.mode == "copy" and copy.src.is_whole and copy.dst.is_whole)
-    ask(copy.dst.buffer.data is weights and copy.src.buffer.storage == FRAGMENT)
-    ask(weights not in tiles and last.a.is_whole and not last.trans_a and not last.trans_b)
-    ask(_is_product(last, tiles) and all(_is_product(one, tiles) for one in first))
-    ask(last.c.is_whole and isinstance(last.clear, E.Const) and not last.clear.value)
-    ask(isinstance(last.c.extents[1], int) and last.c.extents[1] % (2 * 16) == 0)
-    for one in first:
-        ask(one.a.buffer.storage in SHARED and one.a.buffer.data not in tiles)
-        ask(one.c.buffer.data is not out and weights not in effects.used(one))
-    ask(not any(data in tiles for item in rest for data in effects.used(item)))
-    # What the columns need is what an item has at its end; statements on them may stand behind
+        raise NotApplicableError
+    require(copy.mode == "copy" and copy.src.is_whole and copy.dst.is_whole)
+    require(copy.dst.buffer.data is weights and copy.src.buffer.storage == FRAGMENT)
+    require(weights not in tiles and last.a.is_whole and not last.trans_a and not last.trans_b)
+    require(_is_product(last, tiles) and all(_is_product(gemm, tiles) for gemm in first))
+    require(last.c.is_whole and isinstance(last.clear, E.Const) and not last.clear.value)
+    require(isinstance(last.c.extents[1], int) and last.c.extents[1] % (2 * 16) == 0)
+    for gemm in first:
+        require(gemm.a.buffer.storage in SHARED and gemm.a.buffer.data not in tiles)
+        require(gemm.c.buffer.data is not out and weights not in effects.used(gemm))
+    require(not any(data in tiles for stmt in rest for data in effects.used(stmt)))
+    # Statements on the columns use values of the end of an iteration; they may be moved after
     # all others.
-    for k, item in enumerate(rest):
-        behind = [other for other in rest[k + 1 :] if item in split and other not in split]
-        ask(not any(_conflict(item, other) for other in behind))
-    waits: dict[E.Expr, H.Wait] = {x.pipe: x for x in items if isinstance(x, H.Wait)}
-    frees: dict[E.Expr, H.Release] = {x.pipe: x for x in items if isinstance(x, H.Release)}
-    steps = [item for item in items if isinstance(item, H.PipelineStep)]
-    ask(len(steps) == len(waits) + len(frees) and waits.keys() == frees.keys())
-    ask(all(step.number is loop.var for step in steps))
-    return _Item(first, own, copy, split, last, waits, frees)
+    for k, stmt in enumerate(rest):
+        behind = [other for other in rest[k + 1 :] if stmt in split and other not in split]
+        require(not any(_conflict(stmt, other) for other in behind))
+    waits: dict[E.Expr, H.Wait] = {x.pipe: x for x in stmts if isinstance(x, H.Wait)}
+    frees: dict[E.Expr, H.Release] = {x.pipe: x for x in stmts if isinstance(x, H.Release)}
+    steps = [stmt for stmt in stmts if isinstance(stmt, H.PipelineStep)]
+    require(len(steps) == len(waits) + len(frees) and waits.keys() == frees.keys())
+    require(all(step.number is loop.var for step in steps))
+    return _Iteration(first, own, copy, split, last, waits, frees)
 
 
 def _is_product(gemm: S.Gemm, tiles: dict[E.Var, E.Var]) -> bool:
@@ -169,30 +168,30 @@ def _is_product(gemm: S.Gemm, tiles: dict[E.Var, E.Var]) -> bool:
     )  # fmt: skip
 
 
-def _conflict(one: S.Stmt, other: S.Stmt) -> bool:
-    """Whether one of both writes what the other uses."""
+def _conflict(first: S.Stmt, second: S.Stmt) -> bool:
+    """Whether one statement writes what the other uses."""
     return not (
-        effects.written(one).isdisjoint(effects.used(other))
-        and effects.written(other).isdisjoint(effects.used(one))
+        effects.written(first).isdisjoint(effects.used(second))
+        and effects.written(second).isdisjoint(effects.used(first))
     )
 
 
-def _known_rows(item: _Item, order: Iterable[S.Stmt]) -> list[Buffer]:
-    """Fragments that an item finds as the item before has left them, and those that the statements
-    on columns read: what is handed on."""
-    found: dict[E.Var, Buffer] = {}
-    complete: set[E.Var] = {item.sums.data}
+def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer]:
+    """Loop-carried fragments of an iteration, and those that the statements
+    on columns read: what is handed over."""
+    fragments: dict[E.Var, Buffer] = {}
+    complete: set[E.Var] = {iteration.sums.data}
     for stmt in order:
-        uses = [one for one in effects.accesses(stmt, nested=True) if _in_registers(one)]
+        uses = [access for access in effects.accesses(stmt, nested=True) if _in_registers(access)]
         for access in uses:
             early = access.data not in complete and not _covers(stmt, access)
-            asked = stmt in item.split and access.data is not item.sums.data
-            if early or asked:
-                found.setdefault(access.data, access.buffer)
+            is_needed = stmt in iteration.split and access.data is not iteration.sums.data
+            if early or is_needed:
+                fragments.setdefault(access.data, access.buffer)
         complete |= {access.data for access in uses if _covers(stmt, access)}
-    for buffer in found.values():
-        ask(buffer.ndim == 1 and isinstance(buffer.shape[0], int) and buffer.shape[0] <= ROWS)
-    return list(found.values())
+    for buffer in fragments.values():
+        require(buffer.ndim == 1 and isinstance(buffer.shape[0], int) and buffer.shape[0] <= ROWS)
+    return list(fragments.values())
 
 
 def _in_registers(access: effects.Access) -> bool:
@@ -214,26 +213,26 @@ def _covers(stmt: S.Stmt, access: effects.Access) -> bool:
 
 
 def _parts(role: H.Role) -> tuple[list[S.Stmt], S.For, list[S.Stmt]]:
-    """The statements of ``role`` before the loop that uses items, or fills them, the loop, and the
+    """The statements of ``role`` before the loop that uses or fills stages, the loop, and the
     statements behind it."""
-    items = S.flat(role.body)
-    spots = [k for k, one in enumerate(items) if any(map(_is_step, S.walk(one)))]
-    loop = items[spots[0]] if len(spots) == 1 else None
+    stmts = S.flat(role.body)
+    positions = [k for k, stmt in enumerate(stmts) if any(map(_is_step, S.walk(stmt)))]
+    loop = stmts[positions[0]] if len(positions) == 1 else None
     if not isinstance(loop, S.For) or loop.kind != "serial":
-        raise KeptError
+        raise NotApplicableError
     start, step = loop.start, loop.step
-    ask(isinstance(start, E.Const) and not start.value)
-    ask(isinstance(step, E.Const) and step.value == 1)
-    return list(items[: spots[0]]), loop, list(items[spots[0] + 1 :])
+    require(isinstance(start, E.Const) and not start.value)
+    require(isinstance(step, E.Const) and step.value == 1)
+    return list(stmts[: positions[0]]), loop, list(stmts[positions[0] + 1 :])
 
 
 def _is_step(stmt: S.Stmt) -> bool:
     return isinstance(stmt, H.PipelineStep)
 
 
-# -- one item ----------------------------------------------------------------------------------
-class _At(ExprRewriter):
-    """Copies statements of the item ``var`` for the item ``number`` of the pipelines of its kind,
+# -- one iteration -----------------------------------------------------------------------------
+class _IterationCopier(ExprRewriter):
+    """Copies statements of the iteration ``var`` for ``number`` of the pipelines of its parity,
     with buffers of one warpgroup."""
 
     kinds = (E.Load, E.AddressOf, E.RegionArg, E.Var)
@@ -256,19 +255,19 @@ class _At(ExprRewriter):
         """``expr`` with values and buffers."""
         if isinstance(expr, E.Var):
             return self.values.get(expr, expr)
-        made = rebuild(expr, self.expr, self.buffer)
-        return simplify(made) if made.dtype.is_integer else made
+        rebuilt = rebuild(expr, self.expr, self.buffer)
+        return simplify(rebuilt) if rebuilt.dtype.is_integer else rebuilt
 
     def _visit_operand(self, old: Any) -> Any:
-        made = super()._visit_operand(old)
-        if isinstance(made, Region) and made.buffer.data in self.versions:
-            tile = Region(made.buffer, made.mins[1:], made.extents[1:])
+        operand = super()._visit_operand(old)
+        if isinstance(operand, Region) and operand.buffer.data in self.versions:
+            tile = Region(operand.buffer, operand.mins[1:], operand.extents[1:])
             return use_region(tile, self.versions)
-        return made
+        return operand
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, H.Wait):
-            return replace(stmt, number=self.number, ahead=0)  # mbarriers are of one item
+            return replace(stmt, number=self.number, ahead=0)  # mbarriers are of one iteration
         if isinstance(stmt, H.PipelineStep):
             return replace(stmt, number=self.number)
         return replace(stmt)
@@ -276,51 +275,61 @@ class _At(ExprRewriter):
 
 @dataclass
 class _Group:
-    """What a warpgroup has: its place among both, its buffers."""
+    """A warpgroup: its index (0 or 1) and its buffers."""
 
-    place: int
+    index: int
     sums: Buffer
     weights: Buffer
     names: dict[Buffer, Buffer] = field(default_factory=dict)
 
 
-class _Turns:
+class _PingPong:
     """Rewrites one launch."""
 
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.whole, self.context = launch, context
-        ask(launch.annotation("layout_map") is None)
+        require(launch.annotation("layout_map") is None)
         self.pipelines: list[H.Pipeline] = []
         self.front = list(S.flat(launch.body))
-        ask(self.front)
+        require(self.front)
         body: S.Stmt = self.front.pop()
         while isinstance(body, H.Pipeline):
             self.pipelines.append(body)
             body = body.body
         if not self.pipelines or not isinstance(body, H.Roles) or len(body.branches) != 2:
-            raise KeptError
-        ask(not S.holds(launch.body, H.Run, S.View))
+            raise NotApplicableError
+        require(not S.holds(launch.body, H.Run, S.View))
         producer, consumers = body.branches
         assert isinstance(producer, H.Role) and isinstance(consumers, H.Role)
-        ask(producer.name == "producer" and consumers.count == 2 * WARPGROUP)
+        require(producer.name == "producer" and consumers.count == 2 * WARPGROUP)
         self.roles, self.producer, self.consumers = body, producer, consumers
         self.stages = self.pipelines[0].stages
-        ask(all(one.stages == self.stages and one.mechanism == "bulk" for one in self.pipelines))
-        ask(self.stages % 2 == 0)
+        require(
+            all(
+                pipeline.stages == self.stages and pipeline.mechanism == "bulk"
+                for pipeline in self.pipelines
+            )
+        )
+        require(self.stages % 2 == 0)
         self.tiles = {data: pipe.pipe for pipe in self.pipelines for data in pipe.tiles}
         self.before, self.loop, self.after = _parts(self.consumers)
-        self.item = _item(self.loop, self.tiles)
+        self.iteration = _match_iteration(self.loop, self.tiles)
         count = trip_count(self.loop)
-        ask(count is not None and count >= 2 and count % 2 == 0)
+        require(count is not None and count >= 2 and count % 2 == 0)
         self.pairs = (count or 0) // 2
-        order = [*self.item.first, *self.item.own, self.item.stores, *self.item.split]
-        self.known = _known_rows(self.item, order)
+        order = [
+            *self.iteration.first,
+            *self.iteration.own,
+            self.iteration.stores,
+            *self.iteration.split,
+        ]
+        self.carried = _carried_rows(self.iteration, order)
         self.split_names()
 
     def split_names(self) -> None:
         """Tiles with versions for even and odd items, and both pipelines of each."""
         allocs = {node.buffer.data: node.buffer for node in self.front if isinstance(node, S.Alloc)}
-        ask(all(data in allocs for data in self.tiles))
+        require(all(data in allocs for data in self.tiles))
         half = self.stages // 2
         self.kinds: list[dict[E.Var, Buffer]] = []
         self.pipes: list[dict[E.Var, E.Expr]] = []
@@ -334,193 +343,195 @@ class _Turns:
 
     # -- the form ----------------------------------------------------------------------------------
     def launch(self) -> S.Launch:
-        """The launch with its consumers by turns."""
-        self.leave_by()
+        """The launch with its consumers in ping-pong."""
+        self.reuse_operand_tile()
         inside, outside = self.sides(self.before, first=True)
         then, beyond = self.sides(self.after, first=False)
-        inside = [item for item in inside if not isinstance(item, S.Alloc)]
-        weights = self.item.weights
-        used = {data for item in (*outside, *beyond) for data in effects.used(item)}
-        ask(not any(isinstance(item, S.Alloc) for item in (*then, *beyond)))
-        ask(not any(weights.data in effects.used(item) for item in (*inside, *then, *beyond)))
+        inside = [stmt for stmt in inside if not isinstance(stmt, S.Alloc)]
+        weights = self.iteration.weights
+        used = {data for stmt in (*outside, *beyond) for data in effects.used(stmt)}
+        require(not any(isinstance(stmt, S.Alloc) for stmt in (*then, *beyond)))
+        require(not any(weights.data in effects.used(stmt) for stmt in (*inside, *then, *beyond)))
         ordered = {weights: replace(weights, attrs=(*weights.attrs, *ORDERED))}
         attrs = (("arrive_counts", (WARPGROUP, WARPGROUP)),)
-        self.bars = Buffer("handed", Shape((2,)), DType("uint64"), "shared.barrier", attrs=attrs)
-        self.handed = [self.rows(weights.storage) for _ in range(2)]
-        asked = {
-            data for item in (*self.before, self.loop, *self.after)
-            if not isinstance(item, S.Alloc) for data in effects.used(item)
+        self.mbarriers = Buffer(
+            "handed", Shape((2,)), DType("uint64"), "shared.barrier", attrs=attrs
+        )
+        self.shared_rows = [self.rows(weights.storage) for _ in range(2)]
+        loop_data = {
+            data for stmt in (*self.before, self.loop, *self.after)
+            if not isinstance(stmt, S.Alloc) for data in effects.used(stmt)
         }  # fmt: skip
         fragments = [
-            item.buffer for item in self.before
-            if isinstance(item, S.Alloc) and _fragments(item) and item.buffer.data in asked
+            stmt.buffer for stmt in self.before
+            if isinstance(stmt, S.Alloc) and _uses_fragments(stmt) and stmt.buffer.data in loop_data
         ]  # fmt: skip
-        ask(used.isdisjoint(one.data for one in fragments))
+        require(used.isdisjoint(buffer.data for buffer in fragments))
         self.check_data(fragments, inside, then)
-        groups = [self.group(place, fragments) for place in range(2)]
+        groups = [self.group(index, fragments) for index in range(2)]
         forms = [
             [self.role(group, inside, then, proved) for group in groups] for proved in (True, False)
         ]
         proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
-        ask(not refused(proved))
-        ask(self.fits(run))
-        made = replace_buffers(run, ordered)
-        assert isinstance(made, S.Launch)
-        return made
+        require(not refused(proved))
+        require(self.fits(run))
+        result = replace_buffers(run, ordered)
+        assert isinstance(result, S.Launch)
+        return result
 
     def check_data(self, fragments: list[Buffer], inside: list[S.Stmt], then: list[S.Stmt]) -> None:
-        """Whether a warpgroup has all that it reads: nothing that the other one makes elsewhere
-        than in what is handed over, or has written to memory."""
-        made, looped = effects.written(self.whole.body), effects.written(self.loop.body)
-        item = self.item
-        products = (*item.first, item.last)
-        ask(all(one.c.buffer in fragments for one in products))
-        ask(looped.isdisjoint(one.a.buffer.data for one in item.first))
-        for stmt in (*item.own, *item.split, *inside, *then):
+        """Require that a warpgroup reads nothing that the other one computes or writes to memory,
+        except what is handed over."""
+        written, looped = effects.written(self.whole.body), effects.written(self.loop.body)
+        iteration = self.iteration
+        products = (*iteration.first, iteration.last)
+        require(all(gemm.c.buffer in fragments for gemm in products))
+        require(looped.isdisjoint(gemm.a.buffer.data for gemm in iteration.first))
+        for stmt in (*iteration.own, *iteration.split, *inside, *then):
             uses = list(effects.accesses(stmt, nested=True))
-            outer = [one for one in uses if not _in_registers(one)]
-            writes = [one for one in uses if one.writes]
-            ask(all(one.buffer in fragments for one in uses if _in_registers(one)))
-            ask(not any(one.reads and one.data in made for one in outer))
-            apart = all(map(_in_registers, writes)) or not any(map(_in_registers, writes))
-            ask(apart if stmt in then else all(map(_in_registers, writes)))
-        known = {one.data for one in (*self.known, item.sums)}
-        ask(not any(effects.used(stmt) & looped - known for stmt in then))
+            outer = [access for access in uses if not _in_registers(access)]
+            writes = [access for access in uses if access.writes]
+            require(all(access.buffer in fragments for access in uses if _in_registers(access)))
+            require(not any(access.reads and access.data in written for access in outer))
+            is_separate = all(map(_in_registers, writes)) or not any(map(_in_registers, writes))
+            require(is_separate if stmt in then else all(map(_in_registers, writes)))
+        carried = {access.data for access in (*self.carried, iteration.sums)}
+        require(not any(effects.used(stmt) & looped - carried for stmt in then))
 
     def rows(self, scope: str) -> dict[Buffer, Buffer]:
-        """The tiles in which one of both tells the other what it knows of rows."""
+        """The shared tiles in which a warpgroup hands over the values of its rows."""
         return {
             row: Buffer(f"{row.name}_handed", row.shape, row.dtype, scope, attrs=ORDERED)
-            for row in self.known
+            for row in self.carried
         }
 
-    def leave_by(self) -> None:
-        """Let results leave by the place of an operand, instead of by a tile of their own."""
+    def reuse_operand_tile(self) -> None:
+        """Store results through the tile of an operand instead of an extra one."""
         tiles = {
-            item.buffer.data: (item, item.buffer) for item in self.before
-            if isinstance(item, S.Alloc) and item.buffer.storage in SHARED
+            stmt.buffer.data: (stmt, stmt.buffer) for stmt in self.before
+            if isinstance(stmt, S.Alloc) and stmt.buffer.storage in SHARED
         }  # fmt: skip
         elsewhere = {
-            data for item in (*self.before, self.loop) if not isinstance(item, S.Alloc)
-            for data in effects.used(item)
+            data for stmt in (*self.before, self.loop) if not isinstance(stmt, S.Alloc)
+            for data in effects.used(stmt)
         }  # fmt: skip
-        later = {data for item in self.after for data in effects.used(item)}
-        free = [one.a.buffer for one in self.item.first if one.a.buffer.data not in later]
-        for item in self.after:
-            if not isinstance(item, S.Copy) or item.src.buffer is not self.item.sums:
+        later = {data for stmt in self.after for data in effects.used(stmt)}
+        free = [gemm.a.buffer for gemm in self.iteration.first if gemm.a.buffer.data not in later]
+        for stmt in self.after:
+            if not isinstance(stmt, S.Copy) or stmt.src.buffer is not self.iteration.sums:
                 continue
-            alloc, tile = tiles.get(item.dst.buffer.data, (None, None))
-            place = next(
-                (one for one in free if tile is not None and _alike(one, tile)), None
+            alloc, tile = tiles.get(stmt.dst.buffer.data, (None, None))
+            reused = next(
+                (x for x in free if tile is not None and _is_interchangeable(x, tile)), None
             )  # fmt: skip
-            if tile is not None and place is not None and tile.data not in elsewhere:
-                self.after = [replace_buffers(one, {tile: place}) for one in self.after]
-                self.before = [one for one in self.before if one is not alloc]
+            if tile is not None and reused is not None and tile.data not in elsewhere:
+                self.after = [replace_buffers(node, {tile: reused}) for node in self.after]
+                self.before = [node for node in self.before if node is not alloc]
             return
 
-    def sides(self, items: list[S.Stmt], first: bool) -> tuple[list[S.Stmt], list[S.Stmt]]:
-        """``items`` that each warpgroup does for itself, as they use fragments, and those that both
+    def sides(self, stmts: list[S.Stmt], first: bool) -> tuple[list[S.Stmt], list[S.Stmt]]:
+        """``stmts`` that each warpgroup does for itself, as they use fragments, and those that both
         do together, ``first`` or behind the others."""
-        inside = [item for item in items if _fragments(item)]
-        outside = [item for item in items if not _fragments(item)]
-        ask(all(isinstance(item, (*_COMPUTES, S.Alloc)) for item in inside))
-        for k, item in enumerate(items):
-            for other in items[k + 1 :]:
-                moved = (item in inside) is first and (other in inside) is not first
-                ask(not moved or isinstance(item, S.Alloc) or not _conflict(item, other))
+        inside = [stmt for stmt in stmts if _uses_fragments(stmt)]
+        outside = [stmt for stmt in stmts if not _uses_fragments(stmt)]
+        require(all(isinstance(stmt, (*_COMPUTES, S.Alloc)) for stmt in inside))
+        for k, stmt in enumerate(stmts):
+            for other in stmts[k + 1 :]:
+                moved = (stmt in inside) is first and (other in inside) is not first
+                require(not moved or isinstance(stmt, S.Alloc) or not _conflict(stmt, other))
         return inside, outside
 
-    def group(self, place: int, fragments: list[Buffer]) -> _Group:
+    def group(self, index: int, fragments: list[Buffer]) -> _Group:
         """The buffers of a warpgroup."""
-        old, weights = self.item.sums, self.item.weights
+        old, weights = self.iteration.sums, self.iteration.weights
         assert isinstance(old.shape[1], int)
         sums = Buffer(old.name, Shape((ROWS, old.shape[1] // 2)), old.dtype, FRAGMENT)
         kept = Buffer(weights.name, weights.shape, weights.dtype, FRAGMENT)
         names = {
-            one: Buffer(one.name, one.shape, one.dtype, FRAGMENT, attrs=one.attrs)
-            for one in fragments if one is not old
+            tile: Buffer(tile.name, tile.shape, tile.dtype, FRAGMENT, attrs=tile.attrs)
+            for tile in fragments if tile is not old
         }  # fmt: skip
         tiles = [sums, kept, *names.values()]
-        extents = [[n for n in one.shape if isinstance(n, int)] for one in tiles]
-        ask(all(len(known) == one.ndim for known, one in zip(extents, tiles)))
-        bits = sum(prod(known) * one.dtype.bits for known, one in zip(extents, tiles))
+        extents = [[n for n in tile.shape if isinstance(n, int)] for tile in tiles]
+        require(all(len(shape) == tile.ndim for shape, tile in zip(extents, tiles)))
+        bits = sum(prod(shape) * tile.dtype.bits for shape, tile in zip(extents, tiles))
         most = self.context.limits.registers_at_start(prod(self.whole.threads))
-        ask(bits // 32 // WARPGROUP <= (self.consumers.registers or most) - SPARE)
-        return _Group(place, sums, kept, names)
+        require(bits // 32 // WARPGROUP <= (self.consumers.registers or most) - SPARE)
+        return _Group(index, sums, kept, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:
         """What one warpgroup does, in the form that is ``proved`` or in that which is run."""
         loop = self.loop
         j, zero = E.Var(loop.var.name, loop.var.dtype), E.const(0)
         stop = E.const(self.pairs)
-        turns = "they take turns to compute items and hand their operand over"
-        noted = more_noted(loop, turns)
-        made: list[S.Stmt] = [
+        note = "the warpgroups alternate iterations (ping-pong) and hand their operand over"
+        noted = append_note(loop, note)
+        stmts: list[S.Stmt] = [
             *(S.Alloc(buffer=tile) for tile in (group.sums, group.weights)),
             *(S.Alloc(buffer=tile) for tile in group.names.values()),
-            *self.around(group, inside),
+            *self.outside_loop(group, inside),
         ]
-        if group.place:
+        if group.index:
             body = self.step(group, j, j)
-            made.append(replace(noted, var=j, stop=stop, body=S.seq(*body)))
+            stmts.append(replace(noted, var=j, stop=stop, body=S.seq(*body)))
         elif proved:
             body = self.step(group, j, simplify(j + 1), stop)
-            made += [*self.first(group, zero), *self.rest(group, zero)]
-            made.append(replace(loop, var=j, stop=stop, body=S.seq(*body)))
+            stmts += [*self.first(group, zero), *self.rest(group, zero)]
+            stmts.append(replace(loop, var=j, stop=stop, body=S.seq(*body)))
         else:
             last = E.const(self.pairs - 1)
             body = self.step(group, j, simplify(j + 1))
             begin = [*self.first(group, zero), *self.rest(group, zero)]
-            made.append(S.If(cond=self.is_first(), then=S.seq(*begin), loc=loop.loc))
-            made.append(replace(noted, var=j, stop=last, body=S.seq(*body)))
-            made += [*self.other(group, last), self.freed(group, last)]
-        made += self.around(group, then)
+            stmts.append(S.If(cond=self.is_first(), then=S.seq(*begin), loc=loop.loc))
+            stmts.append(replace(noted, var=j, stop=last, body=S.seq(*body)))
+            stmts += [*self.other(group, last), self.freed(group, last)]
+        stmts += self.outside_loop(group, then)
         return H.Role(
-            name=("first", "second")[group.place], first=group.place * WARPGROUP, count=WARPGROUP,
-            body=S.seq(*made), loc=self.consumers.loc,
+            name=("first", "second")[group.index], first=group.index * WARPGROUP, count=WARPGROUP,
+            body=S.seq(*stmts), loc=self.consumers.loc,
         )  # fmt: skip
 
     def is_first(self) -> E.Expr:
-        """What holds for all threads of the first warpgroup, in words that the device's compiler
-        does not see through: if it knew that the item before the loop comes first, it would keep
+        """Whether a thread is in the first warpgroup, in a form that the device's compiler does
+        not see through: if it knew that the iteration before the loop comes first, it would keep
         the addresses of its products for those in the loop (564 bytes of registers spilled)."""
         thread = thread_number(self.whole)
         return E.call(WARP_UNIFORM, thread // WARPGROUP).equal(0)
 
-    def around(self, group: _Group, items: list[S.Stmt]) -> list[S.Stmt]:
+    def outside_loop(self, group: _Group, stmts: list[S.Stmt]) -> list[S.Stmt]:
         """Statements outside of the loop, of which the first warpgroup does alone what it need not
         share."""
-        made = []
-        for item in items:
-            uses = effects.accesses(item, nested=True)
-            alone = all(_in_registers(one) for one in uses if one.writes)
-            if self.item.sums.data in effects.used(item):
-                made.append(replace_buffers(self.half(group).of(item), group.names))
-            elif alone or not group.place:
-                made.append(replace_buffers(replace(item), group.names))
-        return made
+        result = []
+        for stmt in stmts:
+            uses = effects.accesses(stmt, nested=True)
+            alone = all(_in_registers(access) for access in uses if access.writes)
+            if self.iteration.sums.data in effects.used(stmt):
+                result.append(replace_buffers(self.half(group).split(stmt), group.names))
+            elif alone or not group.index:
+                result.append(replace_buffers(replace(stmt), group.names))
+        return result
 
-    def half(self, group: _Group) -> Half:
+    def half(self, group: _Group) -> ColumnHalf:
         """Statements by the columns of a warpgroup."""
-        return Half(self.item.sums, group.sums, group.place)
+        return ColumnHalf(self.iteration.sums, group.sums, group.index)
 
-    def at(self, group: _Group, kind: int, number: E.Expr) -> _At:
-        """Statements of a warpgroup, of the item ``2 number + kind``."""
-        return self.item_of(self.loop.var, kind, number, group.names)
+    def at(self, group: _Group, kind: int, number: E.Expr) -> _IterationCopier:
+        """Statements of a warpgroup, of the iteration ``2 number + kind``."""
+        return self.copier_of(self.loop.var, kind, number, group.names)
 
-    def item_of(
+    def copier_of(
         self, var: E.Var, kind: int, number: E.Expr, names: dict[Buffer, Buffer] | None = None
-    ) -> _At:  # fmt: skip
-        """Statements of the item ``2 number + kind`` instead of ``var``."""
+    ) -> _IterationCopier:  # fmt: skip
+        """Statements of the iteration ``2 number + kind`` instead of ``var``."""
         values = {var: simplify(number * 2 + kind), **self.pipes[kind]}
-        return _At(values, self.kinds[kind], number, names or {})
+        return _IterationCopier(values, self.kinds[kind], number, names or {})
 
     def last(self, group: _Group, kind: int, number: E.Expr, weights: Buffer) -> list[S.Stmt]:
         """The last product with its columns, and what is computed of these before."""
-        at, gemm, half = self.at(group, kind, number), self.item.last, self.half(group)
+        at, gemm, half = self.at(group, kind, number), self.iteration.last, self.half(group)
         b = columns(gemm.b, gemm.b.buffer.ndim - 1, half.first, half.count)
         return [
-            *(at.rewrite(half.of(item)) for item in self.item.split),
+            *(at.rewrite(half.split(stmt)) for stmt in self.iteration.split),
             at.rewrite(replace(
                 gemm, a=weights.whole(), b=b, c=group.sums.whole(), policy=FULL_ROW
             )),
@@ -529,9 +540,9 @@ class _Turns:
     def step(
         self, group: _Group, other: E.Expr, own: E.Expr, stop: E.Expr | None = None
     ) -> list[S.Stmt]:
-        """An iteration: an item of the other warpgroup, and one of its own if that comes before
+        """A loop body: an iteration of the other warpgroup, and an own one if that comes before
         ``stop``."""
-        lead, more = self.led(self.first(group, own))
+        lead, more = self.split_first_product(self.first(group, own))
         later = [*more, *self.rest(group, own)]
         if stop is not None:
             exists, loc = simplify(own < stop), self.loop.loc
@@ -539,11 +550,11 @@ class _Turns:
             later = [S.If(cond=exists, then=S.seq(*later), loc=loc)]
         return [*self.other(group, other), *lead, self.freed(group, other), *later]
 
-    def led(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt]]:
-        """First products up to those that the unit has to do while the item before is freed, which
-        waits for its last product, and the others. Behind all of them the tile of that item would
+    def split_first_product(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt]]:
+        """First products that keep the tensor core busy while the previous stage is released, which
+        waits for its last product, and the others. After all of them the tile of that stage would
         come back later by what they wait for."""
-        at, gemm = next((k, one) for k, one in enumerate(stmts) if isinstance(one, S.Gemm))
+        at, gemm = next((k, stmt) for k, stmt in enumerate(stmts) if isinstance(stmt, S.Gemm))
         of_a, of_b = gemm.a.buffer.ndim - 1 - gemm.trans_a, gemm.b.buffer.ndim - 2 + gemm.trans_b
         depth = gemm.a.extents[of_a]
         if not isinstance(depth, int) or depth <= LEAD:
@@ -556,65 +567,69 @@ class _Turns:
         return [*stmts[:at], parts[0]], [then, *stmts[at + 1 :]]
 
     def first(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
-        """The first products of an item of the warpgroup."""
-        at, item = self.at(group, group.place, number), self.item
-        made: list[S.Stmt] = []
-        for pipe in item.waits:
-            gemms = [one for one in item.first if self.tiles[one.b.buffer.data] is pipe]
-            made += [at.rewrite(item.waits[pipe])] if gemms else []
-            made += (at.rewrite(replace(one, policy=FULL_ROW)) for one in gemms)
-        return made
+        """The first products of an own iteration."""
+        at, iteration = self.at(group, group.index, number), self.iteration
+        result: list[S.Stmt] = []
+        for pipe in iteration.waits:
+            gemms = [gemm for gemm in iteration.first if self.tiles[gemm.b.buffer.data] is pipe]
+            result += [at.rewrite(iteration.waits[pipe])] if gemms else []
+            result += (at.rewrite(replace(gemm, policy=FULL_ROW)) for gemm in gemms)
+        return result
 
     def rest(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
-        """What follows on the first products of an item of the warpgroup."""
-        at, item, weights = self.at(group, group.place, number), self.item, group.weights
-        firsts = {self.tiles[one.b.buffer.data] for one in item.first}
-        final = self.tiles[item.last.b.buffer.data]
-        told = E.AddressOf(self.bars, (E.const(group.place),))
+        """What follows the first products of an own iteration."""
+        at, iteration, weights = self.at(group, group.index, number), self.iteration, group.weights
+        firsts = {self.tiles[gemm.b.buffer.data] for gemm in iteration.first}
+        final = self.tiles[iteration.last.b.buffer.data]
+        mbarrier = E.AddressOf(self.mbarriers, (E.const(group.index),))
         return [
-            *(at.rewrite(item.frees[pipe]) for pipe in item.waits if pipe in firsts - {final}),
-            *map(at.rewrite, item.own),
-            at.rewrite(replace(item.stores, dst=weights.whole())),
-            S.Copy(src=weights.whole(), dst=item.weights.whole(), loc=item.stores.loc),
             *(
-                S.Copy(src=group.names[row].whole(), dst=tile.whole(), loc=item.stores.loc)
-                for row, tile in self.handed[group.place].items()
+                at.rewrite(iteration.frees[pipe])
+                for pipe in iteration.waits
+                if pipe in firsts - {final}
             ),
-            S.do(MBARRIER_ARRIVE, told, loc=item.stores.loc),
-            *([] if final in firsts else [at.rewrite(item.waits[final])]),
-            *self.last(group, group.place, number, weights),
-            at.rewrite(item.frees[final]),
+            *map(at.rewrite, iteration.own),
+            at.rewrite(replace(iteration.stores, dst=weights.whole())),
+            S.Copy(src=weights.whole(), dst=iteration.weights.whole(), loc=iteration.stores.loc),
+            *(
+                S.Copy(src=group.names[row].whole(), dst=tile.whole(), loc=iteration.stores.loc)
+                for row, tile in self.shared_rows[group.index].items()
+            ),
+            S.do(MBARRIER_ARRIVE, mbarrier, loc=iteration.stores.loc),
+            *([] if final in firsts else [at.rewrite(iteration.waits[final])]),
+            *self.last(group, group.index, number, weights),
+            at.rewrite(iteration.frees[final]),
         ]
 
     def other(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
-        """The last product of an item of the other warpgroup, behind what that tells."""
-        kind, item = 1 - group.place, self.item
-        at, final = self.at(group, kind, number), self.tiles[item.last.b.buffer.data]
-        told = E.AddressOf(self.bars, (E.const(kind),))
+        """The last product of an iteration of the other warpgroup, after its mbarrier."""
+        kind, iteration = 1 - group.index, self.iteration
+        at, final = self.at(group, kind, number), self.tiles[iteration.last.b.buffer.data]
+        mbarrier = E.AddressOf(self.mbarriers, (E.const(kind),))
         return [
-            S.do(MBARRIER_WAIT, told, simplify(number % 2), loc=item.stores.loc),
+            S.do(MBARRIER_WAIT, mbarrier, simplify(number % 2), loc=iteration.stores.loc),
             *(
-                S.Copy(src=tile.whole(), dst=group.names[row].whole(), loc=item.stores.loc)
-                for row, tile in self.handed[kind].items()
+                S.Copy(src=tile.whole(), dst=group.names[row].whole(), loc=iteration.stores.loc)
+                for row, tile in self.shared_rows[kind].items()
             ),
-            at.rewrite(item.waits[final]),
-            *self.last(group, kind, number, item.weights),
+            at.rewrite(iteration.waits[final]),
+            *self.last(group, kind, number, iteration.weights),
         ]
 
     def freed(self, group: _Group, number: E.Expr) -> S.Stmt:
         """The end of what :meth:`other` issues."""
-        final = self.tiles[self.item.last.b.buffer.data]
-        return self.at(group, 1 - group.place, number).rewrite(self.item.frees[final])
+        final = self.tiles[self.iteration.last.b.buffer.data]
+        return self.at(group, 1 - group.index, number).rewrite(self.iteration.frees[final])
 
     # -- the launch --------------------------------------------------------------------------------
     def assembled(
         self, roles: list[H.Role], outside: list[S.Stmt], beyond: list[S.Stmt]
     ) -> S.Launch:
         """The launch with ``roles`` for the consumers, between what these do together."""
-        tiles = [S.Alloc(buffer=tile) for known in self.handed for tile in known.values()]
+        tiles = [S.Alloc(buffer=tile) for rows in self.shared_rows for tile in rows.values()]
         inner = H.Roles(branches=tuple(roles))
         consumers = replace(self.consumers, body=S.seq(*outside, *tiles, inner, *beyond))
-        body: S.Stmt = H.Roles(branches=(self.filled(), consumers))
+        body: S.Stmt = H.Roles(branches=(self.producer_role(), consumers))
         for pipeline in reversed(self.pipelines):
             for tiles_of, pipes in zip(self.kinds[::-1], self.pipes[::-1]):
                 pipe = pipes[pipeline.pipe]
@@ -623,40 +638,40 @@ class _Turns:
                 body = replace(
                     pipeline, pipe=pipe, tiles=names, stages=self.stages // 2, body=body
                 )  # fmt: skip
-        front: list[S.Stmt] = [S.Alloc(buffer=self.bars)]
-        for item in self.front:
-            versions = isinstance(item, S.Alloc) and item.buffer.data in self.tiles
-            assert not versions or isinstance(item, S.Alloc)
+        front: list[S.Stmt] = [S.Alloc(buffer=self.mbarriers)]
+        for stmt in self.front:
+            versions = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.tiles
+            assert not versions or isinstance(stmt, S.Alloc)
             front += (
-                [replace(item, buffer=kind[item.buffer.data]) for kind in self.kinds]
-                if isinstance(item, S.Alloc) and versions else [item]
+                [replace(stmt, buffer=kind[stmt.buffer.data]) for kind in self.kinds]
+                if isinstance(stmt, S.Alloc) and versions else [stmt]
             )  # fmt: skip
         return replace(self.whole, body=S.seq(*front, body))
 
-    def filled(self) -> H.Role:
-        """The producer, which fills an even and an odd item by turns."""
+    def producer_role(self) -> H.Role:
+        """The producer, which fills an even and an odd stage alternately."""
         before, loop, after = _parts(self.producer)
-        items = S.flat(loop.body)
-        ask(trip_count(loop) == 2 * self.pairs)
-        ask(all(isinstance(item, (H.PipelineStep, S.Copy)) for item in items))
-        ask(all(item.number is loop.var for item in items if isinstance(item, H.PipelineStep)))
+        stmts = S.flat(loop.body)
+        require(trip_count(loop) == 2 * self.pairs)
+        require(all(isinstance(stmt, (H.PipelineStep, S.Copy)) for stmt in stmts))
+        require(all(stmt.number is loop.var for stmt in stmts if isinstance(stmt, H.PipelineStep)))
         j = E.Var(loop.var.name, loop.var.dtype)
         body = [
-            self.item_of(loop.var, kind, j).rewrite(item) for kind in range(2) for item in items
+            self.copier_of(loop.var, kind, j).rewrite(stmt) for kind in range(2) for stmt in stmts
         ]
-        made = replace(loop, var=j, stop=E.const(self.pairs), body=S.seq(*body))
-        return replace(self.producer, body=S.seq(*before, made, *after))
+        new_loop = replace(loop, var=j, stop=E.const(self.pairs), body=S.seq(*body))
+        return replace(self.producer, body=S.seq(*before, new_loop, *after))
 
     def fits(self, launch: S.Launch) -> bool:
         """Whether the tiles of ``launch`` have room beside each other."""
         return shared_bytes(launch) + RESERVE <= self.context.limits.shared_block
 
 
-def _fragments(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` has to do with what threads have in registers."""
+def _uses_fragments(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` accesses fragments."""
     return any(map(_in_registers, effects.accesses(stmt, nested=True)))
 
 
-def _alike(one: Buffer, other: Buffer) -> bool:
-    """Whether the tiles can take each other's place."""
-    return (one.shape, one.dtype, one.storage) == (other.shape, other.dtype, other.storage)
+def _is_interchangeable(tile: Buffer, other: Buffer) -> bool:
+    """Whether one tile can replace the other."""
+    return (tile.shape, tile.dtype, tile.storage) == (other.shape, other.dtype, other.storage)

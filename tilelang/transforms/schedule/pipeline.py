@@ -1,13 +1,13 @@
-"""``T.Pipelined``: copies to shared memory run ahead of the computation.
+"""Software pipelining (``T.Pipelined``): copies to shared memory run ahead of the computation.
 
-With S stages every tile gets S versions. Before the loop the copies of the first S - 1 iterations
-are issued; iteration i waits for its own item, issues the copies of item i + S - 1 into the
-versions that iteration i - 1 has released, and computes. That is written as a ``Pipeline`` with its
-steps (``ir/schedule.py``); what they become is a row of ``analysis/mechanism.py``, and
-``lower/pipelines.py`` puts it in their place.
+With S stages (``num_stages``) every tile gets S versions. The prologue issues the copies of the
+first S - 1 iterations. Iteration i waits for its own copies, issues those of iteration i + S - 1
+into the versions that iteration i - 1 has released, and computes. That is written as a ``Pipeline``
+with its steps (``ir/schedule.py``). A row of ``analysis/mechanism.py`` says what the steps become,
+and ``lower/pipelines.py`` lowers them.
 
-Where a loop is run again and its mechanism has turns, which are counted over all items, the
-``Pipeline`` stands around everything that runs it and each time is a ``Run``.
+Where a loop is run repeatedly and its mbarriers have phases, which are counted over all runs, the
+``Pipeline`` encloses everything that runs the loop, and each execution is a ``Run``.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ def pipelined(launch: S.Launch, known: frozenset[E.Var], context: Context) -> S.
     """One kernel without pipelined loops; ``known``: what :func:`host_tensors` gives."""
     if not any(_is_pipelined(node) for node in S.walk(launch.body)):
         return launch
-    made = _Pipeliner(launch, context, TmaFacts(launch, known, context)).run()
-    assert isinstance(made, S.Launch)
-    return made
+    result = _Pipeliner(launch, context, TmaFacts(launch, known, context)).run()
+    assert isinstance(result, S.Launch)
+    return result
 
 
 def _is_pipelined(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.For) and stmt.kind == "pipelined"
 
 
-def _by_warps(stmt: S.Stmt) -> bool:
+def _is_warp_gemm(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a product of too few rows for a warpgroup."""
     if not isinstance(stmt, S.Gemm):
         return False
@@ -78,7 +78,7 @@ def stages_of(loop: S.For) -> int:
     stages = options.get("num_stages") or 0
     explicit = options.get("stage")
     if not stages and isinstance(explicit, tuple):
-        stages = 1 + max((item for item in explicit if isinstance(item, int)), default=-1)
+        stages = 1 + max((stage for stage in explicit if isinstance(stage, int)), default=-1)
     return stages if isinstance(stages, int) else 0
 
 
@@ -87,29 +87,29 @@ class _Choice:
     """What happens to one loop: a plan, or the reason why not.
 
     ``others``: mechanisms that are left to try; ``note`` of a plan: which were refused, and why;
-    ``again``: it is run not once, but any number of times.
+    ``is_repeated``: it is run not once, but any number of times.
     """
 
     loop: S.For
     plan: Plan | None = None
     note: str = ""
     others: tuple[Mechanism, ...] = ()
-    again: bool = False
+    is_repeated: bool = False
 
     @property
     def runs(self) -> bool:
-        """Whether its pipeline is run repeatedly, and counts its items over all runs."""
-        return self.again and self.plan is not None and self.plan.mechanism.turns
+        """Whether its pipeline is run repeatedly, and counts iterations over all runs."""
+        return self.is_repeated and self.plan is not None and self.plan.mechanism.has_phases
 
-    def remark(self, what: str) -> None:
+    def remark(self, text: str) -> None:
         """Adds to the note."""
-        self.note += f"{'; ' if self.note else ''}{what}"
+        self.note += f"{'; ' if self.note else ''}{text}"
 
     def refuse(self, why: str) -> None:
         """The order of the plan is not certain: the next mechanism, or a serial loop."""
         assert self.plan is not None
-        self.remark(f"not with {self.plan.mechanism.words}: {why}")
-        self.plan.beside = {}
+        self.remark(f"not with {self.plan.mechanism.label}: {why}")
+        self.plan.other_mechanisms = {}
         if self.others:
             self.plan.mechanism, *others = self.others
             self.others = tuple(others)
@@ -130,11 +130,11 @@ class _Pipeliner:
         """The launch with its loops expanded."""
         self.varying = self.facts.varying
         self.choose(self.launch.body, False)
-        made = None
-        while made is None:
+        result = None
+        while result is None:
             self.drop_stale()
-            made = self.expanded()
-        return made
+            result = self.expanded()
+        return result
 
     def expanded(self) -> S.Stmt | None:
         """The launch with its loops as they are planned; None where the order of one of them is
@@ -146,22 +146,22 @@ class _Pipeliner:
                     most = max(choice.plan.stages, stages.get(data, (tile, 0))[1])
                     stages[data] = (tile, most)
         tiles = {data: versioned(tile, count) for data, (tile, count) in stages.items()}
-        expand = _Expand(self.choices, tiles)
-        launch = expand.rewrite(self.launch)
-        if expand.refused:
+        expander = _Expand(self.choices, tiles)
+        launch = expander.rewrite(self.launch)
+        if expander.refused:
             return None
         zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
         launch = UseVersions(zero).rewrite(launch) if zero else launch
         assert isinstance(launch, S.Launch)
-        for choice, pipeline in expand.around:
-            launch, why = wrapped(launch, pipeline)
+        for choice, pipeline in expander.around:
+            launch, why = wrap_in_pipeline(launch, pipeline)
             if why is not None:
                 choice.refuse(why)
                 return None
         return launch
 
-    def choose(self, stmt: S.Stmt, divergent: bool, again: bool = False) -> None:
-        """A choice for every pipelined loop in ``stmt``; ``again``: it stands in a loop or
+    def choose(self, stmt: S.Stmt, divergent: bool, is_repeated: bool = False) -> None:
+        """A choice for every pipelined loop in ``stmt``; ``is_repeated``: it stands in a loop or
         under a condition."""
         inner = divergent
         if isinstance(stmt, (S.If, S.While)):
@@ -171,11 +171,11 @@ class _Pipeliner:
             inner = divergent or any(self.varying.expr(bound) for bound in bounds)
             inner = inner or varying_exit(stmt.body, self.varying)
             if stmt.kind == "pipelined":
-                self.choices[id(stmt)] = self.choice(stmt, inner, again)
+                self.choices[id(stmt)] = self.choice(stmt, inner, is_repeated)
         for block in stmt.blocks():
-            self.choose(block, inner, again or isinstance(stmt, (S.For, S.While, S.If)))
+            self.choose(block, inner, is_repeated or isinstance(stmt, (S.For, S.While, S.If)))
 
-    def choice(self, loop: S.For, divergent: bool, again: bool) -> _Choice:
+    def choice(self, loop: S.For, divergent: bool, is_repeated: bool) -> _Choice:
         """Whether and how ``loop`` is pipelined."""
         stages, count = stages_of(loop), trip_count(loop)
         if count is not None:
@@ -195,24 +195,24 @@ class _Pipeliner:
                 raise NotPipelinedError("not all threads of the block take the condition in it")
         except NotPipelinedError as why:
             return _Choice(loop, note=f"serial: {why}")
-        found = _Choice(loop, plan, others=tuple(mechanisms[1:]), again=again)
-        while found.plan is not None:
-            reason = self.no_boxes(found) or self.no_room(found)
+        chosen = _Choice(loop, plan, others=tuple(mechanisms[1:]), is_repeated=is_repeated)
+        while chosen.plan is not None:
+            reason = self.tma_refusal(chosen) or self.memory_refusal(chosen)
             if reason is None:
                 break
-            found.refuse(reason)
-        return found
+            chosen.refuse(reason)
+        return chosen
 
-    def no_boxes(self, choice: _Choice) -> str | None:
-        """Why the copies of a plan cannot be bulk copies, where they have to be. Where those that
-        can be fill most of what is copied, the next mechanism orders the others beside them.
+    def tma_refusal(self, choice: _Choice) -> str | None:
+        """Why the copies of a plan cannot be TMA copies, where they have to be. Where those that
+        can be fill most of what is copied, the next mechanism orders the others.
         Products by warps have no producer, and threads that fill a pipeline for themselves do it
         as fast and with fewer waits."""
         plan = choice.plan
         assert plan is not None
         if plan.mechanism.mode != "tma":
             return None
-        if any(map(_by_warps, S.walk(plan.loop.body))):
+        if any(map(_is_warp_gemm, S.walk(plan.loop.body))):
             return "warps multiply what is copied, and no producer fills it"
         reasons: dict[E.Var, str] = {}
         for copy in plan.copies:
@@ -226,19 +226,19 @@ class _Pipeliner:
         few = 2 * sum(sizes[data] for data in reasons) > sum(sizes.values())
         if few or not choice.others:
             return first
-        plan.beside = dict.fromkeys(reasons, choice.others[0])
-        choice.remark(f"not all with {plan.mechanism.words}: {first}")
+        plan.other_mechanisms = dict.fromkeys(reasons, choice.others[0])
+        choice.remark(f"not all with {plan.mechanism.label}: {first}")
         return None
 
-    def no_room(self, choice: _Choice) -> str | None:
+    def memory_refusal(self, choice: _Choice) -> str | None:
         """Where shared memory is short, as many versions as it has room for: copies that run ahead
         of the next run keep their tiles, so that nothing takes their place in between."""
         if not self.context.sparing or not choice.runs:
             return None
         assert choice.plan is not None
         tiles = choice.plan.tiles
-        made = (node.buffer for node in S.find(self.launch.body, S.Alloc))
-        shared = (buffer for buffer in made if buffer.storage in ("shared", "shared.dyn"))
+        buffers = (node.buffer for node in S.find(self.launch.body, S.Alloc))
+        shared = (buffer for buffer in buffers if buffer.storage in ("shared", "shared.dyn"))
         others = sum(buffer.constant_bytes for buffer in shared if buffer.data not in tiles)
         room = self.context.limits.shared_block - others - _BARRIERS
         version = sum(tile.constant_bytes for tile in tiles.values())
@@ -251,10 +251,10 @@ class _Pipeliner:
         for choice in self.choices.values():
             for data in {} if choice.plan is None else choice.plan.tiles:
                 users.setdefault(data, []).append(choice)
-        for data, found in users.items():
-            if not stale_reads(self.launch, data, [choice.loop for choice in found]):
+        for data, affected in users.items():
+            if not stale_reads(self.launch, data, [choice.loop for choice in affected]):
                 continue
-            for choice in found:
+            for choice in affected:
                 plan = choice.plan
                 if plan is None:
                     continue
@@ -278,7 +278,7 @@ class _Expand(Rewriter):
         if choice is None:
             return super()._visit(stmt)
         if choice.plan is not None:
-            before, pipelines = expand(choice.plan, self.tiles, choice.note, choice.runs)
+            before, pipelines = expand_loop(choice.plan, self.tiles, choice.note, choice.runs)
             stmt = pipelines[0]
             if choice.runs:
                 self.around.append((choice, pipelines.pop(0)))
@@ -288,16 +288,16 @@ class _Expand(Rewriter):
                 self.refused = True
                 choice.refuse(why)
             return [*before, stmt]
-        made = super()._visit(choice.loop)
-        return serial(made, choice.note) if isinstance(made, S.For) else made
+        loop = super()._visit(choice.loop)
+        return as_serial(loop, choice.note) if isinstance(loop, S.For) else loop
 
 
-def serial(loop: S.For, note: str) -> S.For:
+def as_serial(loop: S.For, note: str) -> S.For:
     """``loop`` as a serial loop that says why."""
     return replace(loop, kind="serial", annotations=(*loop.annotations, (NOTE, note)))
 
 
-def more_noted(loop: S.For, more: str) -> S.For:
+def append_note(loop: S.For, more: str) -> S.For:
     """``loop``, saying more of its pipeline if it says anything."""
     notes = dict(loop.annotations)
     if NOTE not in notes:
@@ -305,19 +305,19 @@ def more_noted(loop: S.For, more: str) -> S.For:
     return replace(loop, annotations=tuple({**notes, NOTE: f"{notes[NOTE]}; {more}"}.items()))
 
 
-def wrapped(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | None]:
+def wrap_in_pipeline(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | None]:
     """``launch`` with ``pipeline`` around all statements from the first that runs it, and why its
     order is not certain. Its tiles are allocated before it: they keep what has arrived early."""
-    mine = set(pipeline.tiles)
-    body = without_allocations(launch.body, mine)
-    items = S.flat(body)
-    start = next(k for k, item in enumerate(items) if _runs(item, pipeline.pipe))
-    allocs = [node for node in S.find(launch.body, S.Alloc) if node.buffer.data in mine]
-    for item in items[:start]:
-        for data in effects.used(item) & mine:
+    tiles = set(pipeline.tiles)
+    body = without_allocations(launch.body, tiles)
+    stmts = S.flat(body)
+    start = next(k for k, stmt in enumerate(stmts) if _runs(stmt, pipeline.pipe))
+    allocs = [node for node in S.find(launch.body, S.Alloc) if node.buffer.data in tiles]
+    for stmt in stmts[:start]:
+        for data in effects.used(stmt) & tiles:
             return launch, f"`{data.name}` is used where the pipeline does not run"
-    pipeline = replace(pipeline, body=S.seq(*items[start:]))
-    body = S.seq(*items[:start], *allocs, pipeline)
+    pipeline = replace(pipeline, body=S.seq(*stmts[start:]))
+    body = S.seq(*stmts[:start], *allocs, pipeline)
     return replace(launch, body=body), refusal(pipeline)
 
 
@@ -326,58 +326,67 @@ def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
 
 
 # -- expansion --
-def expand(
-    plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "", again: bool = False
+def expand_loop(
+    plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "", is_repeated: bool = False
 ) -> tuple[list[S.Stmt], list[H.Pipeline]]:
-    """What stands for a pipelined loop: statements before it, and a ``Pipeline`` for each
-    mechanism, the first with the others in it. If it is run ``again``, that holds nothing but a run
-    of itself; ``refused``: why other mechanisms are not used."""
+    """The expansion of a pipelined loop: statements before it, and a ``Pipeline`` for each
+    mechanism, the first with the others in it. If it is ``is_repeated``, that holds nothing but a
+    run of itself; ``refused``: why other mechanisms are not used."""
     loop, stages = plan.loop, plan.stages
     before: list[S.Stmt] = [
-        item
-        for item in (*plan.prefix, *plan.items)
-        if isinstance(item, S.Alloc) and item.buffer.data in plan.tiles
+        node
+        for node in (*plan.prefix, *plan.stmts)
+        if isinstance(node, S.Alloc) and node.buffer.data in plan.tiles
     ]
-    hoisted = {id(item) for item in before}
-    start = _steady(loop.start, before, loop)
-    stop = _steady(loop.stop, before, loop)
+    hoisted = {id(node) for node in before}
+    start = _fixed_bound(loop.start, before, loop)
+    stop = _fixed_bound(loop.stop, before, loop)
     first = E.Var("first", loop.var.dtype)
     zero = E.const(0)
-    makes = [
-        _Items(part, tiles, E.Var("p", DType("handle")), stop,
-               first if again and part.mechanism.turns else zero)
-        for part in plan.parts()
+    writers = [
+        _StageWriter(part, tiles, E.Var("p", DType("handle")), stop,
+               first if is_repeated and part.mechanism.has_phases else zero)
+        for part in plan.per_mechanism()
     ]  # fmt: skip
-    filled: list[S.Stmt] = []
+    prologue: list[S.Stmt] = []
     for stage in range(stages - 1):
-        for make in makes:
-            filled += make.filled(simplify(start + loop.step * stage), make.item(stage))
-    past = _over(loop.var - start, loop.step)
+        for writer in writers:
+            prologue += writer.fill(simplify(start + loop.step * stage), writer.number_at(stage))
+    past = _iterations_past(loop.var - start, loop.step)
     ahead = simplify(loop.var + loop.step * (stages - 1))
     used = {
-        data: version for make in makes for data, version in make.versions(make.item(past)).items()
+        data: version
+        for writer in writers
+        for data, version in writer.versions(writer.number_at(past)).items()
     }
     body: list[S.Stmt] = [
-        *(make.waited(make.item(past)) for make in makes),
-        *(stmt for make in makes for stmt in make.filled(ahead, make.item(past, stages - 1))),
+        *(writer.wait(writer.number_at(past)) for writer in writers),
+        *(
+            stmt
+            for writer in writers
+            for stmt in writer.fill(ahead, writer.number_at(past, stages - 1))
+        ),
         UseVersions(used).rewrite(_computation(plan, hoisted)),
-        *(H.Release(pipe=make.pipe, number=make.item(past), loc=loop.loc) for make in makes),
+        *(
+            H.Release(pipe=writer.pipe, number=writer.number_at(past), loc=loop.loc)
+            for writer in writers
+        ),
     ]
-    note = f"{stages} stages: {'; '.join(make.words() for make in makes)}"
+    note = f"{stages} stages: {'; '.join(writer.label() for writer in writers)}"
     note += f"; {refused}" if refused else ""
-    rolled = replace(serial(loop, note), start=start, stop=stop, body=S.seq(*body))
-    inside = S.seq(*filled, rolled)
-    if again:
-        pipe = makes[0].pipe
+    rolled = replace(as_serial(loop, note), start=start, stop=stop, body=S.seq(*body))
+    inside = S.seq(*prologue, rolled)
+    if is_repeated:
+        pipe = writers[0].pipe
         inside = H.Run(pipe=pipe, first=first, count=trips(rolled), body=inside, loc=loop.loc)
     pipelines: list[H.Pipeline] = []
-    for make in reversed(makes):
-        pipelines.insert(0, make.pipeline(inside))
+    for writer in reversed(writers):
+        pipelines.insert(0, writer.pipeline(inside))
         inside = pipelines[0]
     return before, pipelines
 
 
-def _steady(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
+def _fixed_bound(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
     """A loop bound that keeps its value during the loop."""
     if not any(isinstance(node, (E.Load, E.Call)) for node in E.walk(bound)):
         return bound
@@ -386,13 +395,13 @@ def _steady(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
     return var
 
 
-def _over(value: E.Expr, step: E.Expr) -> E.Expr:
+def _iterations_past(value: E.Expr, step: E.Expr) -> E.Expr:
     return value if isinstance(step, E.Const) and int(step) == 1 else value // step
 
 
 @dataclass(frozen=True)
-class _Items:
-    """Makes the items of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
+class _StageWriter:
+    """Writes the steps of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
     first item."""
 
     plan: Plan
@@ -401,15 +410,15 @@ class _Items:
     stop: E.Expr
     base: E.Expr
 
-    def item(self, past: int | E.Expr, more: int = 0) -> E.Expr:
-        """The number of the item ``past`` and ``more`` behind the first."""
+    def number_at(self, past: int | E.Expr, more: int = 0) -> E.Expr:
+        """The number of the iteration ``past`` and ``more`` after the first."""
         number = simplify(self.base + past)
         return simplify(number + more) if more else number
 
-    def words(self) -> str:
-        """What is copied how."""
-        way, names = self.plan.mechanism, (tile.name for tile in self.plan.tiles.values())
-        return f"{', '.join(names)} copied ahead with {way.words}, {way.cost}"
+    def label(self) -> str:
+        """What is copied by which mechanism, for notes."""
+        mechanism, names = self.plan.mechanism, (tile.name for tile in self.plan.tiles.values())
+        return f"{', '.join(names)} copied ahead with {mechanism.label}, {mechanism.cost}"
 
     def pipeline(self, body: S.Stmt) -> H.Pipeline:
         """``body`` with the pipeline."""
@@ -423,7 +432,7 @@ class _Items:
         )
 
     def versions(self, number: E.Expr) -> dict[E.Var, Version]:
-        """The version of each tile that the item ``number`` lives in."""
+        """The version of each tile that iteration ``number`` uses."""
         slot = simplify(number % self.plan.stages)
         return {data: Version(self.tiles[data], slot) for data in self.plan.tiles}
 
@@ -431,32 +440,32 @@ class _Items:
         """Whether the loop has an iteration ``at``."""
         return simplify(at < self.stop if int(self.plan.loop.step) > 0 else at > self.stop)
 
-    def waited(self, number: E.Expr) -> S.Stmt:
-        """The wait for the item ``number`` of the iteration that begins."""
+    def wait(self, number: E.Expr) -> S.Stmt:
+        """The wait for the copies of iteration ``number``, which begins."""
         plan = self.plan
         return H.Wait(pipe=self.pipe, number=number, ahead=plan.stages - 2, loc=plan.loop.loc)
 
-    def filled(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
-        """The item ``number`` of the iteration ``at``, if there is one."""
+    def fill(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
+        """The copies of iteration ``at``, numbered ``number``, if there is one."""
         plan, loop = self.plan, self.plan.loop
         commit = H.Commit(pipe=self.pipe, number=number, loc=loop.loc)
-        made: list[S.Stmt] = [H.Acquire(pipe=self.pipe, number=number, loc=loop.loc)]
-        made += self.copied(at, number)
+        stmts: list[S.Stmt] = [H.Acquire(pipe=self.pipe, number=number, loc=loop.loc)]
+        stmts += self.copy_stmts(at, number)
         after: list[S.Stmt] = []
-        (after if plan.mechanism.counts_items else made).append(commit)
+        (after if plan.mechanism.counts_items else stmts).append(commit)
         guard = self.exists(at)
         if not isinstance(guard, E.Const):
-            made = [S.If(cond=guard, then=S.seq(*made), loc=loop.loc)]
+            stmts = [S.If(cond=guard, then=S.seq(*stmts), loc=loop.loc)]
         elif not guard.value:
-            made = []
-        return [*made, *after]
+            stmts = []
+        return [*stmts, *after]
 
-    def copied(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
+    def copy_stmts(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
         """The copies of the iteration ``at``."""
         plan, used = self.plan, self.versions(number)
         values: dict[E.Var, E.Expr] = {plan.loop.var: at}
         lets: list[S.Stmt] = []
-        for let in plan.replayed():
+        for let in plan.replayed_lets():
             fresh = E.Var(let.var.name, let.var.dtype)
             lets.append(replace(let, var=fresh, value=simplify(substitute(let.value, values))))
             values[let.var] = fresh
@@ -464,7 +473,7 @@ class _Items:
         def value(expr: E.Expr) -> E.Expr:
             return simplify(substitute(expr, values))
 
-        own = (("commit", False),) if plan.mechanism.mode == "async" else ()
+        async_notes = (("commit", False),) if plan.mechanism.mode == "async" else ()
         inner: S.Stmt = S.seq(
             *(
                 replace(
@@ -473,7 +482,7 @@ class _Items:
                     dst=use_region(copy.dst.map(value), used),
                     mode=plan.mechanism.mode,
                     barrier=self.pipe if plan.mechanism.mode == "tma" else None,
-                    annotations=(*copy.annotations, *own),
+                    annotations=(*copy.annotations, *async_notes),
                 )
                 for copy in plan.copies
             )
@@ -486,8 +495,8 @@ class _Items:
 def _computation(plan: Plan, hoisted: set[int]) -> S.Stmt:
     """The body without the copies that run ahead."""
     gone = hoisted | {id(copy) for copy in plan.copies}
-    rest = S.seq(*(item for item in plan.items if id(item) not in gone))
+    rest = S.seq(*(stmt for stmt in plan.stmts if id(stmt) not in gone))
     if plan.cond is None:
         return rest
-    prefix = [item for item in plan.prefix if id(item) not in gone]
+    prefix = [stmt for stmt in plan.prefix if id(stmt) not in gone]
     return S.seq(*prefix, S.If(cond=plan.cond, then=rest, loc=plan.loop.loc))

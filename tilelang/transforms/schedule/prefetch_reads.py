@@ -1,4 +1,4 @@
-"""Small tiles of global memory that loops read element by element, staged with the others.
+"""Prefetch of global reads: tiles that loops read element by element, staged in shared memory.
 
 A pipelined loop hides the latency of its copies, but not that of reads inside its parallel loops:
 the scales of a dequantised product, say, are waited for in every iteration. Where such reads form a
@@ -70,16 +70,16 @@ class _Loops(Rewriter):
         tiles: dict[E.Expr, _Tile] = {}
         copies: list[S.Stmt] = []
         body: list[S.Stmt] = []
-        for item in stmt.body.stmts:
-            found = self.reads(item, stmt) if isinstance(item, S.Parallel) else {}
-            for load, tile in found.items():
+        for inner in stmt.body.stmts:
+            reads = self.reads(inner, stmt) if isinstance(inner, S.Parallel) else {}
+            for load, tile in reads.items():
                 if load not in tiles:
                     tiles[load] = tile
                     whole = Region(tile.buffer, tuple(E.const(0) for _ in tile.buffer.shape),
                                    tuple(tile.buffer.shape))  # fmt: skip
-                    copies.append(S.Copy(src=tile.source, dst=whole, loc=item.loc))
-            used = {load: tile.load for load, tile in found.items()}
-            body.append(_Replace(used).rewrite(item) if used else item)
+                    copies.append(S.Copy(src=tile.source, dst=whole, loc=inner.loc))
+            used = {load: tile.load for load, tile in reads.items()}
+            body.append(_Replace(used).rewrite(inner) if used else inner)
         if not tiles:
             return stmt
         allocs = [S.Alloc(buffer=tile.buffer, loc=stmt.loc) for tile in tiles.values()]
@@ -87,7 +87,7 @@ class _Loops(Rewriter):
 
     def reads(self, loop: S.Parallel, around: S.For) -> dict[E.Expr, _Tile]:
         """The tiles for reads of ``loop``."""
-        found: dict[E.Expr, _Tile] = {}
+        tiles: dict[E.Expr, _Tile] = {}
         for stmt in S.walk(loop.body):
             if isinstance(stmt, S.If):
                 return {}  # a read that happens for some iterations only
@@ -98,8 +98,8 @@ class _Loops(Rewriter):
                     if isinstance(node, E.Load) and node.buffer.storage == "global":
                         tile = self.tile(node, loop, around)
                         if tile is not None:
-                            found[node] = tile
-        return found
+                            tiles[node] = tile
+        return tiles
 
     def tile(self, load: E.Load, loop: S.Parallel, around: S.For) -> _Tile | None:
         """The tile that ``load`` reads in one iteration of ``around``, if it is worth a copy."""
@@ -119,19 +119,19 @@ class _Loops(Rewriter):
             return None
         offsets = tuple(part[1] for part in parts if part is not None)
         shape = tuple(part[2] for part in parts if part is not None)
-        many = max(prod(extents) // SHARED_BY, self.threads)
-        if not _worth(load.buffer, mins, shape, many, bounds):
+        most = max(prod(extents) // SHARED_BY, self.threads)
+        if not _is_profitable(load.buffer, mins, shape, most, bounds):
             return None
-        held = Buffer(f"{load.buffer.name}_tile", Shape(shape), load.buffer.dtype, "shared.dyn")
-        return _Tile(held, Region(load.buffer, mins, shape), E.Load(held, offsets))
+        staged = Buffer(f"{load.buffer.name}_tile", Shape(shape), load.buffer.dtype, "shared.dyn")
+        return _Tile(staged, Region(load.buffer, mins, shape), E.Load(staged, offsets))
 
 
-def _worth(
-    buffer: Buffer, mins: tuple[E.Expr, ...], shape: tuple[int, ...], many: int, bounds: Bounds
+def _is_profitable(
+    buffer: Buffer, mins: tuple[E.Expr, ...], shape: tuple[int, ...], most: int, bounds: Bounds
 ) -> bool:
-    """Whether a tile has at most ``many`` elements, and can be copied by hardware."""
+    """Whether a tile has at most ``most`` elements, and can be copied by hardware."""
     bits, count = buffer.dtype.bits, prod(shape)
-    if count * bits > 8 * MAX_BYTES or count > many or bits >= WORD_BITS * 2:
+    if count * bits > 8 * MAX_BYTES or count > most or bits >= WORD_BITS * 2:
         return False
     word = max(1, WORD_BITS // bits)
     strides = buffer.stride_list()
@@ -181,5 +181,5 @@ class _Replace(Rewriter):
         self.values = values
 
     def expr(self, expr: E.Expr) -> E.Expr:
-        found = self.values.get(expr)
-        return rebuild(expr, self.expr) if found is None else found
+        load = self.values.get(expr)
+        return rebuild(expr, self.expr) if load is None else load

@@ -1,4 +1,4 @@
-"""Warp specialisation: one warpgroup copies ahead while the others compute.
+"""Warp specialization: one producer warpgroup copies ahead while the consumers compute.
 
 A launch whose pipelines have mbarriers becomes two roles around its body. The *consumers* are the
 threads that the program has, with everything it does; a *producer* warpgroup behind them runs the
@@ -32,12 +32,15 @@ from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.normalize.register_hints import BUDGET
 from tilelang.transforms.normalize.register_hints import NOTE as REGISTER_NOTE
-from tilelang.transforms.schedule.pipeline import more_noted
+from tilelang.transforms.schedule.pipeline import append_note
 from tilelang.transforms.verify.schedule import refusal
 
 WARPGROUP = 128
 MOST_THREADS = 1024
-WIDEST, BESIDE = 128, 26  # registers of the sums of m64n256, and those beside that ptxas asks for
+ACCUMULATOR_REGISTERS, OTHER_REGISTERS = (
+    128,
+    26,
+)  # registers of the sums of m64n256, and those beside that ptxas asks for
 PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
@@ -56,7 +59,7 @@ def specialize_warps(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 @lru_cache(maxsize=1)  # `overlap_persistent_epilogues` has asked what becomes of a launch
 def specialized(launch: S.Launch, context: Context) -> S.Stmt:
     """One kernel, with a producer warpgroup if it qualifies."""
-    if not any(map(_is_ours, S.walk(launch.body))):
+    if not any(map(_has_mbarriers, S.walk(launch.body))):
         return launch
     try:
         _check(launch, context)
@@ -65,9 +68,9 @@ def specialized(launch: S.Launch, context: Context) -> S.Stmt:
         return _noted(launch, f"one role: {why}")
 
 
-def _is_ours(stmt: S.Stmt) -> bool:
-    """Whether threads of two roles can share a pipeline: they never meet in it."""
-    return isinstance(stmt, H.Pipeline) and MECHANISMS[stmt.mechanism].turns
+def _has_mbarriers(stmt: S.Stmt) -> bool:
+    """Whether two roles can share a pipeline: it has mbarriers instead of block barriers."""
+    return isinstance(stmt, H.Pipeline) and MECHANISMS[stmt.mechanism].has_phases
 
 
 # -- the rule ----------------------------------------------------------------------------------
@@ -86,13 +89,13 @@ def _check(launch: S.Launch, context: Context) -> None:
         raise _NotSpecializedError("the target or its options leave roles out")
     threads = prod(launch.threads)
     if launch.threads[0] != threads or threads % WARPGROUP:
-        raise _NotSpecializedError(f"its {threads} threads are no row of whole warpgroups")
+        raise _NotSpecializedError(f"{threads} threads are not a whole number of warpgroups")
     if threads + WARPGROUP > MOST_THREADS:
-        raise _NotSpecializedError(f"beside its {threads} threads is no room for a warpgroup")
-    if not all(map(_is_ours, pipelines)):
+        raise _NotSpecializedError(f"{threads} threads leave no room for a producer warpgroup")
+    if not all(map(_has_mbarriers, pipelines)):
         raise _NotSpecializedError("a pipeline in it has no mbarriers")
     tiles = {data for node in pipelines for data in node.tiles}
-    if not any(_is_fed(node, tiles) for node in S.walk(launch.body)):
+    if not any(_reads_pipeline(node, tiles) for node in S.walk(launch.body)):
         raise _NotSpecializedError("no product of warpgroups reads what is copied ahead")
     if threads == WARPGROUP and 2 * shared_bytes(launch) <= context.limits.shared_processor:
         raise _NotSpecializedError("several blocks of one warpgroup share a multiprocessor")
@@ -110,10 +113,10 @@ def _registers(stmt: S.Stmt, threads: int) -> int:
     if not isinstance(stmt, S.Gemm) or stmt.c.buffer.storage != FRAGMENT:
         return 0
     sums = prod(extent for extent in stmt.c.buffer.shape if isinstance(extent, int)) // threads
-    return min(sums, WIDEST) + BESIDE
+    return min(sums, ACCUMULATOR_REGISTERS) + OTHER_REGISTERS
 
 
-def _is_fed(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
+def _reads_pipeline(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
     """Whether ``stmt`` is a product by warpgroups with an operand in ``tiles``."""
     if not isinstance(stmt, S.Gemm) or stmt.b.dtype.bits > 16:
         return False
@@ -141,7 +144,7 @@ def _check_order(launch: S.Launch) -> None:
                 raise _NotSpecializedError("it uses the index of the thread")
             for call in E.find(expr, E.Call):
                 if call.atom.effect is Effect.SYNC or call.atom.per_thread:
-                    raise _NotSpecializedError(f"it has an order of its own by `{call.op}`")
+                    raise _NotSpecializedError(f"it synchronizes threads itself with `{call.op}`")
 
 
 # -- roles -------------------------------------------------------------------------------------
@@ -151,28 +154,32 @@ def _specialized(launch: S.Launch, context: Context) -> S.Launch:
     Raises:
         _NotSpecializedError: what a producer does cannot be taken out of it.
     """
-    items = tuple(_flat(launch.body))
+    stmts = tuple(_flat(launch.body))
     pipelines = S.find(launch.body, H.Pipeline)
     tiles = {data for node in pipelines for data in node.tiles}
     if len(tiles) < sum(len(node.tiles) for node in pipelines):
         raise _NotSpecializedError("two pipelines share a tile")
-    front = [item for item in items if isinstance(item, S.Alloc) and item.buffer.data in tiles]
-    rest = [item for item in items if item not in front]
+    front = [inner for inner in stmts if isinstance(inner, S.Alloc) and inner.buffer.data in tiles]
+    rest = [inner for inner in stmts if inner not in front]
     if any(S.holds(stmt, H.Pipeline) for stmt in rest):
         raise _NotSpecializedError("a pipeline stands inside of other statements")
     pipes = {node.pipe for node in pipelines}
-    common, private = _common(rest, launch)
-    rest = [item for item in rest if item not in common]
+    common, private = _common_prologue(rest, launch)
+    rest = [inner for inner in rest if inner not in common]
     try:
-        copying = _copying(rest, launch, pipes, private)
+        copying = _producer_body(rest, launch, pipes, private)
     except _NotSpecializedError:
-        again = private | _private(rest, launch, pipes)
-        if again == private:
+        more_private = private | _private(rest, launch, pipes)
+        if more_private == private:
             raise
-        private = again
-        common += [item for item in rest if isinstance(item, S.Alloc) and item.buffer.data in again]
-        rest = [item for item in rest if item not in common]
-        copying = _copying(rest, launch, pipes, private)
+        private = more_private
+        common += [
+            inner
+            for inner in rest
+            if isinstance(inner, S.Alloc) and inner.buffer.data in more_private
+        ]
+        rest = [inner for inner in rest if inner not in common]
+        copying = _producer_body(rest, launch, pipes, private)
     threads = prod(launch.threads)
     upper, lower, note = _budget(launch, context)
     elected = all(MECHANISMS[node.mechanism].elected for node in pipelines)
@@ -183,11 +190,11 @@ def _specialized(launch: S.Launch, context: Context) -> S.Launch:
                body=_Consumers(pipes).rewrite(S.seq(*rest))),
     )  # fmt: skip
     body: S.Stmt = H.Roles(branches=roles)
-    made = []
+    nested = []
     for node in reversed(pipelines):
         body = replace(node, body=body)
-        made.append(body)
-    for node in made:
+        nested.append(body)
+    for node in nested:
         why = refusal(node)
         if why is not None:
             raise _NotSpecializedError(why)
@@ -206,75 +213,75 @@ def _noted(launch: S.Launch, note: str) -> S.Launch:
     """``launch`` with who runs its pipelined loops in their notes."""
 
     def noted(loop: S.For) -> S.Stmt:
-        return more_noted(loop, note) if _uses(loop) else loop
+        return append_note(loop, note) if _uses(loop) else loop
 
     return launch.with_body(map_stmts(launch.body, S.For, noted))
 
 
-def _copying(
-    items: list[S.Stmt], launch: S.Launch, pipes: set[E.Var], private: set[E.Var]
+def _producer_body(
+    stmts: list[S.Stmt], launch: S.Launch, pipes: set[E.Var], private: set[E.Var]
 ) -> S.Stmt:
-    """What a producer does of ``items``, with ``private`` arrays of its own.
+    """What a producer does of ``stmts``, with ``private`` arrays of its own.
 
     Raises:
         _NotSpecializedError: it cannot be taken out of them.
     """
     project = _Producer(launch, pipes, private)
-    made, before = project.block(items), 0
-    while before != (before := sum(1 for _ in S.walk(made))):
-        made = _without_unused(made, private)
-    project.check(made)
-    return made
+    body, before = project.block(stmts), 0
+    while before != (before := sum(1 for _ in S.walk(body))):
+        body = _without_unused(body, private)
+    project.check(body)
+    return body
 
 
 def _flat(stmt: S.Stmt) -> Iterator[S.Stmt]:
     """The statements of a kernel in order, with those of its pipelines in their place."""
     if isinstance(stmt, S.Seq):
-        for item in stmt.stmts:
-            yield from _flat(item)
+        for inner in stmt.stmts:
+            yield from _flat(inner)
     elif isinstance(stmt, H.Pipeline):
         yield from _flat(stmt.body)
     else:
         yield stmt
 
 
-def _common(items: list[S.Stmt], launch: S.Launch) -> tuple[list[S.Stmt], set[E.Var]]:
+def _common_prologue(stmts: list[S.Stmt], launch: S.Launch) -> tuple[list[S.Stmt], set[E.Var]]:
     """What all threads compute for themselves before the pipelines, and the arrays of a thread that
     only this writes: it depends on nothing that a kernel writes elsewhere."""
-    ahead = list(takewhile(lambda item: not any(map(_is_item, S.walk(item))), items))
+    ahead = list(takewhile(lambda stmt: not any(map(_is_pipeline_step, S.walk(stmt))), stmts))
     allocs = S.find(launch.body, S.Alloc)
     private = {node.buffer.data for node in allocs if node.buffer.storage in PRIVATE}
     while private:
         known = _Producer(launch, set(), private)
-        common = [item for item in ahead if known.repeats(item)]
-        stores = [item for item in common if not isinstance(item, (S.Alloc, S.Let))]
-        rest = [item for item in items if item not in common]
-        others = {data for item in rest for data in effects.written(item)}
+        common = [stmt for stmt in ahead if known.can_repeat(stmt)]
+        stores = [stmt for stmt in common if not isinstance(stmt, (S.Alloc, S.Let))]
+        rest = [stmt for stmt in stmts if stmt not in common]
+        others = {data for stmt in rest for data in effects.written(stmt)}
         if private.isdisjoint(others):
             return (common, private) if stores else ([], set())
         private -= others
     return [], set()
 
 
-def _private(items: list[S.Stmt], launch: S.Launch, pipes: set[E.Var]) -> set[E.Var]:
+def _private(stmts: list[S.Stmt], launch: S.Launch, pipes: set[E.Var]) -> set[E.Var]:
     """The arrays of a thread at the top of the kernel that a producer can fill for itself beside
     its loops over pipelines, time after time as consumers do."""
-    allocs = (item for item in items if isinstance(item, S.Alloc))
-    private = {item.buffer.data for item in allocs if item.buffer.storage in PRIVATE}
+    allocs = (stmt for stmt in stmts if isinstance(stmt, S.Alloc))
+    private = {stmt.buffer.data for stmt in allocs if stmt.buffer.storage in PRIVATE}
     while private:
-        others = _Producer(launch, pipes, private).left_out(S.seq(*items))
+        others = _Producer(launch, pipes, private).consumer_writes(S.seq(*stmts))
         if private.isdisjoint(others):
             break
         private -= others
     return private
 
 
-def _is_item(stmt: S.Stmt) -> bool:
+def _is_pipeline_step(stmt: S.Stmt) -> bool:
     return isinstance(stmt, (H.Acquire, H.Wait, H.Run))
 
 
 def _budget(launch: S.Launch, context: Context) -> tuple[int | None, int | None, str | None]:
-    """Registers of consumers and producer, and what came of the hints of the program."""
+    """Registers of consumers and producer, and what became of the program's hints."""
     threads = prod(launch.threads)
     hints = launch.annotation(BUDGET)
     if hints == "off" or launch.annotation("min_blocks_per_sm", 1) > 1:
@@ -301,7 +308,7 @@ def _with_note(annotations: S.Pairs, note: str | None) -> S.Pairs:
 
 
 class _Consumers(Rewriter):
-    """Everything but what fills items of ``pipes``."""
+    """Everything except the statements that fill stages of ``pipes``."""
 
     def __init__(self, pipes: set[E.Var]) -> None:
         self.pipes = pipes
@@ -328,12 +335,12 @@ def _uses(stmt: S.Stmt) -> bool:
 
 def _without_fills(stmts: tuple[S.Stmt, ...], pipes: set[E.Var]) -> Iterator[S.Stmt]:
     """``stmts`` without those from an ``Acquire`` to its ``Commit``."""
-    filling = False
+    fill_loop = False
     for stmt in stmts:
-        filling |= _is_acquire(stmt, pipes)
-        if not filling:
+        fill_loop |= _is_acquire(stmt, pipes)
+        if not fill_loop:
             yield stmt
-        filling &= not isinstance(stmt, H.Commit)
+        fill_loop &= not isinstance(stmt, H.Commit)
 
 
 def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
@@ -343,22 +350,22 @@ def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
     read = {access.data for access in effects.accesses(stmt, nested=True) if access.reads}
 
     def block(stmt: S.Stmt) -> S.Stmt:
-        made: list[S.Stmt] = []
-        for item in reversed(tuple(_flat(stmt))):
-            if isinstance(item, S.Let) and item.var not in used:
+        kept: list[S.Stmt] = []
+        for inner in reversed(tuple(_flat(stmt))):
+            if isinstance(inner, S.Let) and inner.var not in used:
                 continue
-            if isinstance(item, S.Store) and item.buffer.data in private - read:
+            if isinstance(inner, S.Store) and inner.buffer.data in private - read:
                 continue
-            for expr in item.exprs():
+            for expr in inner.exprs():
                 used.update(expr.variables)
-            made.append(rewrite_blocks(item, block))
-        return S.seq(*reversed(made))
+            kept.append(rewrite_blocks(inner, block))
+        return S.seq(*reversed(kept))
 
     return block(stmt)
 
 
 class _Producer:
-    """What fills the items of ``pipes``, with the loops and conditions around it.
+    """The statements that fill the stages of ``pipes``, with the loops and conditions around them.
 
     Args:
         private: arrays of a thread that all threads fill alike.
@@ -368,36 +375,36 @@ class _Producer:
         self.pipes = pipes
         self.private = private
         self.written = effects.written(launch.body) - private
-        self.gone: set[E.Var] = set()  # variables that only consumers have
+        self.consumer_vars: set[E.Var] = set()  # variables that only consumers compute
 
     def block(self, stmts: list[S.Stmt]) -> S.Stmt:
         """The part of a block."""
-        return S.seq(*(made for stmt in stmts for made in self.part(stmt)))
+        return S.seq(*(inner for stmt in stmts for inner in self.produced(stmt)))
 
-    def part(self, stmt: S.Stmt) -> list[S.Stmt]:
+    def produced(self, stmt: S.Stmt) -> list[S.Stmt]:
         """The part of a statement."""
         if isinstance(stmt, S.Let):
             if self.is_steady(stmt.value):
                 return [stmt]
-            self.gone.add(stmt.var)
+            self.consumer_vars.add(stmt.var)
             return []
         if not S.holds(stmt, H.Wait):
-            return [stmt] if effects.written(stmt) & self.private and self.repeats(stmt) else []
-        if isinstance(stmt, S.For) and (fill := self.filling(stmt)) is not None:
+            return [stmt] if effects.written(stmt) & self.private and self.can_repeat(stmt) else []
+        if isinstance(stmt, S.For) and (fill := self.fill_loop(stmt)) is not None:
             return [fill]
         if not isinstance(stmt, (S.For, S.If, H.Run, S.Attr)):
             raise _NotSpecializedError(f"a pipeline stands in a {type(stmt).__name__}")
         return [rewrite_blocks(stmt, lambda inner: self.block(list(_flat(inner))))]
 
-    def filling(self, loop: S.For) -> S.For | None:
-        """The loop of a pipeline with nothing but the items that it uses; None for another loop."""
-        items = S.flat(loop.body)
-        waits = [item for item in items if isinstance(item, H.Wait)]
+    def fill_loop(self, loop: S.For) -> S.For | None:
+        """The loop of a pipeline reduced to the copies that it uses; None for another loop."""
+        stmts = S.flat(loop.body)
+        waits = [stmt for stmt in stmts if isinstance(stmt, H.Wait)]
         if len(waits) != 1 or waits[0].pipe not in self.pipes:
             return None
-        fills = [item for item in items if isinstance(item, S.If) and _acquires(item, self.pipes)]
+        fills = [stmt for stmt in stmts if isinstance(stmt, S.If) and _acquires(stmt, self.pipes)]
         if len(fills) != 1:
-            raise _NotSpecializedError("an iteration of a pipeline fills not one item")
+            raise _NotSpecializedError("an iteration does not fill exactly one pipeline stage")
         first = S.find(fills[0].then, H.Acquire)[0]
         ahead = simplify(first.number - waits[0].number)
         back: dict[E.Var, E.Expr] = {loop.var: simplify(loop.var - loop.step * ahead)}
@@ -405,31 +412,31 @@ class _Producer:
         kept = tuple(pair for pair in loop.annotations if pair[0] == "num_stages")
         return replace(loop, body=body, annotations=kept)
 
-    def left_out(self, stmt: S.Stmt) -> set[E.Var]:
+    def consumer_writes(self, stmt: S.Stmt) -> set[E.Var]:
         """The arrays that consumers write where a producer does not."""
-        found: set[E.Var] = set()
+        arrays: set[E.Var] = set()
 
         def visit(block: S.Stmt) -> S.Stmt:
-            for item in _flat(block):
-                if S.holds(item, H.Wait):
-                    if isinstance(item, S.For) and self.filling(item) is not None:
-                        found.update(effects.written(item))
+            for inner in _flat(block):
+                if S.holds(inner, H.Wait):
+                    if isinstance(inner, S.For) and self.fill_loop(inner) is not None:
+                        arrays.update(effects.written(inner))
                     else:
-                        rewrite_blocks(item, visit)
-                elif not self.repeats(item):
-                    found.update(effects.written(item))
+                        rewrite_blocks(inner, visit)
+                elif not self.can_repeat(inner):
+                    arrays.update(effects.written(inner))
             return block
 
         visit(stmt)
-        return found
+        return arrays
 
     def is_steady(self, expr: E.Expr) -> bool:
         """Whether a producer sees the value of ``expr`` that consumers see."""
-        return self.gone.isdisjoint(expr.variables) and effects.is_steady(
+        return self.consumer_vars.isdisjoint(expr.variables) and effects.is_steady(
             expr, self.written, self.private
         )
 
-    def repeats(self, stmt: S.Stmt) -> bool:
+    def can_repeat(self, stmt: S.Stmt) -> bool:
         """Whether a producer may do what ``stmt`` does, for itself; notes what it may not."""
         for node in S.walk(stmt):
             if isinstance(node, (S.Alloc, S.Store)):
@@ -437,7 +444,7 @@ class _Producer:
             else:
                 fine = isinstance(node, (S.Let, S.For, S.If, S.Seq))
             if not fine or not all(map(self.is_steady, node.exprs())):
-                self.gone |= {let.var for let in S.find(stmt, S.Let)}
+                self.consumer_vars |= {let.var for let in S.find(stmt, S.Let)}
                 return False
         return True
 

@@ -1,4 +1,4 @@
-"""Results of products to global memory through a shared tile, from which the copy unit takes them.
+"""Epilogue via shared memory: results of products are staged in a shared tile for TMA stores.
 
 In the registers of a matrix instruction a thread has two neighbours of a row. A copy of such a
 fragment to global memory becomes two: to a shared tile, which takes four blocks of eight rows at
@@ -49,14 +49,14 @@ def _results(launch: S.Launch) -> set[Buffer]:
     """Fragments that products add up in, and copies of them, but for those that go out by parts
     beside further products."""
     nodes = list(S.walk(launch.body))
-    found = {node.c.buffer for node in nodes if isinstance(node, S.Gemm)}
+    results = {node.c.buffer for node in nodes if isinstance(node, S.Gemm)}
     copies = [node for node in nodes if isinstance(node, S.Copy)]
     count = 0
-    while count < len(found):
-        count = len(found)
-        found |= {copy.dst.buffer for copy in copies if copy.src.buffer in found}
+    while count < len(results):
+        count = len(results)
+        results |= {copy.dst.buffer for copy in copies if copy.src.buffer in results}
     parted = {copy.src.buffer for copy in copies if PART in dict(copy.annotations)}
-    return {buffer for buffer in found - parted if buffer.storage == FRAGMENT}
+    return {buffer for buffer in results - parted if buffer.storage == FRAGMENT}
 
 
 class _Staged(Rewriter):
@@ -82,17 +82,17 @@ class _Staged(Rewriter):
         groups = self.facts.groups
         if stmt in groups.divergent or stmt in groups.partial:
             return stmt
-        if not self.facts.pays(out) or self.facts.refusal(out) is not None:
+        if not self.facts.is_profitable(out) or self.facts.refusal(out) is not None:
             return stmt
         into = S.Copy(src=src, dst=tile.whole(), loc=stmt.loc)
         return [S.Alloc(buffer=tile, loc=stmt.loc), into, out]
 
     def rows(self, stmt: S.Parallel) -> S.Stmt | list[S.Stmt]:
         """A loop that does nothing but store rows of a result, some of them or all."""
-        groups, found = self.facts.groups, stored_rows(stmt)
-        if found is None or found.load.buffer not in self.results:
+        groups, stores = self.facts.groups, stored_rows(stmt)
+        if stores is None or stores.load.buffer not in self.results:
             return stmt
-        body, load, to = found.store, found.load, found.store.buffer
+        body, load, to = stores.store, stores.load, stores.store.buffer
         if stmt in groups.divergent or stmt in groups.partial:
             return stmt
         tile = Buffer(f"{load.buffer.name}_tile", Shape(load.buffer.shape), to.dtype, "shared")

@@ -1,4 +1,4 @@
-"""Which copies the tensor memory accelerator makes, and why it does not make the others.
+"""TMA legality: which copies the tensor memory accelerator makes, and why not the others.
 
 Copies of a program (``T.tma_copy``) are made so if all of a kernel can be: their barriers count
 either bytes or arrivals. Any other copy of a tile is where that pays.
@@ -24,7 +24,7 @@ from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.tma import START, Boxes, Moved, NotBoxesError, box_layout, ends_of
 from tilelang.transforms.analysis.tma_candidates import moved
 
-LEAST = 4096  # bytes of a copy that is worth a barrier of its own
+LEAST = 4096  # bytes of a copy that is worth its own barrier
 
 
 def host_tensors(func: S.PrimFunc) -> frozenset[E.Var]:
@@ -60,7 +60,7 @@ class TmaFacts:
     @cached_property
     def uses(self) -> Counter[E.Var]:
         """How often the kernel names each storage."""
-        return Counter(found.data for found in effects.accesses(self.launch.body, nested=True))
+        return Counter(access.data for access in effects.accesses(self.launch.body, nested=True))
 
     @cached_property
     def written(self) -> set[E.Var]:
@@ -70,29 +70,29 @@ class TmaFacts:
     def has_elements(self, copy: Moved, tensor: Buffer) -> bool:
         """Whether ``copy`` is surely not made where ``tensor`` is empty: the grid or a loop around
         it depends on each of the tensor's extents that are not constants."""
-        wanted = {var for extent in tensor.shape for var in E.as_expr(extent).variables}
-        if not wanted:
+        required = {var for extent in tensor.shape for var in E.as_expr(extent).variables}
+        if not required:
             return True
         known: set[E.Var] = set()
-        left = [*map(E.as_expr, self.launch.grid), *_sizes(self.launch.body, copy)]
-        while left:
-            fresh = left.pop().variables - known
-            known |= fresh
-            left += [self.lets[var] for var in fresh if var in self.lets]
-        return wanted <= known
+        pending = [*map(E.as_expr, self.launch.grid), *_loop_bounds(self.launch.body, copy)]
+        while pending:
+            new = pending.pop().variables - known
+            known |= new
+            pending += [self.lets[var] for var in new if var in self.lets]
+        return required <= known
 
     @cached_property
     def lets(self) -> dict[E.Var, E.Expr]:
         """The values of the variables of the kernel."""
         return {s.var: s.value for s in S.find(self.launch.body, S.Let)}
 
-    def pays(self, copy: S.Copy) -> bool:
+    def is_profitable(self, copy: S.Copy) -> bool:
         """Whether a copy that may be made in any way is worth a barrier of its own: one thread
         issues it, which the others wait for, instead of some loads or stores of each."""
         sides = (copy.src, copy.dst)
         known = all(isinstance(extent, int) for extent in copy.dst.extents)
-        places = {side.buffer.storage.removesuffix(".dyn") for side in sides}
-        if not known or places != {"global", "shared"} or prod(self.launch.threads) == 1:
+        scopes = {side.buffer.storage.removesuffix(".dyn") for side in sides}
+        if not known or scopes != {"global", "shared"} or prod(self.launch.threads) == 1:
             return False
         size = prod(int(extent) for extent in copy.dst.extents) * copy.dst.dtype.bits // 8
         return size >= LEAST
@@ -104,10 +104,10 @@ class TmaFacts:
             versions: whether the tile is going to have several, one behind the other.
         """
         try:
-            found = self.boxes(copy)
+            boxes = self.boxes(copy)
         except NotBoxesError as why:
             return str(why)
-        size = prod(int(extent) for extent in found.tile.shape) * found.tile.dtype.bits // 8
+        size = prod(int(extent) for extent in boxes.tile.shape) * boxes.tile.dtype.bits // 8
         if versions and size % START:
             return f"versions of {size} bytes do not start at multiples of {START} bytes"
         return None
@@ -125,26 +125,26 @@ class TmaFacts:
         if layout is None and all(isinstance(extent, int) for extent in shape):
             bits = tile.buffer.dtype.bits
             layout = box_layout(tuple(int(extent) for extent in shape), bits)
-        found = moved(copy, layout if isinstance(layout, Layout) else None, self.bounds)
+        result = moved(copy, layout if isinstance(layout, Layout) else None, self.bounds)
         steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
-        places = [*map(E.as_expr, (*tensor.mins, *tile.mins, *steps))]
-        if any(map(self.varying.expr, places)) and not self._alone(copy, places):
-            raise NotBoxesError("its place differs between threads")
-        return found
+        coords = [*map(E.as_expr, (*tensor.mins, *tile.mins, *steps))]
+        if any(map(self.varying.expr, coords)) and not self._threads_agree(copy, coords):
+            raise NotBoxesError("its coordinates differ between threads")
+        return result
 
-    def _alone(self, copy: Moved, places: list[E.Expr]) -> bool:
-        """Whether the threads that make ``copy`` agree on its place, though others do not: there
-        is one, or what differs is computed in their branch alone."""
+    def _threads_agree(self, copy: Moved, coords: list[E.Expr]) -> bool:
+        """Whether the threads that make ``copy`` agree on its coordinates, though others do not:
+        there is one, or what differs is computed in their branch alone."""
         if self.groups.of(copy)[1] == 1 and copy not in self.groups.elected:
             return True
         return any(
-            not any(map(self._inside(branch).expr, places)) for branch in self._branches(copy)
+            not any(map(self._inside(branch).expr, coords)) for branch in self._branches(copy)
         )
 
     def _branches(self, copy: Moved) -> Iterator[S.Stmt]:
         """The branches around ``copy`` that some of the threads take, as far as threads that are
         in one run it together."""
-        for stmt, block in _around(self.launch.body, copy) or ():
+        for stmt, block in _enclosing(self.launch.body, copy) or ():
             if isinstance(stmt, S.If) and self.varying.expr(stmt.cond):
                 yield block
             elif isinstance(stmt, (S.For, S.While)) and (
@@ -169,7 +169,7 @@ class TmaFacts:
         )
 
     def _check(self, copy: Moved, tensor: Buffer, load: bool) -> None:
-        """What has nothing to do with regions and layouts."""
+        """Conditions that do not depend on regions and layouts."""
         name = tensor.name
         if self.context.options.no_tma:
             raise NotBoxesError("tl.disable_tma_lower")
@@ -188,28 +188,28 @@ class TmaFacts:
             raise NotBoxesError(f"outside of `{name}` it reads another value than 0")
         if load and tensor.data in self.written:
             raise NotBoxesError(f"the kernel writes `{name}`, too")
-        by_hand, groups = isinstance(copy, S.Copy) and copy.mode == "tma", self.groups
-        if not by_hand and not load and self.uses[tensor.data] > 1:
+        is_explicit, groups = isinstance(copy, S.Copy) and copy.mode == "tma", self.groups
+        if not is_explicit and not load and self.uses[tensor.data] > 1:
             raise NotBoxesError(f"the kernel uses `{name}` elsewhere, too")
-        if copy in groups.divergent or (copy in groups.partial and not by_hand):
-            raise NotBoxesError("it is none of whole warps")
+        if copy in groups.divergent or (copy in groups.partial and not is_explicit):
+            raise NotBoxesError("not whole warps execute it")
 
 
-def _around(stmt: S.Stmt, inner: S.Stmt) -> list[tuple[S.Stmt, S.Stmt]] | None:
+def _enclosing(stmt: S.Stmt, inner: S.Stmt) -> list[tuple[S.Stmt, S.Stmt]] | None:
     """The statements in ``stmt`` around ``inner``, outermost first, each with its part that holds
     it; None where that is not in it."""
     if stmt is inner:
         return []
     for block in stmt.blocks():
-        found = _around(block, inner)
-        if found is not None:
-            return [(stmt, block), *found]
+        path = _enclosing(block, inner)
+        if path is not None:
+            return [(stmt, block), *path]
     return None
 
 
-def _sizes(stmt: S.Stmt, inner: S.Stmt) -> list[E.Expr]:
+def _loop_bounds(stmt: S.Stmt, inner: S.Stmt) -> list[E.Expr]:
     """Bounds of the loops in ``stmt`` around ``inner``."""
-    around = _around(stmt, inner) or []
+    around = _enclosing(stmt, inner) or []
     return [
         bound for loop, _ in around if isinstance(loop, S.For) for bound in (loop.start, loop.stop)
     ]
@@ -223,5 +223,5 @@ def _differs(stmt: S.Alloc, varying: Varying) -> bool:
 def _is_zero(value: object) -> bool:
     if value is None:
         return True
-    found = E.as_expr(value)
-    return isinstance(found, E.Const) and not found.value
+    expr = E.as_expr(value)
+    return isinstance(expr, E.Const) and not expr.value

@@ -1,4 +1,4 @@
-"""Copies by the tensor memory accelerator outside of pipelines, and what stands in for others.
+"""TMA legalization outside of pipelines: copies that TMA makes, and the replacement of others.
 
 ``T.tma_copy(src, dst, barrier=b)`` announces its bytes to ``b`` and counts them as they arrive; the
 program arrives at ``b`` itself. Bytes that the program announces for such copies
@@ -42,12 +42,12 @@ def legalize_tma_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """
     known = host_tensors(func)
 
-    def settled(launch: S.Launch) -> S.Launch:
+    def legalized(launch: S.Launch) -> S.Launch:
         launch = _for_clusters(launch)
         facts = TmaFacts(launch, known, context)
-        return _settled(_by_itself(_reduced(launch, facts), facts), facts)
+        return _legalized(_choose_tma_copies(_reduced(launch, facts), facts), facts)
 
-    return rewrite_launches(func, settled)
+    return rewrite_launches(func, legalized)
 
 
 def _for_clusters(launch: S.Launch) -> S.Launch:
@@ -67,18 +67,18 @@ def _for_clusters(launch: S.Launch) -> S.Launch:
         assert isinstance(mask, int)
         if launch.annotation("cluster_dims") is None or not 0 < mask < 1 << prod(dims):
             raise _no_cluster(stmt, mask, prod(dims))
-        return replace(stmt, mode="copy") if _loads_for_all(stmt) else stmt
+        return replace(stmt, mode="copy") if _is_multicast_load(stmt) else stmt
 
     return launch.with_body(map_stmts(launch.body, S.Copy, checked))
 
 
-def _asked(stmt: S.Copy) -> bool:
-    """Whether the program wants this copy of the accelerator, whatever its size."""
+def _is_requested(stmt: S.Copy) -> bool:
+    """Whether the program requests TMA for this copy, whatever its size."""
     notes = dict(stmt.annotations)
     return "cluster_mask" in notes or notes.get("prefer_instruction") == "tma"
 
 
-def _loads_for_all(stmt: S.Stmt) -> bool:
+def _is_multicast_load(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.Copy) and stmt.mode == "cluster" and stmt.barrier is None
 
 
@@ -101,46 +101,46 @@ def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         if not stmt.use_tma:
             return stmt
         why = facts.refusal(stmt)
-        return replace(stmt, use_tma=why is None, annotations=_answered(stmt, why))
+        return replace(stmt, use_tma=why is None, annotations=_with_outcome(stmt, why))
 
     return launch.with_body(map_stmts(launch.body, S.AtomicTile, reduced))
 
 
-def _answered(stmt: Moved, why: str | None) -> S.Pairs:
+def _with_outcome(stmt: Moved, why: str | None) -> S.Pairs:
     """The annotations of what the accelerator makes, or does not, and then ``why``."""
     note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
     return (*stmt.annotations, note)
 
 
-def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     """``launch`` with the copies by the accelerator that nobody asked for. Their barriers take
     room, which a kernel that hardly fits into shared memory does not have."""
     context = facts.context
     if not context.has("tma") or context.options.no_tma or context.sparing:
         return launch
-    ahead = _without_meeting(launch)
+    ahead = _loads_without_barrier(launch)
 
     def chosen(stmt: S.Im2col | S.Copy) -> S.Stmt:
         if isinstance(stmt, S.Im2col):
-            why = _AHEAD if stmt in ahead else facts.refusal(stmt)
-            return replace(stmt, annotations=_answered(stmt, why))
-        if stmt.mode != "copy" or not (facts.pays(stmt) or _asked(stmt)):
+            why = _NO_BARRIER if stmt in ahead else facts.refusal(stmt)
+            return replace(stmt, annotations=_with_outcome(stmt, why))
+        if stmt.mode != "copy" or not (facts.is_profitable(stmt) or _is_requested(stmt)):
             return stmt
-        alone = stmt in ahead and not _asked(stmt)
-        why = _AHEAD if alone else facts.refusal(stmt)
+        alone = stmt in ahead and not _is_requested(stmt)
+        why = _NO_BARRIER if alone else facts.refusal(stmt)
         mode = "tma" if why is None else "copy"
-        return replace(stmt, mode=mode, annotations=_answered(stmt, why))
+        return replace(stmt, mode=mode, annotations=_with_outcome(stmt, why))
 
     return launch.with_body(map_stmts(launch.body, (S.Im2col, S.Copy), chosen))
 
 
-_AHEAD = "its threads would have to meet once more in each iteration"
+_NO_BARRIER = "it would need another barrier in each iteration"
 
 
-def _without_meeting(launch: S.Launch) -> set[S.Stmt]:
-    """Loads in loops whose threads do not meet between two iterations, where a barrier for the
-    turns of the load's mbarrier alone would cost more than the load gains. A barrier stands anyway
-    between two loads that fill the same place, which threads read meanwhile; it does not where
+def _loads_without_barrier(launch: S.Launch) -> set[S.Stmt]:
+    """Loads in loops without a barrier between two iterations, where a barrier for the
+    phases of the load's mbarrier alone would cost more than the load gains. A barrier stands anyway
+    between two loads that fill the same elements, which threads read meanwhile; it does not where
     mbarriers order the uses of a tile."""
     own = any(call.atom.signals for call in S.calls(launch.body))
     pipelines = S.find(launch.body, H.Pipeline)
@@ -149,12 +149,12 @@ def _without_meeting(launch: S.Launch) -> set[S.Stmt]:
         node
         for loop in S.find(launch.body, S.For, S.While)
         for node in S.walk(loop)
-        if (filled := _filled(node)) is not None
-        and (own or filled.buffer.data in tiles or not _same_place(filled, loop))
+        if (filled := _load_target(node)) is not None
+        and (own or filled.buffer.data in tiles or not _same_elements(filled, loop))
     }  # fmt: skip
 
 
-def _filled(stmt: S.Stmt) -> Region | None:
+def _load_target(stmt: S.Stmt) -> Region | None:
     """What a load fills, None for anything else."""
     if isinstance(stmt, S.Im2col):
         return stmt.col
@@ -162,12 +162,12 @@ def _filled(stmt: S.Stmt) -> Region | None:
     return stmt.dst if load and isinstance(stmt, S.Copy) else None
 
 
-def _same_place(tile: Region, loop: S.For | S.While) -> bool:
+def _same_elements(tile: Region, loop: S.For | S.While) -> bool:
     """Whether each iteration of ``loop`` fills and reads the same elements."""
     bound = S.bound(loop)
-    places = (*tile.mins, *(E.as_expr(item) for item in tile.extents))
+    coords = (*tile.mins, *(E.as_expr(extent) for extent in tile.extents))
     moving = any(
-        E.holds(place, E.Load) or not bound.isdisjoint(place.variables) for place in places
+        E.holds(coord, E.Load) or not bound.isdisjoint(coord.variables) for coord in coords
     )
     data = tile.buffer.data
     return not moving and any(
@@ -176,21 +176,21 @@ def _same_place(tile: Region, loop: S.For | S.While) -> bool:
     )
 
 
-def _settled(launch: S.Launch, facts: TmaFacts) -> S.Launch:
-    by_hand = [stmt for stmt in S.walk(launch.body) if _is_bulk(stmt)]
-    if not by_hand:
+def _legalized(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+    explicit = [stmt for stmt in S.walk(launch.body) if _is_bulk(stmt)]
+    if not explicit:
         return launch
-    reasons = (facts.refusal(stmt) for stmt in by_hand if isinstance(stmt, S.Copy))
-    why = next((found for found in reasons if found is not None), None)
+    reasons = (facts.refusal(stmt) for stmt in explicit if isinstance(stmt, S.Copy))
+    why = next((reason for reason in reasons if reason is not None), None)
     body = launch.body
-    if any(map(_arrives_itself, by_hand)):
+    if any(map(_arrives_itself, explicit)):
         body = _with_arrivals(launch, facts.context.limits.warp)
-    order = _Order()
-    # Copies by hand count bytes themselves: announcements are theirs.
+    order = _SinkArrivals()
+    # Explicit copies count bytes themselves: announcements are theirs.
     counted = any(call.atom.completes.kind == "mbarrier" for call in S.calls(body))
     if not counted:
         body = order.rewrite(body)
-    return replace(launch, body=_Settle(order.told, counted, why).rewrite(body))
+    return replace(launch, body=_LegalizeCopies(order.arrives_after, counted, why).rewrite(body))
 
 
 def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
@@ -201,43 +201,43 @@ def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
         if not (_is_bulk(stmt) and _arrives_itself(stmt)):
             return stmt
         assert isinstance(stmt.barrier, E.Expr)
-        told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
+        arrive = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
         first = thread.equal(groups.of(stmt)[0])
-        return [stmt, S.If(cond=first, then=told, loc=stmt.loc)]
+        return [stmt, S.If(cond=first, then=arrive, loc=stmt.loc)]
 
     return map_stmts(launch.body, S.Copy, arriving)
 
 
-class _Order(Rewriter):
-    """Moves arrivals behind the copies whose bytes they announce. ``told``: copies after which
-    every thread that makes them arrives itself."""
+class _SinkArrivals(Rewriter):
+    """Sinks arrivals below the copies whose bytes they announce. ``arrives_after``: copies after
+    which every thread that makes them arrives itself."""
 
     def __init__(self) -> None:
-        self.told: set[S.Stmt] = set()
+        self.arrives_after: set[S.Stmt] = set()
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if not isinstance(stmt, S.Seq):
             return stmt
-        made = _deferred(stmt.stmts)
-        for k, item in enumerate(made):
-            if _is_bulk(item) and _arrives_next(made[k + 1 :], item):
-                self.told.add(item)
-        return stmt if made == list(stmt.stmts) else S.seq(*made)
+        sunk = _sink_arrivals(stmt.stmts)
+        for k, inner in enumerate(sunk):
+            if _is_bulk(inner) and _arrives_next(sunk[k + 1 :], inner):
+                self.arrives_after.add(inner)
+        return stmt if sunk == list(stmt.stmts) else S.seq(*sunk)
 
 
-class _Settle(Rewriter):
-    """``told`` is that of :class:`_Order`; ``counted``: whether announcements stay as they are;
-    ``why``: what speaks against the accelerator."""
+class _LegalizeCopies(Rewriter):
+    """``arrives_after`` is that of :class:`_SinkArrivals`; ``counted``: whether announcements stay
+    as they are; ``why``: why TMA cannot make the copies."""
 
-    def __init__(self, told: set[S.Stmt], counted: bool, why: str | None) -> None:
-        self.told = told
+    def __init__(self, arrives_after: set[S.Stmt], counted: bool, why: str | None) -> None:
+        self.arrives_after = arrives_after
         self.counted = counted
         self.why = why
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if isinstance(stmt, S.Copy) and _is_bulk(stmt):
-            meets = stmt.barrier is not None and stmt not in self.told
-            notes = (*stmt.annotations, (SIGNALS, True)) if meets else stmt.annotations
+            needs_barrier = stmt.barrier is not None and stmt not in self.arrives_after
+            notes = (*stmt.annotations, (SIGNALS, True)) if needs_barrier else stmt.annotations
             if self.why is None:
                 return replace(stmt, annotations=(*notes, (ANNOUNCE, True)))
             notes = (*notes, (TMA_NOTE, self.why))
@@ -263,8 +263,8 @@ def _arrives_itself(stmt: S.Stmt) -> bool:
     """Whether a copy shall arrive at its barrier, once for all of its threads."""
     if not isinstance(stmt, S.Copy) or stmt.barrier is None:
         return False
-    asked = dict(stmt.annotations).get("annotations")
-    return isinstance(asked, tuple) and bool(dict(asked).get("emit_arrive"))
+    options = dict(stmt.annotations).get("annotations")
+    return isinstance(options, tuple) and bool(dict(options).get("emit_arrive"))
 
 
 def _announces(call: E.Call) -> bool:
@@ -279,26 +279,26 @@ def _arrives(call: E.Call) -> bool:
     return arrives and call.atom.operands[:1] == (BARRIER,)
 
 
-def _deferred(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
+def _sink_arrivals(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
     """``stmts`` with arrivals that announce bytes behind the copies that bring them: those up to
     the next use of the same barrier. Any other arrival goes behind copies that follow at once."""
-    left = list(stmts)
-    made: list[S.Stmt] = []
-    while left:
-        first = left.pop(0)
+    pending = list(stmts)
+    result: list[S.Stmt] = []
+    while pending:
+        first = pending.pop(0)
         barrier, announced = _arrival(first)
         end = 0
-        for k, other in enumerate(left if barrier is not None else ()):
+        for k, other in enumerate(pending if barrier is not None else ()):
             if not announced and not _is_bulk(other):
                 break
             if any(call.args and call.args[0] is barrier for call in S.calls(other)):
                 break
             if any(_is_bulk(node) and node.barrier is barrier for node in S.find(other, S.Copy)):
                 end = k + 1
-        made += left[:end]
-        del left[:end]
-        made.append(first)
-    return made
+        result += pending[:end]
+        del pending[:end]
+        result.append(first)
+    return result
 
 
 def _arrival(stmt: S.Stmt) -> tuple[E.Expr | None, bool]:
