@@ -384,8 +384,8 @@ def test_shared_places_never_meet(items: list[Any]) -> None:
     buffers = tiles(4)
     func = P.func(P.alloc(*buffers), _made(items, buffers))
     table = find_live_ranges(launch_of(func), 32)
-    separate = {
-        (x.buffer.name, y.buffer.name): table.separate(x, y)
+    can_overlap = {
+        (x.buffer.name, y.buffer.name): table.can_overlap(x, y)
         for x in table.ranges
         for y in table.ranges
         if x is not y
@@ -399,6 +399,6 @@ def test_shared_places_never_meet(items: list[Any]) -> None:
                 used.append((buffers[which].name, epoch))
         for first, a in enumerate(used):
             for second, b in enumerate(used[first + 1 :], first + 1):
-                if a[0] != b[0] and separate[a[0], b[0]]:
+                if a[0] != b[0] and can_overlap[a[0], b[0]]:
                     assert a[1] < b[1], "no barrier in between"
                     assert a[0] not in [c[0] for c in used[second:]], "overwritten"

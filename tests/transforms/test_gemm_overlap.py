@@ -125,7 +125,7 @@ def consumers(func: S.PrimFunc) -> str:
 @pytest.mark.parametrize("causal", [False, True])
 def test_results(n: int, causal: bool) -> None:
     func = attention(causal=causal)
-    assert "goes on beside the next iteration" in written(func).script()
+    assert "overlaps the next iteration" in written(func).script()
     *given, wanted = arrays(n, causal)
     holds(func, (*given, 0 * wanted), wanted, on=(SM_90A,))
 
@@ -215,8 +215,8 @@ def test_what_cannot_be_proved_stays() -> None:
         (operand_barriers, WHOLE),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            for one in {overlap_gemms, module}:
-                patch.setattr(one, "refused", lambda stmt: True)
+            for patched in {gemm_overlap, module}:
+                patch.setattr(patched, "refused", lambda stmt: True)
             found = consumers(written(attention()))
         assert found == wanted.replace(
             "s, transpose_B=True)", "s, transpose_B=True, clear_accum=True)"

@@ -270,16 +270,18 @@ def test_what_may_be_under_way() -> None:
     one, two, three = (
         S.Gemm(a=tile, b=tile, c=fragment(name).whole(), clear=E.const(False)) for name in "xyz"
     )
-    state = P.issued(P.issued(P.NOTHING, one), two)
+    state = P.after_issue(P.after_issue(P.NOTHING, one), two)
     assert state == {one: 1, two: 0}
     assert (
-        P.waited(state, 1) == {two: 0} and P.waited(state, 0) == {} and P.waited(state, 2) == state
+        P.after_wait(state, 1) == {two: 0}
+        and P.after_wait(state, 0) == {}
+        and P.after_wait(state, 2) == state
     )
     # Where two ways meet, only what is newer on both counts.
-    other = P.issued(P.issued(P.issued(P.NOTHING, one), three), two)
-    assert P.joined(state, other) == {one: 1, two: 0, three: 1}
+    other = P.after_issue(P.after_issue(P.after_issue(P.NOTHING, one), three), two)
+    assert P.merge(state, other) == {one: 1, two: 0, three: 1}
     assert P.depth(other, [one, three]) == 1 and P.depth(other, []) is None
-    assert P.issued(state, one) == {one: 0, two: 1}
+    assert P.after_issue(state, one) == {one: 0, two: 1}
 
 
 def test_programs_with_waits_of_their_own_keep_their_order() -> None:

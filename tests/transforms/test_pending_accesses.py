@@ -6,7 +6,7 @@ from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype
 from tilelang.transforms.sync.events import Access
-from tilelang.transforms.sync.pending_accesses import Open
+from tilelang.transforms.sync.pending_accesses import PendingAccesses
 
 INT = dtype("int32")
 
@@ -24,44 +24,52 @@ def access(buffer: Buffer, place: int | None, mode: str = "write") -> Access:
 def test_an_element_is_compared_with_itself_and_with_what_is_not_one_element() -> None:
     s = tile()
     first, other, whole, again = (access(s, place) for place in (0, 1, None, 0))
-    assert Open((first, other, whole, again)).near(access(s, 0)) == [first, whole, again]
-    assert Open((first, other, whole)).near(access(s, None)) == [first, other, whole]
+    assert PendingAccesses((first, other, whole, again)).conflict_candidates(access(s, 0)) == [
+        first,
+        whole,
+        again,
+    ]
+    assert PendingAccesses((first, other, whole)).conflict_candidates(access(s, None)) == [
+        first,
+        other,
+        whole,
+    ]
 
 
 def test_reads_are_compared_with_writes_only() -> None:
     s = tile()
     read, write = access(s, 0, "read"), access(s, 0)
-    assert Open((read, write)).near(access(s, 0, "read")) == [write]
-    assert Open((read, write)).near(access(s, 0)) == [read, write]
+    assert PendingAccesses((read, write)).conflict_candidates(access(s, 0, "read")) == [write]
+    assert PendingAccesses((read, write)).conflict_candidates(access(s, 0)) == [read, write]
 
 
 def test_elements_of_another_name_of_the_storage_are_all_compared() -> None:
     s = tile()
     view = tile(s.data)
     near, far = access(s, 0), access(s, 5)
-    assert Open((near, far)).near(access(view, 0)) == [near, far]
-    assert Open((near, far)).near(access(tile(), 0)) == []
+    assert PendingAccesses((near, far)).conflict_candidates(access(view, 0)) == [near, far]
+    assert PendingAccesses((near, far)).conflict_candidates(access(tile(), 0)) == []
 
 
 def test_a_block_adds_to_what_is_open_before_it_and_a_barrier_in_it_clears_its_own_only() -> None:
     s = tile()
     before, inside = access(s, 0), access(s, 0)
-    live = Open((before,))
-    block = Open(base=live)
+    live = PendingAccesses((before,))
+    block = PendingAccesses(base=live)
     block.add((inside,))
-    assert block.near(access(s, 0)) == [before, inside]
-    assert live.near(access(s, 0)) == [before]
+    assert block.conflict_candidates(access(s, 0)) == [before, inside]
+    assert live.conflict_candidates(access(s, 0)) == [before]
     block.assign(())
-    assert block.near(access(s, 0)) == []
+    assert block.conflict_candidates(access(s, 0)) == []
     assert list(live) == [before]
 
 
 def test_what_is_kept_is_found_and_what_is_entered_later_as_well() -> None:
     s = tile()
     first, second, third = (access(s, None) for _ in range(3))
-    live = Open((first, second))
-    assert live.near(first) == [first, second]
+    live = PendingAccesses((first, second))
+    assert live.conflict_candidates(first) == [first, second]
     live.assign((first, second, third))
-    assert live.near(first) == [first, second, third]
+    assert live.conflict_candidates(first) == [first, second, third]
     live.assign((third, first))
-    assert live.near(first) == [third, first]
+    assert live.conflict_candidates(first) == [third, first]

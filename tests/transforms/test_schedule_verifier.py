@@ -55,7 +55,7 @@ def test_copies_under_a_condition_are_proved_where_nothing_counts_their_bytes() 
     assert notes(made) == ["3 stages: a copied ahead with cp.async, one barrier per iteration"]
     refused = scheduled(program(stages=3, kind="condition"), "bulk")
     assert notes(refused) == [
-        "serial: not with bulk copies: bytes of `a` are announced that may not come"
+        "serial: not with bulk copies: transaction bytes of `a` are expected that may not arrive"
     ]
 
 
@@ -213,7 +213,7 @@ MESSAGES = {
     "Wait dropped": "`a` is read in a version that is not waited for",
     "Release dropped": "a version is filled again before all threads have released it",
     "Acquire dropped": "`a` may be read where it has not been copied",
-    "Commit dropped": "an item is used that may not have arrived",
+    "Commit dropped": "a stage is used that may not have arrived",
 }
 
 

@@ -97,7 +97,8 @@ class _Walk(Places):
             return None
         accesses = self.facts.accesses
         if accesses is None or any(
-            access.writes and self.memory.same(access.buffer, source.buffer) for access in accesses
+            access.writes and self.memory.may_alias(access.buffer, source.buffer)
+            for access in accesses
         ):
             return None
         for index, size in zip(source.indices, source.buffer.shape):

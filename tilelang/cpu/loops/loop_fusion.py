@@ -98,7 +98,7 @@ class _Fuser:
                 continue
             why = self.why_not(loop, item)
             behind = [] if why else self.waiting(loop, out[at + 1 :])
-            if not why and all(self.memory.independent(other, item) for other in behind):
+            if not why and all(self.memory.is_independent(other, item) for other in behind):
                 self.note(item, loop, "")
                 before = [other for other in out[at + 1 :] if other not in behind]
                 return [*self.placed([*out[:at], *before], self.joined(loop, item)), *behind]
@@ -128,7 +128,7 @@ class _Fuser:
         """Those of ``others`` that have to stay behind ``loop``."""
         found: list[S.Stmt] = [loop]
         for other in others:
-            if not all(self.memory.independent(one, other) for one in found):
+            if not all(self.memory.is_independent(one, other) for one in found):
                 found.append(other)
         return found[1:]
 
@@ -152,7 +152,7 @@ class _Fuser:
                 return "the loop would be too long"
         elif _wants_vectors(a, one) or _wants_vectors(b, other):
             return "one of them is computed in vectors"
-        alike = self.memory.meet_alike(a, b)
+        alike = self.memory.is_fusion_legal(a, b)
         return "" if alike else "an iteration uses what other iterations write"
 
     def joined(self, a: S.For, b: S.For) -> S.For:

@@ -98,7 +98,7 @@ def _interchanged(
     body = _ReadThere(copies).rewrite(rows.body)
     made = replace(rows, body=replace(steps, body=body))
     facts = memory.facts(made)
-    if not facts.quiet or not memory.meet_alike(made, made) or not _is_along(made, steps.var):
+    if not facts.quiet or not memory.is_fusion_legal(made, made) or not _is_along(made, steps.var):
         return None
     again = sum(copy.bytes for copy in copies.values()) * (trip_count(steps) or 0)
     return (made, copies) if again <= LARGEST else None

@@ -232,7 +232,7 @@ def _factors(nest: _Nest, memory: Memory, blocks: dict[E.Var, int]) -> dict[E.Va
     if not loads.are_worth_it() or not memory.facts(every[0]).quiet:
         return {}
     for loop in nest.around:
-        if loop.var in dims and not memory.meet_alike(loop, loop):
+        if loop.var in dims and not memory.is_fusion_legal(loop, loop):
             del dims[loop.var]
     if not loads.are_worth_it():
         return {}

@@ -178,7 +178,7 @@ class _Loop:
             return False
         places = self.places()
         stored, read = ([one for one in places if one.stores is kind] for kind in (True, False))
-        return not any(memory.same(a.buffer, b.buffer) for a in stored for b in read)
+        return not any(memory.may_alias(a.buffer, b.buffer) for a in stored for b in read)
 
     def is_plain(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` is one that vectors have."""

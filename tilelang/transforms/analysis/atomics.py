@@ -15,4 +15,4 @@ def updated_in_two_ways(stmt: S.Stmt) -> set[E.Var]:
         kind = access.by.atom.update if isinstance(access.by, E.Call) else ""
         if kind and access.writes and access.buffer.storage not in PRIVATE:
             kinds.setdefault(access.data, set()).add(kind)
-    return {var for var, found in kinds.items() if len(found) > 1}
+    return {var for var, updates in kinds.items() if len(updates) > 1}

@@ -1,4 +1,4 @@
-"""Where iterations of two loops meet in memory: what has to be known before loops become one.
+"""Dependence analysis and fusion legality: which iterations of two loops access the same memory.
 
 Everything rests on :mod:`tilelang.ir.effects`. Two tensors of a program may be one (a kernel works
 in place): parameters of the same dtype and rank are taken to be the same memory unless their
@@ -31,7 +31,7 @@ class Facts:
     raw: bool  # memory is used through raw pointers
     kinds: frozenset[type[S.Stmt]]
     noted: bool  # a loop with annotations is there
-    every: dict[tuple[object, ...], effects.Access]  # accesses, those that are alike once
+    every: dict[tuple[object, ...], effects.Access]  # accesses, equal ones once
     allocated: frozenset[E.Var]
     used: frozenset[E.Var]  # storage that is named in any way
     mentioned: frozenset[E.Var]  # the same and the variables of expressions
@@ -46,18 +46,18 @@ class Memory:
 
     def __init__(self, func: S.PrimFunc) -> None:
         self.known: dict[S.Stmt, Facts] = {}
-        self.tensors = {item.data for item in func.params if isinstance(item, Buffer)}
-        self.loose = {  # made from pointers, which may lead anywhere
+        self.tensors = {param.data for param in func.params if isinstance(param, Buffer)}
+        self.any_address = {  # views of pointers, which may alias anything
             node.buffer.data for node in S.find(func.body, S.View) if node.source is not None
         }
 
     def facts(self, stmt: S.Stmt) -> Facts:
-        """What ``stmt`` does, found once."""
+        """What ``stmt`` does, computed once."""
         return facts_of(stmt, self.known)
 
-    def same(self, a: Buffer, b: Buffer) -> bool:
+    def may_alias(self, a: Buffer, b: Buffer) -> bool:
         """Whether an element of ``a`` may be one of ``b``."""
-        if a.data is b.data or a.data in self.loose or b.data in self.loose:
+        if a.data is b.data or a.data in self.any_address or b.data in self.any_address:
             return True
         if a.data not in self.tensors or b.data not in self.tensors:
             return False
@@ -67,57 +67,67 @@ class Memory:
             isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a.shape, b.shape)
         )
 
-    def independent(self, a: S.Stmt, b: S.Stmt) -> bool:
-        """Whether ``a`` and ``b`` may change places."""
-        one, other = self.facts(a), self.facts(b)
-        if not (one.quiet and other.quiet) or one.accesses is None or other.accesses is None:
+    def is_independent(self, a: S.Stmt, b: S.Stmt) -> bool:
+        """Whether ``a`` and ``b`` may be reordered."""
+        first, second = self.facts(a), self.facts(b)
+        if not (first.quiet and second.quiet) or first.accesses is None or second.accesses is None:
             return False
         named = a.var if isinstance(a, S.Let) else a.buffer.data if isinstance(a, S.Alloc) else None
-        return named not in other.mentioned and not self._conflicts(one.accesses, other.accesses)
+        return named not in second.mentioned and not self._conflicts(
+            first.accesses, second.accesses
+        )
 
-    def meet_alike(self, a: S.For, b: S.For) -> bool:
+    def is_fusion_legal(self, a: S.For, b: S.For) -> bool:
         """Whether an iteration of ``a`` and one of ``b`` use the same memory, and one of them
         writes it, only where their variables are equal: then the loops may run as one, and
         iterations that were independent in both stay so."""
-        one, other = self.facts(a.body), self.facts(b.body)
-        if one.accesses is None or other.accesses is None:
+        first, second = self.facts(a.body), self.facts(b.body)
+        if first.accesses is None or second.accesses is None:
             return False
-        lets = _positions(one) | _positions(other) | {b.var: a.var}
-        own = one.bound | other.bound | {a.var}
-        pairs = self._conflicts(one.accesses, other.accesses)
-        return all(self._apart(x, y, a.var, own, lets) for x, y in pairs)
+        lets = _pure_values(first) | _pure_values(second) | {b.var: a.var}
+        bound = first.bound | second.bound | {a.var}
+        pairs = self._conflicts(first.accesses, second.accesses)
+        return all(self._are_disjoint(x, y, a.var, bound, lets) for x, y in pairs)
 
     def _conflicts(
         self, first: list[effects.Access], second: list[effects.Access]
     ) -> list[tuple[effects.Access, effects.Access]]:
         """Pairs of accesses that may be of the same memory, one of them writing."""
-        read, tensors, loose, found = effects.READ, self.tensors, self.loose, []
+        read, tensors, any_address, pairs = effects.READ, self.tensors, self.any_address, []
         for x in first:
             data = x.buffer.data
             for y in second:
                 if x.mode == read and y.mode == read:
                     continue
-                near = y.buffer.data
-                anywhere = data in loose or near in loose or (data in tensors and near in tensors)
-                if data is near or (anywhere and self.same(x.buffer, y.buffer)):
-                    found.append((x, y))
-        return found
+                other = y.buffer.data
+                anywhere = (
+                    data in any_address
+                    or other in any_address
+                    or (data in tensors and other in tensors)
+                )
+                if data is other or (anywhere and self.may_alias(x.buffer, y.buffer)):
+                    pairs.append((x, y))
+        return pairs
 
-    def _apart(
+    def _are_disjoint(
         self,
         a: effects.Access,
         b: effects.Access,
         var: E.Var,
-        own: frozenset[E.Var],
+        bound: frozenset[E.Var],
         lets: dict[E.Var, E.Expr],
     ) -> bool:
         """Whether some dimension tells the two iterations: its index is ``c * var + r`` in both,
         with the same ``c`` that is not 0 and the same ``r`` outside of the loops. Accesses outside
         of a tensor do not happen, so equal elements have equal indices."""
-        if a.data in self.loose or b.data in self.loose or not _alike(a.buffer, b.buffer):
+        if (
+            a.data in self.any_address
+            or b.data in self.any_address
+            or not _has_same_indexing(a.buffer, b.buffer)
+        ):
             return False
-        for one, other in zip(a.indices, b.indices):
-            forms = [parted(substitute(index, lets), own) for index in (one, other)]
+        for index_a, index_b in zip(a.indices, b.indices):
+            forms = [parted(substitute(index, lets), bound) for index in (index_a, index_b)]
             if forms[0] is None or forms[1] is None:
                 continue
             steps = [dict(form[0].terms) for form in forms if form]
@@ -140,21 +150,21 @@ def accesses_of(stmt: S.Stmt) -> list[effects.Access] | None:
 
 
 def facts_of(stmt: S.Stmt, known: dict[S.Stmt, Facts]) -> Facts:
-    """What ``stmt`` does; ``known`` holds what was found before."""
-    found = known.get(stmt)
-    if found is None:
+    """What ``stmt`` does; ``known`` holds earlier results."""
+    facts = known.get(stmt)
+    if facts is None:
         inner = []
         for block in stmt.blocks():
             inner.append(known.get(block) or facts_of(block, known))
-        found = known[stmt] = _together(stmt, _alone(stmt), inner)
-    return found
+        facts = known[stmt] = _merge(stmt, _own_facts(stmt), inner)
+    return facts
 
 
-def _alone(stmt: S.Stmt) -> Facts:
+def _own_facts(stmt: S.Stmt) -> Facts:
     """What ``stmt`` itself does."""
     exprs = stmt.exprs()
-    found = [call for item in exprs for call in E.find(item, E.Call)]
-    silent = all(call.atom.effect in (Effect.NONE, Effect.HINT) for call in found)
+    calls = [call for expr in exprs for call in E.find(expr, E.Call)]
+    silent = all(call.atom.effect in (Effect.NONE, Effect.HINT) for call in calls)
     raw = {var for var, _ in effects.pointers(stmt)}
     every: dict[tuple[object, ...], effects.Access] = {}
     for access in effects.accesses(stmt):
@@ -163,14 +173,14 @@ def _alone(stmt: S.Stmt) -> Facts:
     used = raw.union(access.buffer.data for access in every.values())
     return Facts(
         quiet=isinstance(stmt, _QUIET) and silent,
-        calls=bool(found),
+        calls=bool(calls),
         raw=bool(raw),
         kinds=frozenset((type(stmt),)),
         noted=isinstance(stmt, S.For) and bool(stmt.annotations),
         every=every,
         allocated=frozenset((stmt.buffer.data,) if isinstance(stmt, S.Alloc) else ()),
         used=frozenset(used),
-        mentioned=frozenset(used.union(*(item.variables for item in exprs))),
+        mentioned=frozenset(used.union(*(expr.variables for expr in exprs))),
         bound=frozenset(stmt.parts("var", "vars")),
         values=(stmt,) if isinstance(stmt, S.Let) else (),
         stores=(stmt,) if isinstance(stmt, S.Store) else (),
@@ -178,9 +188,9 @@ def _alone(stmt: S.Stmt) -> Facts:
     )
 
 
-def _together(stmt: S.Stmt, own: Facts, inner: list[Facts]) -> Facts:
+def _merge(stmt: S.Stmt, own_facts: Facts, inner: list[Facts]) -> Facts:
     """What ``stmt`` does, given what it does itself and what its blocks do."""
-    parts = [own, *inner]
+    parts = [own_facts, *inner]
     every: dict[tuple[object, ...], effects.Access] = {}
     values: list[S.Let] = []
     stores: list[S.Store] = []
@@ -198,7 +208,7 @@ def _together(stmt: S.Stmt, own: Facts, inner: list[Facts]) -> Facts:
         quiet=quiet,
         calls=calls,
         raw=raw,
-        kinds=own.kinds.union(*[part.kinds for part in inner]),
+        kinds=own_facts.kinds.union(*[part.kinds for part in inner]),
         noted=noted,
         every=every,
         allocated=allocated,
@@ -215,18 +225,18 @@ def _lasting(
     every: dict[tuple[object, ...], effects.Access], allocated: frozenset[E.Var]
 ) -> list[effects.Access] | None:
     """The accesses of what is not ``allocated``; None if one is no plain access."""
-    found = []
+    accesses = []
     for access in every.values():
         if access.buffer.data in allocated:
             continue
         if access.how is not effects.How.PLAIN or access.mode == effects.NAME:
             return None
-        found.append(access)
-    return found
+        accesses.append(access)
+    return accesses
 
 
-def _alike(a: Buffer, b: Buffer) -> bool:
-    """Whether the two names give each place the same indices."""
+def _has_same_indexing(a: Buffer, b: Buffer) -> bool:
+    """Whether the two names give each element the same indices."""
     if not (_is_plain(a) and _is_plain(b)):
         return False
     if a.data is not b.data:
@@ -236,15 +246,15 @@ def _alike(a: Buffer, b: Buffer) -> bool:
 
 
 def _is_plain(buffer: Buffer) -> bool:
-    """Whether the elements of a buffer lie one after the other from its start on."""
+    """Whether the elements of a buffer are contiguous from its start on."""
     offset = buffer.elem_offset
     return buffer.strides is None and isinstance(offset, int) and offset == 0
 
 
-def _positions(facts: Facts) -> dict[E.Var, E.Expr]:
+def _pure_values(facts: Facts) -> dict[E.Var, E.Expr]:
     """Names of values that read no memory."""
-    found: dict[E.Var, E.Expr] = {}
+    values: dict[E.Var, E.Expr] = {}
     for node in facts.values:
         if not E.holds(node.value, E.Load, E.Call):
-            found[node.var] = substitute(node.value, found)
-    return found
+            values[node.var] = substitute(node.value, values)
+    return values

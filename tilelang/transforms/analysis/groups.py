@@ -1,4 +1,4 @@
-"""Which threads of a block take a branch.
+"""Thread groups: which threads of a block take a branch.
 
 A branch on the thread index that whole warps take together forms a thread group: the statements in
 it run by that group alone, and its barriers count its threads only.
@@ -35,7 +35,7 @@ from tilelang.layout.evaluate import evaluate
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 MAX_BARRIERS = 16  # of a block
-# Annotation of copies and products: their group meets after them, before one thread arrives.
+# Annotation of copies and products: a barrier of their group follows, before one thread arrives.
 SIGNALS = "signals"
 # Attribute of an operand that two groups of warps hand to each other, by mbarriers of the program:
 # what a group does with it, and what it overwrites, the other one has had in between.
@@ -43,8 +43,8 @@ HANDED_OVER = "handed_over"
 NO_BARRIER = -1  # in place of the number of a barrier: all of them are taken
 
 
-def no_barrier_left(group: tuple[int, int], loc: Loc | None = None) -> TileUnsupportedError:
-    """The error where a group (first thread, count) has to meet and has no barrier."""
+def no_free_barrier(group: tuple[int, int], loc: Loc | None = None) -> TileUnsupportedError:
+    """The error where a group (first thread, count) needs a barrier and none is free."""
     return TileUnsupportedError(
         "the kernel needs more barriers than a block has",
         loc=loc,
@@ -68,17 +68,17 @@ def thread_indices(launch: Launch) -> dict[Var, Any]:
     """The x, y and z index of every thread, in the order of the linear thread index."""
     x, y, z = launch.threads
     linear = np.arange(x * y * z, dtype=np.int64)
-    found = (linear % x, linear // x % y, linear // (x * y))
-    return dict(zip(launch.thread_vars, found))
+    indices = (linear % x, linear // x % y, linear // (x * y))
+    return dict(zip(launch.thread_vars, indices))
 
 
 def integer_lets(launch: Launch) -> dict[Var, Expr]:
     """Values of the integer names of a launch, without names of others in them."""
-    found: dict[Var, Expr] = {}
+    values: dict[Var, Expr] = {}
     for stmt in walk(launch.body):
         if isinstance(stmt, Let) and stmt.value.dtype.is_integer:
-            found[stmt.var] = substitute(stmt.value, found)
-    return found
+            values[stmt.var] = substitute(stmt.value, values)
+    return values
 
 
 def thread_mask(cond: Expr, launch: Launch, lets: Mapping[Var, Expr] | None = None) -> Mask | None:
@@ -89,10 +89,10 @@ def thread_mask(cond: Expr, launch: Launch, lets: Mapping[Var, Expr] | None = No
     """
     threads = thread_indices(launch)
     try:
-        found = evaluate(_elected(substitute(cond, dict(lets or {})), launch), threads)
+        holds = evaluate(_elected(substitute(cond, dict(lets or {})), launch), threads)
     except TileUnsupportedError:
         return None
-    return np.broadcast_to(found != 0, (len(next(iter(threads.values()))),))
+    return np.broadcast_to(holds != 0, (len(next(iter(threads.values()))),))
 
 
 def _elected(expr: Expr, launch: Launch) -> Expr:
@@ -114,15 +114,15 @@ def exact_threads(
     cond: Expr,
     launch: Launch,
     lets: Mapping[Var, Expr] | None,
-    alike: Callable[[Expr], bool],
+    is_uniform: Callable[[Expr], bool],
 ) -> Mask | None:
     """The threads that take a branch on ``cond`` if any do: parts of a conjunction that are
-    ``alike`` for all threads say whether, the others which. None where data says which."""
-    found = thread_mask(cond, launch, lets)
-    if found is not None or not (isinstance(cond, Binary) and cond.op == "land"):
-        return found
-    sides = [side for side in (cond.a, cond.b) if not alike(side)]
-    masks = [exact_threads(side, launch, lets, alike) for side in sides]
+    ``is_uniform`` for all threads say whether, the others which. None where data says which."""
+    own_mask = thread_mask(cond, launch, lets)
+    if own_mask is not None or not (isinstance(cond, Binary) and cond.op == "land"):
+        return own_mask
+    sides = [side for side in (cond.a, cond.b) if not is_uniform(side)]
+    masks = [exact_threads(side, launch, lets, is_uniform) for side in sides]
     known = [mask for mask in masks if mask is not None]
     return np.logical_and.reduce(known) if known and len(known) == len(masks) else None
 
@@ -177,7 +177,7 @@ def inverse(cond: Expr) -> Expr:
     return Unary("lnot", cond)
 
 
-def _left(sides: list[Mask | None], uniform: bool) -> Mask | None:
+def _remaining_threads(sides: list[Mask | None], uniform: bool) -> Mask | None:
     """The threads that go on after a branch, from those that go on after its sides, which all
     threads take together (``uniform``) or each the one that its index says; None where data
     decides."""
@@ -191,12 +191,12 @@ def _left(sides: list[Mask | None], uniform: bool) -> Mask | None:
     return then if bool((then == orelse).all()) else None
 
 
-def same_for(
+def is_uniform_for(
     expr: Expr,
     threads: Mapping[Var, Any],
     lets: Mapping[Var, Expr],
     varying: Varying,
-    alike: Set[Var],
+    group_uniform: Set[Var],
 ) -> bool:
     """Whether some threads see one value of ``expr``.
 
@@ -207,28 +207,28 @@ def same_for(
     """
     memo: dict[int, Expr] = {}
 
-    def settle(node: Expr) -> Expr:
+    def fold(node: Expr) -> Expr:
         known = memo.get(id(node))
         if known is None:
-            known = memo[id(node)] = _settled(rebuild(node, settle), threads)
+            known = memo[id(node)] = _fold_uniform(rebuild(node, fold), threads)
         return known
 
-    rest = settle(substitute(expr, dict(lets)))
-    different = {node for node in walk_expr(rest) if isinstance(node, Var)} & varying.vars
+    rest = fold(substitute(expr, dict(lets)))
+    varying_vars = {node for node in walk_expr(rest) if isinstance(node, Var)} & varying.vars
     reads = any(isinstance(node, Load) and varying.expr(node) for node in walk_expr(rest))
-    return not reads and different <= alike
+    return not reads and varying_vars <= group_uniform
 
 
-def _settled(node: Expr, threads: Mapping[Var, Any]) -> Expr:
+def _fold_uniform(node: Expr, threads: Mapping[Var, Any]) -> Expr:
     """A part that the thread index alone decides, as a constant where it is the same."""
     if not node.dtype.is_integer and not node.dtype.is_bool:
         return node
     try:
-        found = evaluate(node, threads)
+        values = evaluate(node, threads)
     except TileUnsupportedError:
         return node
-    one = found.reshape(-1)
-    return const(int(one[0]), node.dtype) if (one == one[0]).all() else node
+    flat = values.reshape(-1)
+    return const(int(flat[0]), node.dtype) if (flat == flat[0]).all() else node
 
 
 @lru_cache(maxsize=4)
@@ -242,8 +242,8 @@ class ThreadGroups:
 
     ``partial``: statements of threads that are known but no whole warps. They are a group of
     consecutive threads, or of the first thread alone (``elected``) where they are not consecutive.
-    ``divergent``: statements of threads that data decides. ``apart``: products whose threads name
-    different operands.
+    ``divergent``: statements of threads that data decides. ``differing_operands``: products whose
+    threads name different operands.
     """
 
     def __init__(self, launch: Launch, warp: int) -> None:
@@ -251,22 +251,22 @@ class ThreadGroups:
         self.warp = warp
         x, y, z = launch.threads
         self.all = (0, x * y * z)
-        self.found: dict[Stmt, tuple[int, int]] = {}
+        self.ranges: dict[Stmt, tuple[int, int]] = {}
         self.divergent: set[Stmt] = set()
         self.partial: set[Stmt] = set()
         self.elected: set[Stmt] = set()
-        self.apart: dict[Stmt, Region] = {}
+        self.differing_operands: dict[Stmt, Region] = {}
         self.varying = Varying(launch, votes=True, roles=True)
-        self.alike: set[Var] = set()  # loop variables that are the same in their group
+        self.group_uniform: set[Var] = set()  # loop variables that are the same in their group
         self._visit(launch.body, np.ones(self.all[1], np.bool_), {})
 
     def of(self, stmt: Stmt) -> tuple[int, int]:
         """(first thread, number of threads) of the group that runs ``stmt``."""
-        return self.found.get(stmt, self.all)
+        return self.ranges.get(stmt, self.all)
 
     def like(self, new: Stmt, old: Stmt) -> None:
         """``new`` is run by the threads that run ``old``."""
-        self.found[new] = self.of(old)
+        self.ranges[new] = self.of(old)
         for known in (self.divergent, self.partial, self.elected):
             if old in known:
                 known.add(new)
@@ -286,19 +286,21 @@ class ThreadGroups:
         if isinstance(stmt, If):
             return self._branch(stmt, mask, lets)
         if isinstance(stmt, (For, While)):
-            rounds = [expr for expr in stmt.exprs() if not self._alike_for(expr, mask, lets)]
+            rounds = [expr for expr in stmt.exprs() if not self._is_uniform_for(expr, mask, lets)]
             if rounds or varying_exit(stmt.body, self.varying):
                 self.divergent.update(walk(stmt.body))
             elif isinstance(stmt, For):
-                self.alike.add(stmt.var)
-        left: Mask | None = mask
+                self.group_uniform.add(stmt.var)
+        remaining: Mask | None = mask
         for block in stmt.blocks():
-            left = self._visit(block, mask, dict(lets))
+            remaining = self._visit(block, mask, dict(lets))
         if isinstance(stmt, (For, While)):
             # They leave in one of its iterations or in none: all of them, or data decides.
-            whole = left is not None and (not left.any() or bool((left == mask).all()))
+            whole = remaining is not None and (
+                not remaining.any() or bool((remaining == mask).all())
+            )
             return mask if whole else None
-        return left
+        return remaining
 
     def _compare(self, stmt: Gemm, mask: Mask, lets: Mapping[Var, Expr]) -> None:
         """Note an operand that begins elsewhere for some threads of ``mask``, by the thread index
@@ -306,48 +308,50 @@ class ThreadGroups:
         threads = frozenset(self.launch.thread_vars)
         for region in (stmt.a, stmt.b, stmt.c):
             for start in region.mins:
-                place = substitute(as_expr(start), dict(lets))
-                if threads.isdisjoint(place.variables):
+                start_index = substitute(as_expr(start), dict(lets))
+                if threads.isdisjoint(start_index.variables):
                     continue
-                values: dict[Var, Any] = {var: np.zeros(1, np.int64) for var in place.variables}
+                values: dict[Var, Any] = {
+                    var: np.zeros(1, np.int64) for var in start_index.variables
+                }
                 indices = thread_indices(self.launch)
                 values |= {var: index[mask] for var, index in indices.items()}
                 try:
-                    found = evaluate(place, values)
+                    values_of_threads = evaluate(start_index, values)
                 except TileUnsupportedError:  # it reads memory
                     continue
-                if (found != found.reshape(-1)[0]).any():
-                    self.apart.setdefault(stmt, region)
+                if (values_of_threads != values_of_threads.reshape(-1)[0]).any():
+                    self.differing_operands.setdefault(stmt, region)
 
     def _sequence(self, stmt: Seq, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
-        left: Mask | None = mask
-        for item in stmt.stmts:
-            if left is None:
-                self.divergent.update(walk(item))
-                self._visit(item, mask, lets)
+        remaining: Mask | None = mask
+        for inner in stmt.stmts:
+            if remaining is None:
+                self.divergent.update(walk(inner))
+                self._visit(inner, mask, lets)
                 continue
-            mask = left if left.any() else mask
-            left = self._visit(item, mask, lets)
-        return left
+            mask = remaining if remaining.any() else mask
+            remaining = self._visit(inner, mask, lets)
+        return remaining
 
     def _note(self, stmt: Stmt, mask: Mask) -> None:
         group = range_of(mask, self.warp)
         if group is None:
             self.partial.add(stmt)
             first, count = int(np.argmax(mask)), int(np.count_nonzero(mask))
-            together = bool(mask[first : first + count].all())
-            group = (first, count if together else 1)
-            if not together:
+            contiguous = bool(mask[first : first + count].all())
+            group = (first, count if contiguous else 1)
+            if not contiguous:
                 self.elected.add(stmt)
-        self.found[stmt] = group
+        self.ranges[stmt] = group
 
     def _branch(self, stmt: If, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
-        uniform = self._alike(stmt.cond)
+        uniform = self._is_uniform(stmt.cond)
         data = False  # whether data decides who takes which side
-        left: list[Mask | None] = []
-        stay = True  # nobody leaves
+        remaining: list[Mask | None] = []
+        all_stay = True  # nobody leaves
         for cond, block in ((stmt.cond, stmt.then), (inverse(stmt.cond), stmt.orelse)):
-            chosen = None if uniform else exact_threads(cond, self.launch, lets, self._alike)
+            chosen = None if uniform else exact_threads(cond, self.launch, lets, self._is_uniform)
             data |= chosen is None and not uniform
             inner = mask if chosen is None else chosen & mask
             rest: Mask | None = inner
@@ -355,18 +359,18 @@ class ThreadGroups:
                 if chosen is None and not uniform:
                     self.divergent.update(walk(block))
                 rest = self._visit(block, inner if inner.any() else mask, dict(lets))
-            left.append(rest if inner.any() else inner)
-            stay &= rest is not None and (not inner.any() or bool((rest == inner).all()))
-        if stay:
+            remaining.append(rest if inner.any() else inner)
+            all_stay &= rest is not None and (not inner.any() or bool((rest == inner).all()))
+        if all_stay:
             return mask
-        return None if data else _left(left, uniform)
+        return None if data else _remaining_threads(remaining, uniform)
 
-    def _alike(self, expr: Expr) -> bool:
+    def _is_uniform(self, expr: Expr) -> bool:
         return not self.varying.expr(expr)
 
-    def _alike_for(self, expr: Expr, mask: Mask, lets: Mapping[Var, Expr]) -> bool:
+    def _is_uniform_for(self, expr: Expr, mask: Mask, lets: Mapping[Var, Expr]) -> bool:
         """Whether the threads of ``mask`` see one value."""
-        if self._alike(expr) or mask.all():
-            return self._alike(expr)
+        if self._is_uniform(expr) or mask.all():
+            return self._is_uniform(expr)
         threads = {var: values[mask] for var, values in thread_indices(self.launch).items()}
-        return same_for(expr, threads, lets, self.varying, self.alike)
+        return is_uniform_for(expr, threads, lets, self.varying, self.group_uniform)

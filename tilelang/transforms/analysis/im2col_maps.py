@@ -1,5 +1,5 @@
-"""Whether a tile of the columns of a convolution is one of boxes of an image: what an im2col map
-can move.
+"""im2col tensor maps: whether a tile of the columns of a convolution is boxes of an image, which an
+im2col map can copy.
 
 Such a map walks over the pixels of a bounding box in an NHWC image, one after the other, rows and
 images in between included, and takes a run of channels of each; an offset within the window of the
@@ -60,7 +60,7 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
         )
     _check_window(stmt, rows, width)
     _check_steps(stmt, int(channels) // columns, bounds)
-    start, offsets = _place(stmt, rows, columns, int(channels))
+    start, offsets = _coordinates(stmt, rows, columns, int(channels))
     boxes = tuple(
         Box(
             (*tile.mins[:-1], E.binary("add", tile.mins[-1], E.const(first))),
@@ -111,7 +111,7 @@ def _check_steps(stmt: S.Im2col, parts: int, bounds: Bounds) -> None:
         raise NotBoxesError(f"the step `{stmt.nhw_step!r}` may be negative")
 
 
-def _place(
+def _coordinates(
     stmt: S.Im2col, rows: int, columns: int, channels: int
 ) -> tuple[tuple[E.Expr, ...], tuple[E.Expr, ...]]:
     """Coordinates of the first pixel, innermost first, and offsets within the window."""

@@ -1,6 +1,6 @@
-"""Which products of warpgroups may be under way, and what has to wait for them.
+"""In-flight wgmma: which products of warpgroups are incomplete, and what has to wait for them.
 
-A product that a warpgroup has issued goes on beside its threads until they wait for it: "all
+A product that a warpgroup has issued runs asynchronously until its threads wait for it: "all
 groups but the N last are complete" (PTX, "wgmma.wait_group"). Groups complete in order, so for
 each product that may be under way it is enough to know how many have certainly been issued behind
 it, on every way to here. Further groups of whatever origin make a wait no weaker.
@@ -25,7 +25,7 @@ Pending: TypeAlias = "Mapping[S.Gemm, int]"  # product -> how many groups are ce
 NOTHING: Pending = {}
 
 
-def may_stay(stmt: S.Stmt) -> bool:
+def can_stay_in_flight(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a product of warpgroups into registers that a later wait can be for: it
     adds up in those of its result and converts nothing."""
     if not isinstance(stmt, S.Gemm) or stmt.plan is None or not stmt.plan.by_warpgroups:
@@ -33,28 +33,28 @@ def may_stay(stmt: S.Stmt) -> bool:
     return stmt.c.buffer.storage == FRAGMENT and stmt.c.dtype is stmt.plan.atom.c
 
 
-def issued(before: Pending, product: S.Gemm) -> Pending:
-    """What may be under way behind ``product``."""
+def after_issue(before: Pending, product: S.Gemm) -> Pending:
+    """What may be in flight after ``product``."""
     return {**{other: newer + 1 for other, newer in before.items()}, product: 0}
 
 
-def waited(before: Pending, newer: int) -> Pending:
-    """What may be under way when all but the ``newer`` last groups are complete."""
+def after_wait(before: Pending, newer: int) -> Pending:
+    """What may be in flight when all but the ``newer`` last groups are complete."""
     return {product: count for product, count in before.items() if count < newer}
 
 
-def joined(one: Pending, other: Pending) -> Pending:
-    """What may be under way where two ways meet."""
-    if one == other:
-        return one
+def merge(first: Pending, second: Pending) -> Pending:
+    """What may be in flight where two paths join."""
+    if first == second:
+        return first
     return {
-        product: min(state[product] for state in (one, other) if product in state)
-        for product in (*one, *(product for product in other if product not in one))
+        product: min(state[product] for state in (first, second) if product in state)
+        for product in (*first, *(product for product in second if product not in first))
     }
 
 
 def depth(before: Pending, products: Iterable[S.Gemm]) -> int | None:
-    """How many groups may stay under way where ``products`` have to be complete."""
+    """How many groups may stay in flight where ``products`` have to be complete."""
     return min((before[product] for product in products), default=None)
 
 
@@ -65,88 +65,94 @@ class Needs:
     to read the latter, which is undefined before (PTX, "wgmma.mma_async"); other products may read
     it. By themselves they overwrite its operands in shared memory then. Others may overwrite those
     when its threads have told them so: behind a barrier, or for the tiles of a pipeline with
-    mbarriers behind the release of the item.
+    mbarriers after the release of the stage.
 
-    ``quiet``: storage that nothing writes in the loop around, which keeps its place there.
+    ``read_only``: storage that nothing writes in the loop around, which stays allocated there.
     """
 
-    quiet: frozenset[E.Var] = frozenset()
+    read_only: frozenset[E.Var] = frozenset()
 
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
         self.tiles: dict[E.Expr, Set[E.Var]] = {}  # pipeline with mbarriers -> its tiles
-        self.turned: dict[S.Stmt, Set[E.Var]] = {}  # product -> tiles of such pipelines around it
+        self.pipelined_tiles: dict[
+            S.Stmt, Set[E.Var]
+        ] = {}  # product -> tiles of such pipelines around it
         for node in S.find(launch.body, H.Pipeline):
             if MECHANISMS[node.mechanism].has_phases:
                 self.tiles[node.pipe] = tiles = frozenset(node.tiles)
-                for inner in filter(may_stay, S.walk(node.body)):
-                    self.turned[inner] = self.turned.get(inner, frozenset()) | tiles
+                for inner in filter(can_stay_in_flight, S.walk(node.body)):
+                    self.pipelined_tiles[inner] = (
+                        self.pipelined_tiles.get(inner, frozenset()) | tiles
+                    )
 
-    def kept(self, loop: S.For | S.While) -> frozenset[E.Var]:
+    def unwritten(self, loop: S.For | S.While) -> frozenset[E.Var]:
         """Storage that ``loop`` uses and that nothing writes while it runs: neither the loop, nor
         threads that are elsewhere, where the program tells them when they may."""
-        found = effects.used(loop.body) - effects.written(loop.body)
-        return frozenset(found - self._written_elsewhere(loop))
+        used = effects.used(loop.body) - effects.written(loop.body)
+        return frozenset(used - self._written_elsewhere(loop))
 
     def _written_elsewhere(self, loop: S.Stmt) -> set[E.Var]:
         """Storage that is written in branches that do not hold ``loop``, in a program whose
         threads wait for each other by its own barriers."""
-        if not self.by_hand:
+        if not self.is_user_synchronized:
             return set()
-        around = next(path for stmt, path in self.places if stmt is loop)
+        around = next(path for stmt, path in self.branch_paths if stmt is loop)
         return {
             data
-            for stmt, path in self.places
+            for stmt, path in self.branch_paths
             if path != around[: len(path)]
             for data in effects.written(stmt, nested=False)
         }
 
     @cached_property
-    def by_hand(self) -> bool:
+    def is_user_synchronized(self) -> bool:
         """Whether groups of threads wait for each other as the program itself says."""
-        own = {ident for _, _, ident in self.launch.annotation("barrier_ids", ())}
+        generated = {ident for _, _, ident in self.launch.annotation("barrier_ids", ())}
         for stmt in S.walk(self.launch.body):
             for call in stmt.calls():
                 named = call.atom.meets("block") and len(call.args) > 1
-                if call.atom.signals or (named and _number(call.args[0]) not in own):
+                if call.atom.signals or (named and _number(call.args[0]) not in generated):
                     return True
         return False
 
     @cached_property
-    def places(self) -> list[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
-        """Every statement, and the branches that it stands in."""
-        return list(_placed(self.launch.body, ()))
+    def branch_paths(self) -> list[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
+        """Every statement, and the branches around it."""
+        return list(_with_paths(self.launch.body, ()))
 
     def of(self, stmt: S.Stmt, before: Pending, nested: bool = True) -> list[S.Gemm]:
         """Products that have to be complete before ``stmt``, or what it evaluates itself."""
         if not before:
             return []
         if isinstance(stmt, H.PipelineStep) and stmt.pipe in self.tiles:
-            given = self.tiles[stmt.pipe] if isinstance(stmt, H.Release) else frozenset()
-            return [one for one in before if not given.isdisjoint(_shared(one))]
+            released = self.tiles[stmt.pipe] if isinstance(stmt, H.Release) else frozenset()
+            return [product for product in before if not released.isdisjoint(_shared(product))]
         nodes = tuple(S.walk(stmt)) if nested else (stmt,)
-        meets = any(map(orders_threads, nodes))
+        has_barrier = any(map(orders_threads, nodes))
         used, written = effects.used(stmt, nested), effects.written(stmt, nested)
-        found = []
+        needed = []
         for product in before:
             operands = {product.a.buffer.data, product.b.buffer.data}
             sums = product.c.buffer.data in used and not continues(stmt, product)
-            turned = self.turned.get(product, frozenset())
-            given_on = meets and not _shared(product) <= turned | self.quiet
-            registers = (operands - _shared(product)) & used and not may_stay(stmt)
-            if sums or registers or not operands.isdisjoint(written) or given_on:
-                found.append(product)
-        return found
+            pipelined_tiles = self.pipelined_tiles.get(product, frozenset())
+            signals_others = (
+                has_barrier and not _shared(product) <= pipelined_tiles | self.read_only
+            )
+            registers = (operands - _shared(product)) & used and not can_stay_in_flight(stmt)
+            if sums or registers or not operands.isdisjoint(written) or signals_others:
+                needed.append(product)
+        return needed
 
     def at_end(self, pipeline: H.Pipeline, before: Pending) -> list[S.Gemm]:
         """Products that have to be complete where ``pipeline`` ends."""
-        return [one for one in before if not _shared(one).isdisjoint(pipeline.tiles)]
+        return [product for product in before if not _shared(product).isdisjoint(pipeline.tiles)]
 
 
 def continues(stmt: S.Stmt, product: S.Gemm) -> bool:
     """Whether ``stmt`` adds to the sum of ``product`` in the same registers by instructions of the
     same shape, which the unit orders itself (PTX, "wgmma.fence")."""
-    if not isinstance(stmt, S.Gemm) or not may_stay(stmt):
+    if not isinstance(stmt, S.Gemm) or not can_stay_in_flight(stmt):
         return False
     if stmt.c.buffer.data in {stmt.a.buffer.data, stmt.b.buffer.data}:
         return False
@@ -173,7 +179,7 @@ def orders_itself(launch: S.Launch) -> bool:
 def _shared(product: S.Gemm) -> set[E.Var]:
     """Storage of the operands that the unit reads from shared memory."""
     regions = (product.a, product.b)
-    return {one.buffer.data for one in regions if one.buffer.storage != FRAGMENT}
+    return {region.buffer.data for region in regions if region.buffer.storage != FRAGMENT}
 
 
 def _number(ident: E.Expr) -> int:
@@ -181,13 +187,13 @@ def _number(ident: E.Expr) -> int:
     return int(ident.value) if isinstance(ident, E.Const) else -1
 
 
-def _placed(
+def _with_paths(
     stmt: S.Stmt, path: tuple[tuple[int, int], ...]
 ) -> Iterator[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
     yield stmt, path
     for side, block in enumerate(stmt.blocks()):
         inner = (*path, (id(stmt), side)) if isinstance(stmt, S.If) else path
-        yield from _placed(block, inner)
+        yield from _with_paths(block, inner)
 
 
 def orders_threads(stmt: S.Stmt) -> bool:

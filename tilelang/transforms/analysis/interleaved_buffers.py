@@ -10,10 +10,10 @@ JOINED = "joined"
 
 
 @dataclass(frozen=True)
-class Joined:
-    """A tile's place among those that lie with the storage ``leader``: each version begins
-    ``offset`` bytes behind the item's begin and takes ``size``, and items are ``pitch`` bytes from
-    each other."""
+class Interleaving:
+    """The interleaving of a tile with those of the storage ``leader``: each version begins
+    ``offset`` bytes after the start of its stage and takes ``size``; stages are ``pitch``
+    bytes apart."""
 
     leader: E.Var
     offset: int
@@ -26,9 +26,9 @@ def pitched(layout: Layout, pitch: int) -> Layout:
 
     def forward(*indices: E.Expr) -> E.Expr:
         version, *rest = layout.map_forward_index(indices)
-        place: E.Expr = E.const(0)
+        address: E.Expr = E.const(0)
         for part, extent in zip(rest, layout.output_shape()[1:], strict=True):
-            place = place * extent + part
-        return version * pitch + place
+            address = address * extent + part
+        return version * pitch + address
 
     return Layout(layout.shape, forward)

@@ -84,8 +84,8 @@ def _trips(loop: S.For) -> int:
 
 def static_extents(loop: S.Parallel) -> tuple[int, ...] | None:
     """The extents of a loop if all are constants."""
-    found = [int(e.value) if isinstance(e, E.Const) else -1 for e in map(E.as_expr, loop.extents)]
-    return None if -1 in found else tuple(found)
+    extents = [int(e.value) if isinstance(e, E.Const) else -1 for e in map(E.as_expr, loop.extents)]
+    return None if -1 in extents else tuple(extents)
 
 
 def ranges_of(stmt: S.Stmt) -> Iterator[Range]:

@@ -1,4 +1,4 @@
-"""How a machine orders the copies of a pipeline and their uses: one row for each way.
+"""Pipeline mechanisms (cp.async groups, TMA with mbarriers, barriers): one table entry for each.
 
 A row says what each statement of a pipeline becomes, as steps. The lowering of pipelines knows
 what a step is called on the target, the verifier what it guarantees, the barrier pass what it
@@ -21,8 +21,8 @@ class Step(Enum):
 
     CLOSE_GROUP = "the copies that it has issued since the last group are a group"
     WAIT_GROUPS = "wait until all its groups but the last few have arrived"
-    MEET = "wait for all threads of the pipeline"
-    EXPECT = "arrive where the version is filled and announce the bytes of the item"
+    BARRIER = "wait for all threads of the pipeline"
+    EXPECT = "arrive where the version is filled and expect the transaction bytes of the copies"
     WAIT_FULL = "wait until the version is filled"
     WAIT_EMPTY = "wait until the version is free"
     ARRIVE_FULL = "arrive where the version is filled"
@@ -32,7 +32,7 @@ class Step(Enum):
 # Steps after which the copies of the executing thread have arrived.
 ARRIVALS = frozenset((Step.WAIT_GROUPS, Step.WAIT_FULL))
 # Steps that use the two mbarriers of a version: it is full, it is empty.
-TURNS = frozenset(
+MBARRIER_STEPS = frozenset(
     (Step.EXPECT, Step.WAIT_FULL, Step.WAIT_EMPTY, Step.ARRIVE_FULL, Step.ARRIVE_EMPTY)
 )
 
@@ -48,7 +48,7 @@ class Mechanism:
         mode: of the copies (``Copy.mode``).
         acquire, commit, wait, release: what each of these statements becomes.
         close: what stands where the pipeline ends.
-        counts_items: arrivals are counted and not named, so that items that do not exist are
+        counts_items: arrivals are counted and not named, so that iterations that do not exist are
             committed, too, and may be waited for.
         elected: one thread issues the copies of all.
         versions: whether a tile has more than one.
@@ -72,8 +72,10 @@ class Mechanism:
 
     @property
     def has_phases(self) -> bool:
-        """Whether it uses mbarriers: each has turns, which are counted from the first item on."""
-        return not TURNS.isdisjoint((*self.acquire, *self.commit, *self.wait, *self.release))
+        """Whether it uses mbarriers, whose phases are counted from the first iteration on."""
+        return not MBARRIER_STEPS.isdisjoint(
+            (*self.acquire, *self.commit, *self.wait, *self.release)
+        )
 
 
 _ROWS = (
@@ -84,12 +86,12 @@ _ROWS = (
         "cp_async", frozenset(("cp_async",)), "cp.async", "one barrier per iteration",
         "async",
         commit=(Step.CLOSE_GROUP,),
-        wait=(Step.WAIT_GROUPS, Step.MEET),
-        close=(Step.WAIT_GROUPS, Step.MEET),
+        wait=(Step.WAIT_GROUPS, Step.BARRIER),
+        close=(Step.WAIT_GROUPS, Step.BARRIER),
         counts_items=True,
     ),
     # PTX, "mbarrier": the copy engine counts its bytes down. One thread announces them and issues
-    # the copies; every user frees the version. The parity of the turn tells full and empty apart.
+    # the copies; every user frees the version. The parity of the phase tells full and empty apart.
     Mechanism(
         "bulk", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
         "mbarriers of the versions", "tma",
@@ -121,34 +123,34 @@ _ROWS = (
     Mechanism(
         "barrier", frozenset(("simt",)), "plain copies", "one barrier per iteration",
         "copy",
-        wait=(Step.MEET,),
-        close=(Step.MEET,),
+        wait=(Step.BARRIER,),
+        close=(Step.BARRIER,),
     ),
     # Loads that write to LDS themselves, counted while they are under way ("S_WAITCNT vmcnt").
     Mechanism(
         "direct", frozenset(("direct_lds",)), "loads straight to LDS", "one barrier per iteration",
         "async",
         commit=(Step.CLOSE_GROUP,),
-        wait=(Step.WAIT_GROUPS, Step.MEET),
-        close=(Step.WAIT_GROUPS, Step.MEET),
+        wait=(Step.WAIT_GROUPS, Step.BARRIER),
+        close=(Step.WAIT_GROUPS, Step.BARRIER),
         counts_items=True,
         spared=True,
     ),
-    # Copies through registers on machines whose memory instructions run on beside the computation
+    # Copies through registers on machines whose memory instructions overlap the computation
     # and are counted: the compiler waits where a value is stored to LDS (AMD CDNA 3 manual,
     # "S_WAITCNT").
     Mechanism(
         "lds", frozenset(("vmcnt",)), "loads by threads", "one barrier per iteration", "copy",
-        wait=(Step.MEET,),
-        close=(Step.MEET,),
+        wait=(Step.BARRIER,),
+        close=(Step.BARRIER,),
         spared=True,
     ),
-    # One version: threads meet before it is overwritten and before it is used.
+    # One version: a barrier before it is overwritten and one before it is used.
     Mechanism(
         "plain", frozenset(), "plain copies", "two barriers per iteration", "copy",
-        acquire=(Step.MEET,),
-        wait=(Step.MEET,),
-        close=(Step.MEET,),
+        acquire=(Step.BARRIER,),
+        wait=(Step.BARRIER,),
+        close=(Step.BARRIER,),
         versions=False,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whether a copy of a tile is one of boxes of a tensor, and which: what a tensor map can move.
+"""TMA boxes: whether a copy of a tile is boxes of a tensor map, and which.
 
 The copy unit moves a box of up to five dimensions between a tensor and shared memory, where the box
 lies dense, innermost dimension first, as the map's swizzle orders it. Outside of the tensor it
@@ -42,7 +42,7 @@ KINDS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int32": 3, "i
 KINDS_BY_SIZE = {8: 0, 16: 1, 32: 2, 64: 4}
 
 
-Moved: TypeAlias = "S.Copy | S.AtomicTile | S.Im2col"  # what may be one of boxes
+TmaOp: TypeAlias = "S.Copy | S.AtomicTile | S.Im2col"  # what may be one of boxes
 # Elements that the copy unit adds up (PTX, "cp.reduce.async.bulk"), as signed or unsigned numbers.
 _ADDED = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
 
@@ -129,9 +129,9 @@ class _Axis:
     """One dimension of the tile as it is stored.
 
     Attributes:
-        dim: of the tile's buffer; ``step``: its elements from one place to the next.
-        extent: places there are; ``start``, ``count``: those of the region.
-        pitch: elements of memory from one place to the next.
+        dim: of the tile's buffer; ``step``: its elements from one index to the next.
+        extent: number of indices; ``start``, ``count``: those of the region.
+        pitch: elements of memory from one index to the next.
     """
 
     dim: int
@@ -149,7 +149,7 @@ def is_complete(stmt: S.Stmt) -> bool:
     return bool(dict(stmt.annotations).get(COMPLETE))
 
 
-def ends_of(stmt: Moved) -> tuple[Region, Region, bool]:
+def endpoints_of(stmt: TmaOp) -> tuple[Region, Region, bool]:
     """The regions of the tensor and of the tile, and whether the tile is filled."""
     if isinstance(stmt, S.Im2col):
         return stmt.img, stmt.col, True
@@ -158,7 +158,7 @@ def ends_of(stmt: Moved) -> tuple[Region, Region, bool]:
 
 
 def check_reduction(stmt: S.AtomicTile) -> None:
-    """What speaks against an update of a tile by the copy unit beside regions and layouts.
+    """Check that TMA can make the update of a tile, apart from regions and layouts.
 
     Raises:
         NotBoxesError: the unit has no such update.
@@ -170,7 +170,7 @@ def check_reduction(stmt: S.AtomicTile) -> None:
 
 
 def box_layout(shape: tuple[int, ...], bits: int) -> Layout | None:
-    """The layout that serves a tile of ``shape`` best that boxes fill: the widest swizzle that
+    """The best layout of a tile of ``shape`` that boxes fill: the widest swizzle that
     fits, else None for row-major."""
     for span in SPANS if len(shape) > 1 and CHUNK_BITS % bits == 0 else ():
         if fits(shape, bits, span):
@@ -188,7 +188,7 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
     Raises:
         NotBoxesError: it is no copy of boxes; says why.
     """
-    tensor, tile, _ = ends_of(copy)
+    tensor, tile, _ = endpoints_of(copy)
     if isinstance(copy, S.AtomicTile):
         check_reduction(copy)
     if tensor.buffer.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
@@ -207,16 +207,16 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
         )
     span, axes = _axes(tile, layout, bounds)
     pairs = dict(zip(tile.tile_dims(), tensor.tile_dims()))
-    box, loops = _joined(axes, pairs, tensor.buffer)
+    box, loops = _box_and_loops(axes, pairs, tensor.buffer)
     _check_starts(axes, loops, dtype.bits // 8, bounds)
-    made = []
-    for place in product(*(range(times) for _, times, _ in loops)):
-        moved: dict[int, int] = {}
-        for at, (axis, _, unit) in zip(place, loops):
-            moved[axis.dim] = moved.get(axis.dim, 0) + at * unit * axis.step
-        far = {pairs[dim]: offset for dim, offset in moved.items()}
-        made.append(Box(_corner(tile, moved), tuple(reversed(_corner(tensor, far)))))
-    return Boxes(tensor.buffer, tile.buffer, kind, strides, box, span, tuple(made))
+    boxes = []
+    for position in product(*(range(times) for _, times, _ in loops)):
+        offsets: dict[int, int] = {}
+        for at, (axis, _, unit) in zip(position, loops):
+            offsets[axis.dim] = offsets.get(axis.dim, 0) + at * unit * axis.step
+        far = {pairs[dim]: offset for dim, offset in offsets.items()}
+        boxes.append(Box(_corner(tile, offsets), tuple(reversed(_corner(tensor, far)))))
+    return Boxes(tensor.buffer, tile.buffer, kind, strides, box, span, tuple(boxes))
 
 
 def _corner(region: Region, moved: dict[int, int]) -> tuple[E.Expr, ...]:
@@ -256,14 +256,14 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
     *outer, last = map(E.as_expr, tensor.stride_list())
     if not (isinstance(last, E.Const) and int(last) == 1):
         raise NotBoxesError(f"neighbours in the last dimension of `{name}` are not adjacent")
-    found: list[E.Expr] = [E.const(size, DType("int64"))]
+    strides: list[E.Expr] = [E.const(size, DType("int64"))]
     for extent in tensor.shape:
         if isinstance(extent, int) and extent > _WIDEST:
             raise NotBoxesError(f"`{name}` has {extent} elements along one dimension")
     for dim in reversed(range(rank - 1)):
         extent, stride = tensor.shape[dim], outer[dim]
         if isinstance(extent, int) and extent == 1:
-            found.append(E.const(CHUNK, DType("int64")))  # never taken
+            strides.append(E.const(CHUNK, DType("int64")))  # never taken
             continue
         step = E.binary("mul", E.cast(stride, DType("int64")), E.const(size, DType("int64")))
         if not divisible_by(step, CHUNK, bounds):
@@ -273,8 +273,8 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
             )
         if isinstance(step, E.Const) and not 0 < int(step) < _FARTHEST:
             raise NotBoxesError(f"the stride of dimension {dim} of `{name}` is {int(step)} bytes")
-        found.append(step)
-    return tuple(found)
+        strides.append(step)
+    return tuple(strides)
 
 
 # -- the tile --
@@ -334,21 +334,21 @@ def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, lis
 
 def _rows(shape: tuple[int, ...], tile: Region, counts: list[int], pitch: int = 1) -> list[_Axis]:
     """The first dimensions row by row, the innermost first."""
-    found = []
+    axes = []
     for dim in reversed(range(len(shape))):
-        found.append(_Axis(dim, shape[dim], tile.mins[dim], counts[dim], pitch))
+        axes.append(_Axis(dim, shape[dim], tile.mins[dim], counts[dim], pitch))
         pitch *= shape[dim]
-    return found
+    return axes
 
 
-Loop = tuple[_Axis, int, int]  # so many times so many places of an axis
+Loop = tuple[_Axis, int, int]  # so many times so many indices of an axis
 
 
-def _joined(
+def _box_and_loops(
     axes: list[_Axis], pairs: dict[int, int], tensor: Buffer
 ) -> tuple[tuple[int, ...], list[Loop]]:
     """Extents of a box, innermost first, and what has to be done box by box."""
-    taken: dict[int, int] = {}
+    box_extents: dict[int, int] = {}
     loops: list[Loop] = []
     dense = True  # whether the box so far fills the memory up to the next axis
     for axis in axes:
@@ -356,32 +356,32 @@ def _joined(
             dense &= axis.extent == 1
             continue
         dim = pairs[axis.dim]
-        if not dense or dim in taken:
+        if not dense or dim in box_extents:
             loops.append((axis, axis.count, 1))
             dense = False
             continue
-        part = _part(axis.count)
-        taken[dim] = part
-        if part < axis.count:
-            loops.append((axis, axis.count // part, part))
-        dense = part == axis.extent
+        step = _box_step(axis.count)
+        box_extents[dim] = step
+        if step < axis.count:
+            loops.append((axis, axis.count // step, step))
+        dense = step == axis.extent
     last, size = tensor.ndim - 1, tensor.dtype.bits // 8
-    row = taken.get(last, 1) * size
+    row = box_extents.get(last, 1) * size
     if row % CHUNK:
         raise NotBoxesError(f"it takes {row} bytes of a row of `{tensor.name}`, not {CHUNK}s")
     count = prod(times for _, times, _ in loops)
     if count > MOST_BOXES:
         raise NotBoxesError(f"it takes {count} boxes, more than {MOST_BOXES}")
-    return tuple(taken.get(dim, 1) for dim in reversed(range(tensor.ndim))), loops
+    return tuple(box_extents.get(dim, 1) for dim in reversed(range(tensor.ndim))), loops
 
 
-def _part(count: int) -> int:
-    """The most places of an axis that a box takes at once, in equal parts."""
-    return next(part for part in range(min(count, MOST), 0, -1) if count % part == 0)
+def _box_step(count: int) -> int:
+    """The most indices of an axis that a box takes at once, in equal steps."""
+    return next(step for step in range(min(count, MOST), 0, -1) if count % step == 0)
 
 
 def _check_starts(axes: list[_Axis], loops: list[Loop], size: int, bounds: Bounds) -> None:
-    """Every box starts at an aligned place."""
+    """Every box starts at an aligned address."""
     aligned = all(
         divisible_by(E.binary("mul", axis.start, E.const(axis.pitch * size)), START, bounds)
         for axis in axes

@@ -6,10 +6,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.layout.layout import Layout
 from tilelang.transforms.analysis.im2col_maps import image_of
-from tilelang.transforms.analysis.tma import Boxes, Moved, boxes_of
+from tilelang.transforms.analysis.tma import Boxes, TmaOp, boxes_of
 
 
-def moved(stmt: Moved, layout: Layout | None, bounds: Bounds) -> Boxes:
+def tma_boxes(stmt: TmaOp, layout: Layout | None, bounds: Bounds) -> Boxes:
     """The boxes of ``stmt`` if its tile has ``layout``; None is row-major.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How many neighbouring elements an access may move at once.
+"""Vector width: how many neighbouring elements an access may load or store at once.
 
 A vector access needs its elements next to each other and its first one at a multiple of its size.
 Both are decided on logical indices with what is known of every variable; the layout of a shared
@@ -38,14 +38,14 @@ def run_of(
     last = indices[-1]
     if isinstance(last, E.Select) and unwrapped(last) is not None:
         return _run_of_sides(buffer, indices[:-1], last, var, bounds, most)
-    mine = frozenset((var,))
-    parts = parted(indices[-1], mine)
+    only_var = frozenset((var,))
+    parts = parted(indices[-1], only_var)
     if parts is None or parts[0].factor(var) != 1:
         return 1
     if any(_mentions(index, var) for index in indices[:-1]):
         return 1
     strides = buffer.stride_list()
-    if not _is(strides[-1], 1):
+    if not _is_value(strides[-1], 1):
         return 1
     layout = buffer.attr("layout")
     if isinstance(layout, Layout):
@@ -90,7 +90,7 @@ def _mentions(expr: E.Expr, var: E.Var) -> bool:
     return var in expr.variables
 
 
-def _is(extent: int | E.Expr, value: int) -> bool:
+def _is_value(extent: int | E.Expr, value: int) -> bool:
     return isinstance(extent, int) and extent == value
 
 

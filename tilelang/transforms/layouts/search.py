@@ -53,7 +53,7 @@ class Priced(Layouts):
         """Cycles of one operation, its tiles being held as it needs them."""
         warp = self.context.limits.warp
         if isinstance(op.stmt, S.Reduce):
-            source, target = self.ends_of(op.stmt)
+            source, target = self.endpoints_of(op.stmt)
             return 0.0 if source is None else cost.of_reduction(op.stmt, source, target, warp)
         spread = self.spread_of(op.stmt)
         if op.loop is None or spread is None or effects.in_bulk(op.stmt):
@@ -103,12 +103,12 @@ class Priced(Layouts):
         """Whether the results of a reduction go to other threads than those that have them."""
         if not isinstance(op.stmt, S.Reduce):
             return False
-        src, dst = self.ends_of(op.stmt)
+        src, dst = self.endpoints_of(op.stmt)
         if src is None or dst is None:
             return False
         return not src.drop(op.stmt.dim).with_shape(dst.shape).contains(dst)
 
-    def ends_of(self, stmt: S.Reduce) -> tuple[RegisterLayout | None, RegisterLayout | None]:
+    def endpoints_of(self, stmt: S.Reduce) -> tuple[RegisterLayout | None, RegisterLayout | None]:
         """The layouts of the tiles of a reduction; None for memory and where parts are reduced."""
         if not (stmt.src.is_whole and stmt.dst.is_whole):
             return None, None
@@ -119,7 +119,7 @@ class Priced(Layouts):
         shape = constant_shape(buffer)
         for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
             if isinstance(op.stmt, S.Reduce):
-                source, _ = self.ends_of(op.stmt)
+                source, _ = self.endpoints_of(op.stmt)
                 if op.stmt.dst.buffer is buffer and source is not None:
                     yield source.drop(op.stmt.dim).with_shape(shape)
             elif op.loop is not None and op.extents is not None:

@@ -19,11 +19,11 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
         TileUnsupportedError: the threads depend on data, or have to meet or to hold a fragment, or
             compute a product of which they name different operands.
     """
-    if stmt in groups.apart:
+    if stmt in groups.differing_operands:
+        name = groups.differing_operands[stmt].buffer.name
         lo, count = groups.of(stmt)
         raise TileUnsupportedError(
-            f"the gemm operand `{groups.apart[stmt].buffer.name}` differs between the threads that "
-            "compute the product",
+            f"the gemm operand `{name}` differs between the threads that compute the product",
             expected="one place for all of them: they share out the product",
             got=f"an index computed from the thread index, for threads {lo} to {lo + count - 1}",
             hint="name the operands of all these threads, or write a branch for each warpgroup "

@@ -16,18 +16,18 @@ from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
 from tilelang.transforms.analysis.tma import (
     COMPLETE,
     TMA_NOTE,
-    Moved,
     NotBoxesError,
-    ends_of,
+    TmaOp,
+    endpoints_of,
     is_complete,
 )
-from tilelang.transforms.analysis.tma_candidates import moved
+from tilelang.transforms.analysis.tma_candidates import tma_boxes
 
 
 class NotBoxedError(Exception):
     """A tile that is better not copied in boxes; caught where inference starts."""
 
-    def __init__(self, copies: list[Moved], why: str) -> None:
+    def __init__(self, copies: list[TmaOp], why: str) -> None:
         super().__init__(why)
         self.copies = copies
         self.why = why
@@ -35,7 +35,7 @@ class NotBoxedError(Exception):
     def rewrite(self, launch: S.Stmt) -> S.Stmt:
         """``launch`` with ordinary copies of the tile."""
 
-        def plain(stmt: Moved) -> S.Stmt | None:
+        def plain(stmt: TmaOp) -> S.Stmt | None:
             if stmt not in self.copies:
                 return stmt
             kept = tuple(pair for pair in stmt.annotations if pair[0] != COMPLETE)
@@ -54,11 +54,11 @@ class BoxedTiles:
 
     def __init__(self, launch: S.Launch, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.copies: dict[Buffer, list[Moved]] = {}
+        self.copies: dict[Buffer, list[TmaOp]] = {}
         for stmt in S.find(launch.body, S.Copy, S.AtomicTile, S.Im2col):
             if not effects.in_bulk(stmt):
                 continue
-            tensor, tile, _ = ends_of(stmt)
+            tensor, tile, _ = endpoints_of(stmt)
             if tensor.buffer.storage == "global":
                 self.copies.setdefault(tile.buffer, []).append(stmt)
 
@@ -66,7 +66,7 @@ class BoxedTiles:
         """Whether all copies of ``buffer`` are boxes if it has ``layout``; None is row-major."""
         try:
             for copy in self.copies.get(buffer, ()):
-                moved(copy, layout, self.bounds)
+                tma_boxes(copy, layout, self.bounds)
         except NotBoxesError:
             return False
         return True

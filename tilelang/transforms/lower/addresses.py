@@ -19,7 +19,7 @@ from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies, substitut
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import PATTERN_ROWS, swizzle_of
 from tilelang.target import Context
-from tilelang.transforms.analysis.interleaved_buffers import JOINED, Joined, pitched
+from tilelang.transforms.analysis.interleaved_buffers import JOINED, Interleaving, pitched
 from tilelang.transforms.analysis.loops import bounds_of
 
 
@@ -108,6 +108,6 @@ class _Apply(ExprRewriter):
             )
 
 
-def _pitch(buffer: Buffer, joined: Joined) -> int:
+def _pitch(buffer: Buffer, joined: Interleaving) -> int:
     """How far versions are from each other, in elements."""
     return joined.pitch * 8 // buffer.dtype.width

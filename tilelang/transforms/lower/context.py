@@ -14,7 +14,7 @@ from tilelang.ir.lanes import WARP
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.groups import NO_BARRIER, no_barrier_left
+from tilelang.transforms.analysis.groups import NO_BARRIER, no_free_barrier
 
 INT = DType("int32")
 REGISTER = 32  # bits
@@ -123,7 +123,7 @@ def barrier_of(group: Group) -> S.Stmt:
     if group.barrier == 0:
         return S.do("sync_threads")
     if group.barrier == NO_BARRIER:
-        raise no_barrier_left((group.lo, group.threads))
+        raise no_free_barrier((group.lo, group.threads))
     call = E.call("sync_threads", E.const(group.barrier), E.const(group.threads), dtype="void")
     return S.Eval(value=call)
 

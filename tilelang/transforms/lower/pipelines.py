@@ -31,7 +31,7 @@ from tilelang.transforms.analysis.mechanism import MECHANISMS, Mechanism, Step
 from tilelang.transforms.lower.context import MADE
 
 # Where those who have filled a version tell others that they have.
-_HANDED_ON = frozenset(((H.Wait, Step.MEET), (H.Commit, Step.ARRIVE_FULL)))
+_HANDED_ON = frozenset(((H.Wait, Step.BARRIER), (H.Commit, Step.ARRIVE_FULL)))
 
 
 def lower_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -107,7 +107,7 @@ class _Lower(Rewriter):
             before.append(S.Alloc(buffer=pipe.handed, init=E.const(0, pipe.handed.dtype)))
         last = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
         calls = [
-            self.meet(stmt) if step is Step.MEET else pipe.call(step, last)
+            self.meet(stmt) if step is Step.BARRIER else pipe.call(step, last)
             for step in mechanism.close
         ]
         return [
@@ -204,7 +204,7 @@ class _Lower(Rewriter):
                 continue
             if pipe.fenced and (type(stmt), step) in _HANDED_ON:
                 calls.append(E.call(nvidia.FENCE_PROXY_ASYNC))
-            calls.append(self.meet(stmt) if step is Step.MEET else pipe.call(step, stmt))
+            calls.append(self.meet(stmt) if step is Step.BARRIER else pipe.call(step, stmt))
         return [S.Eval(value=call, loc=stmt.loc) for call in calls]
 
     def meet(self, stmt: S.Stmt) -> E.Expr:
@@ -409,7 +409,7 @@ class _Pipeline:
                     more = E.const(0) if not ahead else self.more(number)
                     return E.call(amd.LOADS_WAIT, more, loads=self.loads, count=ahead)
                 return E.call(nvidia.CP_ASYNC_WAIT, count=ahead)
-            case Step.MEET:
+            case Step.BARRIER:
                 return E.call("sync_threads")
             case Step.EXPECT:
                 count, self.bytes = self.bytes, 0

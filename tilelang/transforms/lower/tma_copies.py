@@ -24,12 +24,12 @@ from tilelang.target import nvidia
 from tilelang.transforms.analysis.tma import (
     CHUNK,
     Boxes,
-    Moved,
     NotBoxesError,
-    ends_of,
+    TmaOp,
+    endpoints_of,
     is_complete,
 )
-from tilelang.transforms.analysis.tma_candidates import moved
+from tilelang.transforms.analysis.tma_candidates import tma_boxes
 from tilelang.transforms.lower.context import MADE, Lowering
 
 INT = DType("int32")
@@ -37,15 +37,15 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> value of CUtensorMapSwizzle
 _PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 
 
-def boxes_or_refuse(copy: Moved, bounds: Bounds) -> Boxes:
+def boxes_or_refuse(copy: TmaOp, bounds: Bounds) -> Boxes:
     """The boxes of a copy that was planned as one of boxes, or that the program wants so.
 
     Raises:
         TileUnsupportedError: it is none.
     """
-    tensor, tile, load = ends_of(copy)
+    tensor, tile, load = endpoints_of(copy)
     try:
-        return moved(copy, tile.buffer.attr("layout"), bounds)
+        return tma_boxes(copy, tile.buffer.attr("layout"), bounds)
     except NotBoxesError as why:
         src, dst = (tensor, tile) if load else (tile, tensor)
         raise TileUnsupportedError(
@@ -58,7 +58,7 @@ def boxes_or_refuse(copy: Moved, bounds: Bounds) -> Boxes:
         ) from None
 
 
-def issued(copy: Moved, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.Stmt]:
+def issued(copy: TmaOp, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.Stmt]:
     """The instructions of all boxes; loads tell ``barrier`` of their bytes. A load for several
     blocks of the cluster is made by the first of them for all, and by other blocks for themselves.
     """
@@ -220,7 +220,7 @@ def announced(copy: S.Copy, ctx: Lowering) -> S.Stmt:
     return elected(S.seq(*calls), ctx)
 
 
-def stored(copy: Moved, ctx: Lowering, loops: int) -> S.Stmt:
+def stored(copy: TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
     """A store, as a group of the thread that issues it. In a loop the next one may be of the same
     elements, so that it is waited for until it has been written."""
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))

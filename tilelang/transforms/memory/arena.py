@@ -1,4 +1,4 @@
-"""One block of shared memory for all shared buffers of a kernel.
+"""Shared-memory arena: one allocation for all shared buffers of a kernel, with reuse by live range.
 
 Every buffer gets a fixed byte offset. Buffers that are never in use at the same time may overlap.
 The largest come first; barriers and small scalars stand at the end, where they do not disturb
@@ -22,7 +22,7 @@ from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context, Target
 from tilelang.transforms.analysis.interleaved_buffers import JOINED
-from tilelang.transforms.memory.fallback import relieved
+from tilelang.transforms.memory.fallback import with_fallback_barriers
 from tilelang.transforms.memory.liveness import (
     LiveRange,
     LiveRanges,
@@ -39,7 +39,7 @@ TOTAL = "shared_bytes"
 _LEAST = 16  # bytes; the widest vector access
 _TILE = 128  # what rows of tiles should start at
 _SWIZZLED = 1024  # the period of the widest swizzle
-_UNITS = "bulk_copy"  # a target without has no unit beside the threads that writes shared memory
+_UNITS = "bulk_copy"  # a target without it has no async proxy that writes shared memory
 _RESERVED = 1024  # bytes of each block that the system takes (CUDA C++ Programming Guide, sm_80 on)
 
 
@@ -50,7 +50,7 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
     Args:
         func: Thread IR with all its barriers.
         context: its limits say how much a block may have.
-        reuse: let buffers overlap whose uses never meet.
+        reuse: let buffers overlap whose live ranges are disjoint.
     Raises:
         SharedMemoryLimitError: a kernel needs more than the target has.
         TileUnsupportedError: a buffer has a size that is not a constant.
@@ -60,32 +60,36 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
         limit, plan = context.limits.shared_block, _Planner(launch, reuse, context)
         if not any(isinstance(n, S.Alloc) and is_planned(n.buffer) for n in S.walk(launch.body)):
             return replace(launch, annotations=(*launch.annotations, (TOTAL, 0)))
-        places, total = plan.of(launch)
+        offsets, total = plan.of(launch)
         if total > limit:
-            fitting = relieved(launch, lambda other: plan.of(other)[1] <= limit, plan.touches.group)
+            fitting = with_fallback_barriers(
+                launch, lambda other: plan.of(other)[1] <= limit, plan.touches.group
+            )
             if fitting is None:
-                raise _too_large(launch, places, total, limit, context.target)
+                raise _too_large(launch, offsets, total, limit, context.target)
             launch = fitting
         elif _UNITS in context.target.features and uses_copy_unit(launch):
-            launch = plan.roomier(launch)
-        places, total = plan.of(launch)
-        made = _Place({item.live.buffer.data: place for item, place in places}).rewrite(launch.body)
-        return replace(launch, body=made, annotations=(*launch.annotations, (TOTAL, total)))
+            launch = plan.for_occupancy(launch)
+        offsets, total = plan.of(launch)
+        body = _SetOffsets(
+            {allocation.live.buffer.data: offset for allocation, offset in offsets}
+        ).rewrite(launch.body)
+        return replace(launch, body=body, annotations=(*launch.annotations, (TOTAL, total)))
 
     return rewrite_launches(func, planned)
 
 
 @dataclass(frozen=True)
-class _Item:
+class _Allocation:
     live: LiveRange
     size: int
     align: int
-    unit: bool = False  # a unit beside the threads writes it
+    async_proxy: bool = False  # the async proxy writes it
 
-    def follows(self, other: _Item) -> bool:
-        """Whether a unit writes it behind what threads wrote to ``other``: at the same place that
+    def follows(self, other: _Allocation) -> bool:
+        """Whether the async proxy writes it after threads wrote ``other``: at the same address that
         would take a fence by each of them (PTX, "Proxies"), which barriers do not have."""
-        return self.unit and not other.unit and self.live.order > other.live.order
+        return self.async_proxy and not other.async_proxy and self.live.order > other.live.order
 
 
 class _Planner:
@@ -94,48 +98,54 @@ class _Planner:
     def __init__(self, launch: S.Launch, reuse: bool, context: Context) -> None:
         self.reuse, self.limits = reuse, context.limits
         self.touches = Touches(launch, context.limits.warp)
-        self._known: dict[S.Launch, tuple[list[tuple[_Item, int]], int]] = {}
+        self._known: dict[S.Launch, tuple[list[tuple[_Allocation, int]], int]] = {}
         every = effects.accesses(launch.body, nested=True)
         by_units = [access for access in every if access.proxy == "async"]
         self.patterns = _patterns(launch, {access.data for access in by_units})
         has_units = _UNITS in context.target.features
-        self.units = {access.data for access in by_units if has_units and access.writes}
+        self.async_written = {access.data for access in by_units if has_units and access.writes}
 
-    def of(self, launch: S.Launch) -> tuple[list[tuple[_Item, int]], int]:
+    def of(self, launch: S.Launch) -> tuple[list[tuple[_Allocation, int]], int]:
         """An offset for each shared buffer, and the bytes that all of them take."""
         if launch in self._known:
             return self._known[launch]
         ranges = find_live_ranges(launch, self.limits.warp, self.touches)
-        items = [
-            _Item(
+        allocations = [
+            _Allocation(
                 live, bytes_of(live), max(align_of(live), self.patterns.get(live.buffer.data, 1)),
-                live.buffer.data in self.units,
+                live.buffer.data in self.async_written,
             )
             for live in ranges.ranges
         ]  # fmt: skip
-        places = self.joined(items, ranges)
-        total = _up(max((place + item.size for item, place in places), default=0), _LEAST)
-        self._known[launch] = places, total
-        return places, total
+        offsets = self.with_interleaved(allocations, ranges)
+        total = _up(
+            max((offset + allocation.size for allocation, offset in offsets), default=0), _LEAST
+        )
+        self._known[launch] = offsets, total
+        return offsets, total
 
-    def joined(self, items: list[_Item], ranges: LiveRanges) -> list[tuple[_Item, int]]:
-        """An offset for each item; tiles that lie with another one are placed with it."""
-        groups: dict[E.Var, list[_Item]] = {}
-        for item in items:
-            joined = item.live.buffer.attr(JOINED)
-            groups.setdefault(joined.leader if joined else item.live.buffer.data, []).append(item)
-        wholes = [_whole(group) for group in groups.values()]
-        found = assign(wholes, ranges, self.reuse)
-        begin = {whole.live.buffer.data: place for whole, place in found}
-        placed: list[tuple[_Item, int]] = []
+    def with_interleaved(
+        self, allocations: list[_Allocation], ranges: LiveRanges
+    ) -> list[tuple[_Allocation, int]]:
+        """An offset for each allocation; interleaved tiles are placed with their leader."""
+        groups: dict[E.Var, list[_Allocation]] = {}
+        for allocation in allocations:
+            interleaving = allocation.live.buffer.attr(JOINED)
+            groups.setdefault(
+                interleaving.leader if interleaving else allocation.live.buffer.data, []
+            ).append(allocation)
+        wholes = [_merge_group(group) for group in groups.values()]
+        offsets = assign(wholes, ranges, self.reuse)
+        starts = {whole.live.buffer.data: offset for whole, offset in offsets}
+        placed: list[tuple[_Allocation, int]] = []
         for group in groups.values():
-            for item in group:
-                joined = item.live.buffer.attr(JOINED)
-                at = joined.offset if joined else 0
-                placed.append((item, begin[group[0].live.buffer.data] + at))
+            for allocation in group:
+                interleaving = allocation.live.buffer.attr(JOINED)
+                at = interleaving.offset if interleaving else 0
+                placed.append((allocation, starts[group[0].live.buffer.data] + at))
         return sorted(placed, key=lambda pair: pair[0].live.order)
 
-    def roomier(self, launch: S.Launch) -> S.Launch:
+    def for_occupancy(self, launch: S.Launch) -> S.Launch:
         """``launch`` with further barriers, if more blocks share a multiprocessor for them.
 
         Pipelines that a copy unit fills have no barrier of the block at their ends, and tiles that
@@ -149,17 +159,19 @@ class _Planner:
             return min(shared, limits.threads_processor // threads)
 
         now = blocks(launch)
-        if limits.shared_processor // (_at_once(self.of(launch)[0]) + _RESERVED) <= now:
+        if limits.shared_processor // (_peak_bytes(self.of(launch)[0]) + _RESERVED) <= now:
             return launch  # no barrier helps
-        better = relieved(launch, lambda other: blocks(other) > now, self.touches.group)
-        return launch if better is None else self.roomier(better)
+        better = with_fallback_barriers(
+            launch, lambda other: blocks(other) > now, self.touches.group
+        )
+        return launch if better is None else self.for_occupancy(better)
 
 
-def _whole(group: list[_Item]) -> _Item:
-    """The tiles of a group as one item, in use as long as any of them is."""
+def _merge_group(group: list[_Allocation]) -> _Allocation:
+    """The tiles of a group as one allocation, in use as long as any of them is."""
     if len(group) == 1:
         return group[0]
-    lives = [item.live for item in group]
+    lives = [allocation.live for allocation in group]
     used = [live for live in lives if live.first >= 0]
     whole = replace(
         lives[0],
@@ -172,34 +184,38 @@ def _whole(group: list[_Item]) -> _Item:
         whole.first, whole.last = min(live.first for live in used), max(x.last for x in used)
         whole.path = reduce(common_path, (live.path or () for live in used))
         whole.in_flight = max(used, key=lambda live: live.last).in_flight
-    return _Item(
-        whole, sum(item.size for item in group), max(item.align for item in group),
-        any(item.unit for item in group),
+    return _Allocation(
+        whole, sum(each.size for each in group), max(each.align for each in group),
+        any(allocation.async_proxy for allocation in group),
     )  # fmt: skip
 
 
-def _at_once(places: list[tuple[_Item, int]]) -> int:
+def _peak_bytes(offsets: list[tuple[_Allocation, int]]) -> int:
     """Most bytes that are in use at one time: whatever barriers there are, a plan takes as many."""
-    items = [item for item, _ in places]
-    always = sum(item.size for item in items if item.live.always)
-    some = [item for item in items if not item.live.always and item.live.first >= 0]
+    allocations = [allocation for allocation, _ in offsets]
+    always = sum(allocation.size for allocation in allocations if allocation.live.always)
+    used = [
+        allocation
+        for allocation in allocations
+        if not allocation.live.always and allocation.live.first >= 0
+    ]
     return always + max(
         (
-            sum(other.size for other in some if other.live.first <= at <= other.live.last)
-            for at in {item.live.first for item in some}
+            sum(other.size for other in used if other.live.first <= at <= other.live.last)
+            for at in {allocation.live.first for allocation in used}
         ),
         default=0,
     )
 
 
 def _patterns(launch: S.Launch, used: Set[E.Var]) -> dict[E.Var, int]:
-    """What other names of buffers ask for that a unit beside the threads uses: it combines bits of
+    """Alignments of other names of buffers that the async proxy uses: it combines bits of
     addresses and not of offsets in the tile."""
-    found: dict[E.Var, int] = {}
+    alignments: dict[E.Var, int] = {}
     for buffer in (node.buffer for node in S.find(launch.body, S.View)):
         if buffer.attr("align") is not None and buffer.data in used:
-            found[buffer.data] = max(found.get(buffer.data, 1), int(buffer.attr("align")))
-    return found
+            alignments[buffer.data] = max(alignments.get(buffer.data, 1), int(buffer.attr("align")))
+    return alignments
 
 
 def bytes_of(live: LiveRange) -> int:
@@ -219,9 +235,9 @@ def bytes_of(live: LiveRange) -> int:
             got=f"{buffer.name}: {_shape(buffer)} {buffer.dtype}",
             hint="allocate the largest tile and use a part of it",
         )
-    joined, logical = buffer.attr(JOINED), buffer.attr("logical")
-    if joined is not None and logical is not None:
-        return int(joined.size * logical.shape[0])  # other tiles lie between its versions
+    interleaving, logical = buffer.attr(JOINED), buffer.attr("logical")
+    if interleaving is not None and logical is not None:
+        return int(interleaving.size * logical.shape[0])  # other tiles lie between its versions
     count = prod(int(extent) for extent in extents)
     if steps is not None and layout is None:
         count = 1 + sum((int(n) - 1) * int(step) for n, step in zip(extents, steps))
@@ -240,55 +256,62 @@ def align_of(live: LiveRange) -> int:
     return _TILE if bytes_of(live) >= _TILE else _LEAST
 
 
-def assign(items: list[_Item], ranges: LiveRanges, reuse: bool) -> list[tuple[_Item, int]]:
-    """An offset for each item: the large ones first, each in the tightest gap that holds it."""
-    ranked = sorted(items, key=lambda item: (is_barrier(item.live.buffer), item.size <= _LEAST,
-                                             -item.align, -item.size, item.live.order))  # fmt: skip
-    placed: list[tuple[_Item, int]] = []
-    for item in ranked:
+def assign(
+    allocations: list[_Allocation], ranges: LiveRanges, reuse: bool
+) -> list[tuple[_Allocation, int]]:
+    """An offset for each allocation: large ones first, each in the tightest gap that holds it."""
+
+    def rank(allocation: _Allocation) -> tuple[bool, bool, int, int, int]:
+        buffer, size = allocation.live.buffer, allocation.size
+        small = size <= _LEAST
+        return is_barrier(buffer), small, -allocation.align, -size, allocation.live.order
+
+    ranked = sorted(allocations, key=rank)
+    placed: list[tuple[_Allocation, int]] = []
+    for allocation in ranked:
         taken = sorted(
-            (place, place + other.size)
-            for other, place in placed
-            if not (reuse and ranges.separate(item.live, other.live))
-            or item.follows(other)
-            or other.follows(item)
+            (offset, offset + other.size)
+            for other, offset in placed
+            if not (reuse and ranges.can_overlap(allocation.live, other.live))
+            or allocation.follows(other)
+            or other.follows(allocation)
         )
-        placed.append((item, _gap(item, taken)))
+        placed.append((allocation, _gap(allocation, taken)))
     return sorted(placed, key=lambda pair: pair[0].live.order)
 
 
-def _gap(item: _Item, taken: list[tuple[int, int]]) -> int:
-    """The start of the smallest gap between ``taken`` places that holds ``item``."""
+def _gap(allocation: _Allocation, taken: list[tuple[int, int]]) -> int:
+    """The start of the smallest gap between ``taken`` ranges that holds ``allocation``."""
     best: tuple[int, int] | None = None
     end = 0
     for low, high in taken:
-        start = _up(end, item.align)
-        if start + item.size <= low and (best is None or low - end < best[0]):
+        start = _up(end, allocation.align)
+        if start + allocation.size <= low and (best is None or low - end < best[0]):
             best = low - end, start
         end = max(end, high)
-    return best[1] if best is not None else _up(end, item.align)
+    return best[1] if best is not None else _up(end, allocation.align)
 
 
 def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-class _Place(ExprRewriter):
+class _SetOffsets(ExprRewriter):
     """Writes the offsets into the buffers."""
 
     kinds = (E.Load, E.AddressOf, E.RegionArg)
 
-    def __init__(self, places: Mapping[E.Var, int]) -> None:
-        self.places = places
+    def __init__(self, offsets: Mapping[E.Var, int]) -> None:
+        self.offsets = offsets
         self._buffers: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """``buffer`` with its offset; views have that of the storage they name."""
-        place = self.places.get(buffer.data)
-        if place is None:
+        offset = self.offsets.get(buffer.data)
+        if offset is None:
             return buffer
         if buffer not in self._buffers:
-            self._buffers[buffer] = replace(buffer, attrs=(*buffer.attrs, (OFFSET, place)))
+            self._buffers[buffer] = replace(buffer, attrs=(*buffer.attrs, (OFFSET, offset)))
         return self._buffers[buffer]
 
 
@@ -298,14 +321,14 @@ def _shape(buffer: Buffer) -> str:
 
 
 def _too_large(
-    launch: S.Launch, places: list[tuple[_Item, int]], total: int, limit: int, target: Target
+    launch: S.Launch, offsets: list[tuple[_Allocation, int]], total: int, limit: int, target: Target
 ) -> SharedMemoryLimitError:
     lines = [
-        f"{item.live.buffer.name} {_shape(item.live.buffer)} {item.live.buffer.dtype}: "
-        f"{item.size} bytes at {place}"
-        for item, place in places
+        f"{buffer.name} {_shape(buffer)} {buffer.dtype}: {allocation.size} bytes at {offset}"
+        for allocation, offset in offsets
+        for buffer in (allocation.live.buffer,)
     ]
-    largest: Any = max(places, key=lambda pair: pair[0].size)[0]
+    largest: Any = max(offsets, key=lambda pair: pair[0].size)[0]
     return SharedMemoryLimitError(
         f"the kernel needs {total} bytes of shared memory, {total - limit} more than a block of "
         f"{target} can have",

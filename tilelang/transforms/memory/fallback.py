@@ -1,6 +1,6 @@
-"""Barriers by which tiles that are finished give their place to later ones.
+"""Shared-memory fallback: extra barriers let tiles reuse the memory of tiles that are finished.
 
-Two tiles may overlap when all threads meet between the last use of one and the first of the other.
+Two tiles may overlap when a barrier separates the last use of one and the first of the other.
 Where a kernel does not fit, barriers are tried in front of the statements that touch a tile for the
 first time and at the ends of loops, wherever all threads come by, or all of a branch of warps that
 meet elsewhere, too; those that the plan needs stay.
@@ -22,7 +22,7 @@ from tilelang.transforms.memory.liveness import is_planned
 GroupOf: TypeAlias = "Callable[[E.Expr], tuple[int, int] | None]"
 
 
-def relieved(
+def with_fallback_barriers(
     launch: S.Launch, fits: Callable[[S.Launch], bool], group_of: GroupOf
 ) -> S.Launch | None:
     """``launch``, which does not fit, with the fewest barriers (no single one can go) with which it
@@ -33,20 +33,20 @@ def relieved(
     """
     if S.holds(launch.body, S.ThreadReturn):
         return None  # some threads may not come
-    meet = _Meet(launch, group_of)
-    made = meet.with_barriers(None)
-    if not fits(made):
+    candidates = _BarrierCandidates(launch, group_of)
+    fitting = candidates.with_barriers(None)
+    if not fits(fitting):
         return None
-    kept = frozenset(range(meet.count))
-    tried = _halves(kept)
-    while tried:  # few are needed: whole ranges go at once, from the first to the last
-        numbers = tried.pop()
-        fewer = meet.with_barriers(kept - numbers)
+    kept = frozenset(range(candidates.count))
+    ranges = _halves(kept)
+    while ranges:  # few are needed: whole ranges go at once, from the first to the last
+        numbers = ranges.pop()
+        fewer = candidates.with_barriers(kept - numbers)
         if fits(fewer):
-            kept, made = kept - numbers, fewer
+            kept, fitting = kept - numbers, fewer
         else:
-            tried += _halves(numbers)
-    return made
+            ranges += _halves(numbers)
+    return fitting
 
 
 def _halves(numbers: frozenset[int]) -> list[frozenset[int]]:
@@ -58,8 +58,8 @@ def _halves(numbers: frozenset[int]) -> list[frozenset[int]]:
     return [numbers - first, first]
 
 
-class _Meet:
-    """Places of barriers in a launch, which are numbered in the order of the program."""
+class _BarrierCandidates:
+    """Candidate positions of barriers in a launch, numbered in program order."""
 
     def __init__(self, launch: S.Launch, group_of: GroupOf) -> None:
         self.launch = launch
@@ -75,7 +75,9 @@ class _Meet:
     def with_barriers(self, kept: frozenset[int] | None) -> S.Launch:
         """The launch with the barriers numbered in ``kept`` (None: all); ``count`` says how many
         there could be."""
-        self.meeting: tuple[E.Expr, ...] = ()  # arguments of the barrier of those who come by
+        self.barrier_args: tuple[
+            E.Expr, ...
+        ] = ()  # arguments of the barrier of the current threads
         self.group: tuple[int, int] | None = None  # who they are, where not all threads
         self.seen: set[E.Var] = set()
         self.kept, self.count = kept, 0
@@ -83,21 +85,23 @@ class _Meet:
 
     def block(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt``, which all threads run."""
-        made: list[S.Stmt] = []
-        for item in S.flat(stmt):
-            if self.seen and not self.seen.issuperset(self.used(item)):
-                made += self.barrier(item)
-            made.append(self.inside(item))
-        return S.seq(*made)
+        result: list[S.Stmt] = []
+        for inner in S.flat(stmt):
+            if self.seen and not self.seen.issuperset(self.used(inner)):
+                result += self.barrier(inner)
+            result.append(self.inside(inner))
+        return S.seq(*result)
 
     def inside(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with barriers in its blocks, where all threads take them together."""
-        if isinstance(stmt, S.If) and self.varying.expr(stmt.cond) and not self.meeting:
+        if isinstance(stmt, S.If) and self.varying.expr(stmt.cond) and not self.barrier_args:
             orelse = stmt.orelse
             then = self.branch(stmt.cond, stmt.then)
             orelse = None if orelse is None else self.branch(inverse(stmt.cond), orelse)
             return replace(stmt, then=then, orelse=orelse)
-        if isinstance(stmt, S.If) and (not self.varying.expr(stmt.cond) or self.own(stmt)):
+        if isinstance(stmt, S.If) and (
+            not self.varying.expr(stmt.cond) or self.is_same_group(stmt)
+        ):
             then = self.block(stmt.then)
             orelse = None if stmt.orelse is None else self.block(stmt.orelse)
             return replace(stmt, then=then, orelse=orelse)
@@ -105,7 +109,7 @@ class _Meet:
             return replace(stmt, body=self.block(stmt.body))
         if isinstance(stmt, S.Seq):
             return self.block(stmt)
-        if isinstance(stmt, S.For) and self.together(stmt):
+        if isinstance(stmt, S.For) and self.is_uniform_loop(stmt):
             body = self.block(stmt.body)
             return replace(stmt, body=S.seq(body, *self.barrier(stmt)))
         self.seen.update(self.used(stmt))
@@ -116,20 +120,20 @@ class _Meet:
         group = self.group_of(cond)
         before = set(self.seen)
         self.seen.update(self.used(stmt))
-        meeting = None if group is None else _meeting(stmt, group[1])
-        if meeting is None:
+        barrier_args = None if group is None else _group_barrier(stmt, group[1])
+        if barrier_args is None:
             return stmt
         after, self.seen = self.seen, before
-        self.meeting, self.group = meeting, group
+        self.barrier_args, self.group = barrier_args, group
         stmt = self.block(stmt)
-        self.meeting, self.group, self.seen = (), None, self.seen | after
+        self.barrier_args, self.group, self.seen = (), None, self.seen | after
         return stmt
 
-    def own(self, stmt: S.If) -> bool:
-        """Whether those who come by are the threads that take a branch."""
+    def is_same_group(self, stmt: S.If) -> bool:
+        """Whether the current threads are those that take a branch."""
         return self.group == self.group_of(stmt.cond) is not None
 
-    def together(self, loop: S.For) -> bool:
+    def is_uniform_loop(self, loop: S.For) -> bool:
         """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
         bounds = (loop.start, loop.stop, loop.step)
         several = len(self.used(loop)) > 1
@@ -139,12 +143,12 @@ class _Meet:
 
     def used(self, stmt: S.Stmt) -> frozenset[E.Var]:
         """The tiles that ``stmt`` touches with all that it holds."""
-        found = self.known.get(stmt)
-        if found is None:
-            own = set() if isinstance(stmt, S.Alloc) else effects.used(stmt, nested=False)
-            found = frozenset(own & self.tiles).union(*map(self.used, stmt.blocks()))
-            self.known[stmt] = found
-        return found
+        tiles = self.known.get(stmt)
+        if tiles is None:
+            direct = set() if isinstance(stmt, S.Alloc) else effects.used(stmt, nested=False)
+            tiles = frozenset(direct & self.tiles).union(*map(self.used, stmt.blocks()))
+            self.known[stmt] = tiles
+        return tiles
 
     def barrier(self, near: S.Stmt) -> list[S.Stmt]:
         """The next barrier, if it is one of those that are kept."""
@@ -152,10 +156,10 @@ class _Meet:
         self.count += 1
         if self.kept is not None and number not in self.kept:
             return []
-        return [S.do("sync_threads", *self.meeting, loc=near.loc)]
+        return [S.do("sync_threads", *self.barrier_args, loc=near.loc)]
 
 
-def _meeting(stmt: S.Stmt, count: int) -> tuple[E.Expr, ...] | None:
+def _group_barrier(stmt: S.Stmt, count: int) -> tuple[E.Expr, ...] | None:
     """The arguments of a barrier of ``count`` threads in ``stmt``."""
     for node in S.walk(stmt):
         call = node.call

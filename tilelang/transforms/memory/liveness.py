@@ -1,8 +1,8 @@
-"""When a block uses each of its shared buffers, and which two may take the same place.
+"""Live ranges of shared buffers, and which two buffers may share memory.
 
 A kernel is numbered in program order. A buffer is live from its first to its last touch, over all
 of each loop that touches it unless it is allocated inside that loop. Two buffers may overlap when
-one is finished before the other begins and all threads meet in between; in a branch of whole warps
+one is finished before the other begins and a barrier is in between; in a branch of whole warps
 those of the branch, if they alone touch both.
 
 What a copy unit fills for a pipeline is there before it is used, and everything that is filled is
@@ -82,23 +82,25 @@ class LiveRange:
 
 @dataclass
 class LiveRanges:
-    """All allocations of a launch and the points where every thread of the block meets."""
+    """All allocations of a launch and the positions of barriers of the block."""
 
     ranges: list[LiveRange] = field(default_factory=list)
     barriers: dict[int, list[int]] = field(default_factory=dict)  # control -> positions, in order
-    meetings: dict[int, list[int]] = field(default_factory=dict)  # the same of branches' threads
+    group_barriers: dict[int, list[int]] = field(
+        default_factory=dict
+    )  # the same of branches' threads
     ends: dict[int, int] = field(default_factory=dict)  # control -> position of its end
-    early: set[int] = field(default_factory=set)  # loops whose iterations may end early
+    early_exits: set[int] = field(default_factory=set)  # loops whose iterations may end early
 
-    def separate(self, a: LiveRange, b: LiveRange) -> bool:
-        """Whether ``a`` and ``b`` can share a place."""
+    def can_overlap(self, a: LiveRange, b: LiveRange) -> bool:
+        """Whether ``a`` and ``b`` can share memory."""
         if a.always or b.always:
             return False
         if a.first > b.first:
             a, b = b, a
         if a.first < 0 or b.first < 0:
             return True  # one of them is never used
-        if a.last >= b.first or b.filled or not self._meet(a.last, b.first, a, b):
+        if a.last >= b.first or b.filled or not self._has_barrier_between(a.last, b.first, a, b):
             return False
         common = [control for control in common_path(a.path or (), b.path or ()) if control.loop]
         if not common:
@@ -106,23 +108,25 @@ class LiveRanges:
         if a.filled:
             return False  # the copies of the next iteration
         loop = common[-1]  # the next iteration uses ``a`` after ``b``
-        return self._meet(b.last, self.ends[loop.ident], b, a) or self._meet(
-            loop.first, a.first, b, a
-        )
+        return self._has_barrier_between(
+            b.last, self.ends[loop.ident], b, a
+        ) or self._has_barrier_between(loop.first, a.first, b, a)
 
-    def _meet(self, low: int, high: int, before: LiveRange, after: LiveRange) -> bool:
+    def _has_barrier_between(
+        self, low: int, high: int, before: LiveRange, after: LiveRange
+    ) -> bool:
         """Whether a barrier surely stands between two positions whenever both ranges happen."""
         paths = before.path or (), after.path or ()
-        if any(self._passes(low, high, path, self.barriers) for path in paths):
+        if any(self._passes_barrier(low, high, path, self.barriers) for path in paths):
             return True
         both = common_path(*paths)
-        places = [place for place, control in enumerate(both) if control.group is not None]
-        if not places:
+        positions = [position for position, control in enumerate(both) if control.group is not None]
+        if not positions:
             return False
-        own = [path[places[-1] :] for path in paths]
-        return any(self._passes(low, high, path, self.meetings, ()) for path in own)
+        own = [path[positions[-1] :] for path in paths]
+        return any(self._passes_barrier(low, high, path, self.group_barriers, ()) for path in own)
 
-    def _passes(
+    def _passes_barrier(
         self,
         low: int,
         high: int,
@@ -133,17 +137,17 @@ class LiveRanges:
         """Whether whoever runs what stands under ``path`` passes a barrier on the way, under
         some part of it, between two positions."""
         for ident in (*around, *(control.ident for control in path)):
-            if ident in self.early:
+            if ident in self.early_exits:
                 return False
-            places = barriers.get(ident, ())
-            first = bisect_right(places, low)
-            if first < len(places) and places[first] < high:
+            positions = barriers.get(ident, ())
+            first = bisect_right(positions, low)
+            if first < len(positions) and positions[first] < high:
                 return True
         return False
 
 
 def common_path(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ...]:
-    """The control around two places, outermost first."""
+    """The control around two positions, outermost first."""
     count = 0
     while count < min(len(a), len(b)) and a[count].ident == b[count].ident:
         count += 1
@@ -161,7 +165,7 @@ class Touch:
 
 
 class Touches:
-    """What statements touch, found once: a kernel is looked at again with other barriers."""
+    """What statements access, computed once: a kernel is analyzed again with other barriers."""
 
     def __init__(self, launch: S.Launch, warp: int) -> None:
         allocs = S.find(launch.body, S.Alloc)
@@ -179,23 +183,23 @@ class Touches:
 
     def of(self, stmt: S.Stmt) -> Touch:
         """What ``stmt`` touches, without the statements in it."""
-        found = self._known.get(stmt)
-        if found is None:
+        touch = self._known.get(stmt)
+        if touch is None:
             calls = stmt.calls()
             used = frozenset(effects.used(stmt, nested=False))
-            found = self._known[stmt] = Touch(used, tuple(filter(_orders, calls)), _fills(stmt))
-        return found
+            touch = self._known[stmt] = Touch(used, tuple(filter(_orders, calls)), _fills(stmt))
+        return touch
 
-    def apart(self, stmt: S.Stmt) -> bool:
+    def is_unrelated(self, stmt: S.Stmt) -> bool:
         """Whether nothing in ``stmt`` has to do with shared memory or its order."""
-        found = self._apart.get(stmt)
-        if found is None:
-            found = self._apart[stmt] = self._own_apart(stmt) and all(
-                map(self.apart, stmt.blocks())
+        unrelated = self._apart.get(stmt)
+        if unrelated is None:
+            unrelated = self._apart[stmt] = self._is_own_unrelated(stmt) and all(
+                map(self.is_unrelated, stmt.blocks())
             )
-        return found
+        return unrelated
 
-    def _own_apart(self, stmt: S.Stmt) -> bool:
+    def _is_own_unrelated(self, stmt: S.Stmt) -> bool:
         if isinstance(stmt, S.Seq):
             return True
         if isinstance(stmt, (S.View, S.Break, S.Continue)):
@@ -259,23 +263,23 @@ class _Scan:
     def visit(self, stmt: S.Stmt, path: tuple[Control, ...]) -> None:
         """Number ``stmt`` and note what it touches."""
         self.position += 1
-        if self.touches.apart(stmt):
+        if self.touches.is_unrelated(stmt):
             return
         if isinstance(stmt, S.Seq):
-            for item in stmt.stmts:
-                self.visit(item, path)
+            for inner in stmt.stmts:
+                self.visit(inner, path)
             return
-        here = self.position
+        position = self.position
         if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.known:
             self.known[stmt.buffer.data].home = path
             return
         touch = self.touches.of(stmt)
         for data in touch.used & self.known.keys():
             if touch.fills:
-                self.known[data].filled.append((here, path))
+                self.known[data].filled.append((position, path))
             else:
-                self.known[data].touch(here, path)
-        self._calls(touch.calls, here, path)
+                self.known[data].touch(position, path)
+        self._calls(touch.calls, position, path)
         if isinstance(stmt, S.Let):
             self._escape(stmt.value)
         if isinstance(stmt, S.View) and stmt.source is not None:
@@ -297,10 +301,10 @@ class _Scan:
         if not isinstance(stmt, S.If):
             return None
         cond = inverse(stmt.cond) if side else stmt.cond
-        found = self.touches.group(cond)
-        if found is None or found[1] in (0, self.threads):
+        group = self.touches.group(cond)
+        if group is None or group[1] in (0, self.threads):
             return None
-        return found if not any(control.group for control in path) else None
+        return group if not any(control.group for control in path) else None
 
     def _block(
         self,
@@ -326,13 +330,13 @@ class _Scan:
 
     def _leave(self, path: tuple[Control, ...]) -> None:
         loops = [control for control in path if control.loop]
-        self.result.early.update(control.ident for control in loops[-1:])
+        self.result.early_exits.update(control.ident for control in loops[-1:])
 
-    def _calls(self, calls: tuple[E.Call, ...], here: int, path: tuple[Control, ...]) -> None:
+    def _calls(self, calls: tuple[E.Call, ...], position: int, path: tuple[Control, ...]) -> None:
         for node in calls:
             for copies in _COPIES:
                 if node.atom.waits_for(copies.name):
-                    self.waits.setdefault(copies.name, []).append((here, path))
+                    self.waits.setdefault(copies.name, []).append((position, path))
             if node.atom.completes in _COPIES:
                 for data in effects.used(node) & self.known.keys():
                     self.known[data].in_flight = node.atom.completes.name
@@ -343,12 +347,12 @@ class _Scan:
                 control = path[-1].ident if path else _LAUNCH
                 count = self._count(node)
                 if count >= self.threads:
-                    self.result.barriers.setdefault(control, []).append(here)
-                elif any(item.group and item.group[1] == count for item in path):
-                    self.result.meetings.setdefault(control, []).append(here)
+                    self.result.barriers.setdefault(control, []).append(position)
+                elif any(side.group and side.group[1] == count for side in path):
+                    self.result.group_barriers.setdefault(control, []).append(position)
 
     def _count(self, node: E.Call) -> int:
-        """The threads that meet at a barrier; 0 where it does not say."""
+        """The threads of a barrier; 0 where it does not say."""
         if not node.args:
             return self.threads
         count = node.args[1] if len(node.args) > 1 else None
@@ -363,8 +367,8 @@ class _Scan:
     def finish(self) -> None:
         """Copies occupy their tiles until they are waited for."""
         for live in self.result.ranges:
-            for here, path in live.filled:
-                self._fill(live, here, path)
+            for position, path in live.filled:
+                self._fill(live, position, path)
             if live.in_flight:
                 waits = self.waits.get(live.in_flight, ())
                 end: tuple[int, tuple[Control, ...]] = (self.position + 1, ())
@@ -373,16 +377,16 @@ class _Scan:
                 )
                 live.path = common_path(live.path or (), path)
 
-    def _fill(self, live: LiveRange, here: int, path: tuple[Control, ...]) -> None:
-        """A pipeline's copy at ``here``, which counts where its own branch uses what it brings."""
+    def _fill(self, live: LiveRange, position: int, path: tuple[Control, ...]) -> None:
+        """A pipeline's copy at ``position``, which counts where its own branch uses its data."""
         role, other = _role(live.path or ()), _role(path)
         if role is not None and other is not None and role is not other:
             return
-        first = last = here
-        for place, control in enumerate(path):
+        first = last = position
+        for depth, control in enumerate(path):
             if control.loop and control not in live.home:
                 first, last = control.first, self.result.ends[control.ident]
-                path = path[:place]
+                path = path[:depth]
                 break
         live.first = first if live.first < 0 else min(live.first, first)
         live.last = max(live.last, last)

@@ -1,9 +1,9 @@
-"""Tiles that every iteration of a loop fills anew are allocated in the loop.
+"""Shrink live ranges: tiles that every iteration overwrites are allocated inside the loop.
 
 A tile that is allocated in front of a loop keeps its contents from one iteration to the next, so
-that it has its place in shared memory to itself for the whole loop. Most tiles do not need that:
-the first that an iteration does with them is to overwrite them. Allocated in the loop they take
-turns with others of the same iteration.
+that it occupies shared memory for the whole loop. Most tiles do not need that:
+the first access of an iteration overwrites them. Allocated in the loop they share memory with
+other tiles of the same iteration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilelang.target import Context
 def shrink_live_ranges(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with such tiles allocated in the innermost serial loop around all their uses.
 
-    Only where nothing else fits: the barriers between tiles that take turns cost time. Relies
+    Only where nothing else fits: the barriers between tiles that share memory cost time. Relies
     on pipelines being planned, whose tiles are filled ahead.
     """
 
@@ -47,25 +47,25 @@ def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:
     for node in S.find(launch.body, S.View):
         if data in {node.buffer.data, *effects.used(node)}:
             return None
-    found, body = None, launch.body
+    loop, body = None, launch.body
     while True:
-        users = [item for item in _statements(body) if data in effects.used(item)]
-        users = [item for item in users if not isinstance(item, S.Alloc)]
+        users = [stmt for stmt in _statements(body) if data in effects.used(stmt)]
+        users = [stmt for stmt in users if not isinstance(stmt, S.Alloc)]
         if len(users) == 1 and isinstance(users[0], S.For) and users[0].kind == "serial":
             if data in effects.used(users[0], nested=False):
-                return found
-            found = users[0]
-            body = found.body
+                return loop
+            loop = users[0]
+            body = loop.body
             continue
-        if found is None or not users:
+        if loop is None or not users:
             return None
-        return found if _overwrites(users[0], buffer) else None
+        return loop if _overwrites(users[0], buffer) else None
 
 
 def _statements(stmt: S.Stmt) -> tuple[S.Stmt, ...]:
     """The statements that run one after the other."""
     if isinstance(stmt, S.Seq):
-        return tuple(inner for item in stmt.stmts for inner in _statements(item))
+        return tuple(inner for part in stmt.stmts for inner in _statements(part))
     if isinstance(stmt, S.Attr):
         return _statements(stmt.body)
     return (stmt,)
@@ -90,9 +90,9 @@ class _Sink(Rewriter):
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.moved:
             return []
-        made = super()._visit(stmt)
+        rewritten = super()._visit(stmt)
         if stmt in self.homes:
-            assert isinstance(made, S.For)
+            assert isinstance(rewritten, S.For)
             allocations = [S.Alloc(buffer=tile, loc=stmt.loc) for tile in self.homes[stmt]]
-            return replace(made, body=S.seq(*allocations, made.body))
-        return made
+            return replace(rewritten, body=S.seq(*allocations, rewritten.body))
+        return rewritten

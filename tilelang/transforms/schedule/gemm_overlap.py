@@ -165,7 +165,7 @@ class _Parts:
     def peeled(self, bounds: Bounds) -> list[S.Stmt]:
         """The form that is run: the last iteration is peeled."""
         loop = self.loop
-        noted = append_note(loop, "the last product goes on beside the next iteration")
+        noted = append_note(loop, "the last product overlaps the next iteration")
         body = [stmt for part in self.step() for stmt in part]
         end = simplify(loop.stop - loop.step)
         return [

@@ -69,16 +69,16 @@ def overlap_persistent_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFu
         plan = None if form is None else _plan(launch, form, TmaFacts(launch, known, context))
         if form is None or plan is None:
             return launch
-        made = _Persistent(launch, form, plan, context.limits.processors).launch()
-        return made if _has_roles(made, known, context) else launch
+        candidate = _Persistent(launch, form, plan, context.limits.processors).launch()
+        return candidate if _has_roles(candidate, known, context) else launch
 
     return rewrite_launches(func, persistent)
 
 
 def _has_roles(launch: S.Launch, known: frozenset[E.Var], context: Context) -> bool:
     """Whether ``launch`` gets roles: what the passes below make of it, which they remember."""
-    made = specialized(pipelined(launch, known, context), context)
-    return S.holds(made, H.Roles)
+    result = specialized(pipelined(launch, known, context), context)
+    return S.holds(result, H.Roles)
 
 
 # -- the rule ----------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ class _Persistent:
         )
 
     def lets(self, number: E.Expr, names: tuple[E.Var, ...], body: S.Stmt) -> list[S.Stmt]:
-        """The place of tile ``number`` in the grid, as far as ``body`` asks for it."""
+        """The indices of tile ``number`` in the grid, as far as ``body`` uses them."""
         steps, values = tile_indices(number, self.extents, self.old.annotation("swizzle"))
         needed = {var for node in S.walk(body) for expr in node.exprs() for var in expr.variables}
         needed_lets: list[S.Stmt] = []

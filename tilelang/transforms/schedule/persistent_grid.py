@@ -82,7 +82,7 @@ class _SubtiledBody:
     """A body whose result each warp stores by itself.
 
     Attributes:
-        items: the statements of a tile.
+        stmts: the statements of a tile.
         last: what stands behind all tiles.
         rows: the subtiles in shared memory.
         count: subtiles of a warp.
@@ -153,7 +153,7 @@ def _persistent_launch(launch: S.Launch, processors: int, stored: _SubtiledBody 
 
 
 def _overlaps(launch: S.Launch, known: frozenset[E.Var], context: Context) -> bool:
-    """Whether products of ``launch`` go on beside what follows them."""
+    """Whether products of ``launch`` overlap the next iteration."""
     with_roles = specialized(pipelined(launch, known, context), context)
     if not isinstance(with_roles, S.Launch):
         return False

@@ -327,7 +327,7 @@ class _PingPong:
         self.split_names()
 
     def split_names(self) -> None:
-        """Tiles with versions for even and odd items, and both pipelines of each."""
+        """Tiles with versions for even and odd iterations, and both pipelines of each."""
         allocs = {node.buffer.data: node.buffer for node in self.front if isinstance(node, S.Alloc)}
         require(all(data in allocs for data in self.tiles))
         half = self.stages // 2
@@ -663,7 +663,7 @@ class _PingPong:
         return replace(self.producer, body=S.seq(*before, new_loop, *after))
 
     def fits(self, launch: S.Launch) -> bool:
-        """Whether the tiles of ``launch`` have room beside each other."""
+        """Whether the tiles of ``launch`` fit into shared memory together."""
         return shared_bytes(launch) + RESERVE <= self.context.limits.shared_block
 
 

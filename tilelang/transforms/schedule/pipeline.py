@@ -232,7 +232,7 @@ class _Pipeliner:
 
     def memory_refusal(self, choice: _Choice) -> str | None:
         """Where shared memory is short, as many versions as it has room for: copies that run ahead
-        of the next run keep their tiles, so that nothing takes their place in between."""
+        of the next run keep their tiles, so that nothing reuses their memory in between."""
         if not self.context.sparing or not choice.runs:
             return None
         assert choice.plan is not None
@@ -402,7 +402,7 @@ def _iterations_past(value: E.Expr, step: E.Expr) -> E.Expr:
 @dataclass(frozen=True)
 class _StageWriter:
     """Writes the steps of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
-    first item."""
+    first iteration."""
 
     plan: Plan
     tiles: Mapping[E.Var, Buffer]

@@ -2,7 +2,7 @@
 
 A launch whose pipelines have mbarriers becomes two roles around its body. The *consumers* are the
 threads that the program has, with everything it does; a *producer* warpgroup behind them runs the
-loops and conditions around the pipelines alone and fills their items, as far ahead as there are
+loops and conditions around the pipelines alone and fills their stages, as far ahead as there are
 versions. The register file is handed on: a producer needs few registers. What every thread finds
 out for itself before (the group of a tile in a table, say) stands before the roles, or in both
 where the loops around a pipeline find it out anew.
@@ -124,7 +124,7 @@ def _reads_pipeline(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
 
 
 def shared_bytes(launch: S.Launch) -> int:
-    """What the shared tiles of ``launch`` take beside each other."""
+    """Bytes of all shared tiles of ``launch``, without reuse."""
     buffers = [node.buffer for node in S.find(launch.body, S.Alloc)]
     return sum(tile.constant_bytes for tile in buffers if tile.storage in ("shared", "shared.dyn"))
 
@@ -316,7 +316,7 @@ class _Consumers(Rewriter):
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, S.If) and _acquires(stmt.then, self.pipes) and not _uses(stmt):
             return []
-        if isinstance(stmt, S.Seq) and any(_is_acquire(item, self.pipes) for item in stmt.stmts):
+        if isinstance(stmt, S.Seq) and any(_is_acquire(inner, self.pipes) for inner in stmt.stmts):
             return super()._visit(S.Seq(stmts=tuple(_without_fills(stmt.stmts, self.pipes))))
         return super()._visit(stmt)
 

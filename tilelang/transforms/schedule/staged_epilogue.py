@@ -3,7 +3,7 @@
 In the registers of a matrix instruction a thread has two neighbours of a row. A copy of such a
 fragment to global memory becomes two: to a shared tile, which takes four blocks of eight rows at
 once (:mod:`tilelang.transforms.lower.matrix_stores`), and from there by boxes of the tensor, which
-one thread starts and which drop what lies outside. The threads that meet in between are those of
+one thread starts and which drop elements outside. The barrier in between includes the threads of
 the product, be it the block or a role. The tile takes the place of operands, which are finished.
 
 A loop that stores some rows of a result (those of a group, say) becomes two as well. Its second
@@ -47,7 +47,7 @@ def stage_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _results(launch: S.Launch) -> set[Buffer]:
     """Fragments that products add up in, and copies of them, but for those that go out by parts
-    beside further products."""
+    during further products."""
     nodes = list(S.walk(launch.body))
     results = {node.c.buffer for node in nodes if isinstance(node, S.Gemm)}
     copies = [node for node in nodes if isinstance(node, S.Copy)]

@@ -21,8 +21,15 @@ from tilelang.layout.layout import Layout
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups
 from tilelang.transforms.analysis.loops import bounds_of
-from tilelang.transforms.analysis.tma import START, Boxes, Moved, NotBoxesError, box_layout, ends_of
-from tilelang.transforms.analysis.tma_candidates import moved
+from tilelang.transforms.analysis.tma import (
+    START,
+    Boxes,
+    NotBoxesError,
+    TmaOp,
+    box_layout,
+    endpoints_of,
+)
+from tilelang.transforms.analysis.tma_candidates import tma_boxes
 
 LEAST = 4096  # bytes of a copy that is worth its own barrier
 
@@ -67,7 +74,7 @@ class TmaFacts:
         """The storage that the kernel writes."""
         return effects.written(self.launch.body)
 
-    def has_elements(self, copy: Moved, tensor: Buffer) -> bool:
+    def has_elements(self, copy: TmaOp, tensor: Buffer) -> bool:
         """Whether ``copy`` is surely not made where ``tensor`` is empty: the grid or a loop around
         it depends on each of the tensor's extents that are not constants."""
         required = {var for extent in tensor.shape for var in E.as_expr(extent).variables}
@@ -97,7 +104,7 @@ class TmaFacts:
         size = prod(int(extent) for extent in copy.dst.extents) * copy.dst.dtype.bits // 8
         return size >= LEAST
 
-    def refusal(self, copy: Moved, versions: bool = False) -> str | None:
+    def refusal(self, copy: TmaOp, versions: bool = False) -> str | None:
         """Why the accelerator cannot make ``copy``; None if it can.
 
         Args:
@@ -112,27 +119,27 @@ class TmaFacts:
             return f"versions of {size} bytes do not start at multiples of {START} bytes"
         return None
 
-    def boxes(self, copy: Moved) -> Boxes:
+    def boxes(self, copy: TmaOp) -> Boxes:
         """The boxes of ``copy`` under the layout that its tile is going to have.
 
         Raises:
             NotBoxesError: it is no copy for the accelerator.
         """
-        tensor, tile, load = ends_of(copy)
+        tensor, tile, load = endpoints_of(copy)
         self._check(copy, tensor.buffer, load)
         layout = self.layouts.get(tile.buffer)
         shape = tile.buffer.shape
         if layout is None and all(isinstance(extent, int) for extent in shape):
             bits = tile.buffer.dtype.bits
             layout = box_layout(tuple(int(extent) for extent in shape), bits)
-        result = moved(copy, layout if isinstance(layout, Layout) else None, self.bounds)
+        result = tma_boxes(copy, layout if isinstance(layout, Layout) else None, self.bounds)
         steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
         coords = [*map(E.as_expr, (*tensor.mins, *tile.mins, *steps))]
         if any(map(self.varying.expr, coords)) and not self._threads_agree(copy, coords):
             raise NotBoxesError("its coordinates differ between threads")
         return result
 
-    def _threads_agree(self, copy: Moved, coords: list[E.Expr]) -> bool:
+    def _threads_agree(self, copy: TmaOp, coords: list[E.Expr]) -> bool:
         """Whether the threads that make ``copy`` agree on its coordinates, though others do not:
         there is one, or what differs is computed in their branch alone."""
         if self.groups.of(copy)[1] == 1 and copy not in self.groups.elected:
@@ -141,7 +148,7 @@ class TmaFacts:
             not any(map(self._inside(branch).expr, coords)) for branch in self._branches(copy)
         )
 
-    def _branches(self, copy: Moved) -> Iterator[S.Stmt]:
+    def _branches(self, copy: TmaOp) -> Iterator[S.Stmt]:
         """The branches around ``copy`` that some of the threads take, as far as threads that are
         in one run it together."""
         for stmt, block in _enclosing(self.launch.body, copy) or ():
@@ -168,7 +175,7 @@ class TmaFacts:
             also=(self.varying.vars - own, self.varying.buffers & elsewhere),
         )
 
-    def _check(self, copy: Moved, tensor: Buffer, load: bool) -> None:
+    def _check(self, copy: TmaOp, tensor: Buffer, load: bool) -> None:
         """Conditions that do not depend on regions and layouts."""
         name = tensor.name
         if self.context.options.no_tma:

@@ -29,7 +29,7 @@ from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import SIGNALS, thread_groups, thread_number
-from tilelang.transforms.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE, Moved
+from tilelang.transforms.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE, TmaOp
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 
 
@@ -106,7 +106,7 @@ def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     return launch.with_body(map_stmts(launch.body, S.AtomicTile, reduced))
 
 
-def _with_outcome(stmt: Moved, why: str | None) -> S.Pairs:
+def _with_outcome(stmt: TmaOp, why: str | None) -> S.Pairs:
     """The annotations of what the accelerator makes, or does not, and then ``why``."""
     note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
     return (*stmt.annotations, note)

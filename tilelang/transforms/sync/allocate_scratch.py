@@ -1,4 +1,4 @@
-"""Shared memory through which the threads of a block reduce values is allocated by statements.
+"""Allocate the shared scratch memory of block-wide reductions.
 
 A reduction of one value of each thread (``tvm_thread_allreduce``) folds halves of the block onto
 each other in shared memory, and begins and ends with rendezvous of its own. Its room is a buffer of
@@ -53,19 +53,19 @@ class _Kernel(Rewriter):
         expr = rebuild(expr, self.expr)
         if not isinstance(expr, E.Call) or expr.atom is not THREAD_ALLREDUCE:
             return expr
-        kind = _held_as(expr.dtype)
-        rooms = self.room(f"reduced_{kind}", kind), self.room("has_value", DType("bool"))
-        places = (E.AddressOf(buffer, (E.const(0),), "rw") for buffer in rooms)
-        return E.Call(expr.atom, (*expr.args[:2], *places), expr.dtype, expr.attrs)
+        kind = _scratch_dtype(expr.dtype)
+        buffers = self.scratch(f"reduced_{kind}", kind), self.scratch("has_value", DType("bool"))
+        addresses = (E.AddressOf(buffer, (E.const(0),), "rw") for buffer in buffers)
+        return E.Call(expr.atom, (*expr.args[:2], *addresses), expr.dtype, expr.attrs)
 
-    def room(self, name: str, kind: DType) -> Buffer:
+    def scratch(self, name: str, kind: DType) -> Buffer:
         """An element of ``kind`` for each thread."""
         if name not in self.buffers:
             self.buffers[name] = Buffer(name, Shape((self.threads,)), kind, "shared")
         return self.buffers[name]
 
 
-def _held_as(kind: DType) -> DType:
+def _scratch_dtype(kind: DType) -> DType:
     """What holds a value on its way: floats are combined in at least float32."""
     if kind.is_float:
         return kind if kind.bits >= 32 else DType("float32")

@@ -1,4 +1,4 @@
-"""Tensor memory is asked for and given back by statements of the program.
+"""Allocate and free tensor memory (tcgen05) by statements of the program.
 
 Columns of tensor memory belong to the block from `tcgen05.alloc` to `tcgen05.dealloc`; both are
 executed by one whole warp, and outlive the kernel otherwise. The first warp asks for the columns,
@@ -34,7 +34,11 @@ def allocate_tensor_memory(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def allocated(launch: S.Launch) -> S.Stmt:
         kernel = _Kernel(launch, context)
         body = kernel.rewrite(launch.body)
-        return S.seq(body, *kernel.release(*kernel.held)) if kernel.held else body
+        return (
+            S.seq(body, *kernel.release(*kernel.allocated_columns))
+            if kernel.allocated_columns
+            else body
+        )
 
     return rewrite_bodies(func, allocated)
 
@@ -43,7 +47,7 @@ class _Kernel(Rewriter):
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.first = linear_thread(launch) < WARP
         self.context = context
-        self.held: dict[Buffer, int] = {}  # buffer -> its columns
+        self.allocated_columns: dict[Buffer, int] = {}  # buffer -> its columns
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """Statements for an allocation or a release."""
@@ -61,34 +65,38 @@ class _Kernel(Rewriter):
         if "tcgen05" not in target.features:
             what = f"the tensor memory of `{buffer.name}`"
             raise unavailable(what, "tcgen05", target, stmt.loc)
-        self.held[buffer] = columns = tensor_columns(buffer, stmt)
+        self.allocated_columns[buffer] = columns = tensor_columns(buffer, stmt)
         slot = Buffer(f"{buffer.name}_slot", Shape((1,)), DType("uint32"), "shared")
         at = (E.const(0),)
-        ask = E.call(nvidia.TMEM_ALLOCATE, E.AddressOf(slot, at, "w"), columns=columns)
+        allocate = E.call(nvidia.TMEM_ALLOCATE, E.AddressOf(slot, at, "w"), columns=columns)
         return [
             S.Alloc(buffer=slot, loc=stmt.loc),
-            S.If(cond=self.first, then=S.Eval(value=ask, loc=stmt.loc), loc=stmt.loc),
-            *_meeting(),
+            S.If(cond=self.first, then=S.Eval(value=allocate, loc=stmt.loc), loc=stmt.loc),
+            *_barrier(),
             S.View(buffer=buffer, source=E.Load(slot, at), loc=stmt.loc),
         ]
 
     def release(self, *buffers: Buffer) -> list[S.Stmt]:
         """The columns go back once all threads are here."""
-        freed = [(buffer, self.held.pop(buffer)) for buffer in buffers if buffer in self.held]
+        freed = [
+            (buffer, self.allocated_columns.pop(buffer))
+            for buffer in buffers
+            if buffer in self.allocated_columns
+        ]
         if not freed:
             return []
         calls = [
             S.do(nvidia.TMEM_RELEASE, _start(buffer), columns=columns) for buffer, columns in freed
         ]
-        return [*_meeting(), S.If(cond=self.first, then=S.seq(*calls))]
+        return [*_barrier(), S.If(cond=self.first, then=S.seq(*calls))]
 
 
 def _start(buffer: Buffer) -> E.Expr:
     return E.AddressOf(buffer, tuple(E.const(0) for _ in buffer.shape), "rw")
 
 
-def _meeting() -> list[S.Stmt]:
-    """A rendezvous that orders what the tensor unit does, too."""
+def _barrier() -> list[S.Stmt]:
+    """A barrier that also orders what the tensor core does."""
     before = E.call(nvidia.TENSOR_BEFORE)
     after = E.call(nvidia.TENSOR_AFTER)
     return [S.Eval(value=call) for call in (before, E.call("sync_threads"), after)]

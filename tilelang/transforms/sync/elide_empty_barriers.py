@@ -1,8 +1,8 @@
-"""Versions of a pipeline that a barrier of the block frees have no mbarrier that says so.
+"""Elide the "empty" mbarriers of a pipeline where barriers of the block free its versions.
 
 A pipeline that the copy unit fills has two mbarriers for each version: it is full, it is empty.
-Where its threads meet in every iteration between their last use of a version and the copy that
-overwrites it, nobody has to be told that it is empty: ``bulk_met`` is the row without that one. The
+Where a barrier stands in every iteration between the last use of a version and the copy that
+overwrites it, no signal is needed that it is empty: ``bulk_met`` is the mechanism without it. The
 verifier proves the order by these meetings, which the barriers of the block and of other pipelines
 are, or the pipeline stays as it is.
 
@@ -25,9 +25,9 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.visitor import map_stmts, rewrite_bodies
 from tilelang.target import Context
-from tilelang.transforms.verify.schedule import meets_block, refusal
+from tilelang.transforms.verify.schedule import is_block_barrier, refusal
 
-_FREED = {"bulk": "bulk_met"}
+_ELIDED = {"bulk": "bulk_met"}
 _ACCESSES = (Effect.NONE, Effect.HINT, Effect.READ, Effect.WRITE)
 _STAY = (S.Break, S.Continue, S.ThreadReturn, S.While, S.Gemm, H.WaitProducts, H.PipelineStep,
          H.Pipeline, H.Run, H.Roles)  # fmt: skip
@@ -39,16 +39,16 @@ def elide_empty_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def freed(launch: S.Launch) -> S.Stmt:
         pipelines = S.find(launch.body, H.Pipeline)
         others: dict[E.Expr, str] = {node.pipe: node.mechanism for node in pipelines}
-        if _FREED.keys().isdisjoint(others.values()):
+        if _ELIDED.keys().isdisjoint(others.values()):
             return launch.body
 
         def cheaper(pipeline: H.Pipeline) -> S.Stmt:
-            """A pipeline by the row without the second mbarrier, where that is certain."""
-            row = _FREED.get(pipeline.mechanism)
-            if row is None:
+            """A pipeline without the second mbarrier, where that is proved."""
+            mechanism = _ELIDED.get(pipeline.mechanism)
+            if mechanism is None:
                 return pipeline
             early = map_stmts(pipeline.body, S.Seq, partial(_early, pipeline))
-            then = replace(pipeline, mechanism=row, body=early)
+            then = replace(pipeline, mechanism=mechanism, body=early)
             return pipeline if refusal(then, others) is not None else then
 
         return map_stmts(launch.body, H.Pipeline, cheaper)
@@ -58,19 +58,19 @@ def elide_empty_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _early(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:
     """A sequence with the releases of a pipeline right behind the last use of their version."""
-    made: list[S.Stmt] = []
-    for item in seq.stmts:
-        at = len(made)
-        if isinstance(item, H.Release) and item.pipe is pipeline.pipe:
-            while at and _passes(pipeline, made[at - 1]):
+    stmts: list[S.Stmt] = []
+    for stmt in seq.stmts:
+        at = len(stmts)
+        if isinstance(stmt, H.Release) and stmt.pipe is pipeline.pipe:
+            while at and _can_move_before(pipeline, stmts[at - 1]):
                 at -= 1
-        made.insert(at, item)
-    return seq.of(made)
+        stmts.insert(at, stmt)
+    return seq.of(stmts)
 
 
-def _passes(pipeline: H.Pipeline, stmt: S.Stmt) -> bool:
+def _can_move_before(pipeline: H.Pipeline, stmt: S.Stmt) -> bool:
     """Whether a release may stand before ``stmt``, behind which it stood."""
-    if meets_block(stmt):
+    if is_block_barrier(stmt):
         return True
     tiles = set(pipeline.tiles)
     for node in S.walk(stmt):

@@ -1,8 +1,8 @@
-"""Barriers between statements that other barriers order already are dropped.
+"""Redundant barrier elimination: drop barriers whose accesses other barriers order already.
 
 Tiles are ordered before it is known how they are computed: a maximum that several warps share goes
 through a workspace between two barriers of its own, and what follows gets another one. Here all of
-them are known. One goes where, in one sequence of statements, its threads meet at another one
+them are known. One is dropped where, in one sequence of statements, there is another one
 before it and again behind it, and no statement of the one gap uses what a statement of the other
 writes: everything else is ordered by these two.
 
@@ -28,7 +28,7 @@ from tilelang.target import Context, nvidia
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.sync.barriers import GROUPS
 
-Units: TypeAlias = "Mapping[object, set[Atom]]"  # storage -> what uses it beside the threads
+Units: TypeAlias = "Mapping[object, set[Atom]]"  # storage -> what uses it asynchronously
 NEIGHBOURS = 3  # a barrier between two others
 WORKSPACE = 1024  # bytes that may stay in use a little longer
 _ACCESSES = (Effect.NONE, Effect.HINT, Effect.READ, Effect.WRITE)
@@ -44,14 +44,14 @@ def eliminate_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         return func
 
     def dropped(launch: S.Launch) -> S.Stmt:
-        if sum(_meeting(node) is not None for node in S.walk(launch.body)) < NEIGHBOURS:
+        if sum(_block_barrier(node) is not None for node in S.walk(launch.body)) < NEIGHBOURS:
             return launch.body
-        return _Dropper(launch).rewrite(launch.body)
+        return _BarrierEliminator(launch).rewrite(launch.body)
 
     return rewrite_bodies(func, dropped)
 
 
-class _Dropper(Rewriter):
+class _BarrierEliminator(Rewriter):
     def __init__(self, launch: S.Launch) -> None:
         self.units = _units(launch)
         groups = launch.annotation(GROUPS, ())
@@ -60,68 +60,70 @@ class _Dropper(Rewriter):
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         self.branches += isinstance(stmt, S.If)
-        made = super()._visit(stmt)
+        rewritten = super()._visit(stmt)
         self.branches -= isinstance(stmt, S.If)
-        return made
+        return rewritten
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         """A sequence without the barriers that its others make needless."""
         if not isinstance(stmt, S.Seq):
             return stmt
-        items, at = list(S.flat(stmt)), 0
-        count = len(items)
-        while at < len(items):
-            call = _meeting(items[at])
-            if call is not None and self.is_of_all(call) and _needless(items, at, self.units):
-                del items[at]
+        stmts, at = list(S.flat(stmt)), 0
+        count = len(stmts)
+        while at < len(stmts):
+            call = _block_barrier(stmts[at])
+            if call is not None and self.is_of_all(call) and _is_redundant(stmts, at, self.units):
+                del stmts[at]
             else:
                 at += 1
-        return stmt if len(items) == count else S.seq(*items)
+        return stmt if len(stmts) == count else S.seq(*stmts)
 
     def is_of_all(self, call: E.Call) -> bool:
-        """Whether those who meet are all who come by: the threads of a group at its own barrier,
-        or of the block outside of branches. Others may meet threads that are elsewhere."""
+        """Whether all threads that reach the barrier take part: those of a group at its own
+        barrier, or of the block outside of branches. Others may pair with threads elsewhere."""
         return call.args in self.known if call.args else self.branches == 0
 
 
-def _meeting(stmt: S.Stmt) -> E.Call | None:
-    """The rendezvous of threads of a block that ``stmt`` is."""
+def _block_barrier(stmt: S.Stmt) -> E.Call | None:
+    """The barrier of a block that ``stmt`` is, if it is one."""
     call = stmt.call
     return call if call is not None and call.atom.meets("block") else None
 
 
-def _needless(items: Sequence[S.Stmt], at: int, units: Units) -> bool:
-    """Whether the barrier ``items[at]`` orders nothing that its neighbours do not."""
-    here = _meeting(items[at])
+def _is_redundant(stmts: Sequence[S.Stmt], at: int, units: Units) -> bool:
+    """Whether the barrier ``stmts[at]`` orders nothing that its neighbours do not."""
+    here = _block_barrier(stmts[at])
     assert here is not None
-    first = next((k for k in range(at - 1, -1, -1) if not _plain(items[k])), None)
-    last = next((k for k in range(at + 1, len(items)) if not _plain(items[k])), None)
+    first = next((k for k in range(at - 1, -1, -1) if not _is_plain(stmts[k])), None)
+    last = next((k for k in range(at + 1, len(stmts)) if not _is_plain(stmts[k])), None)
     if first is None or last is None:
         return False
-    around = (_meeting(items[first]), _meeting(items[last]))
+    around = (_block_barrier(stmts[first]), _block_barrier(stmts[last]))
     if any(call is None or call.args != here.args for call in around):
         return False
-    before, after = items[first + 1 : at], items[at + 1 : last]
-    made, taken = _shared(before, written=True), _shared(before)
-    changed, used = _shared(after, written=True), _shared(after)
-    if not (made.isdisjoint(used) and taken.isdisjoint(changed)) or _large(before):
+    before, after = stmts[first + 1 : at], stmts[at + 1 : last]
+    written_before, used_before = _shared(before, written=True), _shared(before)
+    written_after, used_after = _shared(after, written=True), _shared(after)
+    if not (
+        written_before.isdisjoint(used_after) and used_before.isdisjoint(written_after)
+    ) or _has_large_workspace(before):
         return False
-    return _finished(items[:first], changed, units)
+    return _is_complete(stmts[:first], written_after, units)
 
 
-def _large(stmts: Iterable[S.Stmt]) -> bool:
-    """Whether a workspace of ``stmts`` had better give its place to what follows."""
-    found = {
+def _has_large_workspace(stmts: Iterable[S.Stmt]) -> bool:
+    """Whether the memory of a workspace of ``stmts`` should be reused by what follows."""
+    workspaces = {
         access.buffer
         for stmt in stmts
         for access in effects.accesses(stmt, nested=True)
         if access.buffer.storage == "shared" and access.buffer.attr("made")
     }
-    bits = (prod(map(int, buffer.shape)) * buffer.dtype.bits for buffer in found)
+    bits = (prod(map(int, buffer.shape)) * buffer.dtype.bits for buffer in workspaces)
     return sum(bits) // 8 > WORKSPACE
 
 
-def _plain(stmt: S.Stmt) -> bool:
+def _is_plain(stmt: S.Stmt) -> bool:
     """Whether threads do no more in ``stmt`` than compute and access memory, at once."""
     for node in S.walk(stmt):
         if isinstance(node, _LEAVES):
@@ -154,29 +156,29 @@ def _shared(stmts: Iterable[S.Stmt], written: bool = False) -> set[object]:
     }
 
 
-def _finished(items: Sequence[S.Stmt], tiles: set[object], units: Units) -> bool:
-    """Whether no unit uses any of ``tiles`` behind ``items``, as far as it was started there or in
+def _is_complete(stmts: Sequence[S.Stmt], tiles: set[object], units: Units) -> bool:
+    """Whether no unit uses any of ``tiles`` behind ``stmts``, as far as it was started there or in
     an iteration before: only products do, and all of them have been waited for."""
     busy = tiles & units.keys()
     if not busy:
         return True
     if any(atom not in _PRODUCTS for data in busy for atom in units[data]):
         return False
-    for stmt in reversed(items):
+    for stmt in reversed(stmts):
         call = stmt.call
         if call is not None and call.atom is nvidia.WARPGROUP_WAIT:
             return call.args == (E.const(0),)
-        if not busy.isdisjoint(effects.used(stmt)) and not _plain(stmt):
+        if not busy.isdisjoint(effects.used(stmt)) and not _is_plain(stmt):
             return False
     return False
 
 
 def _units(launch: S.Launch) -> Units:
     """The storage that other calls than accesses of threads use, and which."""
-    found: dict[object, set[Atom]] = {}
+    units: dict[object, set[Atom]] = {}
     for node in S.walk(launch.body):
         for call in node.calls():
             if not _accesses(call):
                 for data in effects.used(call):
-                    found.setdefault(data, set()).add(call.atom)
-    return found
+                    units.setdefault(data, set()).add(call.atom)
+    return units

@@ -1,4 +1,4 @@
-"""What a statement does to shared memory, and whether two such accesses may meet.
+"""Hazard analysis (RAW, WAR, WAW): accesses of statements to shared memory, and their conflicts.
 
 An access is a box (an interval per dimension) of one buffer. Its bounds are expressions; variables
 that take several values within the access (indices of a parallel loop, finished loops) are
@@ -61,13 +61,17 @@ class Access:
     mask: Mask | None = None
     owner: tuple[Any, tuple[E.Expr, ...]] | None = None
     pending: bool = False  # an asynchronous copy that nothing has waited for
-    warped: bool = False  # ordered before what follows, within each warp
-    loose: bool = False  # touches some of the elements that its indices name: data decides which
-    unit: bool = False  # made by a unit that fences have to tell of what threads have written
+    warp_ordered: bool = False  # ordered before what follows, within each warp
+    is_partial: bool = (
+        False  # touches some of the elements that its indices name: data decides which
+    )
+    async_proxy: bool = (
+        False  # made through the async proxy, which sees writes of threads after a fence
+    )
     loc: Loc | None = None
 
     @cached_property
-    def spot(self) -> tuple[int, ...]:
+    def element(self) -> tuple[int, ...]:
         """The constant indices of an access of one element, else nothing."""
         lows = [
             int(dim[0]) for dim in self.dims if dim and dim[1] == 1 and isinstance(dim[0], E.Const)
@@ -101,7 +105,7 @@ class Scope:
     joint: bool = False
     mask: Mask | None = None
     layout: Any = None
-    places: tuple[E.Var, ...] = ()  # indices of the parallel loop around
+    parallel_vars: tuple[E.Var, ...] = ()  # indices of the parallel loop around
     exchanges: frozenset[E.Var] = frozenset()  # global memory that is watched like shared memory
 
     def watches(self, buffer: Buffer) -> bool:
@@ -124,18 +128,18 @@ class Scope:
     def ranged(self, low: E.Expr, free: list[tuple[E.Var, Values]]) -> E.Expr:
         """``low`` with new variables, listed in ``free``, for the smallest parts that depend on
         data but whose values are few; parts without such bounds stay."""
-        made = (
+        rebuilt = (
             low if isinstance(low, E.Load) else rebuild(low, lambda part: self.ranged(part, free))
         )
-        if not any(map(self.unknown, postorder(made))):
-            return made
-        found = self.ranges.get(low) if isinstance(low, E.Var) else interval(low)
-        if found is None or not found.known or not low.dtype.is_integer or low.dtype.lanes > 1:
-            return made
-        if found.high - found.low >= MAX_VALUES:
-            return made
+        if not any(map(self.unknown, postorder(rebuilt))):
+            return rebuilt
+        bounds = self.ranges.get(low) if isinstance(low, E.Var) else interval(low)
+        if bounds is None or not bounds.known or not low.dtype.is_integer or low.dtype.lanes > 1:
+            return rebuilt
+        if bounds.high - bounds.low >= MAX_VALUES:
+            return rebuilt
         var = E.Var("data", low.dtype)
-        free.append((var, np.arange(int(found.low), int(found.high) + 1, dtype=np.int64)))
+        free.append((var, np.arange(int(bounds.low), int(bounds.high) + 1, dtype=np.int64)))
         return var
 
     def access(
@@ -154,15 +158,15 @@ class Scope:
             self.joint,
             self.mask,
             self._owner(dims),
-            loose=len(free) > known,
+            is_partial=len(free) > known,
             loc=loc,
         )
 
     def copy(self, **changes: Any) -> Scope:
         """An independent scope with some fields changed."""
-        own = {"lets": dict(self.lets), "free": dict(self.free), "opaque": set(self.opaque)}
-        own["ranges"] = dict(self.ranges)
-        return replace(self, **{**own, **changes})
+        fields = {"lets": dict(self.lets), "free": dict(self.free), "opaque": set(self.opaque)}
+        fields["ranges"] = dict(self.ranges)
+        return replace(self, **{**fields, **changes})
 
     def bind(self, stmt: S.Let) -> None:
         """Enter a variable: by its value where that is arithmetic, as opaque where it varies."""
@@ -203,35 +207,39 @@ class Scope:
         if any(dim is None or dim[1] != 1 for dim in dims):
             return None
         lows = tuple(dim[0] for dim in dims if dim is not None)
-        if not all(any(low is place for low in lows) for place in self.places):
+        if not all(any(low is parallel_var for low in lows) for parallel_var in self.parallel_vars):
             return None
-        names = {var: _place(k, str(var.dtype)) for k, var in enumerate(self.places)}
+        names = {var: _index_var(k, str(var.dtype)) for k, var in enumerate(self.parallel_vars)}
         return self.layout, tuple(substitute(low, dict(names)) for low in lows)
 
 
 @cache
-def _place(position: int, dtype: str) -> E.Var:
+def _index_var(position: int, dtype: str) -> E.Var:
     return E.Var(f"p{position}", DType(dtype))
 
 
-def watched(found: Iterable[effects.Access], scope: Scope, loc: Loc | None) -> Iterator[Access]:
-    """Those of ``found`` that are put in order."""
-    for one in found:
-        if not scope.watches(one.buffer):
+def watched(accesses: Iterable[effects.Access], scope: Scope, loc: Loc | None) -> Iterator[Access]:
+    """Those of ``accesses`` that are put in order."""
+    for access in accesses:
+        if not scope.watches(access.buffer):
             continue
-        late = isinstance(one.by, S.Copy) and one.by.mode == "async" and one.writes
-        for mode in _modes(one):
-            if one.how in (effects.How.POINTER, effects.How.NAMED):
+        late = isinstance(access.by, S.Copy) and access.by.mode == "async" and access.writes
+        for mode in _modes(access):
+            if access.how in (effects.How.POINTER, effects.How.NAMED):
                 # How much lies behind an address is not said: the whole buffer.
-                unknown = (None,) * one.buffer.ndim
-                yield scope.access(one.buffer, mode, one.indices, unknown, loc)
+                unknown = (None,) * access.buffer.ndim
+                yield scope.access(access.buffer, mode, access.indices, unknown, loc)
                 continue
-            joint = isinstance(one.where, Region)
-            around = scope.copy(joint=True, layout=None) if joint else scope
-            box = one.region
-            made = around.access(one.buffer, mode, box.mins, box.extents, loc)
-            unit = one.proxy == "async"
-            yield replace(made, pending=late, unit=unit) if late or unit else made
+            joint = isinstance(access.where, Region)
+            scope_of_box = scope.copy(joint=True, layout=None) if joint else scope
+            box = access.region
+            result = scope_of_box.access(access.buffer, mode, box.mins, box.extents, loc)
+            async_proxy = access.proxy == "async"
+            yield (
+                replace(result, pending=late, async_proxy=async_proxy)
+                if late or async_proxy
+                else result
+            )
 
 
 def _modes(access: effects.Access) -> tuple[str, ...]:
@@ -263,7 +271,7 @@ def _parallel(stmt: S.Parallel, scope: Scope) -> Iterator[Access]:
         else:
             opaque.add(var)
     inside = scope.copy(
-        free=free, opaque=opaque, joint=True, layout=stmt.loop_layout, places=stmt.vars
+        free=free, opaque=opaque, joint=True, layout=stmt.loop_layout, parallel_vars=stmt.vars
     )
     yield from _nested(stmt.body, inside)
 
@@ -294,21 +302,21 @@ def all_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
 
 
 # -- equal accesses --
-class Known:
+class AccessTable:
     """One access for all that conflict with the same others, so that there are few to compare.
 
-    They may differ in the names of the variables that range inside them, and in their places.
+    They may differ in the names of the variables that range inside them, and in their locations.
     """
 
     def __init__(self) -> None:
         self._found: dict[object, tuple[Access, tuple[Dim, ...]]] = {}  # keeps identities taken
 
-    def one(self, access: Access) -> Access:
+    def canonical(self, access: Access) -> Access:
         """The access that stands for ``access``: the first one that is equal."""
-        used = {var for dim in access.dims if dim is not None for var in dim[0].variables}
-        free = [(var, values) for var, values in access.free if var in used]
+        variables = {var for dim in access.dims if dim is not None for var in dim[0].variables}
+        free = [(var, values) for var, values in access.free if var in variables]
         names: dict[E.Var, E.Expr] = {
-            var: _place(k, str(var.dtype)) for k, (var, _) in enumerate(free)
+            var: _index_var(k, str(var.dtype)) for k, (var, _) in enumerate(free)
         }
         dims = tuple(
             dim if dim is None else (substitute(dim[0], names), dim[1]) for dim in access.dims
@@ -321,7 +329,13 @@ class Known:
             tuple(values.tobytes() for _, values in free),
             None if access.mask is None else access.mask.tobytes(),
             None if owner is None else (id(owner[0]), tuple(map(id, owner[1]))),
-            (access.joint, access.pending, access.warped, access.loose, access.unit),
+            (
+                access.joint,
+                access.pending,
+                access.warp_ordered,
+                access.is_partial,
+                access.async_proxy,
+            ),
         )
         return self._found.setdefault(key, (access, dims))[0]
 
@@ -372,8 +386,8 @@ class Hazard:
     exact: bool
 
 
-class Comparer:
-    """Decides about pairs of accesses in one launch; remembers what it found."""
+class HazardAnalysis:
+    """Finds hazards between accesses of one launch; memoizes results."""
 
     def __init__(self, launch: S.Launch, warp: int) -> None:
         self.warp = warp
@@ -390,27 +404,27 @@ class Comparer:
 
     def hazards(self, earlier: Iterable[Access], b: Access) -> list[Hazard]:
         """How the accesses ``earlier`` conflict with the later ``b``."""
-        found: list[Hazard] = []
-        row = self._memo.setdefault(id(b), {})
+        conflicts: list[Hazard] = []
+        memo = self._memo.setdefault(id(b), {})
         for a in earlier:
-            if id(a) not in row:
+            if id(a) not in memo:
                 self._kept += [a, b]
-                row[id(a)] = self._conflict(a, b)
-            hazard = row[id(a)]
+                memo[id(a)] = self._conflict(a, b)
+            hazard = memo[id(a)]
             if hazard is not None:
-                found.append(hazard)
-        return found
+                conflicts.append(hazard)
+        return conflicts
 
     def _conflict(self, a: Access, b: Access) -> Hazard | None:
         if a.buffer.data is not b.buffer.data or commutes(a.mode, b.mode):
             return None
-        found = self._hazard(a, b)
-        if found is not None and not found.exact:
+        hazard = self._hazard(a, b)
+        if hazard is not None and not hazard.exact:
             # One side may be of any iteration, the other of the current one.
             more = self._opened(a), self._opened(b)
             if more != (a, b) and self._hazard(*more) is None:
                 return None
-        return found
+        return hazard
 
     def _opened(self, access: Access) -> Access:
         """``access`` in any iteration of the loops around it."""
@@ -419,16 +433,16 @@ class Comparer:
         return replace(access, free=(*access.free, *more)) if more else access
 
     def _hazard(self, a: Access, b: Access) -> Hazard | None:
-        alike = a.buffer is b.buffer
-        if alike and self._same_owner(a, b):
+        same_buffer = a.buffer is b.buffer
+        if same_buffer and self._same_owner(a, b):
             return None
-        if alike and any(self._apart(a, x, b, y) for x, y in zip(a.dims, b.dims)):
+        if same_buffer and any(self._are_disjoint(a, x, b, y) for x, y in zip(a.dims, b.dims)):
             return None
         if not a.pending and _one_thread(a, b):
             return None
         if a.joint or b.joint:
             return Hazard(a, b, False)
-        return self._by_thread(a, b, alike)
+        return self._by_thread(a, b, same_buffer)
 
     def _same_owner(self, a: Access, b: Access) -> bool:
         if a.owner is None or b.owner is None or a.pending:
@@ -462,18 +476,18 @@ class Comparer:
         used = {node for low in over for node in E.walk(low) if isinstance(node, E.Var)}
         rows = rows or not used.isdisjoint(self.threads)
         count = self.count if rows else 1
-        own = [(var, values) for var, values in access.free if var in used]
-        points = prod(len(values) for _, values in own)
+        ranging = [(var, values) for var, values in access.free if var in used]
+        points = prod(len(values) for _, values in ranging)
         if points * count > LIMIT or points == 0:
             return None
         threads = {var: array[:, None] for var, array in self.threads.items()} if rows else {}
-        mesh = np.meshgrid(*(values for _, values in own), indexing="ij") if own else []
-        flat = {var: grid.reshape(1, -1) for (var, _), grid in zip(own, mesh)}
+        mesh = np.meshgrid(*(values for _, values in ranging), indexing="ij") if ranging else []
+        flat = {var: grid.reshape(1, -1) for (var, _), grid in zip(ranging, mesh)}
         try:
-            found = evaluate(expr, {**threads, **flat})
+            result = evaluate(expr, {**threads, **flat})
         except TileUnsupportedError:
             return None
-        table = np.broadcast_to(found, (count, points))
+        table = np.broadcast_to(result, (count, points))
         return table if access.mask is None or not rows else table[access.mask]
 
     def _interval(self, access: Access, dim: Dim) -> tuple[int, int, E.Expr] | None:
@@ -489,10 +503,10 @@ class Comparer:
                 self._intervals[key] = None
             else:
                 self._intervals[key] = int(values.min()), int(values.max()), parts[1]
-        found = self._intervals[key]
-        return None if found is None else (found[0], found[1] + dim[1] - 1, found[2])
+        bounds = self._intervals[key]
+        return None if bounds is None else (bounds[0], bounds[1] + dim[1] - 1, bounds[2])
 
-    def _apart(self, a: Access, x: Dim, b: Access, y: Dim) -> bool:
+    def _are_disjoint(self, a: Access, x: Dim, b: Access, y: Dim) -> bool:
         first, second = self._interval(a, x), self._interval(b, y)
         if first is None or second is None:
             return False
@@ -502,22 +516,22 @@ class Comparer:
         return first[0] + shift > second[1] or second[0] > first[1] + shift
 
     # -- by thread ---------------------------------------------------------------------------
-    def _by_thread(self, a: Access, b: Access, alike: bool) -> Hazard | None:
+    def _by_thread(self, a: Access, b: Access, same_buffer: bool) -> Hazard | None:
         """Both are made thread by thread: only different threads conflict."""
-        exact = alike and not (a.loose or b.loose)
+        exact = same_buffer and not (a.is_partial or b.is_partial)
         columns: list[tuple[Values, Values]] = []
-        for x, y in zip(a.dims, b.dims) if alike else ():
+        for x, y in zip(a.dims, b.dims) if same_buffer else ():
             pair = self._column(a, x, b, y)
             if pair is None:
                 exact = False
             else:
                 columns.append(pair)
-        unit = self.warp if a.warped else 1
-        keys_a, low_a, high_a = _owners(a, self.count, columns, 0, unit)
-        keys_b, low_b, high_b = _owners(b, self.count, columns, 1, unit)
+        granularity = self.warp if a.warp_ordered else 1
+        keys_a, low_a, high_a = _owners(a, self.count, columns, 0, granularity)
+        keys_b, low_b, high_b = _owners(b, self.count, columns, 1, granularity)
         _, at_a, at_b = np.intersect1d(keys_a, keys_b, return_indices=True)
-        alone = (low_a[at_a] == high_a[at_a]) & (low_b[at_b] == high_b[at_b])
-        same = alone & (low_a[at_a] == low_b[at_b])
+        single = (low_a[at_a] == high_a[at_a]) & (low_b[at_b] == high_b[at_b])
+        same = single & (low_a[at_a] == low_b[at_b])
         return None if bool(same.all()) else Hazard(a, b, exact)
 
     def _column(self, a: Access, x: Dim, b: Access, y: Dim) -> tuple[Values, Values] | None:
@@ -531,11 +545,11 @@ class Comparer:
         # Free variables that appear in several dimensions must be enumerated together; one
         # column over all of an access's variables keeps the columns aligned.
         lows = [tuple(dim[0] for dim in side.dims if dim is not None) for side in (a, b)]
-        left = self._values(a, first[0], lows[0])
-        right = self._values(b, second[0], lows[1])
-        if shift is None or left is None or right is None:
+        values_a = self._values(a, first[0], lows[0])
+        values_b = self._values(b, second[0], lows[1])
+        if shift is None or values_a is None or values_b is None:
             return None
-        return left + shift, right
+        return values_a + shift, values_b
 
 
 def _one_thread(a: Access, b: Access) -> bool:
@@ -550,25 +564,25 @@ def _difference(a: E.Expr, b: E.Expr) -> int | None:
         return 0
     if a.dtype != b.dtype:
         return None
-    found = simplify(a - b)
-    return int(found.value) if isinstance(found, E.Const) else None
+    difference = simplify(a - b)
+    return int(difference.value) if isinstance(difference, E.Const) else None
 
 
 def _owners(
-    access: Access, count: int, columns: list[tuple[Values, Values]], side: int, unit: int
+    access: Access, count: int, columns: list[tuple[Values, Values]], side: int, granularity: int
 ) -> tuple[Values, Values, Values]:
     """Each address key that the side touches, with the lowest and highest of the threads, in
     units of so many."""
     chosen = np.arange(count) if access.mask is None else np.flatnonzero(access.mask)
     keys = np.zeros((len(chosen), 1), dtype=np.int64)
     for pair in columns:
-        low = min(int(item.min(initial=0)) for item in pair)
-        high = max(int(item.max(initial=0)) for item in pair)
+        low = min(int(values.min(initial=0)) for values in pair)
+        high = max(int(values.max(initial=0)) for values in pair)
         keys = keys * (high - low + 1) + (pair[side] - low)
-    threads = np.broadcast_to(chosen[:, None] // unit, keys.shape).reshape(-1)
-    found, where = np.unique(keys.reshape(-1), return_inverse=True)
-    lowest = np.full(found.shape, count, dtype=np.int64)
-    highest = np.full(found.shape, -1, dtype=np.int64)
+    threads = np.broadcast_to(chosen[:, None] // granularity, keys.shape).reshape(-1)
+    unique_keys, where = np.unique(keys.reshape(-1), return_inverse=True)
+    lowest = np.full(unique_keys.shape, count, dtype=np.int64)
+    highest = np.full(unique_keys.shape, -1, dtype=np.int64)
     np.minimum.at(lowest, where.reshape(-1), threads)
     np.maximum.at(highest, where.reshape(-1), threads)
-    return found, lowest, highest
+    return unique_keys, lowest, highest

@@ -19,7 +19,7 @@ from tilelang.transforms.analysis.tma import PART
 from tilelang.transforms.sync.events import EXCHANGES, Scope, commutes, is_shared, own_accesses
 
 
-def exchanged(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
+def communication_buffers(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
     """The global buffers of ``launch`` that barriers order like shared memory; those that the
     launch annotation "exchanges" lists are among them."""
     known = frozenset(launch.annotation(EXCHANGES, ()))
@@ -32,10 +32,10 @@ def exchanged(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
         for access in own_accesses(stmt, everything):
             if not is_shared(access.buffer):
                 uses.setdefault(access.buffer.data, set()).add((id(stmt), access.mode))
-    return known | {var for var, found in uses.items() if _meets(found)}
+    return known | {var for var, accesses in uses.items() if _needs_order(accesses)}
 
 
-def _meets(uses: set[tuple[int, str]]) -> bool:
+def _needs_order(uses: set[tuple[int, str]]) -> bool:
     """Whether two uses need an order; atomic updates of one kind do not."""
     modes = {mode for _, mode in uses}
     return len(uses) > 1 and not all(commutes(a, b) for a in modes for b in modes)

@@ -1,4 +1,4 @@
-"""Barriers in shared memory get their counts of arrivals before anybody uses them.
+"""Initialize mbarriers in shared memory with their arrival counts before their first use.
 
 An mbarrier is eight bytes that one thread has to initialise, and a rendezvous of the block makes
 that known to the others. Both become statements behind the allocation, so that the plan of shared
@@ -7,7 +7,7 @@ other share one rendezvous.
 
 A rendezvous must be reached by all threads. Barriers of a branch that only some take (a role of a
 specialised kernel, say) are allocated at the start of the kernel instead. In a loop that not all
-threads run together there is no such place: each iteration would begin with fresh barriers.
+threads run together there is no such position: each iteration would begin with fresh barriers.
 """
 
 from __future__ import annotations
@@ -52,46 +52,46 @@ class _Kernel:
         self.context = context
         self.varying = Varying(launch)
         self.moved: list[S.Alloc] = []  # allocations that go to the start of the kernel
-        # Whether copies tell barriers of other blocks of the cluster, too.
-        self.for_others = any(map(_tells_others, S.walk(launch.body)))
+        # Whether copies signal barriers of other blocks of the cluster.
+        self.is_cluster_wide = any(map(_signals_cluster, S.walk(launch.body)))
 
     def body(self) -> S.Stmt:
         """The body of the kernel."""
-        body = self.block(self.launch.body, together=True, loop=False)
+        body = self.block(self.launch.body, uniform=True, loop=False)
         return S.seq(*self.moved, *self.initialisation(self.moved), body) if self.moved else body
 
-    def block(self, stmt: S.Stmt, together: bool, loop: bool) -> S.Stmt:
+    def block(self, stmt: S.Stmt, uniform: bool, loop: bool) -> S.Stmt:
         """A block of statements.
 
         Args:
             together: whether all threads come to it, or none.
             loop: whether it may run more than once.
         """
-        found: list[S.Stmt] = []
-        waiting: list[S.Alloc] = []
-        for item in S.flat(stmt):
-            if _is_barrier(item):
-                assert isinstance(item, S.Alloc)
-                self.check(item, together or not loop)
-                (waiting if together else self.moved).append(item)
-                found += [item] if together else []
+        stmts: list[S.Stmt] = []
+        uninitialized: list[S.Alloc] = []
+        for inner in S.flat(stmt):
+            if _is_barrier(inner):
+                assert isinstance(inner, S.Alloc)
+                self.check(inner, uniform or not loop)
+                (uninitialized if uniform else self.moved).append(inner)
+                stmts += [inner] if uniform else []
                 continue
-            if not isinstance(item, S.Alloc):
-                found += self.initialisation(waiting)
-                waiting = []
-            found.append(self.nested(item, together, loop))
-        return S.seq(*found, *self.initialisation(waiting))
+            if not isinstance(inner, S.Alloc):
+                stmts += self.initialisation(uninitialized)
+                uninitialized = []
+            stmts.append(self.nested(inner, uniform, loop))
+        return S.seq(*stmts, *self.initialisation(uninitialized))
 
-    def nested(self, stmt: S.Stmt, together: bool, loop: bool) -> S.Stmt:
+    def nested(self, stmt: S.Stmt, uniform: bool, loop: bool) -> S.Stmt:
         """A statement with what is in it."""
         if isinstance(stmt, (S.If, S.While)):
-            together = together and not self.varying.expr(stmt.cond)
+            uniform = uniform and not self.varying.expr(stmt.cond)
         elif isinstance(stmt, S.For):
             ends = (stmt.start, stmt.stop, stmt.step)
-            together = together and not any(map(self.varying.expr, ends))
+            uniform = uniform and not any(map(self.varying.expr, ends))
         if isinstance(stmt, (S.For, S.While)):
-            loop, together = True, together and not varying_exit(stmt.body, self.varying)
-        return rewrite_blocks(stmt, lambda inner: self.block(inner, together, loop))
+            loop, uniform = True, uniform and not varying_exit(stmt.body, self.varying)
+        return rewrite_blocks(stmt, lambda inner: self.block(inner, uniform, loop))
 
     def check(self, stmt: S.Alloc, placed: bool) -> None:
         """Refuse a barrier that cannot be initialised."""
@@ -114,12 +114,12 @@ class _Kernel:
         first = [_set(alloc.buffer, at, count) for alloc in allocs for at, count in _counts(alloc)]
         first.append(E.call(nvidia.FENCE_BARRIER_INIT))
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
-        everyone = nvidia.CLUSTER_SYNC if self.for_others else "sync_threads"
-        meet = S.do(everyone, loc=loc)
-        return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), meet]
+        everyone = nvidia.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads"
+        barrier = S.do(everyone, loc=loc)
+        return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), barrier]
 
 
-def _tells_others(stmt: S.Stmt) -> bool:
+def _signals_cluster(stmt: S.Stmt) -> bool:
     call = stmt.call
     if call is None:
         return False
@@ -129,11 +129,11 @@ def _tells_others(stmt: S.Stmt) -> bool:
 def linear_thread(launch: S.Launch) -> E.Expr:
     """The linear number of the thread in its block."""
     x, y, _ = launch.threads
-    found: E.Expr = E.const(0)
+    number: E.Expr = E.const(0)
     for var, count, step in zip(launch.thread_vars, launch.threads, (1, x, x * y)):
         if count > 1:
-            found = E.binary("add", found, E.binary("mul", var, E.const(step)))
-    return found
+            number = E.binary("add", number, E.binary("mul", var, E.const(step)))
+    return number
 
 
 def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
@@ -146,5 +146,5 @@ def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
 
 
 def _set(buffer: Buffer, at: int, count: int) -> E.Expr:
-    place = E.AddressOf(buffer, (E.const(at),), "w")
-    return E.call(nvidia.MBARRIER_INIT, place, E.const(count))
+    address = E.AddressOf(buffer, (E.const(at),), "w")
+    return E.call(nvidia.MBARRIER_INIT, address, E.const(count))

@@ -1,4 +1,4 @@
-"""The accesses since the last barrier, and quickly those of them that another one can meet."""
+"""Pending accesses: those since the last barrier, with a fast lookup of possible conflicts."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ class _Kind:
 
     every: Numbered = field(default_factory=list)
     wide: Numbered = field(default_factory=list)  # those that are not of one constant element
-    spots: dict[Buffer, dict[tuple[int, ...], Numbered]] = field(default_factory=dict)
+    elements: dict[Buffer, dict[tuple[int, ...], Numbered]] = field(default_factory=dict)
 
     def add(self, number: int, access: Access) -> None:
         """Enter an access."""
         self.every.append((number, access))
         where = self.wide
-        if access.spot:
-            where = self.spots.setdefault(access.buffer, {}).setdefault(access.spot, [])
+        if access.element:
+            where = self.elements.setdefault(access.buffer, {}).setdefault(access.element, [])
         where.append((number, access))
 
-    def near(self, access: Access) -> Numbered:
+    def conflict_candidates(self, access: Access) -> Numbered:
         """Those that may touch what ``access`` touches."""
-        if not access.spot or any(buffer is not access.buffer for buffer in self.spots):
+        if not access.element or any(buffer is not access.buffer for buffer in self.elements):
             return self.every
-        return self.wide + self.spots.get(access.buffer, {}).get(access.spot, [])
+        return self.wide + self.elements.get(access.buffer, {}).get(access.element, [])
 
 
-class Open:
+class PendingAccesses:
     """Accesses in the order in which they were made, each once.
 
     Programs touch thousands of elements of a tile by constant indices between two barriers. Two
-    different elements never meet, so that these are found by their indices.
+    different elements never conflict, so that these are found by their indices.
 
     Args:
         base: those that are open already where a block starts. It has to stay as it is while this
             is in use; what has been found about its accesses is used again.
     """
 
-    def __init__(self, *groups: Iterable[Access], base: Open | None = None) -> None:
+    def __init__(self, *groups: Iterable[Access], base: PendingAccesses | None = None) -> None:
         self._base = base
         self._all: dict[int, Access] = {} if base is None else dict(base._all)
         self._own = len(self._all)  # from here on they are not those of the base
@@ -67,27 +67,27 @@ class Open:
 
     def assign(self, accesses: Iterable[Access]) -> None:
         """Keep ``accesses`` only."""
-        made = {id(access): access for access in accesses}
-        if list(made)[: len(self._all)] != list(self._all):
+        kept = {id(access): access for access in accesses}
+        if list(kept)[: len(self._all)] != list(self._all):
             self._base, self._kinds, self._own, self._entered = None, {}, 0, 0
-        self._all = made
+        self._all = kept
 
-    def near(self, access: Access) -> list[Access]:
+    def conflict_candidates(self, access: Access) -> list[Access]:
         """Those that the later ``access`` may conflict with, in order."""
-        found = self._near(access)
-        found.sort(key=_number)
-        return [item for _, item in found]
+        candidates = self._candidates(access)
+        candidates.sort(key=_number)
+        return [other for _, other in candidates]
 
-    def _near(self, access: Access) -> Numbered:
-        found = [] if self._base is None else self._base._near(access)
-        for number, item in enumerate(islice(self, self._entered, None), self._entered):
-            modes = self._kinds.setdefault(item.buffer.data, {})
-            modes.setdefault(item.mode, _Kind()).add(number, item)
+    def _candidates(self, access: Access) -> Numbered:
+        candidates = [] if self._base is None else self._base._candidates(access)
+        for number, other in enumerate(islice(self, self._entered, None), self._entered):
+            modes = self._kinds.setdefault(other.buffer.data, {})
+            modes.setdefault(other.mode, _Kind()).add(number, other)
         self._entered = len(self._all)
         for mode, kind in self._kinds.get(access.buffer.data, {}).items():
             if not commutes(mode, access.mode):
-                found += kind.near(access)
-        return found
+                candidates += kind.conflict_candidates(access)
+        return candidates
 
 
 def _number(pair: tuple[int, Access]) -> int:

@@ -1,6 +1,6 @@
-"""Stores that all threads would make alike are made by one of them.
+"""Predicate uniform stores: a store that is equal in all threads is made by one of them.
 
-A statement outside tile operations is executed by every thread. Where neither the place nor the
+A statement outside tile operations is executed by every thread. Where neither the index nor the
 value of a store to shared or global memory depends on the thread, all of them write the same; but
 ``A[0] = A[0] + 1`` would be a race, as some threads may read what others have written already.
 One store by the first thread means the same and races with nothing; the barriers that the other
@@ -40,7 +40,7 @@ def predicate_uniform_stores(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def _rewritten(launch: S.Launch) -> S.Launch:
     if prod(launch.threads) == 1 or not any(_plain_stores(launch.body)):
         return launch
-    electing = _Electing(launch)
+    electing = _UniformStores(launch)
     body = electing.visit(launch.body, np.ones(prod(launch.threads), np.bool_))
     if body is launch.body:
         return launch
@@ -64,7 +64,7 @@ def _is_seen(store: S.Store) -> bool:
     return is_shared(store.buffer) or store.buffer.storage == "global"
 
 
-class _Electing:
+class _UniformStores:
     """One launch: ``mask`` is always the threads that reach a statement, all together."""
 
     def __init__(self, launch: S.Launch) -> None:
@@ -74,18 +74,18 @@ class _Electing:
         self.exchanges: dict[E.Var, None] = {}
 
     def visit(self, stmt: S.Stmt, mask: Mask) -> S.Stmt:
-        """``stmt`` with one thread for each store that those of ``mask`` make alike."""
+        """``stmt`` with one thread for each store that is equal in all threads of ``mask``."""
         if isinstance(stmt, S.Store):
             return self.store(stmt, mask)
         if isinstance(stmt, S.If) and self.varying.expr(stmt.cond):
             return self.branch(stmt, mask)
         if isinstance(stmt, S.Let):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
-        if not self.together(stmt):
+        if not self.is_uniform_body(stmt):
             return stmt
         return rewrite_blocks(stmt, lambda block: self.visit(block, mask))
 
-    def together(self, stmt: S.Stmt) -> bool:
+    def is_uniform_body(self, stmt: S.Stmt) -> bool:
         """Whether the threads that reach ``stmt`` go through its body as one."""
         if isinstance(stmt, S.Parallel):
             return False
@@ -99,9 +99,9 @@ class _Electing:
         """A branch on the thread: each side is reached by some of the threads."""
         sides: list[S.Stmt | None] = []
         for cond, block in ((stmt.cond, stmt.then), (inverse(stmt.cond), stmt.orelse)):
-            found = None if block is None else thread_mask(cond, self.launch, self.lets)
+            side_mask = None if block is None else thread_mask(cond, self.launch, self.lets)
             sides.append(
-                block if block is None or found is None else self.visit(block, mask & found)
+                block if block is None or side_mask is None else self.visit(block, mask & side_mask)
             )
         then, orelse = sides
         if then is stmt.then and orelse is stmt.orelse:
@@ -110,11 +110,11 @@ class _Electing:
         return replace(stmt, then=then, orelse=orelse)
 
     def store(self, stmt: S.Store, mask: Mask) -> S.Stmt:
-        """``stmt`` by the first thread of ``mask``, if all of them make it alike."""
+        """``stmt`` by the first thread of ``mask``, if it is equal in all of them."""
         exprs = (*stmt.indices, stmt.value)
-        alike = not any(self.varying.expr(item) for item in exprs)
+        is_uniform = not any(self.varying.expr(expr) for expr in exprs)
         chosen = np.flatnonzero(mask)
-        if not _is_seen(stmt) or not alike or chosen.size < 2 or not all(map(_movable, exprs)):
+        if not _is_seen(stmt) or not is_uniform or chosen.size < 2 or not all(map(_movable, exprs)):
             return stmt
         if not is_shared(stmt.buffer):
             self.exchanges[stmt.buffer.data] = None
@@ -122,9 +122,9 @@ class _Electing:
 
     def is_thread(self, number: int) -> E.Expr:
         """Whether a thread is the one with a linear index."""
-        places = thread_indices(self.launch)
+        indices = thread_indices(self.launch)
         return E.conjunction(
-            var.equal(int(places[var][number]))
+            var.equal(int(indices[var][number]))
             for var, count in zip(self.launch.thread_vars, self.launch.threads)
             if count > 1
         )

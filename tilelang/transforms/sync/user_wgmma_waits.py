@@ -42,17 +42,17 @@ def keep_user_wgmma_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             return launch
         if any(isinstance(node, _LEAVES) for node in nodes):
             return map_stmts(launch, S.Gemm, lambda gemm: replace(gemm, asynchronous=False))
-        own = _OwnWaits()
-        body, after = own.visit(launch.body, P.NOTHING)
-        launch = replace(launch, body=S.seq(body, *own.wait(0, after, body)[0]))
-        if not own.added:
+        waits = _UserWaits()
+        body, after = waits.visit(launch.body, P.NOTHING)
+        launch = replace(launch, body=S.seq(body, *waits.wait(0, after, body)[0]))
+        if not waits.added:
             return launch
-        return replace(launch, annotations=(*launch.annotations, (WAITS, tuple(own.added))))
+        return replace(launch, annotations=(*launch.annotations, (WAITS, tuple(waits.added))))
 
     return rewrite_launches(func, kept)
 
 
-class _OwnWaits:
+class _UserWaits:
     """One launch. ``visit`` gives what stands for a statement, and what may be in flight then."""
 
     def __init__(self) -> None:
@@ -62,45 +62,45 @@ class _OwnWaits:
     def visit(self, stmt: S.Stmt, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
         """``stmt`` with its waits."""
         if isinstance(stmt, S.Seq):
-            made: list[S.Stmt] = []
-            for item in stmt.stmts:
-                part, before = self.visit(item, before)
-                parts = S.flat(part)
+            result: list[S.Stmt] = []
+            for inner in stmt.stmts:
+                visited, before = self.visit(inner, before)
+                parts = S.flat(visited)
                 if self.overwritten and parts and isinstance(parts[0], H.WaitProducts):
-                    self.complete_before_barrier(made, parts[0])
-                    made += parts[1:]
+                    self.complete_before_barrier(result, parts[0])
+                    result += parts[1:]
                 else:
-                    made.append(part)
+                    result.append(visited)
                 self.overwritten = None
-            return S.seq(*made), before
+            return S.seq(*result), before
         newer = _waits(stmt)
         if newer is not None:
             wait, after = self.wait(newer, before, stmt)
             return S.seq(*(wait or [stmt])), after
-        added, before = self.settled(stmt, before)
+        added, before = self.waits_before(stmt, before)
         inside, after = self.inside(stmt, before)
         return S.seq(*added, inside), after
 
-    def complete_before_barrier(self, made: list[S.Stmt], wait: H.WaitProducts) -> None:
+    def complete_before_barrier(self, stmts: list[S.Stmt], wait: H.WaitProducts) -> None:
         """Put ``wait`` before the barrier in front of it: behind that, one thread overwrites what
         the products of all warps have read.
 
         Raises:
             TileUnsupportedError: there is no barrier.
         """
-        at = len(made)
-        while at and any(map(P.orders_threads, S.walk(made[at - 1]))):
+        at = len(stmts)
+        while at and any(map(P.orders_threads, S.walk(stmts[at - 1]))):
             at -= 1
-        if at == len(made) and self.overwritten is not None:
+        if at == len(stmts) and self.overwritten is not None:
             raise self.overwritten
-        made.insert(at, wait)
+        stmts.insert(at, wait)
 
     def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
         """A statement behind the waits that it needs itself."""
-        if isinstance(stmt, S.Gemm) and P.may_stay(stmt):
+        if isinstance(stmt, S.Gemm) and P.can_stay_in_flight(stmt):
             if stmt.asynchronous:
-                return stmt, P.issued(before, stmt)
-            wait, after = self.wait(0, P.issued(before, stmt), stmt)
+                return stmt, P.after_issue(before, stmt)
+            wait, after = self.wait(0, P.after_issue(before, stmt), stmt)
             return S.seq(replace(stmt, asynchronous=True), *wait), after
         if isinstance(stmt, S.Gemm):
             return replace(stmt, asynchronous=False), before
@@ -109,11 +109,11 @@ class _OwnWaits:
             orelse, other = None, before
             if stmt.orelse is not None:
                 orelse, other = self.visit(stmt.orelse, before)
-            return replace(stmt, then=then, orelse=orelse), P.joined(after, other)
+            return replace(stmt, then=then, orelse=orelse), P.merge(after, other)
         if isinstance(stmt, (S.For, S.While)):
             while True:
                 body, after = self.visit(stmt.body, before)
-                both = P.joined(before, after)
+                both = P.merge(before, after)
                 if both == before:
                     return replace(stmt, body=body), both
                 before = both
@@ -124,14 +124,18 @@ class _OwnWaits:
 
     def wait(self, newer: int, before: P.Pending, at: S.Stmt) -> tuple[list[S.Stmt], P.Pending]:
         """The wait for all groups but the ``newer`` last; none where none is known."""
-        after = P.waited(before, newer)
+        after = P.after_wait(before, newer)
         if not before:
             return [], after
-        sums = {one.c.buffer.data: one.c.buffer.whole() for one in before if one not in after}
+        sums = {
+            product.c.buffer.data: product.c.buffer.whole()
+            for product in before
+            if product not in after
+        }
         regions: tuple[Region, ...] = tuple(sums.values())
         return [H.WaitProducts(newer=newer, sums=regions, loc=at.loc)], after
 
-    def settled(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+    def waits_before(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
         """The wait for products in flight that ``stmt`` needs to be complete."""
         nested = isinstance(stmt, (S.Parallel, S.ReducerUpdate)) or not stmt.blocks()
         needed: list[S.Gemm] = []
@@ -148,7 +152,7 @@ class _OwnWaits:
 
 
 def _waits(stmt: S.Stmt) -> int | None:
-    """How many groups the wait that ``stmt`` is leaves under way."""
+    """How many groups the wait ``stmt`` leaves in flight."""
     call = stmt.call
     if call is None or call.atom.orders is None:
         return None

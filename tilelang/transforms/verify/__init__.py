@@ -1,1 +1,1 @@
-"""What the passes have made, held against what it has to be."""
+"""Verification of what the passes have produced: bounds, views, pipelines."""

@@ -1,7 +1,7 @@
-"""Every access of a register array lies inside it.
+"""Bounds check of the finished program: every access of a register array is inside it.
 
 Indices of registers and of workspaces are made by the compiler, out of distributions; a wrong one
-would read or overwrite what lies beside the array, silently. So each such access of the finished
+would read or overwrite memory outside of the array, silently. So each such access of the finished
 program is looked at once more: by intervals, which decide nearly all, and otherwise at every
 thread and iteration that reaches it. What depends on data is left to the emulator, and so are the
 program's own indices of its own arrays, unless a test asks for all.
@@ -55,16 +55,16 @@ def verify_bounds(func: S.PrimFunc, context: Context, everything: bool = False) 
 
 def undecided(func: S.PrimFunc) -> list[tuple[Buffer, E.Expr]]:
     """Accesses of which :func:`verify_bounds` cannot say where they are, for tests."""
-    found: list[tuple[Buffer, E.Expr]] = []
+    accesses: list[tuple[Buffer, E.Expr]] = []
 
-    def looked(launch: S.Launch) -> S.Stmt:
+    def visit(launch: S.Launch) -> S.Stmt:
         walk = _Walk(launch, False)
         walk.block(launch.body, walk.start)
-        found.extend(walk.undecided)
+        accesses.extend(walk.undecided)
         return launch.body
 
-    rewrite_bodies(func, looked)
-    return found
+    rewrite_bodies(func, visit)
+    return accesses
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class _Walk:
         """Look at ``stmt``; whether all threads that come to it go on behind it."""
         if isinstance(stmt, S.Seq):
             stays = True
-            for item in stmt.stmts:
-                if not self.block(item, path):
+            for child in stmt.stmts:
+                if not self.block(child, path):
                     path, stays = replace(path, sure=False), False
             return stays
         if isinstance(stmt, S.Store):
@@ -150,7 +150,7 @@ class _Walk:
             if not isinstance(node, (E.Load, E.AddressOf)):
                 continue
             bits = max(reach.get(node, 0), node.buffer.dtype.width)
-            if self.looks_at(node.buffer) and not self.inside(node.buffer, node.indices, bits):
+            if self.is_checked(node.buffer) and not self.inside(node.buffer, node.indices, bits):
                 for where in _paths(expr, node, path):
                     self.examine(node.buffer, node.indices, bits, where, loc)
 
@@ -163,10 +163,10 @@ class _Walk:
         loc: Loc | None,
     ) -> None:
         """Look at one access of ``bits`` bits."""
-        if self.looks_at(buffer) and not self.inside(buffer, indices, bits):
+        if self.is_checked(buffer) and not self.inside(buffer, indices, bits):
             self.examine(buffer, indices, bits, path, loc)
 
-    def looks_at(self, buffer: Buffer) -> bool:
+    def is_checked(self, buffer: Buffer) -> bool:
         """Whether accesses of ``buffer`` are checked: it is on-chip memory of constant size."""
         if buffer.storage == "global" or not (self.everything or buffer.attr("made")):
             return False
@@ -179,8 +179,8 @@ class _Walk:
                 if not 0 <= int(index) < high:
                     return False
                 continue
-            found = interval(index, self.bounds)
-            if found.low < 0 or found.high >= high:
+            bounds = interval(index, self.bounds)
+            if bounds.low < 0 or bounds.high >= high:
                 return False
         return True
 
@@ -196,28 +196,28 @@ class _Walk:
         for index, _, high in _limits(buffer, indices, bits):
             plain = substitute(index, self.lets)
             if plain is not index:
-                found = interval(plain, self.bounds)
-                if found.low >= 0 and found.high < high:
+                bounds = interval(plain, self.bounds)
+                if bounds.low >= 0 and bounds.high < high:
                     continue
-            outside = self.outside(plain, high, path)
+            outside = self.outside_indices(plain, high, path)
             if outside is None:
                 self.undecided.append((buffer, index))
             elif outside:
                 raise _error(buffer, index, outside, high, loc)
 
-    def outside(self, index: E.Expr, high: int, path: _Path) -> str | None:
+    def outside_indices(self, index: E.Expr, high: int, path: _Path) -> str | None:
         """Where ``index`` is outside ``range(high)``, "" for nowhere, None for unknown."""
         conds = [(substitute(cond, self.lets), value) for cond, value in path.conds]
         variables = set(index.variables)
         known: list[tuple[E.Expr, bool]] = []
         sure = path.sure
         for cond, value in conds:
-            if all(var in path.ranges for var in cond.variables) and _plain(cond):
+            if all(var in path.ranges for var in cond.variables) and _is_arithmetic(cond):
                 known.append((cond, value))
                 variables |= cond.variables
-            elif not cond.variables.isdisjoint(index.variables) or not _plain(cond):
+            elif not cond.variables.isdisjoint(index.variables) or not _is_arithmetic(cond):
                 sure = False
-        if any(var not in path.ranges for var in index.variables) or not _plain(index):
+        if any(var not in path.ranges for var in index.variables) or not _is_arithmetic(index):
             return None
         order = sorted(variables, key=lambda var: var.name)
         shape = tuple(len(path.ranges[var]) for var in order)
@@ -226,8 +226,8 @@ class _Walk:
         axes = np.ix_(*(np.array(path.ranges[var], np.int64) for var in order))
         values = dict(zip(order, axes))
         try:
-            places = np.broadcast_to(evaluate(index, values), shape)
-            wrong = (places < 0) | (places >= high)
+            positions = np.broadcast_to(evaluate(index, values), shape)
+            wrong = (positions < 0) | (positions >= high)
             for cond, value in known:
                 if wrong.any():
                     wrong = wrong & ((evaluate(cond, values) != 0) == value)
@@ -239,7 +239,7 @@ class _Walk:
             return None
         point = tuple(np.argwhere(wrong)[0])
         at = ", ".join(f"{var.name} = {path.ranges[var][i]}" for var, i in zip(order, point))
-        return f"{int(places[point])}" + (f" for {at}" if at else "")
+        return f"{int(positions[point])}" + (f" for {at}" if at else "")
 
 
 # -- sizes ----------------------------------------------------------------------------------------
@@ -259,15 +259,15 @@ def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
     if number >= len(call.atom.operands):
         return 0
     operand = call.atom.operands[number]
-    found = _MMA.match(str(call.attr("shape", ""))) if operand.tile else None
-    if found is not None:
-        extents = dict(zip("mnk", map(int, found.groups())))
+    match = _MMA.match(str(call.attr("shape", ""))) if operand.tile else None
+    if match is not None:
+        extents = dict(zip("mnk", map(int, match.groups())))
         return prod(extents[name] for name in operand.tile) // operand.width * buffer.dtype.width
     return 8 * operand.bytes * (int(call.attr(operand.times, 1)) if operand.times else 1)
 
 
 # -- conditions in expressions --------------------------------------------------------------------
-def _plain(expr: E.Expr) -> bool:
+def _is_arithmetic(expr: E.Expr) -> bool:
     """Whether ``expr`` is arithmetic of its variables."""
     return not any(
         isinstance(node, (E.Load, E.AddressOf))
@@ -277,7 +277,7 @@ def _plain(expr: E.Expr) -> bool:
 
 
 def _paths(expr: E.Expr, node: E.Expr, path: _Path) -> Iterator[_Path]:
-    """The conditions under which ``node`` is evaluated in ``expr``, once for each place."""
+    """The conditions under which ``node`` is evaluated in ``expr``, once for each occurrence."""
     if expr is node:
         yield path
         return

@@ -1,10 +1,10 @@
-"""Pipelines as threads run them: who may touch which version of a tile, and when.
+"""Pipeline simulation for the verifier: which thread may access which version of a tile, and when.
 
 A :class:`Skeleton` is what is left of a pipeline without values: per group of threads the steps,
 copies and reads before the loop, in an iteration, and after it. It is run for numbers of iterations
-from none to several rounds; behind these everything repeats, since items are named relative to the
+from none to several rounds; after these everything repeats, since steps are named relative to the
 iteration. Where it is run repeatedly, runs of all lengths follow each other: a run knows of earlier
-ones only how many items they had, and all versions are alike.
+ones only how many iterations they had, and all versions are equal.
 
 Two threads stand for each group. Each keeps a vector clock: what happened before its present, of
 all threads. So one run speaks for every speed at which the threads may go.
@@ -25,8 +25,8 @@ ROUNDS = 3  # of all versions: enough for both parities, and for a version that 
 
 
 @dataclass(frozen=True)
-class Item:
-    """The item ``offset`` past the iteration; outside the loop the item ``offset``."""
+class IterationRef:
+    """The iteration ``offset`` after the current one; outside the loop the iteration ``offset``."""
 
     offset: int
     moving: bool = True
@@ -38,32 +38,32 @@ class Item:
 
 @dataclass(frozen=True)
 class Act:
-    """A step, "acquire", "commit", "wait" or "release", or where all threads "meet"."""
+    """A step, "acquire", "commit", "wait" or "release", or a "barrier" of all threads."""
 
     kind: str
-    item: Item
+    ref: IterationRef
     ahead: int = 0
 
 
 @dataclass(frozen=True)
 class Touch:
-    """A "copy" into, a "read" of or a "write" to the version ``item % modulus`` of a tile.
+    """A "copy" into, a "read" of or a "write" to the version ``iteration % modulus`` of a tile.
 
-    ``box`` tells apart the parts of a tile that several copies fill.
+    ``box`` distinguishes the parts of a tile that several copies fill.
     """
 
     kind: str
     tile: int
-    item: Item
+    ref: IterationRef
     modulus: int
     box: int = 0
 
 
 @dataclass(frozen=True)
 class Branch:
-    """``then`` if the loop has an iteration for the item, else ``orelse``."""
+    """``then`` if the loop has the iteration ``ref``, else ``orelse``."""
 
-    item: Item
+    ref: IterationRef
     then: tuple[Event, ...]
     orelse: tuple[Event, ...] = ()
 
@@ -108,7 +108,7 @@ class Skeleton:
             # Until a run has begun at each version, in both parities.
             yield (far,) * (2 * self.stages + 1 if self.repeated else 1)
         elif self.repeated:
-            # A run of more items than versions hides all those before it.
+            # A run of more iterations than versions hides all those before it.
             short = range(self.stages + 2)
             yield (most, *(trips for pair in product(short, short) for trips in pair), most)
         else:
@@ -125,8 +125,8 @@ def hazard(skeleton: Skeleton) -> str | None:
     for lengths in skeleton.lengths():
         try:
             _Machine(skeleton, lengths).run()
-        except HazardError as found:
-            return str(found)
+        except HazardError as error:
+            return str(error)
     return None
 
 
@@ -138,10 +138,10 @@ def _flat(events: tuple[Event, ...]) -> Iterator[Event]:
 
 
 @dataclass
-class _Part:
-    """What one thread has copied of an item; ``done``: its own time of the arrival."""
+class _Copied:
+    """The copies of one thread for an iteration; ``done``: its own time of the arrival."""
 
-    item: int
+    iteration: int
     boxes: set[tuple[int, int]] = field(default_factory=set)  # with their tiles
     done: int | None = None
 
@@ -177,8 +177,8 @@ class _Thread:
     program: Program
     first: bool
     clock: list[int]
-    groups: list[list[_Part]] = field(default_factory=list)
-    open: list[_Part] = field(default_factory=list)
+    groups: list[list[_Copied]] = field(default_factory=list)
+    uncommitted: list[_Copied] = field(default_factory=list)
     held: set[int] = field(default_factory=set)
     filling: set[int] = field(default_factory=set)
     base: int = 0
@@ -218,18 +218,18 @@ class _Machine:
             for slot in range(self.stages)
         }
         self.fillers = [t.index for t in fillers]
-        self.boxes = {  # what is copied of each item
+        self.boxes = {  # what is copied in each iteration
             (event.tile, event.box)
             for program in skeleton.programs
             for event in program.events
             if isinstance(event, Touch) and event.kind == "copy"
         }
-        self.parts: dict[tuple[int, int], _Part] = {}  # by version and thread
+        self.parts: dict[tuple[int, int], _Copied] = {}  # by version and thread
         self.reads: dict[int, list[tuple[int, int]]] = {}  # version -> thread and time
-        self.released: dict[tuple[int, int], int] = {}  # item and thread -> time
+        self.released: dict[tuple[int, int], int] = {}  # iteration and thread -> time
         self.waited: set[tuple[int, int]] = set()
         self.waits: list[tuple[int, int, tuple[str, int], int]] = []
-        self.met: list[_Thread] = []
+        self.at_barrier: list[_Thread] = []
 
     def fills(self, t: _Thread) -> bool:
         """Whether a thread makes copies of its own."""
@@ -259,15 +259,15 @@ class _Machine:
                 yield from self.events(t, t.program.body, iteration)
             yield from self.events(t, t.program.after, trips)
         if t.filling:
-            raise HazardError("an item is acquired and not committed")
+            raise HazardError("a stage is acquired and not committed")
         if t.held:
-            raise HazardError("an item is not released")
+            raise HazardError("a stage is not released")
         yield from self.steps(t, self.row.close, 0, 0)
 
     def events(self, t: _Thread, events: tuple[Event, ...], iteration: int) -> Iterator[Ready]:
         """Events of one iteration."""
         for event in events:
-            number = t.base + event.item.number(iteration)
+            number = t.base + event.ref.number(iteration)
             t.clock[t.index] += 1
             match event:
                 case Branch():
@@ -279,8 +279,8 @@ class _Machine:
                     yield from self.acquire(t, number)
                 case Act(kind="commit"):
                     yield from self.commit(t, number)
-                case Act(kind="meet"):
-                    yield from self.meet(t)
+                case Act(kind="barrier"):
+                    yield from self.barrier_step(t)
                 case Act(kind="wait"):
                     yield from self.wait(t, number, event.ahead)
                 case Act():
@@ -288,50 +288,50 @@ class _Machine:
 
     # -- steps of the pipeline -----------------------------------------------------------------
     def acquire(self, t: _Thread, number: int) -> Iterator[Ready]:
-        """The version has to be free: every user has released the item that was there."""
+        """The version has to be free: every user has released its previous contents."""
         if not self.fills(t):
             return
         if number >= t.end:
-            raise HazardError("an item is filled that no iteration uses")
+            raise HazardError("a stage is filled that no iteration uses")
         yield from self.steps(t, self.row.acquire, number, 0)
         before = number - self.stages
         for user in self.users if before >= 0 else ():
             if not t.saw(user.index, self.released.get((before, user.index))):
                 raise HazardError("a version is filled again before all threads have released it")
         if number in t.filling:
-            raise HazardError("an item is acquired twice")
+            raise HazardError("a stage is acquired twice")
         t.filling.add(number)
 
     def commit(self, t: _Thread, number: int) -> Iterator[Ready]:
-        """The item is filled, or there is none."""
+        """The stage is filled, or there is none."""
         if not self.fills(t):
             return
         if number in t.filling:
             t.filling.remove(number)
         elif number < t.end or not self.row.counts_items:
-            raise HazardError("an item is committed that was not acquired")
+            raise HazardError("a stage is committed that was not acquired")
         yield from self.steps(t, self.row.commit, number, 0)
 
     def wait(self, t: _Thread, number: int, ahead: int) -> Iterator[Ready]:
-        """All parts of the item have arrived before the thread goes on."""
+        """All copies of the stage have arrived before the thread goes on."""
         yield from self.steps(t, self.row.wait, number, ahead)
         if number >= t.end or not self.fillers:
-            raise HazardError("an item is waited for that nobody fills")
+            raise HazardError("a stage is waited for that nobody fills")
         for filler in self.fillers:
             part = self.parts.get((number % self.stages, filler))
-            if part is None or part.item != number or not t.saw(filler, part.done):
-                raise HazardError("an item is used that may not have arrived")
+            if part is None or part.iteration != number or not t.saw(filler, part.done):
+                raise HazardError("a stage is used that may not have arrived")
             if part.boxes != self.boxes:
-                raise HazardError("an item is used of which a part is not filled")
+                raise HazardError("a stage is used of which a part is not filled")
         if number in t.held:
-            raise HazardError("an item is waited for twice")
+            raise HazardError("a stage is waited for twice")
         t.held.add(number)
         self.waited.add((number, t.index))
 
     def release(self, t: _Thread, number: int) -> Iterator[Ready]:
-        """The thread has waited for the item and does not use it any more."""
+        """The thread has waited for the stage and does not use it any more."""
         if number not in t.held:
-            raise HazardError("an item is released that was not waited for")
+            raise HazardError("a stage is released that was not waited for")
         t.held.remove(number)
         self.released[number, t.index] = t.now
         yield from self.steps(t, self.row.release, number, 0)
@@ -339,8 +339,8 @@ class _Machine:
     def finish(self) -> None:
         """What has to hold when all threads have ended."""
         for (_, filler), part in self.parts.items():
-            if any((part.item, user.index) not in self.waited for user in self.users):
-                raise HazardError("an item is filled and not waited for")
+            if any((part.iteration, user.index) not in self.waited for user in self.users):
+                raise HazardError("a stage is filled and not waited for")
             if part.done is None:
                 raise HazardError(f"thread {filler} still copies where the pipeline ends")
         for index, time, key, phase in self.waits:
@@ -358,10 +358,10 @@ class _Machine:
             if self.fills(t):
                 self.copy(t, event.tile, event.box, slot)
             return
-        for item in t.held:
-            parts = [self.parts[item % self.stages, filler] for filler in self.fillers]
-            here = item % self.stages == slot
-            if here and all(part.item == item for part in parts):
+        for held in t.held:
+            parts = [self.parts[held % self.stages, filler] for filler in self.fillers]
+            in_slot = held % self.stages == slot
+            if in_slot and all(part.iteration == held for part in parts):
                 break
         else:
             raise HazardError(f"`{{{event.tile}}}` is read in a version that is not waited for")
@@ -369,19 +369,19 @@ class _Machine:
 
     def copy(self, t: _Thread, tile: int, box: int, slot: int) -> None:
         """The thread starts its part of a copy into a version."""
-        items = [item for item in t.filling if item % self.stages == slot]
-        if not items:
+        numbers = [n for n in t.filling if n % self.stages == slot]
+        if not numbers:
             raise HazardError(f"`{{{tile}}}` is copied to a version that is not acquired")
         if not all(t.saw(*read) for read in self.reads.get(slot, ())):
             raise HazardError(f"`{{{tile}}}` may be overwritten while it is read")
         part = self.parts.get((slot, t.index))
-        if part is None or part.item != items[0]:
+        if part is None or part.iteration != numbers[0]:
             for filler in self.fillers:
                 old = self.parts.get((slot, filler))
-                if old is not None and old.item < items[0] and not t.saw(filler, old.done):
+                if old is not None and old.iteration < numbers[0] and not t.saw(filler, old.done):
                     raise HazardError(f"two copies to a version of `{{{tile}}}` may overlap")
-            part = self.parts[slot, t.index] = _Part(items[0])
-            t.open.append(part)
+            part = self.parts[slot, t.index] = _Copied(numbers[0])
+            t.uncommitted.append(part)
         part.boxes.add((tile, box))
         # Copies through registers are complete when they return.
         part.done = t.now if self.row.mode == "copy" else None
@@ -397,47 +397,47 @@ class _Machine:
                 case Step.CLOSE_GROUP:
                     self.close_group(t)
                 case Step.WAIT_GROUPS:
-                    self.arrived(t, len(t.groups) - ahead)
-                case Step.MEET:
-                    yield from self.meet(t)
+                    self.complete_groups(t, len(t.groups) - ahead)
+                case Step.BARRIER:
+                    yield from self.barrier_step(t)
                 case Step.EXPECT:
-                    for part in t.open:
+                    for part in t.uncommitted:
                         part.done = t.now
-                    t.open = []
+                    t.uncommitted = []
                     self.barriers["full", slot].arrive(t.clock)
                 case Step.WAIT_FULL:
-                    yield from self.turn(t, "full", slot, phase)
+                    yield from self.wait_phase(t, "full", slot, phase)
                 case Step.WAIT_EMPTY:
-                    yield from self.turn(t, "empty", slot, phase - 1)
+                    yield from self.wait_phase(t, "empty", slot, phase - 1)
                 case Step.ARRIVE_FULL:
-                    t.open = []  # complete when they returned
+                    t.uncommitted = []  # complete when they returned
                     self.barriers["full", slot].arrive(t.clock)
                 case Step.ARRIVE_EMPTY:
                     self.barriers["empty", slot].arrive(t.clock)
 
     def close_group(self, t: _Thread) -> None:
         """The copies since the last group are a group."""
-        t.groups.append(t.open)
-        t.open = []
+        t.groups.append(t.uncommitted)
+        t.uncommitted = []
 
-    def arrived(self, t: _Thread, count: int) -> None:
+    def complete_groups(self, t: _Thread, count: int) -> None:
         """The first ``count`` groups of the thread have arrived."""
         for part in (part for group in t.groups[: max(count, 0)] for part in group):
             part.done = t.now
         del t.groups[: max(count, 0)]
 
-    def meet(self, t: _Thread) -> Iterator[Ready]:
-        """All threads wait for each other."""
-        met = self.met
-        met.append(t)
-        if len(met) == len(self.threads):
-            self.met = []
-            joined = [max(times) for times in zip(*(other.clock for other in met))]
-            for other in met:
+    def barrier_step(self, t: _Thread) -> Iterator[Ready]:
+        """A barrier of all threads."""
+        complete_groups = self.at_barrier
+        complete_groups.append(t)
+        if len(complete_groups) == len(self.threads):
+            self.at_barrier = []
+            joined = [max(times) for times in zip(*(other.clock for other in complete_groups))]
+            for other in complete_groups:
                 other.clock = list(joined)
-        yield lambda: len(met) == len(self.threads)
+        yield lambda: len(complete_groups) == len(self.threads)
 
-    def turn(self, t: _Thread, bank: str, slot: int, phase: int) -> Iterator[Ready]:
+    def wait_phase(self, t: _Thread, bank: str, slot: int, phase: int) -> Iterator[Ready]:
         """Wait for the end of a phase, by its parity."""
         barrier = self.barriers[bank, slot]
         if phase > 0 and (

@@ -1,4 +1,4 @@
-"""Every name of a tile says of every element where the tile has it.
+"""Check of views: every name of a tile maps every element to the same position.
 
 The layouts of views are computed from those of their tiles by formulas (:mod:`layout.views`). Here
 both are evaluated, element by element, and compared; where back ends give tiles other orders (the
@@ -32,7 +32,7 @@ def verify_views(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Relies on layouts as attributes of buffers ("register_layout", "layout"), where there are such.
 
     Raises:
-        InternalError: a view and its tile disagree about a place.
+        InternalError: a view and its tile disagree about a position.
     """
 
     def verified(launch: S.Launch) -> S.Stmt:
@@ -66,27 +66,27 @@ def _verify(view: S.View, tile: Buffer | None) -> None:
 
 
 def _layout(buffer: Buffer) -> RegisterLayout | Layout | None:
-    found = buffer.attr("register_layout") or buffer.attr("layout")
-    return found if isinstance(found, (RegisterLayout, Layout)) else None
+    layout = buffer.attr("register_layout") or buffer.attr("layout")
+    return layout if isinstance(layout, (RegisterLayout, Layout)) else None
 
 
 @lru_cache(maxsize=256)
 def _agree(
     tile: RegisterLayout | Layout | None, name: RegisterLayout | Layout | None, old: Span, new: Span
 ) -> bool:
-    """Whether both put every part of an element of ``new`` in the same places."""
+    """Whether both put every part of an element of ``new`` at the same positions."""
     bits = gcd(old.bits, new.bits)
     above, below = old.bits // bits, new.bits // bits
-    mine = _places(name, new, below)
-    theirs = _places(tile, old, above)
+    view_positions = _positions(name, new, below)
+    tile_positions = _positions(tile, old, above)
     where = new.positions().reshape(-1, 1) * below + np.arange(below)
-    if int(where.max()) >= theirs.shape[0]:
+    if int(where.max()) >= tile_positions.shape[0]:
         return False
-    return np.array_equal(mine, theirs[where.reshape(-1)])
+    return np.array_equal(view_positions, tile_positions[where.reshape(-1)])
 
 
-def _places(layout: RegisterLayout | Layout | None, span: Span, parts: int) -> Array:
-    """(part of an element, copies): the place of each in units of a part; of registers, with the
+def _positions(layout: RegisterLayout | Layout | None, span: Span, parts: int) -> Array:
+    """(part of an element, copies): the position of each in units of a part; of registers, with the
     thread in the high modes."""
     count = prod(span.shape)
     inner = np.arange(parts)
@@ -94,8 +94,8 @@ def _places(layout: RegisterLayout | Layout | None, span: Span, parts: int) -> A
         slots = layout.register_table().reshape(count, 1) * parts + inner
         owners = layout.owner_table().reshape(count, 1, -1) * (layout.register_count * parts)
         return np.sort((slots[:, :, None] + owners).reshape(count * parts, -1), axis=-1)
-    places = span.positions() if layout is None else layout.addresses()
-    return (places.reshape(count, 1) * parts + inner).reshape(-1, 1)
+    addresses = span.positions() if layout is None else layout.addresses()
+    return (addresses.reshape(count, 1) * parts + inner).reshape(-1, 1)
 
 
 def _error(view: S.View, tile: Buffer, why: str) -> InternalError:

@@ -1,0 +1,81 @@
+"""Queries of the barrier pass: barriers, signals and copies in statements, lanes of a mask."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import interval
+from tilelang.transforms.analysis.groups import MAX_BARRIERS, SIGNALS, Mask
+from tilelang.transforms.sync.events import is_shared
+
+
+def fills_shared(stmt: S.Stmt) -> bool:
+    """Whether TMA fills a tile in shared memory there."""
+    return any(access.writes and is_shared(access.buffer) for access in effects.own(stmt))
+
+
+def count_barriers(stmt: S.Stmt) -> int:
+    """Barriers in ``stmt``."""
+    return sum(
+        isinstance(node, S.Eval)
+        and isinstance(node.value, E.Call)
+        and node.value.atom.meets("warp", "block", "grid")
+        for node in S.walk(stmt)
+    )
+
+
+def has_signals(stmt: S.Stmt) -> bool:
+    """Whether threads wait for others by barriers that count their arrivals."""
+    return any(
+        node.atom.signals or (node.atom.meets("block") and len(node.args) > 1)
+        for node in S.calls(stmt)
+    )
+
+
+def has_barriers(stmt: S.Stmt) -> bool:
+    """Whether the program has barriers that it wrote itself."""
+    calls = stmt.calls()
+    if any(node.atom.meets("warp", "block", "grid") or node.atom.signals for node in calls):
+        return True
+    return any(map(has_barriers, stmt.blocks()))
+
+
+def waits_for_copies(stmt: S.Stmt) -> bool:
+    """Whether the thread waits for its copies there."""
+    calls = stmt.calls()
+    return any(node.atom.waits_for("cp_async") for node in calls)
+
+
+def warp_count(mask: Mask, warp: int) -> int:
+    """The number of warps that have threads in ``mask``."""
+    return len({int(thread) // warp for thread in np.flatnonzero(mask)})
+
+
+def signals_completion(stmt: S.Stmt) -> bool:
+    """Whether one thread of those that make a copy or a product may signal its completion."""
+    return isinstance(stmt, (S.Copy, S.Gemm)) and bool(dict(stmt.annotations).get(SIGNALS))
+
+
+def lane_bits(mask: Mask, warp: int) -> int | None:
+    """The lanes of ``mask`` as bits, if they are the same in all warps that have any."""
+    rows = np.pad(mask, (0, -mask.size % warp)).reshape(-1, warp)
+    patterns = np.unique(rows[rows.any(axis=1)], axis=0)
+    if len(patterns) != 1:
+        return None
+    return sum(1 << int(lane) for lane in np.flatnonzero(patterns[0]))
+
+
+def named_barrier_ids(body: S.Stmt) -> set[int]:
+    """Barrier ids that the program uses itself."""
+    idents: set[int] = set()
+    for stmt in S.walk(body):
+        for node in stmt.calls():
+            for operand, number in zip(node.atom.operands, node.args):
+                if operand.space == "barrier id":
+                    known = interval(number)
+                    low = int(max(known.low, 0))
+                    idents.update(range(low, int(min(known.high + 1, MAX_BARRIERS))))
+    return idents
