@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Backend, Foreign, Program, Shipping
+from tilelang.codegen.c import ARITHMETIC
+from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import Context
@@ -32,7 +34,12 @@ def _emit(func: S.PrimFunc, context: Context) -> Artifact:
         symbols=tuple(symbol.name for symbol in module.symbols),
         messages=module.messages,
         sites=module.sites,
-        flags=(*core_flags(context.target.arch), *_host_flags(context.options), *_view_flags(func)),
+        flags=(
+            *core_flags(context.target.arch),
+            *_host_flags(context.options),
+            *_view_flags(func),
+            *_exact_flags(func),
+        ),
         explain=_explained(func),
     )
 
@@ -59,6 +66,18 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
     from tilelang.cpu.executable import executable  # only kernels that run need a toolchain
 
     return executable(program, artifact)
+
+
+def _exact_flags(func: S.PrimFunc) -> tuple[str, ...]:
+    """Flags for a program that asks for sums or products which are rounded on their own: compilers
+    of C join `a * b + c`, and most can be told so for a whole file only."""
+    exact = any(
+        call.op in ARITHMETIC
+        for stmt in S.walk(func.body)
+        for expr in stmt.exprs()
+        for call in E.find(expr, E.Call)
+    )
+    return ("-ffp-contract=off",) if exact else ()
 
 
 def _standalone(source: str) -> str:

@@ -320,10 +320,12 @@ TL_INLINE float tl_fast_sin_f32(float x) { return tl_hw_sin(x * 0.159154943f); }
 TL_INLINE float tl_fast_cos_f32(float x) { return tl_hw_cos(x * 0.159154943f); }
 TL_INLINE float tl_fast_tan_f32(float x) { return tl_fast_sin_f32(x) * tl_hw_rcp(tl_fast_cos_f32(x)); }
 TL_INLINE float tl_fast_rcp_f32(float x) { return tl_hw_rcp(x); }
+// HIP contracts a * b + c across functions unless these say otherwise.
+#define TL_APART _Pragma("clang fp contract(off)")
 #define TL_NEAREST(S, T, ROOT, FMA)                                               \
-    TL_INLINE T tl_add_rn_##S(T a, T b) { return a + b; }                         \
-    TL_INLINE T tl_sub_rn_##S(T a, T b) { return a - b; }                         \
-    TL_INLINE T tl_mul_rn_##S(T a, T b) { return a * b; }                         \
+    TL_INLINE T tl_add_rn_##S(T a, T b) { TL_APART return a + b; }                \
+    TL_INLINE T tl_sub_rn_##S(T a, T b) { TL_APART return a - b; }                \
+    TL_INLINE T tl_mul_rn_##S(T a, T b) { TL_APART return a * b; }                \
     TL_INLINE T tl_div_rn_##S(T a, T b) { return a / b; }                         \
     TL_INLINE T tl_rcp_rn_##S(T a) { return (T)1 / a; }                           \
     TL_INLINE T tl_sqrt_rn_##S(T a) { return ROOT(a); }                           \

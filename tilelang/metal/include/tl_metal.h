@@ -158,10 +158,11 @@ TL_INLINE float tl_nextafter_f32(float x, float y) {
 #define TL_FAST1(N) TL_INLINE float tl_fast_##N##_f32(float x) { return fast::N(x); }
 TL_FAST1(exp) TL_FAST1(exp10) TL_FAST1(log) TL_FAST1(log2) TL_FAST1(log10) TL_FAST1(sin) TL_FAST1(cos) TL_FAST1(tan)
 TL_INLINE float tl_fast_rcp_f32(float x) { return fast::divide(1.0f, x); }
-// IEEE arithmetic: rounded once, to nearest.
-TL_INLINE float tl_add_rn_f32(float a, float b) { return a + b; }
-TL_INLINE float tl_sub_rn_f32(float a, float b) { return a - b; }
-TL_INLINE float tl_mul_rn_f32(float a, float b) { return a * b; }
+// IEEE arithmetic: rounded once, to nearest, and not contracted to a multiply-add.
+#define TL_APART _Pragma("clang fp contract(off)")
+TL_INLINE float tl_add_rn_f32(float a, float b) { TL_APART return a + b; }
+TL_INLINE float tl_sub_rn_f32(float a, float b) { TL_APART return a - b; }
+TL_INLINE float tl_mul_rn_f32(float a, float b) { TL_APART return a * b; }
 TL_INLINE float tl_div_rn_f32(float a, float b) { return precise::divide(a, b); }
 TL_INLINE float tl_rcp_rn_f32(float a) { return precise::divide(1.0f, a); }
 TL_INLINE float tl_sqrt_rn_f32(float a) { return precise::sqrt(a); }
