@@ -131,8 +131,8 @@ def test_import_is_light() -> None:
 
 # Parts that nobody needs who only writes or reads a program.
 _LATER = (
-    "autotuner", "carver", "compiler", "emulator", "explain", "interpret", "jit.adapter", "jit.export",
-    "passes.lower", "profiler", "tools", "tvm", "utils", "cuda.driver", "cuda.nvrtc", "hip.driver",
+    "autotuner", "compat.adapter", "compat.carver", "compat.tvm", "compiler", "emulator", "explain",
+    "interpret", "jit.export", "pipelines", "profiler", "tools", "transforms", "utils", "cuda.driver", "cuda.nvrtc", "hip.driver",
     "metal.executable", "cpu.codegen",
 )  # fmt: skip
 
@@ -154,7 +154,7 @@ def test_import_loads_no_part_that_only_some_programs_need() -> None:
     loaded = _printed(code).split()
     own = [name.removeprefix("tilelang.") for name in loaded if name.startswith("tilelang.")]
     assert not [name for name in own if f"{name}.".startswith(tuple(f"{part}." for part in _LATER))]
-    assert len(own) <= 136, "what does the first line of a program need the new modules for?"
+    assert len(own) <= 139, "what does the first line of a program need the new modules for?"
     assert "importlib.resources" not in loaded  # comes with importlib.abc: a tenth of our time
 
 
