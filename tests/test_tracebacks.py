@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -67,17 +68,26 @@ def right(A):  # type: ignore[no-untyped-def]
 DATA = np.zeros(8, np.float32)
 
 
-def frames(call: Callable[[], Any]) -> list[str]:
+def frames(call: Callable[[], Any], whole: bool = False) -> list[str]:
     """The functions and modules of the traceback below this one."""
     with pytest.raises(TileError) as caught:
         call()
     found = traceback.walk_tb(caught.value.__traceback__)
-    return [
+    names = [
         frame.f_code.co_name
         if frame.f_globals["__name__"] == __name__
         else frame.f_globals["__name__"]
         for frame, _ in found
     ][1:]
+    return names if whole else without_the_border(names)
+
+
+def without_the_border(names: list[str]) -> list[str]:
+    """``names`` without the frame of ours that Python 3.10 keeps: the one that users called."""
+    border = [name for name in names if name.startswith("tilelang.")]
+    if sys.version_info < (3, 11) and border:
+        names.remove(border[0])
+    return names
 
 
 @pytest.mark.parametrize(
@@ -145,8 +155,10 @@ def test_a_word_outside_of_a_kernel_leaves_no_own_frames(
     with pytest.raises(JITNoBuilderError) as caught:
         call()
     frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
-    assert {frame.f_globals["__name__"] for frame in frames} == {__name__}
-    line = traceback.extract_tb(caught.value.__traceback__)[-1].lineno
+    names = without_the_border([frame.f_globals["__name__"] for frame in frames])
+    assert set(names) == {__name__}
+    lines = traceback.extract_tb(caught.value.__traceback__)
+    line = [entry.lineno for entry in lines if entry.filename == __file__][-1]
     assert str(caught.value).startswith(
         f"`{word}` is used outside a kernel\n"
         "  expected: a call inside a function decorated with @T.prim_func, @tilelang.jit or "
@@ -157,8 +169,9 @@ def test_a_word_outside_of_a_kernel_leaves_no_own_frames(
 def test_a_call_with_wrong_arguments_leaves_no_own_frames() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'foo'") as caught:
         T.alloc_shared((8,), "float32", foo=1)  # type: ignore[call-arg]
-    names = {f.f_globals["__name__"] for f, _ in traceback.walk_tb(caught.value.__traceback__)}
-    assert names == {__name__}
+    found = traceback.walk_tb(caught.value.__traceback__)
+    names = without_the_border([frame.f_globals["__name__"] for frame, _ in found])
+    assert set(names) == {__name__}
 
 
 def test_an_error_that_another_one_led_to_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +213,9 @@ def test_an_error_of_the_users_own_code_keeps_its_frames_only() -> None:
     with pytest.raises(KeyError) as caught:
         tilelang.jit(target="cpu")(wanting)()
     frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
-    assert [frame.f_code.co_name for frame in frames] == ["wanting", "kernel"]
+    own = [frame.f_code.co_name for frame in frames if frame.f_globals["__name__"] == __name__]
+    assert own == ["wanting", "kernel"]
+    assert len(frames) - len(own) <= (sys.version_info < (3, 11))
 
 
 def test_operators_of_torch_leave_their_own_frames_out() -> None:
@@ -240,12 +255,12 @@ def test_a_bug_of_ours_keeps_its_frames() -> None:
     def fails() -> None:
         raise InternalError("internal error in a test")
 
-    assert "tilelang.tracebacks" in frames(fails)
+    assert "tilelang.tracebacks" in frames(fails, whole=True)
 
 
 def test_a_function_at_the_border_looks_like_itself() -> None:
     assert tilelang.compile.__name__ == "compile"
-    assert (tilelang.compile.__doc__ or "").startswith("A kernel from a traced function.")
+    assert (tilelang.compile.__doc__ or "").startswith("Compile a traced function into a kernel.")
 
 
 def test_ipython_shows_the_same(tmp_path: Any) -> None:
@@ -261,10 +276,10 @@ def test_ipython_shows_the_same(tmp_path: Any) -> None:
         "    with T.Kernel(1):\n        A[0, 0] = 1.0"
     )
     assert shown[0] == "Traceback (most recent call last):"
-    assert [line.split(",")[-1].strip() for line in shown if line.startswith("  File")] == [
-        "in <module>",
-        "in k",
-    ]
+    places = [line.split(",")[-1].strip() for line in shown if line.startswith("  File")]
+    if sys.version_info < (3, 11):
+        places.remove("in call")  # the border
+    assert places == ["in <module>", "in k"]
     assert "tilelang.errors.TileIndexError: too many indices for `A`" in shown
 
 
@@ -290,7 +305,8 @@ def test_an_exception_of_the_program_itself_leaves_without_own_frames(
 
     with pytest.raises(error) as caught:
         T.prim_func(program)
-    assert "tilelang" not in {name.partition(".")[0] for name in modules(caught.value)}
+    if sys.version_info >= (3, 11):  # before, `raise` keeps the frames of borders
+        assert "tilelang" not in {name.partition(".")[0] for name in modules(caught.value)}
     monkeypatch.setenv("TILELANG_TRACEBACK", "full")
     with pytest.raises(error) as caught:
         T.prim_func(program)

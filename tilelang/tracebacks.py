@@ -12,6 +12,7 @@ A function at the border trims the traceback and raises the same exception again
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from types import FrameType, FunctionType, TracebackType
@@ -39,7 +40,11 @@ def trim(error: Exception) -> None:
         return
     if not isinstance(error, TileError) and raised_here(error.__traceback__):
         return
-    error.__traceback__ = _kept(error.__traceback__)
+    first = error.__traceback__
+    error.__traceback__ = _kept(first)
+    if sys.version_info < (3, 11) and first is not None and is_ours(first.tb_frame):
+        # A bare `raise` takes up the traceback that was caught: the frame of the border stays.
+        first.tb_next = error.__traceback__
     if _is_said(error.__cause__):
         error.__cause__ = None
     if _is_said(error.__context__):
