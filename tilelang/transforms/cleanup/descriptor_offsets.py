@@ -45,25 +45,25 @@ class _Apart(Rewriter):
             args[at], args[at + 1] = self.apart(args[at], args[at + 1])
         if all(a is b for a, b in zip(args, call.args)):
             return stmt
-        made = E.Call(call.atom, tuple(args), call.dtype, call.attrs)
-        return S.Eval(value=made, loc=stmt.loc)
+        moved = E.Call(call.atom, tuple(args), call.dtype, call.attrs)
+        return S.Eval(value=moved, loc=stmt.loc)
 
-    def apart(self, place: E.Expr, distance: E.Expr) -> tuple[E.Expr, E.Expr]:
+    def apart(self, address: E.Expr, distance: E.Expr) -> tuple[E.Expr, E.Expr]:
         """A place and a distance that say the same, with all in the distance that can be."""
-        if not isinstance(place, E.AddressOf) or len(place.indices) != 1:
-            return place, distance
-        (index,) = place.indices
-        unit = UNIT // place.buffer.dtype.bits
+        if not isinstance(address, E.AddressOf) or len(address.indices) != 1:
+            return address, distance
+        (index,) = address.indices
+        unit = UNIT // address.buffer.dtype.bits
         form = Linear.of(index)
         kept: E.Expr = E.const(form.constant, index.dtype)
         behind: E.Expr = E.const(0, index.dtype)
         for term, factor in form.terms:
-            alike = self.threads.isdisjoint(term.variables)
-            if alike and factor > 0 and factor % unit == 0 and form.constant >= 0:
+            is_uniform = self.threads.isdisjoint(term.variables)
+            if is_uniform and factor > 0 and factor % unit == 0 and form.constant >= 0:
                 behind = behind + term * (factor // unit)
             else:
                 kept = kept + term * factor
         if isinstance(behind, E.Const):
-            return place, distance
-        made = E.AddressOf(place.buffer, (simplify(kept),), place.access)
-        return made, simplify(behind) + distance
+            return address, distance
+        base = E.AddressOf(address.buffer, (simplify(kept),), address.access)
+        return base, simplify(behind) + distance

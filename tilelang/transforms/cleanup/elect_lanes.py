@@ -50,17 +50,17 @@ class _Elected:
     def last(self, stmt: S.Stmt, mask: Mask) -> S.Stmt:
         """``stmt``, the last that the threads of ``mask`` do."""
         if isinstance(stmt, S.Seq) and stmt.stmts:
-            made = self.last(stmt.stmts[-1], mask)
-            return stmt if made is stmt.stmts[-1] else S.seq(*stmt.stmts[:-1], made)
-        found = thread_mask(stmt.cond, self.given) if isinstance(stmt, S.If) else None
-        if found is None:
+            tail = self.last(stmt.stmts[-1], mask)
+            return stmt if tail is stmt.stmts[-1] else S.seq(*stmt.stmts[:-1], tail)
+        taken = thread_mask(stmt.cond, self.given) if isinstance(stmt, S.If) else None
+        if taken is None:
             return stmt
         assert isinstance(stmt, S.If)
-        one = self.elected(stmt, mask, mask & found)
-        if one is not None:
-            return one
-        then, orelse = self.last(stmt.then, mask & found), stmt.orelse
-        orelse = None if orelse is None else self.last(orelse, mask & ~found)
+        elected = self.elected(stmt, mask, mask & taken)
+        if elected is not None:
+            return elected
+        then, orelse = self.last(stmt.then, mask & taken), stmt.orelse
+        orelse = None if orelse is None else self.last(orelse, mask & ~taken)
         same = then is stmt.then and orelse is stmt.orelse
         return stmt if same else replace(stmt, then=then, orelse=orelse)
 
@@ -76,8 +76,8 @@ class _Elected:
         seen = _Seen(self.given, lanes, (stmt, alone)).rewrite(self.given.body)
         if Varying(replace(self.given, body=seen)).touches(alone):
             return None
-        mine = (thread_number(self.given) // self.warp).equal(first // self.warp)
-        return replace(stmt, cond=E.binary("land", mine, E.call(nvidia.ELECT_ONE)), then=alone)
+        own_warp = (thread_number(self.given) // self.warp).equal(first // self.warp)
+        return replace(stmt, cond=E.binary("land", own_warp, E.call(nvidia.ELECT_ONE)), then=alone)
 
 
 def _copies(stmt: S.Stmt) -> bool:
@@ -106,8 +106,8 @@ class _Seen(Rewriter):
             return super()._visit(stmt)
         if self.instead is not None and stmt is self.instead[0]:
             return self.instead[1]
-        found = thread_mask(stmt.cond, self.launch)
-        if found is None or found[self.lanes].any() != found[self.lanes].all():
+        taken = thread_mask(stmt.cond, self.launch)
+        if taken is None or taken[self.lanes].any() != taken[self.lanes].all():
             return super()._visit(stmt)
-        side = stmt.then if found[self.lanes].all() else stmt.orelse
+        side = stmt.then if taken[self.lanes].all() else stmt.orelse
         return [] if side is None else super()._visit(side)

@@ -48,7 +48,7 @@ class _Scope:
             body = nest.stmt(stmt)
             return S.seq(*nest.lets, body) if nest.lets else body
         if isinstance(stmt, S.Seq):
-            return stmt.of([self.visit(item) for item in stmt.stmts])
+            return stmt.of([self.visit(child) for child in stmt.stmts])
         return rewrite_blocks(stmt, lambda block: _Scope(dict(self.named)).visit(block))
 
 
@@ -80,7 +80,7 @@ class _Nest:
     def field(self, old: Any, label: str) -> Any:
         """A field of a statement."""
         if isinstance(old, tuple):
-            new = tuple(self.field(item, label) for item in old)
+            new = tuple(self.field(element, label) for element in old)
             return old if all(a is b for a, b in zip(old, new)) else new
         if isinstance(old, S.Stmt):
             return self.stmt(old)
@@ -92,10 +92,10 @@ class _Nest:
     # -- expressions -----------------------------------------------------------------------------
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr`` with its unchanging parts named."""
-        found = self.parts.get(expr)
-        if found is None:
-            found = self.parts[expr] = self.changed(expr)
-        return found
+        result = self.parts.get(expr)
+        if result is None:
+            result = self.parts[expr] = self.changed(expr)
+        return result
 
     def changed(self, expr: E.Expr) -> E.Expr:
         """As :meth:`expr`, decided anew."""
@@ -126,37 +126,37 @@ class _Nest:
         kept: list[tuple[E.Expr, int]] = [(self.name(base), 1)]
         kept += [(self.expr(term), factor) for term, factor in form.terms
                  if not self.unchanging(term)]  # fmt: skip
-        found = _sum(kept, expr)
-        assert found is not None  # it has the name at least
-        return E.binary("add", found, E.const(form.constant, expr.dtype))
+        total = _sum(kept, expr)
+        assert total is not None  # it has the name at least
+        return E.binary("add", total, E.const(form.constant, expr.dtype))
 
     def name(self, value: E.Expr) -> E.Var:
         """The constant that stands for ``value``."""
-        found = self.named.get(value)
-        if found is None:
-            found = self.named[value] = E.Var(self.label, value.dtype)
-            self.lets.append(S.Let(var=found, value=value, loc=self.loop.loc))
-        return found
+        var = self.named.get(value)
+        if var is None:
+            var = self.named[value] = E.Var(self.label, value.dtype)
+            self.lets.append(S.Let(var=var, value=value, loc=self.loop.loc))
+        return var
 
     def unchanging(self, expr: E.Expr) -> bool:
         """Whether ``expr`` is arithmetic that has the same value in every iteration."""
-        found = self.fixed.get(expr)
-        if found is None:
+        invariant = self.fixed.get(expr)
+        if invariant is None:
             if isinstance(expr, E.Var):
-                found = expr not in self.inner
+                invariant = expr not in self.inner
             else:
                 plain = isinstance(expr, E.Const) or _arithmetic(expr)
-                found = plain and all(self.unchanging(child) for child in expr.children())
-            self.fixed[expr] = found
-        return found
+                invariant = plain and all(self.unchanging(child) for child in expr.children())
+            self.fixed[expr] = invariant
+        return invariant
 
     def size(self, expr: E.Expr) -> int:
         """Operations in ``expr``."""
-        found = self.sizes.get(expr)
-        if found is None:
+        count = self.sizes.get(expr)
+        if count is None:
             below = sum([self.size(child) for child in expr.children()])
-            found = self.sizes[expr] = below + isinstance(expr, (E.Binary, E.Unary))
-        return found
+            count = self.sizes[expr] = below + isinstance(expr, (E.Binary, E.Unary))
+        return count
 
 
 def _label(stmt: S.Stmt, field: str) -> str:
@@ -187,12 +187,12 @@ def _arithmetic(expr: E.Expr) -> bool:
 
 def _sum(terms: Iterable[tuple[E.Expr, int]], like: E.Expr) -> E.Expr | None:
     """The sum of factor times term, positive ones first; None for no terms."""
-    found: E.Expr | None = None
+    total: E.Expr | None = None
     for term, factor in sorted(terms, key=lambda pair: pair[1] < 0):
-        scale = abs(factor) if found is not None else factor
-        part = E.binary("mul", term, E.const(scale, like.dtype))
-        if found is None:
-            found = part
+        scale = abs(factor) if total is not None else factor
+        product = E.binary("mul", term, E.const(scale, like.dtype))
+        if total is None:
+            total = product
         else:
-            found = E.binary("add" if factor > 0 else "sub", found, part)
-    return found
+            total = E.binary("add" if factor > 0 else "sub", total, product)
+    return total

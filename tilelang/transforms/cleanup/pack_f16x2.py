@@ -114,10 +114,10 @@ def _without_lets(body: S.Stmt) -> S.Stmt:
     if not isinstance(body, S.Seq) or not body.stmts or not isinstance(body.stmts[-1], S.Store):
         return body
     values: dict[E.Var, E.Expr] = {}
-    for item in body.stmts[:-1]:
-        if not isinstance(item, S.Let):
+    for let in body.stmts[:-1]:
+        if not isinstance(let, S.Let):
             return body
-        values[item.var] = substitute(item.value, values)
+        values[let.var] = substitute(let.value, values)
     store = body.stmts[-1]
     indices = tuple(substitute(index, values) for index in store.indices)
     value = substitute(store.value, values)
@@ -174,11 +174,11 @@ class _Pair:
         """The first index of an access whose lanes are an aligned piece of a register array."""
         if len(indices) != 1 or buffer.storage != "local" or buffer.elem_offset != 0:
             return None
-        parts = parted(indices[0], frozenset((self.lane,)))
-        if parts is None or parts[0].factor(self.lane) != 1:
+        split = parted(indices[0], frozenset((self.lane,)))
+        if split is None or split[0].factor(self.lane) != 1:
             return None
-        found = self.both(indices[0])[0]
-        return found if divisible_by(found, self.width, self.bounds) else None
+        index = self.both(indices[0])[0]
+        return index if divisible_by(index, self.width, self.bounds) else None
 
     # -- values ----------------------------------------------------------------------------------
     def value(self, expr: E.Expr) -> E.Expr | None:
@@ -237,7 +237,7 @@ class _Pair:
             return None
         number, more = _unbiased(expr.value)
         bias += more
-        first, second = (_cut(part, self.bounds) for part in self.both(number))
+        first, second = (_cut(operand, self.bounds) for operand in self.both(number))
         if first is None or second is None or first.bits != second.bits:
             return None
         if more and (1 << first.bits) + abs(more) > 1 << (number.dtype.bits - 1):
@@ -247,8 +247,8 @@ class _Pair:
         word = self.word(first, second)
         if word is None:
             return None
-        places = [simplify(place, self.bounds) for place in word[1:]]
-        return _word("half2_field", word[0], *places, E.const(bias), bits=first.bits)
+        shifts = [simplify(shift, self.bounds) for shift in word[1:]]
+        return _word("half2_field", word[0], *shifts, E.const(bias), bits=first.bits)
 
     def word(self, first: _Cut, second: _Cut) -> tuple[E.Expr, E.Expr, E.Expr] | None:
         """The word that both numbers are in, and their places there."""
@@ -256,21 +256,21 @@ class _Pair:
         size = a.dtype.bits
         if b.buffer is not a.buffer:
             return None
-        whole = size == 32 or a.buffer.storage != "local" or len(a.indices) != 1
-        if whole or a.buffer.elem_offset != 0:
+        refused = size == 32 or a.buffer.storage != "local" or len(a.indices) != 1
+        if refused or a.buffer.elem_offset != 0:
             return (_unsigned(a), first.shift, second.shift) if a is b else None
         per = 32 // size
         if not divisible_by(E.as_expr(a.buffer.shape[0]), per):
             return None
         if a is not b:
             step = simplify(b.indices[0] - a.indices[0])
-            near = isinstance(step, E.Const) and step.value == 1
-            if not near or not divisible_by(a.indices[0], 2, self.bounds):
+            adjacent = isinstance(step, E.Const) and step.value == 1
+            if not adjacent or not divisible_by(a.indices[0], 2, self.bounds):
                 return None
         start = simplify(a.indices[0] // per * per, self.bounds)
-        found = _word(HALF2_LOAD, E.AddressOf(a.buffer, (start,), "r"))
-        places = [cut.load.indices[0] % per * size + cut.shift for cut in (first, second)]
-        return found, places[0], places[1]
+        loaded = _word(HALF2_LOAD, E.AddressOf(a.buffer, (start,), "r"))
+        shifts = [cut.load.indices[0] % per * size + cut.shift for cut in (first, second)]
+        return loaded, shifts[0], shifts[1]
 
 
 @dataclass(frozen=True)
@@ -314,8 +314,8 @@ def _cut(expr: E.Expr, bounds: Bounds) -> _Cut | None:
         bits = 8
     if bits not in FIELDS or size not in (8, 16, 32):
         return None
-    found = interval(shift, bounds)
-    inside = found.low >= 0 and found.high <= size - bits
+    shifts = interval(shift, bounds)
+    inside = shifts.low >= 0 and shifts.high <= size - bits
     return _Cut(expr, shift, bits) if inside and divisible_by(shift, bits, bounds) else None
 
 

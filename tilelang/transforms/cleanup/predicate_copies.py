@@ -38,7 +38,7 @@ def _predicated(stmt: S.Stmt, around: S.Stmt | None) -> S.Stmt:
             let = S.Let(var=more, value=stmt.cond, loc=stmt.loc)
             return S.seq(let, map_stmts(stmt.then, S.Eval, partial(_under, more)))
     if isinstance(stmt, S.Seq):
-        return stmt.of([_predicated(item, around) for item in stmt.stmts])
+        return stmt.of([_predicated(child, around) for child in stmt.stmts])
     if isinstance(stmt, S.For) and not is_unrolled(stmt):
         around = stmt.body
     return rewrite_blocks(stmt, lambda block: _predicated(block, around))

@@ -121,11 +121,11 @@ class _Nest:
         if not E.same_exprs(store.indices, load.indices) or len(load.indices) != 1:
             return False
         sizes = {loop.var: trip_count(loop) or 0 for loop in self.loops}
-        parts = parted(load.indices[0], frozenset(sizes))
-        if parts is None or any(int(loop.step) != 1 for loop in self.loops):
+        split = parted(load.indices[0], frozenset(sizes))
+        if split is None or any(int(loop.step) != 1 for loop in self.loops):
             return False
         reach = 0
-        for factor, size in sorted((abs(parts[0].factor(var)), n) for var, n in sizes.items()):
+        for factor, size in sorted((abs(split[0].factor(var)), n) for var, n in sizes.items()):
             if factor <= reach and size > 1:
                 return False
             reach += factor * (size - 1)
@@ -157,8 +157,8 @@ class _Nest:
             if not isinstance(expr, E.Binary) or not _divides(expr) or expr.b is not self.divisor:
                 return rebuild(expr, quotient)
             first = expr.a * inverse
-            rest = E.call("fma", divisor, first, -expr.a)
-            return E.call("fma", -rest, inverse, first)
+            remainder = E.call("fma", divisor, first, -expr.a)
+            return E.call("fma", -remainder, inverse, first)
 
         fast = map_exprs(self.last, quotient)
         return S.seq(
@@ -185,13 +185,13 @@ def _divides(expr: E.Expr) -> bool:
 
 
 def _divisions(stmt: S.Stmt) -> Iterator[E.Binary]:
-    for whole in effects.expressions(stmt):
-        yield from (node for node in E.find(whole, E.Binary) if _divides(node))
+    for expr in effects.expressions(stmt):
+        yield from (node for node in E.find(expr, E.Binary) if _divides(node))
 
 
 def _calls(stmt: S.Stmt) -> Iterator[E.Call]:
-    for whole in effects.expressions(stmt):
-        yield from E.find(whole, E.Call)
+    for expr in effects.expressions(stmt):
+        yield from E.find(expr, E.Call)
 
 
 def _is_alone(call: E.Call) -> bool:
@@ -207,7 +207,7 @@ def _is_plain(expr: E.Expr) -> bool:
 
 
 def _all(*conditions: E.Expr) -> E.Expr:
-    found = conditions[0]
+    result = conditions[0]
     for condition in conditions[1:]:
-        found = E.binary("land", found, condition)
-    return found
+        result = E.binary("land", result, condition)
+    return result

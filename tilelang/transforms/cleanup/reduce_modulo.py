@@ -56,12 +56,12 @@ def reduce_modulo(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _counted(loop: S.For) -> S.Stmt:
     """``loop`` with counters for its remainders."""
-    found = remainders(loop)
-    if not found:
+    reducible = remainders(loop)
+    if not reducible:
         return loop
     names = {
         form: E.Var("phase" if form.phase else "stage", DType(form.kind))
-        for form in sorted(found, key=lambda form: form.order)
+        for form in sorted(reducible, key=lambda form: form.order)
     }
     lets = [
         S.Let(var=name, value=_value(loop.var, form), loc=loop.loc) for form, name in names.items()
@@ -85,13 +85,13 @@ def remainders(loop: S.For) -> set[Remainder]:
     bound = S.bound(loop.body)
     inside = (node for root in roots for node in E.find(root, E.Binary))
     forms = (_form(node, loop.var) for node in inside)
-    found = {
+    result = {
         form
-        for form, _ in (found for found in forms if found is not None)
+        for form, _ in (result for result in forms if result is not None)
         if (phases or not (form.phase or form.first))
         and all(bound.isdisjoint(term.variables) and _is_plain(term) for term, _ in form.first)
     }
-    return found | {replace(form, phase=False) for form in found}  # phases change with stages
+    return result | {replace(form, phase=False) for form in result}  # phases change with stages
 
 
 def _is_plain(expr: E.Expr) -> bool:

@@ -52,8 +52,8 @@ class _Split:
             args = tuple(self.operand(arg, copied) for arg in call.args)
             if all(a is b for a, b in zip(args, call.args)):
                 return stmt
-            made = E.Call(call.atom, args, call.dtype, call.attrs)
-            return S.Eval(value=made, loc=stmt.loc)
+            moved = E.Call(call.atom, args, call.dtype, call.attrs)
+            return S.Eval(value=moved, loc=stmt.loc)
         if isinstance(stmt, S.For) and is_unrolled(stmt):
             copied = copied | {stmt.var}
         return rewrite_blocks(stmt, lambda block: self.block(block, copied))
@@ -74,29 +74,29 @@ class _Split:
     def flat(self, index: E.Expr, copied: frozenset[E.Var]) -> E.Expr:
         """An index of shared memory: what is added last of it is constant."""
         start: E.Expr = index
-        apart: E.Expr = E.const(0)
+        offset: E.Expr = E.const(0)
         while isinstance(start, E.Binary) and start.op == "add" and self.fixed(start.b, copied):
-            apart = E.binary("add", start.b, apart)
+            offset = E.binary("add", start.b, offset)
             start = start.a
-        apart = simplify(apart)
-        if isinstance(start, E.Const) or (isinstance(apart, E.Const) and not apart.value):
+        offset = simplify(offset)
+        if isinstance(start, E.Const) or (isinstance(offset, E.Const) and not offset.value):
             return index
-        return displaced(start, apart)
+        return displaced(start, offset)
 
     def strided(
         self, buffer: Buffer, indices: tuple[E.Expr, ...], copied: frozenset[E.Var]
     ) -> tuple[E.Expr, ...]:
         """The indices of a tensor: terms that are constant, along dimensions whose stride is."""
-        found = []
+        result = []
         for index, stride in zip(indices, buffer.stride_list()):
             form = Linear.of(index)
             moved = tuple(pair for pair in form.terms if self.fixed(pair[0], copied))
             if moved and isinstance(stride, (int, E.Const)) and is_index(index, self.values):
-                rest = tuple(pair for pair in form.terms if not self.fixed(pair[0], copied))
-                start = replace(form, terms=rest).expr()
+                varying = tuple(pair for pair in form.terms if not self.fixed(pair[0], copied))
+                start = replace(form, terms=varying).expr()
                 index = displaced(start, Linear(moved, 0, form.dtype).expr())
-            found.append(index)
-        return tuple(found)
+            result.append(index)
+        return tuple(result)
 
     def fixed(self, expr: E.Expr, copied: frozenset[E.Var]) -> bool:
         """Whether ``expr`` is a constant in every copy of the unrolled loops."""

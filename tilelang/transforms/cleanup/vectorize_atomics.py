@@ -52,25 +52,27 @@ class _Joined(Rewriter):
         cond, call = _sum(stmt)
         if call is None:
             return stmt
-        place, value = call.args
-        assert isinstance(place, E.AddressOf)
+        address, value = call.args
+        assert isinstance(address, E.AddressOf)
         first, count = int(start.value), int(stop.value) - int(start.value)
-        lanes = run_of(place.buffer, place.indices, stmt.var, self.bounds, MOST)
+        lanes = run_of(address.buffer, address.indices, stmt.var, self.bounds, MOST)
         while first % lanes or count % lanes:
             lanes //= 2
         if lanes < 2:
             return stmt
-        found: list[S.Stmt] = []
+        atomics: list[S.Stmt] = []
         for at in range(first, first + count, lanes):
             begin: dict[E.Var, E.Expr] = {stmt.var: E.const(at)}
-            indices = tuple(simplify(substitute(index, begin)) for index in place.indices)
-            parts = (simplify(substitute(value, {stmt.var: E.const(at + k)})) for k in range(lanes))
+            indices = tuple(simplify(substitute(index, begin)) for index in address.indices)
+            lane_values = (
+                simplify(substitute(value, {stmt.var: E.const(at + k)})) for k in range(lanes)
+            )
             joined = E.call(
-                f"atomic_addx{lanes}", E.AddressOf(place.buffer, indices, place.access),
-                E.Vector(tuple(parts)), dtype=_FLOAT.with_lanes(lanes), return_prev=False,
+                f"atomic_addx{lanes}", E.AddressOf(address.buffer, indices, address.access),
+                E.Vector(tuple(lane_values)), dtype=_FLOAT.with_lanes(lanes), return_prev=False,
             )  # fmt: skip
-            found.append(S.Eval(value=joined, loc=stmt.body.loc))
-        return found if cond is None else S.If(cond=cond, then=S.seq(*found), loc=stmt.loc)
+            atomics.append(S.Eval(value=joined, loc=stmt.body.loc))
+        return atomics if cond is None else S.If(cond=cond, then=S.seq(*atomics), loc=stmt.loc)
 
 
 def _sum(loop: S.For) -> tuple[E.Expr | None, E.Call | None]:
@@ -83,16 +85,16 @@ def _sum(loop: S.For) -> tuple[E.Expr | None, E.Call | None]:
             return None, None
     if not isinstance(value, E.Call) or value.op != "atomic_add" or len(value.args) != 2:
         return None, None
-    place, added = value.args
-    if not isinstance(place, E.AddressOf) or place.buffer.storage != "global":
+    address, added = value.args
+    if not isinstance(address, E.AddressOf) or address.buffer.storage != "global":
         return None, None
-    if place.buffer.dtype != _FLOAT or added.dtype != _FLOAT:
+    if address.buffer.dtype != _FLOAT or added.dtype != _FLOAT:
         return None, None
     if str(value.attr("memory_order", "relaxed")) != "relaxed":
         return None, None
-    inner = (*E.find(added, E.Call), *(call for i in place.indices for call in E.find(i, E.Call)))
+    inner = (*E.find(added, E.Call), *(call for i in address.indices for call in E.find(i, E.Call)))
     if any(call.atom.effect is not Effect.NONE for call in inner):
         return None, None
-    if place.buffer.data in effects.used(added):
+    if address.buffer.data in effects.used(added):
         return None, None
     return cond, value

@@ -34,9 +34,9 @@ def _outside(launch: S.Launch, stmt: S.Stmt) -> S.Stmt:
     """``stmt``, which stands in no loop."""
     if isinstance(stmt, S.For) and stmt.kind not in UNROLLED:
         names: dict[E.Expr, E.Var] = {}
-        made = _inside(launch, stmt, names)
+        result = _inside(launch, stmt, names)
         lets = (S.Let(var=var, value=call, loc=stmt.loc) for call, var in names.items())
-        return S.seq(*lets, made) if names else stmt
+        return S.seq(*lets, result) if names else stmt
     return rewrite_blocks(stmt, lambda block: _outside(launch, block))
 
 

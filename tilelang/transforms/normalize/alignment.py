@@ -29,19 +29,19 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
     """Bytes that the address of each parameter of a lowered program has to be a multiple of, by
     its name: tensors that are accessed in vectors, and pointers that tensors are made of."""
     names = {param.data: param.name for param in func.buffers}
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for buffer, name in _pointed(func):
         names[buffer.data] = name
         size = buffer.dtype.width // 8
-        found[name] = max(found.get(name, 0), size)
+        sizes[name] = max(sizes.get(name, 0), size)
     for view in S.find(func.body, S.View):
         if isinstance(view.source, E.AddressOf) and view.source.buffer.data in names:
             names[view.buffer.data] = names[view.source.buffer.data]
     for access in effects.accesses(func.body, nested=True):
         if isinstance(access.by, E.Call) and access.data in names:
             name = names[access.data]
-            found[name] = max(found.get(name, 0), _size(access.by, access.buffer))
-    return tuple((name, size) for name, size in found.items() if size > 1)
+            sizes[name] = max(sizes.get(name, 0), _size(access.by, access.buffer))
+    return tuple((name, size) for name, size in sizes.items() if size > 1)
 
 
 def _pointed(func: S.PrimFunc) -> Iterator[tuple[Buffer, str]]:
@@ -87,11 +87,11 @@ def limit_views(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func.with_body(_Limit(known).rewrite(func.body)) if known else func
 
 
-def _address_of(place: E.AddressOf, known: Mapping[E.Var, int]) -> int:
+def _address_of(address: E.AddressOf, known: Mapping[E.Var, int]) -> int:
     """The largest power of two, up to what vectors take, that divides an address."""
-    buffer = place.buffer
+    buffer = address.buffer
     offset = E.as_expr(buffer.elem_offset)
-    for index, stride in zip(place.indices, buffer.stride_list()):
+    for index, stride in zip(address.indices, buffer.stride_list()):
         offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
     modulus, remainder = interval(simplify(offset)).congruence()
     elements = math.gcd(modulus, remainder, _WIDEST * 8)

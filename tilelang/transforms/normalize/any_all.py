@@ -33,12 +33,12 @@ class _Expand(Rewriter):
             return stmt
         if isinstance(stmt, S.While):
             stop = S.If(cond=E.unary("lnot", stmt.cond), then=S.Break(loc=stmt.loc), loc=stmt.loc)
-            made = self.stmt(stop)
-            head = made if isinstance(made, list) else [made]
+            result = self.stmt(stop)
+            head = result if isinstance(result, list) else [result]
             return replace(stmt, cond=E.const(True), body=S.seq(*head, stmt.body))
         answers = _Answers(stmt)
-        made = rewrite_exprs(stmt, answers.expr)
-        return [*answers.out, made]
+        result = rewrite_exprs(stmt, answers.expr)
+        return [*answers.out, result]
 
 
 class _Answers(ExprRewriter):
@@ -52,8 +52,8 @@ class _Answers(ExprRewriter):
 
     def node(self, expr: E.Expr) -> E.Expr:
         """``expr`` with variables for the answers."""
-        found = rebuild(expr, self.expr)
-        return self.answer(found) if isinstance(found, E.Call) and found.atom in ASKS else found
+        result = rebuild(expr, self.expr)
+        return self.answer(result) if isinstance(result, E.Call) and result.atom in ASKS else result
 
     def answer(self, call: E.Call) -> E.Expr:
         """The variable with the answer of ``call``, whose loops go to ``out``."""

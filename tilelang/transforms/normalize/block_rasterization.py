@@ -31,9 +31,9 @@ def rasterize_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def ordered(launch: S.Launch) -> S.Stmt:
         if not _may_turn(launch, context) or not _written_across(launch):
             return launch
-        x, y, *rest = launch.grid
-        i, j, *others = launch.block_vars
-        return replace(launch, grid=(y, x, *rest), block_vars=(j, i, *others))
+        x, y, *other_extents = launch.grid
+        i, j, *other_vars = launch.block_vars
+        return replace(launch, grid=(y, x, *other_extents), block_vars=(j, i, *other_vars))
 
     return rewrite_launches(func, ordered)
 
@@ -62,13 +62,13 @@ def _written_across(launch: S.Launch) -> bool:
     lets = {s.var: s.value for s in S.find(launch.body, S.Let)}
 
     def depends(expr: E.Expr) -> frozenset[E.Var]:
-        found = frozenset(expr.variables)
-        return found.union(*(depends(lets[var]) for var in found if var in lets))
+        variables = frozenset(expr.variables)
+        return variables.union(*(depends(lets[var]) for var in variables if var in lets))
 
-    ways = set()
+    orders = set()
     for access in effects.accesses(launch.body, nested=True):
         if access.writes and access.buffer.storage == "global":
             *outer, last = map(depends, access.indices)
             rows = frozenset().union(*outer)
-            ways.add(second in last and first not in last and first in rows)
-    return ways == {True}
+            orders.add(second in last and first not in last and first in rows)
+    return orders == {True}

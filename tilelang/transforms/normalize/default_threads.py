@@ -42,7 +42,7 @@ def _asks_for_threads(launch: S.Launch) -> bool:
     """Whether the body is about single threads: which one runs, what others have, how many come."""
     threads = set(launch.thread_vars)
     for stmt in S.walk(launch.body):
-        if any(not threads.isdisjoint(item.variables) for item in stmt.exprs()):
+        if any(not threads.isdisjoint(expr.variables) for expr in stmt.exprs()):
             return True
         with at(stmt.loc):
             if any(map(_is_of_threads, stmt.calls())):
@@ -51,10 +51,10 @@ def _asks_for_threads(launch: S.Launch) -> bool:
 
 
 def _is_of_threads(call: E.Call) -> bool:
-    made = as_expression(call) if call.atom.by_name else call
-    return made is not None and any(
+    expanded = as_expression(call) if call.atom.by_name else call
+    return expanded is not None and any(
         node.atom.exchanges or node.atom.signals or node.atom.per_thread
-        for node in E.walk(made)
+        for node in E.walk(expanded)
         if isinstance(node, E.Call)
     )
 

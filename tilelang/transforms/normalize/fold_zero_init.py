@@ -32,8 +32,8 @@ def fold_zero_init(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     directly = by_units or context.has("cores")
 
     def folded(seq: S.Seq) -> S.Stmt:
-        made = _fold(seq)
-        return _overwriting(made) if directly and isinstance(made, S.Seq) else made
+        result = _fold(seq)
+        return _overwriting(result) if directly and isinstance(result, S.Seq) else result
 
     return func.with_body(map_stmts(func.body, S.Seq, folded))
 
@@ -103,14 +103,14 @@ def _overwriting(seq: S.Seq) -> S.Stmt:
     """``seq`` with products that overwrite zeros which stand before them."""
     stmts = list(seq.stmts)
     for at, stmt in enumerate(stmts):
-        found = _zeros(stmt)
-        if found is None:
+        zeroed = _zeros(stmt)
+        if zeroed is None:
             continue
-        data, zeros = found
+        data, zeros = zeroed
         later = next((i for i in range(at + 1, len(stmts)) if data in effects.used(stmts[i])), None)
         if later is None or not _adds_to(stmts[later], data):
             continue
-        if any(not zeros.variables.isdisjoint(item.parts("var")) for item in stmts[at:later]):
+        if any(not zeros.variables.isdisjoint(node.parts("var")) for node in stmts[at:later]):
             continue
         stmts[later] = replace(stmts[later], clear=zeros)  # type: ignore[call-arg]  # a product
         some = E.unary("lnot", zeros)
@@ -145,7 +145,7 @@ def _least(cond: E.Expr, extents: dict[E.Var, object]) -> E.Expr | None:
     high, low = (cond.a, cond.b) if cond.op in ("ge", "gt") else (cond.b, cond.a)
     form = Linear.of(high - low)
     past = form.constant
-    rest: list[tuple[E.Expr, int]] = []
+    others: list[tuple[E.Expr, int]] = []
     for term, factor in form.terms:
         if term in extents:
             extent = extents[term]  # type: ignore[index]  # a variable
@@ -153,10 +153,10 @@ def _least(cond: E.Expr, extents: dict[E.Var, object]) -> E.Expr | None:
                 return None
             past += min(0, factor * (int(extent) - 1))
         elif term.variables.isdisjoint(extents):
-            rest.append((term, factor))
+            others.append((term, factor))
         else:
             return None
-    total = Linear(tuple(rest), past, cond.a.dtype).expr()
+    total = Linear(tuple(others), past, cond.a.dtype).expr()
     return simplify(total >= 0 if cond.op in ("ge", "le") else total > 0)
 
 

@@ -28,12 +28,12 @@ def signal_gemm_completion(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         def product(stmt: S.Gemm) -> S.Stmt | list[S.Stmt]:
             if stmt.barrier is None:
                 return stmt
-            told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
+            arrive = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
             group = thread_groups(launch, warp).of(stmt)
             first = thread_number(launch).equal(group[0])
             notes = (*stmt.annotations, (SIGNALS, True))
             quiet = replace(stmt, barrier=None, annotations=notes)
-            return [quiet, S.If(cond=first, then=told, loc=stmt.loc)]
+            return [quiet, S.If(cond=first, then=arrive, loc=stmt.loc)]
 
         return map_stmts(launch.body, S.Gemm, product)
 

@@ -35,7 +35,7 @@ def _outside(stmt: S.Stmt) -> list[S.Stmt]:
     """``stmt`` and the statements in it that are in no kernel."""
     if isinstance(stmt, S.Launch):
         return []
-    return [stmt, *(item for block in stmt.blocks() for item in _outside(block))]
+    return [stmt, *(child for block in stmt.blocks() for child in _outside(block))]
 
 
 def _is_work(stmt: S.Stmt) -> bool:
@@ -87,7 +87,7 @@ def _behind_kernel(stmts: Sequence[S.Stmt]) -> Sequence[S.Stmt]:
 
 def _mentions(var: E.Var, stmts: Sequence[S.Stmt]) -> bool:
     return any(
-        var in item.variables for stmt in stmts for node in S.walk(stmt) for item in node.exprs()
+        var in expr.variables for stmt in stmts for node in S.walk(stmt) for expr in node.exprs()
     )
 
 
@@ -95,7 +95,7 @@ def _closed(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
     """A group of statements, as a kernel if there is work among them."""
     if not any(_is_work(node) for stmt in group for node in _outside(stmt)):
         return group
-    used = {id(one.buffer) for stmt in after for one in effects.accesses(stmt, nested=True)}
+    used = {id(access.buffer) for stmt in after for access in effects.accesses(stmt, nested=True)}
     for stmt in group:
         if isinstance(stmt, S.Alloc) and id(stmt.buffer) in used:
             raise TileUnsupportedError(

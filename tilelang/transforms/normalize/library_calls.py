@@ -49,9 +49,9 @@ class _WriteOut(ExprRewriter):
         name = str(expr.attr("name", ""))
         if re.search(rf"\b{re.escape(name)}\b", self.own):
             return expr
-        made = as_expression(expr)
-        if made is None or all(map(E.repeatable, expr.args)):
-            return expr if made is None else made
+        expanded = as_expression(expr)
+        if expanded is None or all(map(E.repeatable, expr.args)):
+            return expr if expanded is None else expanded
         raise TileUnsupportedError(
             f"an operand of `{name}` has an effect of its own",
             expected="a value",

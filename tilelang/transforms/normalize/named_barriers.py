@@ -29,7 +29,7 @@ def number_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 def _numbered(launch: S.Launch) -> S.Stmt:
-    taken: set[int] = {0}
+    used: set[int] = {0}
     above: dict[int, S.Stmt] = {}  # with the first statement that names it
     for stmt in S.walk(launch.body):
         for call in stmt.calls():
@@ -37,20 +37,20 @@ def _numbered(launch: S.Launch) -> S.Stmt:
                 if not isinstance(number, E.Const):
                     known = interval(number)
                     last = int(min(known.high + 1, MAX_BARRIERS))
-                    taken.update(range(int(max(known.low, 0)), last))
+                    used.update(range(int(max(known.low, 0)), last))
                 elif int(number.value) < MAX_BARRIERS:
-                    taken.add(int(number.value))
+                    used.add(int(number.value))
                 else:
                     above.setdefault(int(number.value), stmt)
     if not above:
         return launch.body
-    free = [number for number in range(MAX_BARRIERS) if number not in taken]
+    free = [number for number in range(MAX_BARRIERS) if number not in used]
     if len(above) > len(free):
-        wanted, stmt = list(above.items())[len(free)]
+        refused, stmt = list(above.items())[len(free)]
         raise TileValueError(
-            f"there is no named barrier left for number {wanted}",
+            f"there is no named barrier left for number {refused}",
             expected=f"at most {MAX_BARRIERS - 1} different ones besides that of all threads",
-            got=f"{len(above) + len(taken) - 1}, all values of run-time numbers included",
+            got=f"{len(above) + len(used) - 1}, all values of run-time numbers included",
             loc=stmt.loc,
         )
     new = dict(zip(above, free))

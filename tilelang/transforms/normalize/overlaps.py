@@ -69,13 +69,13 @@ class _Separate(Rewriter):
         written = stmt.regions_written()
         moved: dict[str, Any] = {}
         before: list[S.Stmt] = []
-        for item in fields(stmt):
-            region = getattr(stmt, item.name)
+        for slot in fields(stmt):
+            region = getattr(stmt, slot.name)
             if not isinstance(region, Region) or any(region is other for other in written):
                 continue
             if any(self.overlap(stmt, region, other) for other in written):
                 tile = _tile(region, stmt)
-                moved[item.name] = tile
+                moved[slot.name] = tile
                 before += [
                     S.Alloc(buffer=tile.buffer, loc=stmt.loc),
                     S.Copy(src=region, dst=tile, loc=stmt.loc),
@@ -95,8 +95,8 @@ class _Separate(Rewriter):
         if any(map(partial(are_apart, bounds=self.bounds), gaps, read.extents, written.extents)):
             return False
         same = all(isinstance(gap, E.Const) and gap.value == 0 for gap in gaps)
-        alike = Shape(read.extents) == Shape(written.extents)
-        return not (same and alike and isinstance(stmt, _ALIGNED))
+        same_extents = Shape(read.extents) == Shape(written.extents)
+        return not (same and same_extents and isinstance(stmt, _ALIGNED))
 
 
 def _tile(region: Region, stmt: S.Stmt) -> Region:

@@ -74,5 +74,5 @@ def _followed(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
     count = counts.get(call.args[1].__index__()) if sets else None
     if count is None:
         return stmt
-    made = E.Call(call.atom, (count, call.args[1]), call.dtype, call.attrs)
-    return S.Eval(value=made, loc=stmt.loc)
+    hint = E.Call(call.atom, (count, call.args[1]), call.dtype, call.attrs)
+    return S.Eval(value=hint, loc=stmt.loc)

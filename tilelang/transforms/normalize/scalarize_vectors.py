@@ -85,11 +85,11 @@ class _Lanes(Rewriter):
     def lane(self, expr: E.Expr, at: int) -> E.Expr:
         """Lane ``at`` of ``expr`` (any lane of a scalar is the scalar)."""
         key = (id(expr), at if expr.dtype.lanes > 1 else 0)
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = self._lane(expr, at)
+        result = self.memo.get(key)
+        if result is None:
+            result = self.memo[key] = self._lane(expr, at)
             self.keep.append(expr)
-        return found
+        return result
 
     def _lane(self, expr: E.Expr, at: int) -> E.Expr:
         if isinstance(expr, E.Lane):
@@ -195,15 +195,17 @@ class _Lanes(Rewriter):
     def _recast(self, expr: E.Call, at: int) -> E.Expr:
         """Bit casts between different numbers of lanes: lane 0 is in the low bits."""
         source = expr.args[0]
-        bits, wanted = source.dtype.bits, expr.dtype.bits
-        raw, total = DType(f"uint{bits}"), DType(f"uint{wanted}")
-        if wanted < bits:  # a part of one source lane
-            whole = self._bits(self.lane(source, at * wanted // bits), raw)
-            part = E.cast(E.binary("shr", whole, E.const(at * wanted % bits, raw)), total)
-            return self._bits(part, expr.dtype.element_of)
+        bits, target_bits = source.dtype.bits, expr.dtype.bits
+        raw, total = DType(f"uint{bits}"), DType(f"uint{target_bits}")
+        if target_bits < bits:  # a part of one source lane
+            raw_bits = self._bits(self.lane(source, at * target_bits // bits), raw)
+            shifted = E.cast(
+                E.binary("shr", raw_bits, E.const(at * target_bits % bits, raw)), total
+            )
+            return self._bits(shifted, expr.dtype.element_of)
         result: E.Expr = E.const(0, total)
-        for k in range(wanted // bits):
-            piece = self._bits(self.lane(source, at * wanted // bits + k), raw)
+        for k in range(target_bits // bits):
+            piece = self._bits(self.lane(source, at * target_bits // bits + k), raw)
             moved = E.binary("shl", E.cast(piece, total), E.const(k * bits, total))
             result = E.binary("bitor", result, moved)
         return self._bits(result, expr.dtype.element_of)
@@ -219,18 +221,18 @@ class _Lanes(Rewriter):
             for expr in stmt.exprs():
                 if any(call.atom.moves for call in E.find(expr, E.Call)):
                     before += self._explicit(expr, None, stmt)
-        found = super()._visit(stmt)
+        result = super()._visit(stmt)
         if not before:
-            return found
+            return result
         self.changed = True
-        return [*before, *(found if isinstance(found, list) else [found])]
+        return [*before, *(result if isinstance(result, list) else [result])]
 
     def _explicit(self, value: E.Expr, cond: E.Expr | None, stmt: S.Stmt) -> list[S.Stmt]:
         """Loops that bring what ``T.ldg`` loads to local arrays; `cond` as in `_fetch`."""
         if isinstance(value, E.Call) and value.atom.moves == "ldg":
             return self._fetch(value.args[0], cond, stmt, "ldg")
         inner = self._needed(value, cond)
-        return [made for child, when in inner for made in self._explicit(child, when, stmt)]
+        return [new for child, when in inner for new in self._explicit(child, when, stmt)]
 
     def _needed(self, value: E.Expr, cond: E.Expr | None) -> Iterator[tuple[E.Expr, E.Expr | None]]:
         """The operands of ``value``, which is needed under ``cond``, and when each is."""
@@ -246,15 +248,15 @@ class _Lanes(Rewriter):
             self.changed = True
             count = stmt.value.dtype.lanes
             scalar = stmt.var.dtype.element_of
-            parts = tuple(E.Var(f"{stmt.var.name}_{at}", scalar) for at in range(count))
-            self.parts[stmt.var] = parts
+            lane_vars = tuple(E.Var(f"{stmt.var.name}_{at}", scalar) for at in range(count))
+            self.parts[stmt.var] = lane_vars
             if self.rows and _is_sum(stmt.value):
-                return self._sum(stmt, parts)
+                return self._sum(stmt, lane_vars)
             return [
                 *self._fetch(stmt.value, None, stmt),
                 *(
-                    S.Let(var=part, value=self.lane(stmt.value, at), loc=stmt.loc)
-                    for at, part in enumerate(parts)
+                    S.Let(var=var, value=self.lane(stmt.value, at), loc=stmt.loc)
+                    for at, var in enumerate(lane_vars)
                 ),
             ]
         if isinstance(stmt, S.Store):
@@ -265,19 +267,21 @@ class _Lanes(Rewriter):
 
     def _add(self, stmt: S.Eval) -> S.Stmt | list[S.Stmt]:
         """An atomic sum of neighbours; one call where memory moves in rows."""
-        made = stmt.value
-        assert isinstance(made, E.Call)
-        target, source = made.args[:2]
-        count = made.dtype.lanes
+        atomic = stmt.value
+        assert isinstance(atomic, E.Call)
+        target, source = atomic.args[:2]
+        count = atomic.dtype.lanes
         if self.rows:
             if isinstance(source, E.AddressOf):
                 return stmt
             self.changed = True
             vector = E.Vector(tuple(self.lane(source, at) for at in range(count)))
-            value = E.Call(made.atom, (target, vector, *made.args[2:]), made.dtype, made.attrs)
+            value = E.Call(
+                atomic.atom, (target, vector, *atomic.args[2:]), atomic.dtype, atomic.attrs
+            )
             return replace(stmt, value=value)
         self.changed = True
-        return [replace(stmt, value=self._added(made, at)) for at in range(count)]
+        return [replace(stmt, value=self._added(atomic, at)) for at in range(count)]
 
     def _store(self, stmt: S.Store) -> S.Stmt | list[S.Stmt]:
         # The buffer was already replaced; its lanes are the extra dimension.
@@ -306,26 +310,26 @@ class _Lanes(Rewriter):
             stores.append(S.Store(buffer=stmt.buffer, indices=full, value=let.var, loc=stmt.loc))
         return [*before, *values, *stores]
 
-    def _sum(self, stmt: S.Let, parts: tuple[E.Var, ...]) -> list[S.Stmt]:
+    def _sum(self, stmt: S.Let, lane_vars: tuple[E.Var, ...]) -> list[S.Stmt]:
         """An atomic sum of neighbours whose previous values are used: they go to a local array."""
         call = stmt.value
         assert isinstance(call, E.Call)
         dtype = call.dtype.element_of
-        array = Buffer(stmt.var.name, Shape((len(parts),)), dtype, "local")
-        made: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
+        array = Buffer(stmt.var.name, Shape((len(lane_vars),)), dtype, "local")
+        stmts: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
         zero = E.const(0, dtype)
-        made += [
+        stmts += [
             S.Store(buffer=array, indices=(E.const(at),), value=zero, loc=stmt.loc)
-            for at in range(len(parts))
+            for at in range(len(lane_vars))
         ]
         old = E.AddressOf(array, (E.const(0),), "w")
         summed = E.Call(call.atom, (*call.args, old), call.dtype, call.attrs)
-        made.append(S.Eval(value=summed, loc=stmt.loc))
-        made += [
-            S.Let(var=part, value=E.Load(array, (E.const(at),)), loc=stmt.loc)
-            for at, part in enumerate(parts)
+        stmts.append(S.Eval(value=summed, loc=stmt.loc))
+        stmts += [
+            S.Let(var=var, value=E.Load(array, (E.const(at),)), loc=stmt.loc)
+            for at, var in enumerate(lane_vars)
         ]
-        return made
+        return stmts
 
     # -- rows of memory ----------------------------------------------------------------------------
     def _fetch(
@@ -351,13 +355,13 @@ class _Lanes(Rewriter):
             body = loop if cond is None else S.If(cond=cond, then=loop, loc=stmt.loc)
             return [S.Alloc(buffer=array, loc=stmt.loc), body]
         inner = () if isinstance(value, E.Lane) else self._needed(value, cond)
-        return [made for child, when in inner for made in self._fetch(child, when, stmt)]
+        return [new for child, when in inner for new in self._fetch(child, when, stmt)]
 
     def _row(self, stmt: S.Store, last: E.Ramp, count: int, through: str) -> list[S.Stmt]:
         """A store of neighbouring elements: through a local array, in one loop."""
         array = Buffer(stmt.buffer.name, Shape((count,)), stmt.buffer.dtype, "local")
-        made: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
-        made += [
+        stmts: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
+        stmts += [
             S.Store(
                 buffer=array, indices=(E.const(at),), value=self.lane(stmt.value, at), loc=stmt.loc
             )
@@ -370,7 +374,7 @@ class _Lanes(Rewriter):
             buffer=stmt.buffer, indices=indices, value=E.Load(array, (var,)), loc=stmt.loc
         )
         loop = _marked(_over(var, count, store), through)
-        return [*made, replace(loop, loc=stmt.loc)]
+        return [*stmts, replace(loop, loc=stmt.loc)]
 
 
 def _is_sum(value: E.Expr) -> bool:
@@ -380,9 +384,9 @@ def _is_sum(value: E.Expr) -> bool:
 
 def _in_row(buffer: Buffer, index: E.Ramp) -> bool:
     """Whether a ramp goes over neighbours in memory that threads share."""
-    near = isinstance(index.stride, E.Const) and int(index.stride.value) == 1
+    adjacent = isinstance(index.stride, E.Const) and int(index.stride.value) == 1
     wide = buffer.dtype.bits >= 8 and buffer.dtype.lanes == 1
-    return near and wide and buffer.storage.startswith(("global", "shared"))
+    return adjacent and wide and buffer.storage.startswith(("global", "shared"))
 
 
 def _over(var: E.Var, count: int, body: S.Stmt) -> S.For:

@@ -64,12 +64,12 @@ class _Wrapping(Signs):
     def below(self, count: E.Expr, width: int) -> bool:
         """Whether ``count`` is always in ``range(width)``."""
         count = self.resolved(count)
-        found = interval(count, self.bounds)
-        if found.low >= 0 and found.high < width:
+        counts = interval(count, self.bounds)
+        if counts.low >= 0 and counts.high < width:
             return True
         form = form_of(count)  # of the exact value, which is the wrapped one if it is in the range
-        rest = Form((), width - 1).less(form, 1)
-        return self._by_facts(form, _DEPTH) and self._by_facts(rest, _DEPTH)
+        headroom = Form((), width - 1).less(form, 1)
+        return self._by_facts(form, _DEPTH) and self._by_facts(headroom, _DEPTH)
 
 
 class _Bound(SignWalk):
@@ -90,11 +90,11 @@ class _Bound(SignWalk):
         """``expr`` with its own shift below the width."""
         if not isinstance(expr, E.Binary) or expr.op not in _SHIFTS:
             return super().rewritten(expr)
-        made = rebuild(expr, self.expr)
+        rebuilt = rebuild(expr, self.expr)
         if self.signs.below(expr.b, expr.dtype.element_of.bits):
-            return made
-        assert isinstance(made, E.Binary)
-        return _looked_at(made)
+            return rebuilt
+        assert isinstance(rebuilt, E.Binary)
+        return _looked_at(rebuilt)
 
 
 def _looked_at(shift: E.Binary) -> E.Expr:

@@ -34,10 +34,10 @@ class Form:
 
     def less(self, other: Form, times: int) -> Form:
         """``self - times * other``."""
-        found = dict(self.terms)
+        factors = dict(self.terms)
         for term, factor in other.terms:
-            found[term] = found.get(term, 0) - times * factor
-        kept = tuple(pair for pair in found.items() if pair[1])
+            factors[term] = factors.get(term, 0) - times * factor
+        kept = tuple(pair for pair in factors.items() if pair[1])
         return Form(kept, self.constant - times * other.constant)
 
 
@@ -87,8 +87,10 @@ class Signs:
         Args:
             written: the storage that changes where this is known.
         """
-        found = [fact for part in _parts(cond, holds) for fact in self._facts(part, written)]
-        return self.with_facts(found) if found else self
+        facts = [
+            fact for conjunct in _parts(cond, holds) for fact in self._facts(conjunct, written)
+        ]
+        return self.with_facts(facts) if facts else self
 
     def with_facts(self, facts: Iterable[Form]) -> Signs:
         """With further forms that are at least 0."""
@@ -139,8 +141,8 @@ class Signs:
         return self._by_parts(expr, height) or self._by_facts(form_of(expr), _DEPTH)
 
     def _by_parts(self, expr: E.Expr, height: int = 0) -> bool:
-        def holds(part: E.Expr) -> bool:
-            return self._nonnegative(part, height + 1)
+        def holds(operand: E.Expr) -> bool:
+            return self._nonnegative(operand, height + 1)
 
         match expr:
             case E.Load():
@@ -164,7 +166,7 @@ class Signs:
             case E.Broadcast():
                 return holds(expr.value)
             case E.Vector():
-                return all(holds(item) for item in expr.elements)
+                return all(holds(element) for element in expr.elements)
             case _:
                 return False
 
@@ -174,11 +176,15 @@ class Signs:
             return True
         if depth == 0:
             return False
-        wanted = dict(form.terms)
+        factors = dict(form.terms)
         for fact in self.facts:
             for term, factor in fact.terms:
-                times, left = divmod(wanted.get(term, 0), factor)
-                if left == 0 and times > 0 and self._by_facts(form.less(fact, times), depth - 1):
+                times, remainder = divmod(factors.get(term, 0), factor)
+                if (
+                    remainder == 0
+                    and times > 0
+                    and self._by_facts(form.less(fact, times), depth - 1)
+                ):
                     return True
         return False
 
@@ -186,12 +192,12 @@ class Signs:
         """The least value of ``form`` by the ranges of its terms."""
         total: float = form.constant
         for term, factor in form.terms:
-            found = interval(term, self.bounds)
+            values = interval(term, self.bounds)
             if factor > 0:
-                low = found.low if found.low >= 0 or not self._by_parts(term) else 0
+                low = values.low if values.low >= 0 or not self._by_parts(term) else 0
                 total += factor * low
             else:
-                total += factor * found.high
+                total += factor * values.high
         return total
 
 

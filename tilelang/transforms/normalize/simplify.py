@@ -46,10 +46,10 @@ class _Simplify(ExprRewriter):
         a fragment to which the program gives no layout."""
         if not isinstance(value, E.Call) or value.atom.semantics != "keep registers":
             return False
-        place = value.args[0]
-        if not isinstance(place, E.AddressOf) or place.buffer in self.laid_out:
+        address = value.args[0]
+        if not isinstance(address, E.AddressOf) or address.buffer in self.laid_out:
             return False
-        return place.buffer.storage == "local.fragment"
+        return address.buffer.storage == "local.fragment"
 
 
 def _is_zero(extent: E.Expr) -> bool:

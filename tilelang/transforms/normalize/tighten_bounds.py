@@ -27,11 +27,11 @@ def _narrowed(loop: S.Parallel) -> S.Stmt:
     body = loop.body
     if loop.loop_layout is not None or not isinstance(body, S.If):
         return loop
-    found = None if body.orelse is not None or _steps(body.then) else _below(body.cond)
-    if found is None:
+    limit = None if body.orelse is not None or _steps(body.then) else _below(body.cond)
+    if limit is None:
         return loop
-    var, end = found
-    position = next((at for at, item in enumerate(loop.vars) if item is var), None)
+    var, end = limit
+    position = next((at for at, loop_var in enumerate(loop.vars) if loop_var is var), None)
     if position is None or not _moves(body.then, var):
         return loop
     extent = loop.extents[position]

@@ -50,7 +50,7 @@ class _Walk:
     def block(self, stmt: S.Stmt) -> bool:
         """Check ``stmt``; whether what stands after it is certainly reached."""
         if isinstance(stmt, S.Seq):
-            return all(self.block(item) for item in stmt.stmts)
+            return all(self.block(child) for child in stmt.stmts)
         self.accesses(stmt)
         if isinstance(stmt, S.Let):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
@@ -112,9 +112,9 @@ class _Walk:
         for index, extent in zip(indices, buffer.shape):
             if not _is_known(extent) or index.dtype.lanes != 1:
                 continue
-            found = interval(index, self.bounds)
+            values = interval(index, self.bounds)
             ends = range(-_known(extent) if wraps else 0, _known(extent))
-            if found.low < ends.start or found.high >= ends.stop:
+            if values.low < ends.start or values.high >= ends.stop:
                 self._examine(buffer, indices, index, ends, stmt)
 
     def _examine(
@@ -138,20 +138,25 @@ class _Walk:
         outside = np.argwhere((values < ends.start) | (values >= ends.stop))
         if len(outside):
             point = tuple(outside[0])
-            where = ", ".join(f"{v.name} = {g[point]}" for v, g in zip(variables, grids))
-            raise _error(buffer, indices, int(values[point]), index, where, stmt)
+            assignment = ", ".join(f"{v.name} = {g[point]}" for v, g in zip(variables, grids))
+            raise _error(buffer, indices, int(values[point]), index, assignment, stmt)
 
 
 def _error(
-    buffer: Buffer, indices: tuple[E.Expr, ...], value: int, index: E.Expr, where: str, stmt: S.Stmt
+    buffer: Buffer,
+    indices: tuple[E.Expr, ...],
+    value: int,
+    index: E.Expr,
+    assignment: str,
+    stmt: S.Stmt,
 ) -> TileIndexError:
     name = buffer.name or "buf"
-    text = ", ".join(f"{value}" if item is index else f"{item!r}" for item in indices)
-    written = ", ".join(f"{item!r}" for item in indices)
+    text = ", ".join(f"{value}" if expr is index else f"{expr!r}" for expr in indices)
+    written = ", ".join(f"{expr!r}" for expr in indices)
     return TileIndexError(
         f"`{name}[{text}]` is outside the {buffer.storage} buffer `{name}`",
         expected=f"indices within the shape {tuple(buffer.shape)}",
-        got=f"{name}[{written}]" + (f" for {where}" if where else ""),
+        got=f"{name}[{written}]" + (f" for {assignment}" if assignment else ""),
         hint="only global memory has a bounds rule; guard the access with `if` or T.if_then_else, "
         "or make the buffer larger",
         loc=stmt.loc,

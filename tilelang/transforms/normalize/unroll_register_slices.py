@@ -64,8 +64,8 @@ class _Substitute(Rewriter):
         self.values = values
 
     def expr(self, expr: E.Expr) -> E.Expr:
-        found = substitute(expr, self.values)
-        return expr if found is expr else simplify(found)
+        result = substitute(expr, self.values)
+        return expr if result is expr else simplify(result)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         bound: dict[str, Any] = {}

@@ -49,8 +49,8 @@ class _Modest(Bounds):
     """Bounds that take what is unknown for small: what overflows then does so in any case."""
 
     def of(self, var: E.Var) -> Interval:
-        found = self.ranges.get(var, _UNKNOWN)
-        return found if found.known else _UNKNOWN
+        known = self.ranges.get(var, _UNKNOWN)
+        return known if known.known else _UNKNOWN
 
 
 class _Widen(Rewriter):
@@ -61,8 +61,8 @@ class _Widen(Rewriter):
         for var, start, stop, step in ranges_of(func.body):
             known[var] = self.bounds.within(start, stop, step)
         self.known = known
-        made = [stmt.buffer for stmt in S.find(func.body, S.Alloc, S.View)]
-        buffers = (*func.buffers, *made)
+        allocated = [stmt.buffer for stmt in S.find(func.body, S.Alloc, S.View)]
+        buffers = (*func.buffers, *allocated)
         self.has_long = any(is_long(extent) for buffer in buffers for extent in buffer.shape)
         self.exact_names: dict[E.Var, E.Var] = {}  # of index arithmetic that overflows
         self.long_names: dict[E.Var, E.Var] = {}  # of other arithmetic, for long dimensions
@@ -123,8 +123,8 @@ class _Widen(Rewriter):
             return expr
         if isinstance(expr, (E.Load, E.AddressOf)):
             indices = self.place(expr.buffer, expr.indices)
-            alike = all(a is b for a, b in zip(indices, expr.indices))
-            return expr if alike else replace(expr, indices=indices)
+            unchanged = all(a is b for a, b in zip(indices, expr.indices))
+            return expr if unchanged else replace(expr, indices=indices)
         if isinstance(expr, E.Binary) and expr.dtype.is_bool and expr.a.dtype.is_int:
             sides = (expr.a, expr.b)
             if all(is_index(side, self.values) for side in sides):
@@ -154,8 +154,8 @@ class _Widen(Rewriter):
             stack = [expr]
             while stack:  # operands first: no deep recursion
                 node = stack[-1]
-                parts = (node.a, node.b) if isinstance(node, E.Binary) and is_sum(node) else ()
-                pending = [part for part in parts if part not in known]
+                operands = (node.a, node.b) if isinstance(node, E.Binary) and is_sum(node) else ()
+                pending = [operand for operand in operands if operand not in known]
                 stack += pending
                 if not pending:
                     known[stack.pop()] = self._exact(node, long)
@@ -189,7 +189,7 @@ class _Widen(Rewriter):
                 continue
             if node in self.exact_names:
                 return True
-            found, whole = interval(node, self.bounds), full(node.dtype)
-            if found.low <= whole.low and found.high >= whole.high:
+            values, limits = interval(node, self.bounds), full(node.dtype)
+            if values.low <= limits.low and values.high >= limits.high:
                 return True
         return False

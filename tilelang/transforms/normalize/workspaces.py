@@ -25,9 +25,9 @@ def hoist_workspaces(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def _hoisted(launch: S.Launch) -> list[S.Stmt]:
     """A launch, behind the workspaces that it allocates."""
     allocs = S.find(launch.body, S.Alloc)
-    taken = [alloc for alloc in allocs if alloc.buffer.storage == "global"]
+    workspaces = [alloc for alloc in allocs if alloc.buffer.storage == "global"]
     known = S.bound(launch)
-    for alloc in taken:
+    for alloc in workspaces:
         extents = [extent for extent in alloc.buffer.shape if isinstance(extent, Expr)]
         inner = [extent for extent in extents if not known.isdisjoint(extent.variables)]
         if inner:
@@ -38,5 +38,5 @@ def _hoisted(launch: S.Launch) -> list[S.Stmt]:
                 hint="allocate the most that any block needs",
                 loc=alloc.loc,
             )
-    body = without_allocations(launch.body, {alloc.buffer.data for alloc in taken})
-    return [*taken, launch.with_body(body)]
+    body = without_allocations(launch.body, {alloc.buffer.data for alloc in workspaces})
+    return [*workspaces, launch.with_body(body)]
