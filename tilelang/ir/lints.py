@@ -76,8 +76,10 @@ def _later_blocks(func: S.PrimFunc) -> Iterator[Remark]:
                 continue
             for access in effects.accesses(loop.cond):
                 flags = stored.get(access.data, set())
-                if len(flags) == 1 and _is_behind(access.indices, *flags, launch.block_vars):
-                    name, (own,) = access.buffer.name, flags
+                if len(flags) != 1:
+                    continue
+                name, (own,) = access.buffer.name, flags
+                if _is_behind(access.indices, own, launch.block_vars):
                     yield Remark(
                         "later-block",
                         f"a block waits here for `{name}{[*access.indices]!r}`, which a block "
@@ -100,7 +102,9 @@ def _is_behind(
         return False
     following = substitute(near, {moved[0]: E.as_expr(moved[0] + 1)})
     step, distance = (_number(simplify(x - near)) for x in (following, far))
-    return bool(step and distance) and distance % step == 0 and distance // step > 0
+    if not step or not distance:
+        return False
+    return distance % step == 0 and distance // step > 0
 
 
 def _swapped(func: S.PrimFunc) -> Iterator[Remark]:
