@@ -59,7 +59,7 @@ def gradients(
     """dK and dV of ``block_M`` keys, and their part of dQ, from queries ``block_N`` at a time.
 
     The part of dQ of a block is one run of bytes, in panels of eight columns: registers of the
-    product are stored without bank conflicts, and the copy unit adds the whole by one instruction.
+    product are stored without bank conflicts, and TMA adds the whole by one instruction.
 
     Later keys are seen by fewer queries where it is causal: blocks of the same keys of all heads
     start one after another then, so that the longest of all heads start first.

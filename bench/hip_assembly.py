@@ -1,7 +1,7 @@
 """What the machine code of products and attention for an AMD GPU is made of. No GPU is needed.
 
 For each program the loop that multiplies: its matrix instructions, how wide its accesses of LDS and
-memory are, what its waits leave under way, and the registers of the kernel. The share of the time
+memory are, what its waits leave in flight, and the registers of the kernel. The share of the time
 that the matrix unit is busy has two bounds, from the cycles that each unit of a compute unit takes
 for one iteration of all wavefronts:
 
@@ -70,7 +70,7 @@ class Figures:
     Attributes:
         loop: how often each instruction stands in the loop that multiplies.
         kernel: the same of the whole kernel.
-        waits: of the loop: what ``s_waitcnt`` leaves under way -> how often.
+        waits: of the loop: what ``s_waitcnt`` leaves in flight -> how often.
         vectors, accumulators, scratch: registers of a lane, and bytes of it in memory.
         threads: of a block.
     """

@@ -2,7 +2,7 @@
 own rules.
 
 The kernel's text is compiled with its loads and stores reported to a recorder of a few lines that
-is compiled with it. Between two barriers of a block lies an epoch; a copy that is under way counts in
+is compiled with it. Between two barriers of a block lies an epoch; a copy that is in flight counts in
 every epoch from its issue to the wait that covers it. Taking a barrier out joins the epochs around
 it, each time it is passed. If then no byte is written in one epoch that another thread touches in
 another one joined to it, the barrier orders nothing for these arguments.

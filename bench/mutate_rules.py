@@ -18,7 +18,7 @@ the text, or by a run that stops where one does not hold; none knows a kernel by
   threads of other blocks behind a barrier of the cluster, if every thread passes a barrier of the
   block between initialisation and first use, and if nothing else has been stored before it.
 * end: a wait for a barrier in memory is not needed if no thread accesses memory behind it, if only
-  threads arrive at that barrier, so that nothing asynchronous is under way, and if arrivals from
+  threads arrive at that barrier, so that nothing asynchronous is in flight, and if arrivals from
   other blocks are ordered before the block's end by a barrier of the cluster. A wait for bulk
   stores behind which the thread ends has to wait for their reads only: the shared memory has been
   read then, and the end of the grid makes what they write visible.

@@ -329,7 +329,7 @@ GPU: tuple[Step, ...] = (
                "products may stay in registers, which layouts have to know"),
     Step("stage_epilogues", stage_epilogues,
          does="store results through a shared tile and TMA",
-         after="no pipeline copies ahead from its tiles; which copies are the copy unit's is "
+         after="no pipeline copies ahead from its tiles; which copies are TMA's is "
                "next"),
     Step("legalize_tma_copies", legalize_tma_copies,
          does="decide which copies outside of pipelines the TMA makes",
@@ -357,7 +357,7 @@ GPU: tuple[Step, ...] = (
                "layouts may have added copies through shared memory"),
     Step("keep_user_wgmma_waits", keep_user_wgmma_waits,
          does="leave wgmma groups in flight that the program waits for itself",
-         after="products have their plans, which say what the unit can leave under way",
+         after="products have their plans, which say what the unit can leave in flight",
          needs="wgmma"),
     Step("insert_wgmma_waits", insert_wgmma_waits,
          does="wait for wgmma groups as late as possible",
@@ -376,7 +376,7 @@ GPU_THREADS: tuple[Step, ...] = (
          after="layouts and barriers are fixed; each operation becomes what one thread does"),
     Step("sink_store_waits", sink_store_waits,
          does="wait for TMA stores at the next barrier instead of at once",
-         after="stores by the copy unit and meetings of threads are calls; shared memory is "
+         after="stores by TMA and meetings of threads are calls; shared memory is "
                "planned with the waits where they stand",
          needs="tma"),
     Step("interleave_buffers", interleave_buffers,

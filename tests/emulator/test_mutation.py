@@ -109,7 +109,7 @@ def test_the_mutants_of_a_pipeline_are_found_or_proved_equivalent(loop: Runner) 
 def test_a_wait_that_covers_less_is_not_proved_equivalent(loop: Runner) -> None:
     waits = [m for m in mutants(loop.source) if m.kind == "remove tl_cp_async_wait"]
     assert not mutate_rules.waits_for_as_much(loop, waits[0])
-    assert mutate_rules.waits_for_as_much(loop, waits[-1])  # behind the loop: nothing is under way
+    assert mutate_rules.waits_for_as_much(loop, waits[-1])  # behind the loop: nothing is in flight
 
 
 # -- changes ---------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ def test_a_wait_at_the_end_orders_nothing() -> None:
     [
         # Something behind it needs what others did.
         ("    tl_cluster_arrive();", "    A[tx] = tile[tx];\n    tl_cluster_arrive();"),
-        # A copy signals it that would be under way at the end.
+        # A copy signals it that would be in flight at the end.
         ("tl_mbarrier_arrive_remote(done, tx);", "tl_tma_load(tile, &map, done, 0, 0);"),
         # A block could be over when another one arrives at its barrier.
         ("    tl_cluster_arrive();\n    tl_cluster_wait();\n", ""),

@@ -255,7 +255,7 @@ def warps(*body: S.Stmt, orelse: S.Stmt | None = None) -> S.Stmt:
 
 
 def filled(tile: Buffer, bank: Buffer) -> S.Stmt:
-    """A copy unit fills ``tile`` and counts its bytes on ``bank``."""
+    """A TMA fills ``tile`` and counts its bytes on ``bank``."""
     call = E.call(
         FILL, E.AddressOf(tile, (ZERO,) * tile.ndim, "w"),
         E.AddressOf(bank, (ZERO,), "rw"), dtype="void",

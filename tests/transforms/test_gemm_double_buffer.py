@@ -152,7 +152,7 @@ def moves(func: S.PrimFunc) -> list[int]:
 def test_narrow_results_are_stored_in_rows(block: tuple[int, int], out: str, arch: int) -> None:
     M, N = block
     func = check(product((M, N, 32), block=(M, N, 16), out=out), M, N, 32, arch)
-    if "tma_store_box" in calls(func.body):  # by way of a shared tile and the copy unit
+    if "tma_store_box" in calls(func.body):  # by way of a shared tile and TMA
         assert arch == 90 and not moves(func)
         assert ("stmatrix" in calls(func.body)) == (out[-1] == "6")
         return

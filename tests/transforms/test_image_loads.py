@@ -1,4 +1,4 @@
-"""Columns of a convolution that the copy unit brings, beside numpy: in the emulator, lowered in the
+"""Columns of a convolution that TMA brings, beside numpy: in the emulator, lowered in the
 interpreter, and through the assembler."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.

@@ -15,7 +15,7 @@ FOUR = np.random.default_rng(1).integers(-4, 5, (256, 64)).astype(np.float32)
 
 
 def summed(rounds: int = 4, other: str = "") -> Any:
-    """O = the sum of the ``rounds`` blocks of A, each added by the copy unit."""
+    """O = the sum of the ``rounds`` blocks of A, each added by TMA."""
 
     @T.prim_func
     def kernel(A: T.Tensor((256, 64), "float32"), O: T.Tensor((64, 64), "float32")):

@@ -1,4 +1,4 @@
-"""Results of products to global memory by way of a shared tile and the copy unit."""
+"""Results of products to global memory by way of a shared tile and TMA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that ask something of the copy unit, beside numpy: in the emulator, which looks for races,
+"""Words that ask something of TMA, beside numpy: in the emulator, which looks for races,
 lowered in the interpreter, and through the assembler."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.
@@ -124,7 +124,7 @@ def test_partial_tiles_are_added_where_the_tensor_is() -> None:
     ("func", "why"),
     [
         (summed("float32", where="fragment"), "it is none between global and shared memory"),
-        (summed("float64"), "the copy unit has no `add` of float64"),
+        (summed("float64"), "TMA has no `add` of float64"),
         (summed("float32", order="release"), "its memory order is release"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Products that a program leaves under way itself: its waits, what may not be used before, results."""
+"""Products that a program leaves in flight itself: its waits, what may not be used before, results."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.
 # mypy: ignore-errors
@@ -16,7 +16,7 @@ import tilelang.language as T
 
 
 def two_products(first=1, second=0, leaves=False):
-    """Two products under way at once; the waits leave ``first`` and ``second`` of them."""
+    """Two products in flight at once; the waits leave ``first`` and ``second`` of them."""
 
     @T.prim_func
     def own_two(A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 64), "float16"),

@@ -224,7 +224,7 @@ def pipelines_in_a_row():
 
 def a_loop_before_a_pipeline():
     """The same tiles are filled by all threads in a plain loop, and by the unit in a pipeline: in
-    the first a barrier hands on what products of both warpgroups have read."""
+    the first a barrier passes on what products of both warpgroups have read."""
     M, N, K = 120, 64, 256
 
     @T.prim_func
@@ -554,7 +554,7 @@ def rows_by_a_table():
 
 
 def stores_in_flight():
-    """Tiles come and go by the unit in a loop; one store may be under way while the next is made."""
+    """Tiles come and go by the unit in a loop; one store may be in flight while the next is made."""
     M, N, rounds = 128, 64, 4
 
     @T.prim_func

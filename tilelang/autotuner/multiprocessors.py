@@ -55,7 +55,7 @@ class Costs:
     """Clocks of a multiprocessor that fit to measurements, and what it does in one."""
 
     latency: float = 1500  # from asking for a tile in global memory until it can be used
-    start: float = 2500  # of a block until its first loads are under way, and for its results
+    start: float = 2500  # of a block until its first loads are in flight, and for its results
     block: float = 160  # of the processor until the next block may start
     step: float = 60  # of an iteration over tiles: barriers, addresses
     meeting: float = 80  # of a reduction over threads

@@ -20,7 +20,7 @@ _REGISTER = 4  # bytes
 
 
 def reason_to_skip(func: S.PrimFunc, target: Target) -> str | None:
-    """Why ``func`` need not be compiled for ``target``; None where nothing speaks against it."""
+    """Why ``func`` need not be compiled for ``target``; None where it may be fast."""
     if not target.is_gpu:
         return None
     limits = target.concrete().limits

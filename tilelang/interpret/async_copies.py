@@ -24,7 +24,7 @@ OPEN = -1  # the group of what is not committed
 
 @dataclass(eq=False)
 class Copying:
-    """One copy under way: the lanes that issued it and have not waited, the group of each."""
+    """One copy in flight: the lanes that issued it and have not waited, the group of each."""
 
     lanes: Array
     group: Array

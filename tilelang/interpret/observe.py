@@ -1,5 +1,5 @@
 """What an execution tells those who watch it: accesses of shared memory, meetings of threads, and
-copies that are under way.
+copies that are in flight.
 
 :func:`tilelang.interpret.run` takes an :class:`Observer`. A detector of races, say, needs nothing
 else of the interpreter.
@@ -63,7 +63,7 @@ class Observer:
         """Threads of one warp have waited for each other."""
 
     def begin(self, block: Block, copy: object) -> None:
-        """A copy is under way."""
+        """A copy is in flight."""
 
     def end(self, block: Block, copy: object) -> None:
         """All of a copy has arrived."""

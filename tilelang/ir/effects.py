@@ -236,7 +236,7 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
 
 
 def in_bulk(stmt: S.Stmt) -> bool:
-    """Whether the copy unit moves a tile there, or is going to."""
+    """Whether TMA moves a tile there, or is going to."""
     if isinstance(stmt, (S.AtomicTile, S.Im2col)):
         return bool(dict(stmt.annotations).get("complete"))
     return isinstance(stmt, S.Copy) and stmt.mode in ("tma", "cluster")

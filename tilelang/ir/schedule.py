@@ -6,7 +6,7 @@ them. For values they mean nothing but that copies are complete where they are w
 A pipeline hands *items* from the statements that fill its tiles to those that use them. Item ``n``
 lives in version ``n % stages`` of every tile. ``Acquire(p, n)`` .. copies .. ``Commit(p, n)`` fill
 it, ``Wait(p, n)`` .. uses .. ``Release(p, n)`` use it. Items are counted over all runs of a
-pipeline (``Run``): a loop around it hands on more of them.
+pipeline (``Run``): a loop around it passes on more of them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Pipeline(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Run(Stmt):
-    """``body`` hands on ``count`` more items of ``pipe``: ``first`` and those behind it.
+    """``body`` passes on ``count`` more items of ``pipe``: ``first`` and those behind it.
 
     ``first`` is the number of items of the runs before. All threads of a pipeline run it equally
-    often, each time with the same count. A pipeline without runs hands on its items once.
+    often, each time with the same count. A pipeline without runs passes on its items once.
     """
 
     pipe: Expr = expr_()
@@ -74,7 +74,7 @@ class Commit(PipelineStep):
 class Wait(PipelineStep):
     """The item has arrived, for every thread that waits.
 
-    ``ahead``: how many of the items committed after it may still be under way.
+    ``ahead``: how many of the items committed after it may still be in flight.
     """
 
     ahead: int = attr_(0)

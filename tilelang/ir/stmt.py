@@ -469,7 +469,7 @@ class ReducerFinalize(TileOp):
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AtomicTile(TileOp):
     """``dst = op(dst, src)`` per element, atomically; extents as in ``Copy``. ``use_tma``: the
-    program asks for one instruction of the copy unit."""
+    program asks for one instruction of TMA."""
 
     src: Region = read_()
     dst: Region = update_()

@@ -270,7 +270,7 @@ def atomic_add(
             tile in local memory, has to be the same in all threads.
         memory_order: relaxed (default), consume, acquire, release, acq_rel or seq_cst.
         return_prev: give the previous value; scalars only.
-        use_tma: add a tile of shared memory to global memory by the copy unit of sm_90 and later,
+        use_tma: add a tile of shared memory to global memory by TMA of sm_90 and later,
             where that can (``kernel.explain()`` says why not); threads do it otherwise.
 
     Updates outside the declared shape are dropped.

@@ -314,7 +314,7 @@ def im2col(
         col: tile (rows of output pixels, columns of kernel positions times channels).
         nhw_step, c_step: tile index along rows and columns.
         kernel, stride, dilation, pad: constants, equal in both image dimensions.
-        eviction_policy: a hint where the copy unit of sm_90 and later fills the tile: it does where
+        eviction_policy: a hint where TMA of sm_90 and later fills the tile: it does where
             the columns of a tile are channels of one place of the window.
     """
     what = "T.im2col"

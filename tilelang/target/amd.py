@@ -27,7 +27,7 @@ MFMA = _multiply("mfma", 64, 64)
 WMMA_GFX11 = _multiply("wmma_gfx11", 32, 16)
 WMMA_GFX12 = _multiply("wmma_gfx12", 32, 32)
 # What the lanes of a wavefront load lies one behind the other. The instructions of a thread are
-# counted while they are under way; those of one item of a pipeline are what other machines call a
+# counted while they are in flight; those of one item of a pipeline are what other machines call a
 # group.
 LOAD_LDS = Atom(
     "load_lds", 2, 2, "void", effect=Effect.WRITE, needs="direct_lds", lowered=True,
@@ -43,7 +43,7 @@ LOADS_COMMIT = Atom(
     orders=Order("commit", "thread", "cp_async"), text="tl_loads_commit",
     semantics="commit a group",
 )  # fmt: skip
-# ``count`` items of ``loads`` instructions stay under way, fewer where the operand says that fewer
+# ``count`` items of ``loads`` instructions stay in flight, fewer where the operand says that fewer
 # have been started.
 LOADS_WAIT = Atom(
     "loads_wait", 1, 1, "void", effect=Effect.SYNC, needs="direct_lds", lowered=True,

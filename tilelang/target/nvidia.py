@@ -63,7 +63,7 @@ def texts(**given: str) -> tuple[Operand, ...]:
 
 
 # -- operands --------------------------------------------------------------------------------------
-TO_ASYNC = ("generic", "async")  # what fences between a thread's accesses and a copy unit's
+TO_ASYNC = ("generic", "async")  # what fences between a thread's accesses and TMA's
 MAP = Operand("map", "map", name="descriptor")
 TILE = Operand("tile", "shared", name="shared")
 BLOCK_RANK = Operand("block", name="block", example=0)

@@ -4,7 +4,7 @@ Where channels are the contiguous dimension, a convolution of each channel with 
 is a loop over vectors of channels in loops over pixels. A pixel takes one tap after the other, and
 for each of them loads a vector of the picture and one of the weights: two loads for a multiply-add,
 of which a processor does as many as it loads. Two rows of four pixels at once load the weights
-once, share most of the picture, and have eight sums under way, where one waits for itself.
+once, share most of the picture, and have eight sums in flight, where one waits for itself.
 
 Loops around an innermost parallel one are jammed, and blocks, which have no order: it runs several
 of their iterations, one statement of each after the other. An iteration goes through the same

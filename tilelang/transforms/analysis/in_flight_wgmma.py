@@ -2,7 +2,7 @@
 
 A product that a warpgroup has issued runs asynchronously until its threads wait for it: "all
 groups but the N last are complete" (PTX, "wgmma.wait_group"). Groups complete in order, so for
-each product that may be under way it is enough to know how many have certainly been issued behind
+each product that may be in flight it is enough to know how many have certainly been issued behind
 it, on every way to here. Further groups of whatever origin make a wait no weaker.
 """
 

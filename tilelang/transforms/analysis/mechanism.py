@@ -126,7 +126,7 @@ _ROWS = (
         wait=(Step.BARRIER,),
         close=(Step.BARRIER,),
     ),
-    # Loads that write to LDS themselves, counted while they are under way ("S_WAITCNT vmcnt").
+    # Loads that write to LDS themselves, counted while they are in flight ("S_WAITCNT vmcnt").
     Mechanism(
         "direct", frozenset(("direct_lds",)), "loads straight to LDS", "one barrier per iteration",
         "async",

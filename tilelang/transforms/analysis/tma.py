@@ -1,6 +1,6 @@
 """TMA boxes: whether a copy of a tile is boxes of a tensor map, and which.
 
-The copy unit moves a box of up to five dimensions between a tensor and shared memory, where the box
+TMA moves a box of up to five dimensions between a tensor and shared memory, where the box
 lies dense, innermost dimension first, as the map's swizzle orders it. Outside of the tensor it
 reads zeros and writes nothing, as ``T.copy`` does. A tile that is stored in panels, or that is
 longer than a box may be, takes several boxes.
@@ -43,7 +43,7 @@ KINDS_BY_SIZE = {8: 0, 16: 1, 32: 2, 64: 4}
 
 
 TmaOp: TypeAlias = "S.Copy | S.AtomicTile | S.Im2col"  # what may be one of boxes
-# Elements that the copy unit adds up (PTX, "cp.reduce.async.bulk"), as signed or unsigned numbers.
+# Elements that TMA adds up (PTX, "cp.reduce.async.bulk"), as signed or unsigned numbers.
 _ADDED = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
 
 
@@ -164,7 +164,7 @@ def check_reduction(stmt: S.AtomicTile) -> None:
         NotBoxesError: the unit has no such update.
     """
     if stmt.op != "add" or str(stmt.dst.dtype) not in _ADDED:
-        raise NotBoxesError(f"the copy unit has no `{stmt.op}` of {stmt.dst.dtype}")
+        raise NotBoxesError(f"TMA has no `{stmt.op}` of {stmt.dst.dtype}")
     if stmt.memory_order != "relaxed":
         raise NotBoxesError(f"its memory order is {stmt.memory_order}")
 

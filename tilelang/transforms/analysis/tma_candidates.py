@@ -1,4 +1,4 @@
-"""The boxes of whatever the copy unit may move: copies, updates and columns of convolutions."""
+"""The boxes of whatever TMA may move: copies, updates and columns of convolutions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Lane election: a thread that copies for a block is the one that its warp elects.
 
-Instructions of the copy unit take their operands from registers of a warp. Behind a condition on
+Instructions of TMA take their operands from registers of a warp. Behind a condition on
 the number of a thread the assembler does not know that one lane is there alone: each copy gets a
 loop over the lanes that might be. Behind `elect.sync` (PTX, "elect.sync") there is none, and a
 producer fills a stage again sooner.

@@ -111,7 +111,7 @@ class _Promoter:
         body = _ordered(with_sums(self.launch.body, sums), orders, tiles)
         return replace(self.launch, body=replace_buffers(body, mapping))
 
-    # -- what there is -------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------
     def collect(self, stmt: S.Stmt) -> None:
         """Uses of every buffer, and where statements stand."""
         if isinstance(stmt, S.Seq):

@@ -143,7 +143,7 @@ class Layouts:
         """Say why ``buffer`` has the layout that it has got now."""
         self.notes.setdefault(buffer, Note(buffer.data, why, stmt.loc))
 
-    # -- what there is ----------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------
     def collect(self) -> None:
         """Operations with their thread groups, fragments, and plain uses of fragments."""
         self._collect(self.launch.body)

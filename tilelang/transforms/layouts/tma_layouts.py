@@ -90,7 +90,7 @@ class BoxedTiles:
 
 
 def swizzles(buffer: Buffer) -> Iterator[Layout]:
-    """The swizzled layouts that the copy unit knows, the widest first."""
+    """The swizzled layouts that TMA knows, the widest first."""
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     bits = buffer.dtype.width
     if len(shape) < 2 or len(shape) < buffer.ndim or CHUNK_BITS % bits:

@@ -62,7 +62,7 @@ def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt
 
 
 def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
-    """What speaks against every width; nothing where nothing does."""
+    """Why no width is legal; empty where one is."""
     src, dst = stmt.src, stmt.dst
     if src.buffer.storage != "global" or not dst.buffer.storage.startswith("shared"):
         return "it is no copy from global to shared memory"

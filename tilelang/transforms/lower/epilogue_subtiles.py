@@ -1,9 +1,9 @@
 """Epilogue subtiles: parts of a result that warps store while the next tile is computed.
 
 A warp holds strips of 16 rows. A part is 64 columns of a strip: the warp rounds them, stores them
-to a place of its own in shared memory by ``stmatrix``, and one lane gives that to the copy unit as
+to a place of its own in shared memory by ``stmatrix``, and one lane gives that to TMA as
 a box. The place was read by the unit before: the lane has waited until only the boxes of the other
-places may be under way. Nothing here meets another warp.
+places may be in flight. Nothing here meets another warp.
 
 Sources: PTX ISA, "stmatrix", "cp.async.bulk.wait_group", "fence.proxy.async".
 """
@@ -118,7 +118,7 @@ def _digits(
 
 
 def _boxes(stmt: S.Copy, subtile: Part, slot: E.Expr, strip: _Strip, ctx: Lowering) -> list[S.Stmt]:
-    """What gives the place of a part to the copy unit."""
+    """What gives the place of a part to TMA."""
     first, dst = E.const(0), stmt.dst
     extents = (1, PART_ROWS, PART_COLUMNS)
     low, size = list(dst.mins), [1] * len(dst.mins)

@@ -114,7 +114,7 @@ def steps(
 ) -> Iterator[S.Stmt]:
     """Loads and multiplications of all steps but the loads of the first one.
 
-    ``ahead`` is what has to be under way during the multiplications of the last step.
+    ``ahead`` is what has to be in flight during the multiplications of the last step.
     """
     if not all(operand.doubled for operand in operands):
         yield rolled(accumulator, operands)

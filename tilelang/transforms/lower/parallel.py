@@ -32,7 +32,7 @@ from tilelang.transforms.lower.reducer import lower_reducer_update
 INNER_LIMIT = (
     2048  # iterations of serial loops in the body that are still unrolled: scans gain by it
 )
-# Copies of the body of loops that may end before: their loads are under way together, but each copy
+# Copies of the body of loops that may end before: their loads are in flight together, but each copy
 # has to be fetched. A search of 256 elements takes 5.7, 5.1 and 4.9 us with 4, 8 and 16 on an H100.
 EARLY_END = 16
 UNROLL_LIMIT = 64  # registers of loops without fragments that are still unrolled

@@ -282,7 +282,7 @@ class _Tiles(ExprRewriter):
         return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
 
     def only_added(self, tensor: Buffer) -> bool:
-        """Whether the launch does nothing with ``tensor`` but add to it by the copy unit. Such
+        """Whether the launch does nothing with ``tensor`` but add to it by TMA. Such
         updates may come in any order, so that none has to be written before the next."""
         users = (
             node for node in S.walk(self.launch.body)

@@ -148,7 +148,7 @@ class _Planner:
     def for_occupancy(self, launch: S.Launch) -> S.Launch:
         """``launch`` with further barriers, if more blocks share a multiprocessor for them.
 
-        Pipelines that a copy unit fills have no barrier of the block at their ends, and tiles that
+        Pipelines that TMA fills have no barrier of the block at their ends, and tiles that
         it stores from are often all that comes after the last product: by a barrier such tiles take
         the place of others.
         """

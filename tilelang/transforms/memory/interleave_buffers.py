@@ -5,7 +5,7 @@ lie version by version, one tile behind the other, take the same room as all ver
 behind those of another, and products of 8192^3 are faster so: float16 by 0.9 %, e4m3 by 0.8 %
 (an H100; the text is the same but for addresses).
 
-The rule: tiles of one pipeline that the copy unit fills, each with a layout of its own whose first
+The rule: tiles of one pipeline that TMA fills, each with a layout of its own whose first
 dimension is the version, in whole periods of the widest swizzle; no other name of them. Each
 gets the attribute "joined": the leader of the group, its offset in a stage, and how
 far stages are from each other. Layouts and the plan of shared memory use it.

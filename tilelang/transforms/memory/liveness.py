@@ -5,7 +5,7 @@ of each loop that touches it unless it is allocated inside that loop. Two buffer
 one is finished before the other begins and a barrier is in between; in a branch of whole warps
 those of the branch, if they alone touch both.
 
-What a copy unit fills for a pipeline is there before it is used, and everything that is filled is
+What TMA fills for a pipeline is there before it is used, and everything that is filled is
 used. So the branch that starts such copies for another one is none of those that touch a buffer, if
 that is the first of the two and no loop around both lets the copies run ahead.
 """
@@ -25,7 +25,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.groups import inverse, thread_group_of
 
-# Copies that may still be under way when their statement is over.
+# Copies that may still be in flight when their statement is over.
 _COPIES = (group("cp_async"), group("bulk_store"))
 _CONTROL = (S.If, S.For, S.While)
 _LOOPS = (S.For, S.While)
@@ -231,7 +231,7 @@ def find_live_ranges(launch: S.Launch, warp: int, touches: Touches | None = None
 
 
 def uses_copy_unit(launch: S.Launch) -> bool:
-    """Whether a copy unit fills tiles of pipelines of ``launch``, or stores any."""
+    """Whether TMA fills tiles of pipelines of ``launch``, or stores any."""
     stores = _COPIES[1]
     return any(
         _fills(node) or any(call.atom.completes == stores for call in E.find(expr, E.Call))
@@ -399,7 +399,7 @@ def _role(path: tuple[Control, ...]) -> Control | None:
 
 
 def _fills(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` has a copy unit fill a tile of a pipeline, which counts its bytes."""
+    """Whether ``stmt`` has TMA fill a tile of a pipeline, which counts its bytes."""
     call = stmt.call
     if call is None or call.atom.own_order:
         return False

@@ -1,7 +1,7 @@
 """Transposes, im2col and atomic updates by tiles become the loops over elements that they mean.
 
 Threads share these out as they do any parallel loop, with the layouts that fragments give or, on
-memory, in vectors. Updates that the copy unit makes, copies and fills stay whole until they are
+memory, in vectors. Updates that TMA makes, copies and fills stay whole until they are
 lowered: pipelines, exchanges and wide stores know them as what they are.
 
 Stands behind the passes that plan pipelines, which see these operations as whole too, and before

@@ -2,7 +2,7 @@
 
 ``T.gemm(A, B, C, mbar=bar)`` tells ``bar`` once that C may be read and that A and B may be
 overwritten. So the threads meet behind it (the barrier pass puts that there, and waits for what
-warpgroups have under way), and the first of them arrives. Where the result is in tensor memory, its
+warpgroups have in flight), and the first of them arrives. Where the result is in tensor memory, its
 unit arrives, and nothing of this is needed.
 
 Stands before all passes that ask who waits for whom: they see an arrival as the program would have

@@ -10,7 +10,7 @@ its sums cross lanes once (:mod:`defer_reductions`), and 1.02 where they do so i
 The rule: one pipelined loop, the same number of iterations in each block, two products in it of
 which the last overlaps, a known grid of more tiles than multiprocessors. Tiles with loops of
 different lengths stay blocks: whoever is free takes the next one. Tiles of the grid are blocks of
-the program, in no order, so that a store may be under way while the next tile is computed
+the program, in no order, so that a store may be in flight while the next tile is computed
 (``TILES`` marks the loop). Relied on: blocks do not wait for each other.
 """
 

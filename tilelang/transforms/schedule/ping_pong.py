@@ -91,7 +91,7 @@ def schedule_ping_pong(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return rewrite_launches(func, taken)
 
 
-# -- what there is -----------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Iteration:
     """An iteration: the steps and ``first`` products, statements that are ``own`` to its warpgroup,

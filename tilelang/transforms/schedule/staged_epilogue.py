@@ -9,7 +9,7 @@ the product, be it the block or a role. The tile takes the place of operands, wh
 A loop that stores some rows of a result (those of a group, say) becomes two as well. Its second
 half takes 16 bytes of a row at a time from the tile, under the condition of the row.
 
-Where the copy unit cannot, or where shared memory is short, warps store rows of their own
+Where TMA cannot, or where shared memory is short, warps store rows of their own
 (:mod:`tilelang.transforms.lower.epilogue`).
 """
 
@@ -32,7 +32,7 @@ def stage_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with shared tiles between results of products and global memory.
 
     Stands after the pipelines are planned, so that no loop copies ahead from such a tile, and
-    before the copies that the copy unit makes by itself are chosen.
+    before the copies that TMA makes by itself are chosen.
     """
     if context.sparing or not context.has("stmatrix"):
         return func
@@ -65,7 +65,7 @@ class _Staged(Rewriter):
         self.facts = facts
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        """A copy of a result by way of a tile, if the copy unit takes it from there; a loop that
+        """A copy of a result by way of a tile, if TMA takes it from there; a loop that
         stores rows of one by way of a tile."""
         if isinstance(stmt, S.Parallel):
             return self.rows(stmt)

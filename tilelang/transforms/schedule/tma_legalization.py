@@ -38,7 +38,7 @@ def legalize_tma_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     Stands after the pipelines are planned, whose bulk copies stay as they are. Copies of the
     program's own that are made so have the annotation "announce", those that are complete where
-    they stand "complete"; what speaks against a copy is in the annotation "tma_note".
+    they stand "complete"; why a copy is not legal is in the annotation "tma_note".
     """
     known = host_tensors(func)
 
@@ -94,7 +94,7 @@ def _no_cluster(stmt: S.Copy, mask: int, blocks: int) -> TileValueError:
 
 
 def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
-    """``launch`` with the updates of tiles that the program wants of the copy unit, as that or,
+    """``launch`` with the updates of tiles that the program wants of TMA, as that or,
     where it cannot make them, as ordinary ones."""
 
     def reduced(stmt: S.AtomicTile) -> S.Stmt:

@@ -460,7 +460,7 @@ class _Inserter:
 
     def fence(self, pending: PendingAccesses, at: ExecScope) -> list[S.Stmt]:
         """What makes open writes of the threads of ``at`` visible to units that use them. Copies
-        under way are fenced by those who wait for them."""
+        in flight are fenced by those who wait for them."""
         for access in pending if self.async_storage else ():
             known = access.buffer.data in self.async_storage and access.buffer.data not in at.exempt
             if known and access.mode != "read" and not (access.async_proxy or access.pending):

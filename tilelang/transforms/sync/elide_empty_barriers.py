@@ -1,6 +1,6 @@
 """Elide the "empty" mbarriers of a pipeline where barriers of the block free its versions.
 
-A pipeline that the copy unit fills has two mbarriers for each version: it is full, it is empty.
+A pipeline that TMA fills has two mbarriers for each version: it is full, it is empty.
 Where a barrier stands in every iteration between the last use of a version and the copy that
 overwrites it, no signal is needed that it is empty: ``bulk_met`` is the mechanism without it. The
 verifier proves the order by these meetings, which the barriers of the block and of other pipelines

@@ -9,7 +9,7 @@ A pipeline stage that such products read is released after the wait that complet
 anyway, at the latest where the statements around end: the producer has the next stages
 before, and needs this one for none that these threads wait for in between.
 
-Groups are waited for where they were issued: a branch or a role ends with what was under way
+Groups are waited for where they were issued: a branch or a role ends with what was in flight
 before it. A program that waits for such products itself keeps its own order.
 """
 
@@ -47,7 +47,7 @@ def insert_wgmma_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 class _Waits:
-    """One launch. ``visit`` gives the statements that stand for one, and what may be under way
+    """One launch. ``visit`` gives the statements that stand for one, and what may be in flight
     behind them."""
 
     def __init__(self, launch: S.Launch) -> None:

@@ -1,6 +1,6 @@
 """Sink bulk-store waits: a TMA store of a loop is waited for at the next barrier, not at its issue.
 
-One thread issues a store of a tile (``T.copy`` or ``T.atomic_add`` by the copy unit) and waits
+One thread issues a store of a tile (``T.copy`` or ``T.atomic_add`` by TMA) and waits
 until the unit has read it; its warpgroup, which multiplies as one, waits with it. That wait is for
 those who overwrite the tile, and a barrier separates them from the thread before they do::
 

@@ -99,7 +99,7 @@ class TensorCoreIntrinEmitter:
         self.accum_dtype_abbrv = SHORT.get(str(self.accum_dtype), str(self.accum_dtype))
         self._choose_instruction()
 
-    # -- what there is -----------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------
     @staticmethod
     def _operand(dtype: Any) -> str:
         """The name of an operand's dtype in instructions: float32 is multiplied as tfloat32."""
