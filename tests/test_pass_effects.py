@@ -78,6 +78,10 @@ def test_a_limit_takes_the_first_programs_of_a_group() -> None:
     assert [row.program for row in rows] == ["compile_time/elementwise"]
 
 
+def test_passes_that_change_nothing_return_the_same_object(effects: pass_effects.Effects) -> None:
+    assert not {name for name, copied in effects.copied.items() if copied.total()}
+
+
 def test_every_pass_has_a_line_the_rarest_first(effects: pass_effects.Effects) -> None:
     lines = pass_effects.table(effects).splitlines()
     named = [line.split()[0] for line in lines[1:-2]]

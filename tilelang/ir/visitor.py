@@ -324,6 +324,12 @@ def rewrite_blocks(stmt: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
     return replace(stmt, **changed) if changed else stmt
 
 
+def replace_changed(stmt: Kind, **fields: Any) -> Kind:
+    """``stmt`` with other fields; itself if all of them are the same objects as before."""
+    changed = {name: new for name, new in fields.items() if new is not getattr(stmt, name)}
+    return replace(stmt, **changed) if changed else stmt
+
+
 def rewrite_launches(func: PrimFunc, fn: Callable[[Launch], Stmt]) -> PrimFunc:
     """``func`` with each of its kernels replaced by what ``fn`` gives for it."""
     return func.with_body(_Launches(fn).rewrite(func.body))

@@ -20,7 +20,14 @@ from tilelang.ir.bounds import Bounds, prove
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.linear import Linear, depends_on, parted, unwrapped
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, rewrite_blocks, substitute
+from tilelang.ir.visitor import (
+    ExprRewriter,
+    Rewriter,
+    rebuild,
+    replace_changed,
+    rewrite_blocks,
+    substitute,
+)
 from tilelang.target import Context
 
 
@@ -51,7 +58,7 @@ class _Guards:
         if isinstance(stmt, S.If):
             return self._if(stmt)
         if isinstance(stmt, S.While):
-            stmt = replace(stmt, cond=_Guarded(self).expr(stmt.cond))
+            stmt = replace_changed(stmt, cond=_Guarded(self).expr(stmt.cond))
         return rewrite_blocks(stmt, self.visit)
 
     def _launch(self, stmt: S.Launch) -> S.Stmt:
@@ -61,7 +68,7 @@ class _Guards:
             self.bounds = self.bounds.with_range(var, 0, extent)
         for var, count in zip(stmt.thread_vars, stmt.threads):
             self.bounds = self.bounds.with_range(var, 0, count)
-        return replace(stmt, body=self.visit(stmt.body))
+        return replace_changed(stmt, body=self.visit(stmt.body))
 
     def _if(self, stmt: S.If) -> S.Stmt:
         """A branch; its condition narrows what is known of loop variables."""
@@ -72,14 +79,14 @@ class _Guards:
         then = self.visit(stmt.then)
         self.bounds = outer
         orelse = None if stmt.orelse is None else self.visit(stmt.orelse)
-        return replace(stmt, cond=cond, then=then, orelse=orelse)
+        return replace_changed(stmt, cond=cond, then=then, orelse=orelse)
 
     def _for(self, stmt: S.For) -> S.Stmt:
         outer = self.bounds
         self.bounds = outer.with_range(stmt.var, stmt.start, stmt.stop)
         try:
             if dict(stmt.annotations).get("parallel") != 0:
-                return replace(stmt, body=self.visit(stmt.body))
+                return replace_changed(stmt, body=self.visit(stmt.body))
             return self._nest(stmt, outer)
         finally:
             self.bounds = outer
@@ -112,7 +119,7 @@ class _Guards:
             self.bounds = saved
         else:
             inner = self.visit(body)
-        return replace(stmt, body=inner)
+        return replace_changed(stmt, body=inner)
 
     # -- one statement -----------------------------------------------------------------------
     def guard(self, stmt: S.Stmt) -> S.Stmt:
