@@ -23,8 +23,8 @@ TOTAL = 76_500
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 10_850,
-    "passes": 19_100,
-    "back ends": 12_130,
+    "passes": 19_200,
+    "back ends": 12_030,
     "language": 11_220,
     "runtime": 5_870,
     "interpreters": 6_500,

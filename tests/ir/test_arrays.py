@@ -45,7 +45,7 @@ def test_a_function_of_numpy_names_the_word_of_the_language(
         call()
     assert str(caught.value) == (
         f"numpy.{name} of a value of the kernel\n"
-        "  expected: words of the language, which compute when the kernel runs\n"
+        "  expected: operations of the language, which compute when the kernel runs\n"
         f"  hint: use {instead}"
     )
 
@@ -57,7 +57,7 @@ def test_so_does_a_function_of_torch() -> None:
             torch.relu(value)
         assert str(caught.value) == (
             "torch.relu of a value of the kernel\n"
-            "  expected: words of the language, which compute when the kernel runs\n"
+            "  expected: operations of the language, which compute when the kernel runs\n"
             "  hint: use T.max(x, 0)"
         )
 

@@ -678,7 +678,7 @@ def test_an_exception_of_the_users_python_passes_through_with_its_line() -> None
 
     last = caught.traceback[-1]
     assert last.path.name == "test_frontend_python.py"
-    assert "[\"b\"]" in str(last.statement)
+    assert '["b"]' in str(last.statement)
 
 
 def test_a_value_of_an_ended_block_is_reported_in_macros_too() -> None:

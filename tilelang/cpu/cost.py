@@ -1,4 +1,4 @@
-"""About how long a block takes, from its text: what decides how many threads a launch is worth.
+"""Cost model of a block: about how long it runs, to decide how many threads a launch is worth.
 
 Only launches of some microseconds depend on it, whose data is in the caches; a factor of two is
 near enough. Loops of unknown length count as long ones: a thread that is woken for nothing costs

@@ -1,4 +1,4 @@
-"""Instructions that multiply narrow factors and add the products, one row each.
+"""Dot-product instructions: narrow factors are multiplied and summed in pairs or fours.
 
 A *word* of 32 bits holds ``group`` neighbours in k of an operand; an instruction adds, to each lane
 of its sums, the products of the factors of a word. Every row says for which machines it is, in what

@@ -1,4 +1,4 @@
-"""C text of products with few rows and a transposed right operand, as in decoding with a model.
+"""Skinny GEMM by dot products: few rows and a transposed right operand, as in decoding.
 
 ``C[m, n] (+)= sum over k of A[m, k] B[n, k]``: every element of B is used m times only, so to bring
 B to panels would cost more than the product. Rows of B are read as they lie, along k, and converted

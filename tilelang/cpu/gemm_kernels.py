@@ -1,4 +1,4 @@
-"""C text of matrix-product kernels on tiles in a core's memory.
+"""GEMM micro-kernels in C: matrix products of tiles in the memory of a core.
 
 ``C[M, N] (+)= A . B`` with a register block of MR rows by NV vectors: the inner loop reads one row
 of a B panel (vectors) and one element of each A row (broadcasts with constant displacements) and

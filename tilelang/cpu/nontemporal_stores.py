@@ -1,4 +1,4 @@
-"""Results that no cache would keep are stored past it.
+"""Non-temporal stores: results that no cache would keep bypass the caches.
 
 An ordinary store reads its line of memory first, to write it back later: for a result that is
 larger than the cache a third of what an addition moves. Whether that pays depends on the machine

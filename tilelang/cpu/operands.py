@@ -1,4 +1,4 @@
-"""Choose how the tiles of matrix products lie in memory.
+"""Packed layouts of GEMM operands: how tiles of matrix products are stored for the kernel.
 
 A kernel wants its left operand as rows of the accumulator's type and its right operand in panels:
 ``[ceil(N / width)][K][width]``, so that one step of the inner loop reads one contiguous row. A tile

@@ -1,4 +1,4 @@
-"""C text of products with few rows whose right operand is read where it lies.
+"""Skinny GEMM by outer products: few rows, and a right operand that is read unpacked.
 
 ``C[m, n] (+)= sum over k of A[m, k] B[k, n]``: every element of B is used m times only, so to bring
 B to panels would take about as long as the product. A few rows of B at a time go by, from one end

@@ -1,4 +1,4 @@
-"""Which operands of products are so small that kernels read them where they lie.
+"""Small GEMM operands that a kernel reads unpacked.
 
 A kernel reads parts of rows again and again. Packed, they are one piece of memory; where they lie,
 they spread over the first cache as the stride of the rows has it. An operand that fits into the

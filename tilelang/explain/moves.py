@@ -27,7 +27,9 @@ class Move:
     memory: str  # "global" or "shared"
     width: int  # bytes of a thread, or of the whole; 0 where a unit takes them as it needs them
     instruction: str = ""  # the instruction, where it is no plain load or store
-    whole: bool = False  # by a unit beside the threads, which one thread or a warpgroup starts
+    whole: bool = (
+        False  # by the async proxy (TMA, tensor core), started by one thread or a warpgroup
+    )
 
 
 @dataclass

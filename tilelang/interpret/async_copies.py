@@ -1,4 +1,4 @@
-"""Copies that threads start and wait for in groups, as ``cp.async`` does.
+"""Asynchronous copies (cp.async): threads start them and wait for them in groups.
 
 What such a copy moves arrives when its group is waited for and no earlier: a use before that finds
 memory that nothing has written, or what was there before.

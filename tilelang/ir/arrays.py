@@ -137,6 +137,6 @@ def _elementwise(work: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
 def _refuse(package: str, name: str, word: str) -> NoReturn:
     raise TileTypeError(
         f"{package}.{name} of a value of the kernel",
-        expected="words of the language, which compute when the kernel runs",
+        expected="operations of the language, which compute when the kernel runs",
         hint=f"use {INSTEAD.get(word, _LOOP)}",
     )

@@ -39,7 +39,7 @@ class How(Enum):
     PLAIN = 0  # by the executing threads, finished with the statement
     POINTER = 1  # a call does it through an address: from ``where`` on, nobody says how far
     NAMED = 2  # the address gets a name or is computed with: accesses may follow later
-    ASYNC = 3  # a copy or matrix unit beside the threads does it; something waits for it
+    ASYNC = 3  # by the async proxy (TMA, tensor core); something waits for it
     TENSOR = 4  # in tensor memory, by its own instructions
 
 

@@ -1,4 +1,4 @@
-"""Tiles of which an iteration uses one row are that row.
+"""Array contraction: a tile of which each iteration uses one row becomes that row.
 
 Where loops over the rows of tiles were joined, each iteration of the one loop often fills a row of
 a tile, goes over it a few times, and no other iteration asks for it: a normalisation of several

@@ -1,4 +1,4 @@
-"""Neighbouring blocks along the contiguous dimension become one block with longer rows.
+"""Block coarsening: neighbouring blocks along the contiguous dimension become one with longer rows.
 
 A tile of 64 columns touches a page of memory for each of its rows, and a core reads 256 bytes of
 each. Where blocks differ in nothing but the columns they work on, one block does the work of

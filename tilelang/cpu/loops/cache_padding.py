@@ -1,4 +1,4 @@
-"""Rows of sums that would meet in the caches are apart.
+"""Cache padding: rows of sums that would fall into the same cache sets get a longer pitch.
 
 A product adds blocks of a few rows to a tile. Where rows are a large power of two apart, the rows
 of a block fall into the same few sets of the first cache and push each other out between the fetch

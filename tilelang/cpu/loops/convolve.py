@@ -1,4 +1,4 @@
-"""Convolutions read a part of their image in a border of zeros, and no columns are written.
+"""Implicit im2col: a convolution reads its image in a border of zeros and writes no columns.
 
 ``T.im2col`` and a product in a loop over taps write each pixel once for every tap. Where a block is
 whole rows of the result, its part of the image is copied once, with what lies around it and zeros

@@ -1,4 +1,4 @@
-"""Tiles that are copies of a tensor are read where the tensor lies.
+"""Copy forwarding: a tile that is a copy of a tensor is read from the tensor.
 
 A tile in shared memory saves a GPU its slow memory. A core's caches do that by themselves, and the
 copy moves every element through the first of them once more. Where a loop only copies, of elements

@@ -1,4 +1,4 @@
-"""Fragments as arrays of the block, which one core runs.
+"""Fragments become arrays of the block, because one core runs the whole block.
 
 No thread holds a part of a fragment here. Tile operations, whose lowering asks where a tile lives,
 are gone; what is left are loads and stores, to which a fragment is an array like any other.

@@ -1,4 +1,4 @@
-"""Quotients lose what is less than one step of them.
+"""Simplify quotients: drop the part of a dividend that is less than one step of the quotient.
 
 ``(64 * k + j) // 192`` is ``k // 3`` for j in 0..63: a convolution by columns asks so for the row
 of its window, with j the loop that becomes a vector. Without j the condition on it is one for all

@@ -1,4 +1,4 @@
-"""Products of bytes over neighbouring parts of k become one product.
+"""K-loop coalescing: products of bytes over neighbouring parts of k become one product.
 
 A product adds to its tile once for each of its register blocks. In a loop over k that does nothing
 else, once copies have gone into the product, that is a sum through the cache for every step, and it

@@ -1,4 +1,4 @@
-"""Barriers where one core runs the threads of a block one after the other.
+"""Loop fission at barriers: where one core runs the threads of a block one after the other.
 
 Statements end in order, so a barrier that all threads reach together orders nothing that is not
 ordered already. What is left is to see that they do: threads that wait for others whose turn comes

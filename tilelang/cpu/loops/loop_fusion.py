@@ -1,4 +1,4 @@
-"""Loops over the same elements become one loop.
+"""Loop fusion: loops over the same elements become one loop.
 
 The loops of neighbouring tile operations, whose producer and consumer run over the same elements,
 are joined from the outermost one inwards: a copy in, the computation and the copy out run over a

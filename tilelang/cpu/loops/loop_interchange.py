@@ -1,4 +1,4 @@
-"""Rows that are taken in pieces are taken whole, one after the other.
+"""Loop interchange: a row that is updated in pieces is finished before the next row.
 
 A matrix times a vector goes over tiles: for each step along the row, for each row of the tile, the
 elements of a piece. Memory is then read in pieces that lie a row apart, and the processor, which

@@ -1,4 +1,4 @@
-"""Products read operands where they lie, when a copy of the tile would be read once only.
+"""Copy forwarding of GEMM operands: a product reads its operand in global memory, uncopied.
 
 A product of few rows uses each element of its right operand a few times, one whose operands become
 words makes those of them anyway, and small operands fit into the first cache as they lie: the copy

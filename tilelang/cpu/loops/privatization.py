@@ -1,4 +1,4 @@
-"""Loops over the threads of a block, and what their iterations have of their own.
+"""Privatization: loops over the threads of a block, and the variables that each iteration owns.
 
 Private storage whose contents differ between threads gets a leading dimension of one slot per
 thread; a value that a later loop needs again is kept in such a slot, or computed again where it is

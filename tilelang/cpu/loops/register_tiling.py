@@ -1,4 +1,4 @@
-"""Iterations that load the same vectors are taken several at a time.
+"""Register tiling: iterations that load the same vectors are executed several at a time.
 
 Where channels are the contiguous dimension, a convolution of each channel with weights of its own
 is a loop over vectors of channels in loops over pixels. A pixel takes one tap after the other, and

@@ -1,4 +1,4 @@
-"""Products store their results where these belong, when a copy of the tile would only move them.
+"""Copy forwarding of GEMM results: a product stores its result in global memory, uncopied.
 
 Where one product overwrites a tile, and the copy behind it is all that reads the tile, the product
 gets the place that the copy writes to, and copy and tile are gone. All of the place has to exist.

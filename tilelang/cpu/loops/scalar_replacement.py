@@ -1,4 +1,4 @@
-"""Tiles that live only inside an iteration become variables.
+"""Scalar replacement: a tile that lives only inside one iteration becomes a variable.
 
 A tile of which each element is stored and then used in one iteration of a loop, and nowhere else,
 needs no memory: where it is stored once the value gets a name, otherwise it is a variable of the

@@ -1,4 +1,4 @@
-"""Serialise the threads of a block: SIMT statements become loops over the threads.
+"""Thread serialization: SIMT statements become loops over the threads of a block.
 
 For a target on which one core runs a whole block. After this pass no statement means "every
 thread": what all threads do alike stands once, what differs stands in a loop over the thread index

@@ -1,4 +1,4 @@
-"""Loops over the threads' indices in which threads exchange values become thread code.
+"""Loops over thread indices in which threads exchange values become code of each thread.
 
 ``for tx in T.Parallel(threads)`` with a shuffle or a vote in it is one iteration for each thread.
 One core would run the iterations one after the other, and none could see the value of the next.

@@ -1,4 +1,4 @@
-"""Rows that go into the same elements are taken several at a time.
+"""Unroll-and-jam: several rows that update the same elements are computed at a time.
 
 A sum over columns is a loop over rows around a loop that adds the elements of one row to a row of
 totals, which it loads and stores for each of them. Several rows at once share that: the totals are

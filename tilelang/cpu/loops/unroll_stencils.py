@@ -1,4 +1,4 @@
-"""Each element takes all taps of its window at once.
+"""Unroll stencils: each element computes all taps of its window at once.
 
 A convolution of each channel with weights of its own, a pooling or a stencil is a loop over taps
 around loops over a tile: ``for r, s: for i, j: c[i, j] += x[i + r, j + s] * w[r, s]``. The tile is

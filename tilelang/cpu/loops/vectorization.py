@@ -1,4 +1,4 @@
-"""Which loops become vectors.
+"""Vectorization: which loops become vector loops, and how wide the vectors are.
 
 A loop whose iterations are independent ("parallel", ``T.vectorized``), that reduces ("reduction")
 or that has a running total ("scan") gets the annotation "vector": the bits of the widest value that

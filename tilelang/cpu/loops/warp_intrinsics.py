@@ -1,4 +1,4 @@
-"""What threads tell each other: shuffles, votes and sums over warps or the block, in plain loops.
+"""Warp intrinsics on the CPU: shuffles, votes and reductions of a warp or block as plain loops.
 
 A warp is 32 neighbours in the order of the linear thread index. Each operation becomes a loop in
 which every thread leaves its operand in a slot, and loops that combine the slots; the value is then

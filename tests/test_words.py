@@ -1,0 +1,98 @@
+"""The field's words: what a newcomer searches is found, and phrases of a private dialect stay away.
+
+``docs/glossary.md`` has the terms. A phrase of the list below is one for which the field has a term.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tilelang"
+# Phrase -> the field's term.
+INSTEAD = {
+    r"copy units?": "TMA",
+    r"under way": "in flight",
+    r"by turns": "alternate, or phase",
+    r"asked of a row": "looked up",
+    r"hands? on an? item": "release a stage",
+    r"whole (?:number )?row of warpgroups": "a whole number of warpgroups",
+    r"unit beside the threads": "async proxy",
+    r"words of the language": "operations, intrinsics",
+    r"speaks? against": "prevents",
+    r"met again": "executed again",
+}
+PAGES = [
+    page
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    if "dev" not in page.parts and page.name != "CHANGELOG.md"
+]
+# What a newcomer searches -> the file whose first lines, those of its docstring, have it.
+SEARCHED = {
+    "software pipelining": "transforms/schedule/pipeline.py",
+    "warp specialization": "transforms/schedule/specialize_warps.py",
+    "ping-pong": "transforms/schedule/ping_pong.py",
+    "persistent kernel": "transforms/schedule/persistent_epilogue.py",
+    "bank conflict": "transforms/layouts/banks.py",
+    "coalescing": "transforms/layouts/coalesce.py",
+    "layout inference": "transforms/layouts/infer.py",
+    "split-k": "transforms/layouts/intra_cta_split_k.py",
+    "live range": "transforms/memory/liveness.py",
+    "hazard": "transforms/sync/events.py",
+    "loop-invariant code motion": "transforms/cleanup/loop_invariant_code_motion.py",
+    "strength reduction": "transforms/cleanup/reduce_modulo.py",
+    "unroll-and-jam": "cpu/loops/unroll_and_jam.py",
+    "scalar replacement": "cpu/loops/scalar_replacement.py",
+    "array contraction": "cpu/loops/array_contraction.py",
+    "loop interchange": "cpu/loops/loop_interchange.py",
+    "loop fusion": "cpu/loops/loop_fusion.py",
+    "loop fission": "cpu/loops/loop_fission.py",
+    "register tiling": "cpu/loops/register_tiling.py",
+    "vectorization": "cpu/loops/vectorization.py",
+    "coarsening": "cpu/loops/block_coarsening.py",
+    "copy forwarding": "cpu/loops/copy_forwarding.py",
+    "non-temporal": "cpu/nontemporal_stores.py",
+    "privatization": "cpu/loops/privatization.py",
+}
+
+
+def first_lines(path: Path) -> str:
+    """The summary of a module and what follows it to the first empty line."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n\n")[0].lower()
+
+
+def dialect(text: str) -> list[str]:
+    """The phrases of ``text`` for which the field has a term."""
+    return [
+        f"{found[0]!r}: say {term}"
+        for phrase, term in INSTEAD.items()
+        for found in re.finditer(rf"\b{phrase}\b", text)
+    ]
+
+
+def test_the_package_speaks_the_fields_words() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): phrases
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if (phrases := dialect(path.read_text(encoding="utf-8")))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_speaks_the_fields_words(page: Path) -> None:
+    assert not dialect(page.read_text(encoding="utf-8"))
+
+
+def test_a_phrase_is_found() -> None:
+    assert dialect("moved by the copy unit") == ["'copy unit': say TMA"]
+
+
+@pytest.mark.parametrize("term", SEARCHED)
+def test_a_search_finds_the_file(term: str) -> None:
+    assert term in first_lines(PACKAGE / SEARCHED[term])
