@@ -73,3 +73,16 @@ def test_a_spec_stays_that_of_the_home() -> None:
     module = importlib.import_module("tilelang.carver")
     assert module.__spec__ is not None and module.__spec__.name == "tilelang.compat.carver"
     assert importlib.reload(module) is module
+
+
+def test_no_path_takes_the_name_of_an_operation() -> None:
+    # Importing a module gives its parent an attribute of that name.
+    loop = (
+        "import importlib, tilelang, tilelang.language as T\n"
+        "def names(): return {(m.__name__, n): getattr(m, n) for m in (tilelang, T) for n in m.__all__}\n"
+        "before = names()\n"
+        "for name in %r:\n    importlib.import_module(name)\n"
+        "print([key for key, value in names().items() if value is not before[key]])"
+    )
+    paths = [name for name in (*ALIASES, *BELOW) if name.startswith("tilelang")]
+    assert in_process(loop % (paths,)) == "[]"

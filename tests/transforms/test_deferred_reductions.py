@@ -71,7 +71,7 @@ def deferred(func: Any, options: Options | None = None) -> tuple[int, int]:
             found.append(made)
 
     lower(func, HOPPER, options or Options(), look)
-    nodes = list(S.walk(found[0].body))
+    nodes = list(S.walk(found[0].body)) if found else []  # left out without wgmma
     partial = sum(isinstance(node, S.Reduce) and node.partial for node in nodes)
     return partial, sum(isinstance(node, S.ReducerFinalize) for node in nodes)
 

@@ -44,7 +44,6 @@ ALIASES: Mapping[str, str] = {
     "tilelang.language.eager": "tilelang.frontend",
     "tilelang.language.kernel": "tilelang.frontend.kernel",
     "tilelang.language.loop": "tilelang.frontend.loop",
-    "tilelang.language.macro": "tilelang.frontend.macro",
     "tilelang.language.v2": "tilelang.frontend",
     "tilelang.primitives": "tilelang.compat.primitives",
     "tilelang.quantize": "tilelang.compat.quantize",
