@@ -1,4 +1,4 @@
-"""Annotations of kernel parameters, and the specialisation key they give a call.
+"""Annotations of kernel parameters and the specialization key of a call.
 
 Each annotation says three things about an argument: whether it is passed to the kernel at launch,
 which hashable key it contributes to the cache of compiled kernels, and which ``Buffer`` or ``Var``
@@ -114,8 +114,8 @@ class BufferAnnot(Annot):
         scope: str | None = None,
     ) -> None:
         self.said_scope = _said_scope(type(self).memory, scope)
-        self.shape = None if shape is None else [Value.from_value(item) for item in shape]
-        self.strides = None if strides is None else [Value.from_value(item) for item in strides]
+        self.shape = None if shape is None else [Value.from_value(extent) for extent in shape]
+        self.strides = None if strides is None else [Value.from_value(extent) for extent in strides]
         self.dtype = _element_type(dtype)
         self.name: str | None = None
 
@@ -211,14 +211,14 @@ class BufferAnnot(Annot):
 
     def with_name(self, name: str) -> BufferAnnot:
         """This annotation for the parameter ``name``; unknown extents are named after it."""
-        made = type(self)(None, None, self.dtype, self.said_scope)
-        made.name = name
+        copied = type(self)(None, None, self.dtype, self.said_scope)
+        copied.name = name
         for field, what in (("shape", "shape"), ("strides", "stride")):
             values = getattr(self, field)
             if values is not None:
                 named = [v.with_name(f"{name}_{what}_{i}") for i, v in enumerate(values)]
-                setattr(made, field, named)
-        return made
+                setattr(copied, field, named)
+        return copied
 
     def get_key_parser(self) -> KeyParser:
         """Fast reader of the compile-time extents, strides and dtype of an array."""
@@ -304,18 +304,18 @@ class BufferAnnot(Annot):
                 expected=f"{len(shape)} extents {list(shape)}",
                 got=f"{len(target_shape)} extents {list(target_shape)}",
             )
-        made: list[Any] = []
-        for number, item in enumerate(shape):
+        extents: list[Any] = []
+        for number, extent in enumerate(shape):
             actual = None if target_shape is None else target_shape[number]
-            if item.kind == "static" and item.value is None and actual is None:
+            if extent.kind == "static" and extent.value is None and actual is None:
                 raise TileValueError(
-                    f"the compile-time dimension `{item.name}` is unknown",
+                    f"the compile-time dimension `{extent.name}` is unknown",
                     hint="pass a tensor or a placeholder T.Tensor((m, n), dtype)",
                 )
-            made.append(
-                item.create_prim_func_arg(item.name or vt.create_tmp_name(), actual, vt, False)
+            extents.append(
+                extent.create_prim_func_arg(extent.name or vt.create_tmp_name(), actual, vt, False)
             )
-        return tuple(made)
+        return tuple(extents)
 
     def create_prim_func_arg(self, name: str, value: Any, vt: ArgVarTable) -> ir.Buffer:
         """The parameter for the array (or placeholder) ``value``."""
@@ -338,13 +338,13 @@ class BufferAnnot(Annot):
                 f"the dtype of argument `{name}` is unknown",
                 hint="pass a tensor or a placeholder T.Tensor((m, n), dtype)",
             )
-        made = self.match_shape(shape, actual, vt)
+        matched = self.match_shape(shape, actual, vt)
         steps = None
         if self.strides is not None:
             steps = self.match_shape(self.strides, strides, vt)
-        found = ir.Buffer(name, ir.Shape(made), dtype, self.scope, steps)
-        add_param(found)
-        return found
+        buffer = ir.Buffer(name, ir.Shape(matched), dtype, self.scope, steps)
+        add_param(buffer)
+        return buffer
 
     def promote(self) -> TIRAnnot | None:
         """The fixed parameter if shape, strides and dtype are known without the argument."""
@@ -587,7 +587,7 @@ class Buffer(Generic[_Shape, _DType]):
     @property
     def shape(self) -> tuple[Any, ...]:
         """Extents; none when any shape will do."""
-        return tuple(_as_written(item) for item in self.described.shape or ())
+        return tuple(_as_written(extent) for extent in self.described.shape or ())
 
     @property
     def dtype(self) -> DType:
@@ -598,7 +598,7 @@ class Buffer(Generic[_Shape, _DType]):
     def strides(self) -> tuple[Any, ...]:
         """Strides in elements; row-major when none were given."""
         if self.described.strides is not None:
-            return tuple(_as_written(item) for item in self.described.strides)
+            return tuple(_as_written(stride) for stride in self.described.strides)
         return ir.Buffer("buf", ir.Shape(self.shape), self.dtype).stride_list()
 
     def scope(self) -> str:
@@ -649,8 +649,8 @@ def _strides_of(target: Any) -> tuple[Any, ...]:
         return target.strides
     if isinstance(target, BufferAnnot):
         if target.strides is not None:
-            return tuple(_placeholder_extent(item) for item in target.strides)
-        return row_major_strides([_placeholder_extent(item) for item in target.shape or ()])
+            return tuple(_placeholder_extent(stride) for stride in target.strides)
+        return row_major_strides([_placeholder_extent(extent) for extent in target.shape or ()])
     if callable(getattr(target, "stride", None)):
         return tuple(target.stride())
     strides = getattr(target, "strides", None)
@@ -664,7 +664,7 @@ def _facts(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None, 
     if value is None or isinstance(value, PtrAnnot):
         return None, None, None
     if isinstance(value, BufferAnnot):
-        shape = tuple(_placeholder_extent(item) for item in value.shape or ())
+        shape = tuple(_placeholder_extent(extent) for extent in value.shape or ())
         return shape, _strides_of(value), value.dtype
     return tuple(value.shape), _strides_of(value), DType(value.dtype)
 
@@ -716,8 +716,8 @@ class FuncAnnot:
     @classmethod
     def from_sig_annots(cls, sig: inspect.Signature, func_annots: Mapping[str, Any]) -> FuncAnnot:
         """From a signature and its evaluated annotations; what has none is compile-time."""
-        made = {name: annotation_of(func_annots.get(name), name) for name in sig.parameters}
-        return cls(sig, made)
+        annotations = {name: annotation_of(func_annots.get(name), name) for name in sig.parameters}
+        return cls(sig, annotations)
 
     def bind(self, args: Sequence[Any], kws: Mapping[str, Any]) -> Sequence[Any]:
         """All arguments in the order of the parameters, defaults filled in."""
@@ -741,7 +741,9 @@ class FuncAnnot:
             )
         values: list[Any] = list(args)
         empty = sys.modules["inspect"].Parameter.empty
-        values += [_EMPTY if item is empty else item for item in self._defaults[len(args) :]]
+        values += [
+            _EMPTY if default is empty else default for default in self._defaults[len(args) :]
+        ]
         for name, value in kws.items():
             at = self._index.get(name)
             if at is None or at < len(args):
@@ -776,14 +778,14 @@ class FuncAnnot:
 
     def get_all_static_args(self) -> dict[str, Any]:
         """The parameters that are known without an argument: fixed parameters and constants."""
-        found: dict[str, Any] = {}
+        static: dict[str, Any] = {}
         for name, annot in self.annots.items():
             fixed = annot.promote()
             if fixed is not None:
-                found[name] = fixed.data
+                static[name] = fixed.data
             elif isinstance(annot, Value) and annot.kind == "static" and annot.value is not None:
-                found[name] = annot.value
-        return found
+                static[name] = annot.value
+        return static
 
     def get_compile_time_unknown_args(self) -> list[str]:
         """Names of the parameters of which something must be known to compile."""

@@ -54,33 +54,35 @@ def wrong_argument(
 
 def _called(traceback: TracebackType | None) -> FrameType | None:
     """The frame of the function of ours that the program called last."""
-    found: FrameType | None = None
+    innermost: FrameType | None = None
     inside = False
     while traceback is not None:
         module = traceback.tb_frame.f_globals.get("__name__") or ""
         if module.partition(".")[0] == "tilelang":
             if not inside and module not in _BETWEEN:
-                found, inside = traceback.tb_frame, True
+                innermost, inside = traceback.tb_frame, True
         elif module.partition(".")[0] not in ("numpy", "torch"):
-            found, inside = None, False
+            innermost, inside = None, False
         traceback = traceback.tb_next
-    return found
+    return innermost
 
 
 def _arguments(frame: FrameType) -> list[tuple[str, object]]:
-    code, held = frame.f_code, frame.f_locals
+    code, local_values = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
-    found: list[tuple[str, object]] = []
+    arguments: list[tuple[str, object]] = []
     for name in code.co_varnames[: count + 2]:
-        value = held.get(name)
+        value = local_values.get(name)
         if name in code.co_varnames[count:]:  # *args, **kwargs or a variable
             if isinstance(value, tuple):
-                found += [(f"argument {number + 1}", item) for number, item in enumerate(value)]
+                arguments += [
+                    (f"argument {number + 1}", element) for number, element in enumerate(value)
+                ]
             elif isinstance(value, dict):
-                found += value.items()
+                arguments += value.items()
         else:
-            found.append((name, value))
-    return found
+            arguments.append((name, value))
+    return arguments
 
 
 def _is_array(value: object) -> bool:

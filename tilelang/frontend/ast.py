@@ -1,4 +1,4 @@
-"""Rewriting of kernel and macro bodies.
+"""AST rewriting of kernel and macro bodies.
 
 The body of a traced function is ordinary Python whose control flow and assignments are turned
 into calls on a ``Scope`` (``__tl``, see ``scope.py``), for instance::
@@ -119,8 +119,8 @@ def analyse(fn: FunctionType) -> FunctionInfo:
     annotated: set[str] = set()
     constructs: set[str] = set()
     factory = False
-    for item in node.body:
-        for part in below(item, _SCOPES):
+    for stmt in node.body:
+        for part in below(stmt, _SCOPES):
             if isinstance(part, ast.AnnAssign) and part.value is None:
                 if isinstance(part.target, ast.Name) and part.target.id in params:
                     annotated.add(part.target.id)
@@ -162,29 +162,29 @@ class _Names:
                 self.bound.setdefault(part.id, set()).add(path)
 
     def _block(self, body: Sequence[ast.stmt], path: Path) -> None:
-        for item in body:
-            if isinstance(item, ast.Assign):
-                for target in item.targets:
+        for stmt in body:
+            if isinstance(stmt, ast.Assign):
+                for target in stmt.targets:
                     self._bind(target, path)
-            elif isinstance(item, (ast.AugAssign, ast.AnnAssign)):
-                self._bind(item.target, path)
-            elif isinstance(item, (ast.FunctionDef, ast.ClassDef)):
-                self.bound.setdefault(item.name, set()).add(path)
-            for key, nested in _blocks(item, path):
-                if isinstance(item, ast.For):
-                    self._bind(item.target, key)
-                elif isinstance(item, ast.With):
-                    for entry in item.items:
+            elif isinstance(stmt, (ast.AugAssign, ast.AnnAssign)):
+                self._bind(stmt.target, path)
+            elif isinstance(stmt, (ast.FunctionDef, ast.ClassDef)):
+                self.bound.setdefault(stmt.name, set()).add(path)
+            for key, nested in _blocks(stmt, path):
+                if isinstance(stmt, ast.For):
+                    self._bind(stmt.target, key)
+                elif isinstance(stmt, ast.With):
+                    for entry in stmt.items:
                         self._bind(entry.optional_vars, key)
                 self._block(nested, key)
 
 
-def _blocks(item: ast.stmt, path: Path) -> Iterator[tuple[Path, list[ast.stmt]]]:
+def _blocks(stmt: ast.stmt, path: Path) -> Iterator[tuple[Path, list[ast.stmt]]]:
     """The nested blocks of a compound statement with their paths."""
-    if isinstance(item, (ast.If, ast.For, ast.While, ast.With)):
-        yield (*path, (id(item), 0)), item.body
-        if isinstance(item, (ast.If, ast.For, ast.While)) and item.orelse:
-            yield (*path, (id(item), 1)), item.orelse
+    if isinstance(stmt, (ast.If, ast.For, ast.While, ast.With)):
+        yield (*path, (id(stmt), 0)), stmt.body
+        if isinstance(stmt, (ast.If, ast.For, ast.While)) and stmt.orelse:
+            yield (*path, (id(stmt), 1)), stmt.orelse
 
 
 class _Statements:
@@ -227,59 +227,59 @@ class _Statements:
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
-        for item in body:
-            out.extend(self.statement(item))
+        for stmt in body:
+            out.extend(self.statement(stmt))
         return out
 
     def nested(
-        self, item: ast.stmt, which: int, body: Sequence[ast.stmt], branch: str | None = None
+        self, stmt: ast.stmt, which: int, body: Sequence[ast.stmt], branch: str | None = None
     ) -> list[ast.stmt]:
         """A block of the compound statement ``item``, an ``if`` where ``branch`` traces it."""
-        outside, self.path = self.path, (*self.path, (id(item), which))
+        outside, self.path = self.path, (*self.path, (id(stmt), which))
         around, self.branch = self.branch, branch
         level = self.level
-        if isinstance(item, ast.While) or (isinstance(item, ast.For) and not _is_rounds(item)):
+        if isinstance(stmt, ast.While) or (isinstance(stmt, ast.For) and not _is_rounds(stmt)):
             self.level = None
-        again = self.flow.of(item).again
+        again = self.flow.of(stmt).again
         self.again += again
         out = self.block(body)
         self.path, self.branch, self.level = outside, around, level
         del self.again[len(self.again) - len(again) :]
-        return out or [same_place(ast.Pass(), item)]
+        return out or [same_place(ast.Pass(), stmt)]
 
-    def statement(self, item: ast.stmt) -> list[ast.stmt]:
-        kind = type(item).__name__
+    def statement(self, stmt: ast.stmt) -> list[ast.stmt]:
+        kind = type(stmt).__name__
         if kind in UNSUPPORTED:
-            self.refuse(item, *UNSUPPORTED[kind])
+            self.refuse(stmt, *UNSUPPORTED[kind])
         visit: Callable[[Any], list[ast.stmt]] | None = getattr(self, f"do_{kind}", None)
         if visit is not None:
-            return visit(item)
-        if isinstance(item, ast.Raise):
-            checked = [] if self.branch is None else [method_call(self.branch, "raising", item)]
-            return [*map(statement, checked), self.expressions.parts(item)]
-        return [item, *self.noted(item)]  # def, class, import, pass: plain Python
+            return visit(stmt)
+        if isinstance(stmt, ast.Raise):
+            checked = [] if self.branch is None else [method_call(self.branch, "raising", stmt)]
+            return [*map(statement, checked), self.expressions.parts(stmt)]
+        return [stmt, *self.noted(stmt)]  # def, class, import, pass: plain Python
 
-    def noted(self, item: ast.stmt) -> list[ast.stmt]:
+    def noted(self, stmt: ast.stmt) -> list[ast.stmt]:
         """Tell the scope what a plain statement has bound."""
         names: list[str] = []
-        if isinstance(item, (ast.FunctionDef, ast.ClassDef)):
-            names = [item.name]
-        elif isinstance(item, (ast.Import, ast.ImportFrom)):
-            names = [(part.asname or part.name).partition(".")[0] for part in item.names]
+        if isinstance(stmt, (ast.FunctionDef, ast.ClassDef)):
+            names = [stmt.name]
+        elif isinstance(stmt, (ast.Import, ast.ImportFrom)):
+            names = [(part.asname or part.name).partition(".")[0] for part in stmt.names]
         return [
-            statement(scope_call("bind", [constant(name), load(name)], item))
+            statement(scope_call("bind", [constant(name), load(name)], stmt))
             for name in names
             if name not in self.outer
         ]
 
     # -- names that are followed through branches and loops -----------------------------------
-    def followed(self, item: ast.stmt) -> list[ast.expr]:
+    def followed(self, stmt: ast.stmt) -> list[ast.expr]:
         """The argument that names what to follow in ``item``; none where there is nothing."""
-        found = self.flow.of(item)
-        captured = tuple(name for name in found.again if name in self.flow.captured)
-        second = found.orelse if isinstance(item, ast.If) else found.again
-        wanted = (found.after, second, captured, found.carried)
-        return [constant(wanted)] if found.after or second else []
+        liveness = self.flow.of(stmt)
+        captured = tuple(name for name in liveness.again if name in self.flow.captured)
+        second = liveness.orelse if isinstance(stmt, ast.If) else liveness.again
+        wanted = (liveness.after, second, captured, liveness.carried)
+        return [constant(wanted)] if liveness.after or second else []
 
     def reread(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
         """Give the Python names what the followed statement ``kept`` says that they hold."""
@@ -292,16 +292,16 @@ class _Statements:
         return out
 
     # -- assignment ---------------------------------------------------------------------------
-    def do_Assign(self, item: ast.Assign) -> list[ast.stmt]:
-        if len(item.targets) == 1:
-            return self.assign(item.targets[0], item.value, item)
+    def do_Assign(self, stmt: ast.Assign) -> list[ast.stmt]:
+        if len(stmt.targets) == 1:
+            return self.assign(stmt.targets[0], stmt.value, stmt)
         kept = self.fresh()
-        hint = next((t.id for t in item.targets if isinstance(t, ast.Name)), "_tmp")
-        value = scope_call("snapshot", [self.expr(item.value), constant(hint)], item)
+        hint = next((t.id for t in stmt.targets if isinstance(t, ast.Name)), "_tmp")
+        value = scope_call("snapshot", [self.expr(stmt.value), constant(hint)], stmt)
         out = [set_name(kept, value)]
-        for target in item.targets:
-            again = same_place(load(kept), item.value)
-            out += self.assign(target, again, item)
+        for target in stmt.targets:
+            again = same_place(load(kept), stmt.value)
+            out += self.assign(target, again, stmt)
         return out
 
     def assign(self, target: ast.expr, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
@@ -309,15 +309,15 @@ class _Statements:
         by_reference = not isinstance(value, (ast.Name, ast.Attribute))
         if isinstance(target, (ast.Tuple, ast.List)):
             return self.unpack(target, value, at)
-        made = self.expr(value)
+        rewritten = self.expr(value)
         if isinstance(target, ast.Name) and target.id in self.outer:
             current = thunk(same_place(load(target.id), target))
-            args = [constant(target.id), made, constant(by_reference), current]
+            args = [constant(target.id), rewritten, constant(by_reference), current]
             return [set_name(target.id, scope_call("assign_outer", args, at))]
         if isinstance(target, ast.Name):
-            args = [constant(target.id), made, constant(by_reference)]
+            args = [constant(target.id), rewritten, constant(by_reference)]
             return [set_name(target.id, scope_call("assign", args, at))]
-        return self.place(target, made, at)
+        return self.place(target, rewritten, at)
 
     def place(self, target: ast.expr, made: ast.expr, at: ast.AST) -> list[ast.stmt]:
         """Store the rewritten value ``made`` into a subscript or attribute."""
@@ -345,44 +345,46 @@ class _Statements:
             ]
             return scope_call("slice", parts, node)
         if isinstance(node, ast.Tuple):
-            made = ast.Tuple(elts=[self.key(item) for item in node.elts], ctx=ast.Load())
-            return same_place(made, node)
+            rewritten = ast.Tuple(elts=[self.key(target) for target in node.elts], ctx=ast.Load())
+            return same_place(rewritten, node)
         return self.expr(node)
 
     def unpack(self, target: ast.Tuple | ast.List, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
         """Tuple assignment: all of the right side first, then the targets from left to right."""
         if isinstance(value, (ast.Tuple, ast.List)) and not _has_star(value):
-            names = [isinstance(item, (ast.Name, ast.Attribute)) for item in value.elts]
+            names = [isinstance(element, (ast.Name, ast.Attribute)) for element in value.elts]
         else:
             names = []
-        made = self.expr(value)
+        rewritten = self.expr(value)
         kept = self.fresh()
-        args = [made, constant(shape_of(target)), constant(tuple(names))]
+        args = [rewritten, constant(shape_of(target)), constant(tuple(names))]
         out = [set_name(kept, scope_call("unpack", args, at))]
         for number, leaf in enumerate(leaves(target)):
-            item = ast.Subscript(value=load(kept), slice=ast.Constant(value=number), ctx=ast.Load())
-            same_place(item, leaf)
+            element = ast.Subscript(
+                value=load(kept), slice=ast.Constant(value=number), ctx=ast.Load()
+            )
+            same_place(element, leaf)
             if isinstance(leaf, ast.Name) and leaf.id not in self.outer:
-                commit = scope_call("commit", [constant(leaf.id), item], at)
+                commit = scope_call("commit", [constant(leaf.id), element], at)
                 out.append(set_name(leaf.id, commit))
             elif isinstance(leaf, ast.Name):
                 current = thunk(same_place(load(leaf.id), leaf))
-                call_args = [constant(leaf.id), item, constant(True), current]
+                call_args = [constant(leaf.id), element, constant(True), current]
                 out.append(set_name(leaf.id, scope_call("assign_outer", call_args, at)))
             else:
-                out += self.place(leaf, item, at)
+                out += self.place(leaf, element, at)
         return out
 
-    def do_AugAssign(self, item: ast.AugAssign) -> list[ast.stmt]:
-        op, target = constant(_OPERATORS[type(item.op)]), item.target
-        value = self.expr(item.value)
+    def do_AugAssign(self, stmt: ast.AugAssign) -> list[ast.stmt]:
+        op, target = constant(_OPERATORS[type(stmt.op)]), stmt.target
+        value = self.expr(stmt.value)
         if isinstance(target, ast.Name):
             current = self.expr(same_place(load(target.id), target))
             args = [constant(target.id), op, current, value]
-            return [set_name(target.id, scope_call("aug_name", args, item))]
+            return [set_name(target.id, scope_call("aug_name", args, stmt))]
         if isinstance(target, ast.Subscript):
             args = [self.expr(target.value), self.key(target.slice), op, value]
-            return [statement(scope_call("aug_item", args, item))]
+            return [statement(scope_call("aug_item", args, stmt))]
         if not self.attributes:
             self.refuse(
                 target,
@@ -390,31 +392,31 @@ class _Statements:
                 "assign to a name, or keep state in a class decorated with @T.meta_class",
             )
         args = [self.expr(target.value), constant(target.attr), op, value]
-        return [statement(scope_call("aug_attr", args, item))]
+        return [statement(scope_call("aug_attr", args, stmt))]
 
-    def do_AnnAssign(self, item: ast.AnnAssign) -> list[ast.stmt]:
-        if item.value is not None:
-            return self.assign(item.target, item.value, item)
-        if not isinstance(item.target, ast.Name) or item.target.id not in self.annotated:
+    def do_AnnAssign(self, stmt: ast.AnnAssign) -> list[ast.stmt]:
+        if stmt.value is not None:
+            return self.assign(stmt.target, stmt.value, stmt)
+        if not isinstance(stmt.target, ast.Name) or stmt.target.id not in self.annotated:
             return []
-        name = item.target.id
-        args = [constant(name), thunk(self.expr(item.annotation)), load(name)]
-        return [set_name(name, scope_call("annotate", args, item))]
+        name = stmt.target.id
+        args = [constant(name), thunk(self.expr(stmt.annotation)), load(name)]
+        return [set_name(name, scope_call("annotate", args, stmt))]
 
     # -- control flow -------------------------------------------------------------------------
-    def do_If(self, item: ast.If) -> list[ast.stmt]:
-        kept, found = self.fresh(), self.flow.of(item)
-        args = [self.expr(item.test), *self.followed(item)]
-        out = [set_name(kept, scope_call("if_", args, item.test))]
-        sides = [("then", 0, item.body)] + ([("orelse", 1, item.orelse)] if item.orelse else [])
+    def do_If(self, stmt: ast.If) -> list[ast.stmt]:
+        kept, liveness = self.fresh(), self.flow.of(stmt)
+        args = [self.expr(stmt.test), *self.followed(stmt)]
+        out = [set_name(kept, scope_call("if_", args, stmt.test))]
+        sides = [("then", 0, stmt.body)] + ([("orelse", 1, stmt.orelse)] if stmt.orelse else [])
         for method, which, body in sides:
-            made = self.nested(item, which, body, kept)
-            if which and found.orelse:
-                made = [*self.restored(kept, found.orelse, item.test), *made]
-            test = method_call(kept, method, item.test)
-            out.append(same_place(ast.If(test=test, body=made, orelse=[]), item.test))
-        out.append(statement(method_call(kept, "end", item.test)))
-        return out + self.reread(kept, found.after, item.test)
+            rewritten = self.nested(stmt, which, body, kept)
+            if which and liveness.orelse:
+                rewritten = [*self.restored(kept, liveness.orelse, stmt.test), *rewritten]
+            test = method_call(kept, method, stmt.test)
+            out.append(same_place(ast.If(test=test, body=rewritten, orelse=[]), stmt.test))
+        out.append(statement(method_call(kept, "end", stmt.test)))
+        return out + self.reread(kept, liveness.after, stmt.test)
 
     def restored(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
         """At the start of the second side of ``kept``: what the names held before the first."""
@@ -425,54 +427,54 @@ class _Statements:
             again.orelse = [none, gone]  # type: ignore[attr-defined]  # an If; not bound before
         return out
 
-    def do_For(self, item: ast.For) -> list[ast.stmt]:
-        if item.orelse:
-            self.refuse(item.orelse[0], "`else` of a `for`", "write the statements after the loop")
-        if _is_rounds(item):
-            return self.rounds(item)
+    def do_For(self, stmt: ast.For) -> list[ast.stmt]:
+        if stmt.orelse:
+            self.refuse(stmt.orelse[0], "`else` of a `for`", "write the statements after the loop")
+        if _is_rounds(stmt):
+            return self.rounds(stmt)
         kept = self.fresh()
-        single = isinstance(item.target, ast.Name)
-        found = list(leaves(item.target))
-        for leaf in found:
+        single = isinstance(stmt.target, ast.Name)
+        targets = list(leaves(stmt.target))
+        for leaf in targets:
             if not isinstance(leaf, ast.Name):
                 self.refuse(leaf, "this loop target", "loop over names")
-        names = tuple(leaf.id for leaf in found if isinstance(leaf, ast.Name))
-        args = [self.loop_source(item.iter), constant(names), constant(single)]
-        args += self.followed(item)
-        out = [set_name(kept, scope_call("for_", args, item.iter))]
+        names = tuple(leaf.id for leaf in targets if isinstance(leaf, ast.Name))
+        args = [self.loop_source(stmt.iter), constant(names), constant(single)]
+        args += self.followed(stmt)
+        out = [set_name(kept, scope_call("for_", args, stmt.iter))]
         for number, name in enumerate(names):
             values = ast.Attribute(value=load(kept), attr="values", ctx=ast.Load())
             value: ast.expr = ast.Subscript(
                 value=values, slice=ast.Constant(value=number), ctx=ast.Load()
             )
-            same_place(value, item.target)
-            out.append(set_name(name, scope_call("bind", [constant(name), value], item.target)))
-        out += self.nested(item, 0, item.body)
-        out.append(statement(method_call(kept, "end", item.iter)))
-        return out + self.reread(kept, self.flow.of(item).after, item.iter)
+            same_place(value, stmt.target)
+            out.append(set_name(name, scope_call("bind", [constant(name), value], stmt.target)))
+        out += self.nested(stmt, 0, stmt.body)
+        out.append(statement(method_call(kept, "end", stmt.iter)))
+        return out + self.reread(kept, self.flow.of(stmt).after, stmt.iter)
 
-    def rounds(self, item: ast.For) -> list[ast.stmt]:
+    def rounds(self, stmt: ast.For) -> list[ast.stmt]:
         """``for i, x in enumerate(sequence)``: a loop of Python, whose body is traced each time."""
-        assert isinstance(item.iter, ast.Call)
+        assert isinstance(stmt.iter, ast.Call)
         kept, each, around = self.fresh(), self.fresh(), self.level
-        pairs = [ast.keyword(arg=k.arg, value=self.expr(k.value)) for k in item.iter.keywords]
-        args = [self.expr(item.iter.func), *map(self.expr, item.iter.args)]
-        made = scope_call("rounds", args, item.iter)
-        made.keywords = pairs
+        pairs = [ast.keyword(arg=k.arg, value=self.expr(k.value)) for k in stmt.iter.keywords]
+        args = [self.expr(stmt.iter.func), *map(self.expr, stmt.iter.args)]
+        loop_call = scope_call("rounds", args, stmt.iter)
+        loop_call.keywords = pairs
         self.level = self.fresh()
-        out = [set_name(kept, same_place(made, item.iter))]
-        out.append(set_name(self.level, scope_call("level", [], item.iter)))
-        value = same_place(load(each), item.target)
-        at = same_place(ast.Pass(), item.target)
-        if isinstance(item.target, (ast.Tuple, ast.List)):
-            body = self.unpack(item.target, value, at)
+        out = [set_name(kept, same_place(loop_call, stmt.iter))]
+        out.append(set_name(self.level, scope_call("level", [], stmt.iter)))
+        value = same_place(load(each), stmt.target)
+        at = same_place(ast.Pass(), stmt.target)
+        if isinstance(stmt.target, (ast.Tuple, ast.List)):
+            body = self.unpack(stmt.target, value, at)
         else:
-            body = self.assign(item.target, value, at)
-        body += self.nested(item, 0, item.body)
+            body = self.assign(stmt.target, value, at)
+        body += self.nested(stmt, 0, stmt.body)
         self.level = around
         target = ast.Name(id=each, ctx=ast.Store())
         loop = ast.For(target=target, iter=load(kept), body=body, orelse=[])
-        return [*out, same_place(loop, item.iter)]
+        return [*out, same_place(loop, stmt.iter)]
 
     def loop_source(self, node: ast.expr) -> ast.expr:
         """The iterable; ``range(...)`` takes device expressions, so it is called through us."""
@@ -483,33 +485,33 @@ class _Statements:
         args = [self.expr(arg) for arg in node.args]
         return scope_call("range", [self.expr(node.func), *args], node)
 
-    def do_While(self, item: ast.While) -> list[ast.stmt]:
-        if item.orelse:
+    def do_While(self, stmt: ast.While) -> list[ast.stmt]:
+        if stmt.orelse:
             self.refuse(
-                item.orelse[0], "`else` of a `while`", "write the statements after the loop"
+                stmt.orelse[0], "`else` of a `while`", "write the statements after the loop"
             )
         kept = self.fresh()
-        self.again += self.flow.of(item).again
-        test = thunk(self.expr(item.test))
-        del self.again[len(self.again) - len(self.flow.of(item).again) :]
-        args = [test, *self.followed(item)]
-        out = [set_name(kept, scope_call("while_", args, item.test))]
-        body = self.nested(item, 0, item.body)
-        begin = method_call(kept, "begin", item.test)
-        out.append(same_place(ast.If(test=begin, body=body, orelse=[]), item.test))
-        out.append(statement(method_call(kept, "end", item.test)))
-        return out + self.reread(kept, self.flow.of(item).after, item.test)
+        self.again += self.flow.of(stmt).again
+        test = thunk(self.expr(stmt.test))
+        del self.again[len(self.again) - len(self.flow.of(stmt).again) :]
+        args = [test, *self.followed(stmt)]
+        out = [set_name(kept, scope_call("while_", args, stmt.test))]
+        body = self.nested(stmt, 0, stmt.body)
+        begin = method_call(kept, "begin", stmt.test)
+        out.append(same_place(ast.If(test=begin, body=body, orelse=[]), stmt.test))
+        out.append(statement(method_call(kept, "end", stmt.test)))
+        return out + self.reread(kept, self.flow.of(stmt).after, stmt.test)
 
-    def do_With(self, item: ast.With) -> list[ast.stmt]:
-        return self.with_items(item, list(item.items))
+    def do_With(self, stmt: ast.With) -> list[ast.stmt]:
+        return self.with_items(stmt, list(stmt.items))
 
-    def with_items(self, item: ast.With, items: list[ast.withitem]) -> list[ast.stmt]:
+    def with_items(self, stmt: ast.With, items: list[ast.withitem]) -> list[ast.stmt]:
         if not items:
-            return self.nested(item, 0, item.body)
+            return self.nested(stmt, 0, stmt.body)
         first, target = items[0], items[0].optional_vars
-        found = [] if target is None else list(leaves(target))
-        names = tuple(leaf.id if isinstance(leaf, ast.Name) else "" for leaf in found)
-        args = [self.expr(first.context_expr), constant(names), *self.followed(item)]
+        targets = [] if target is None else list(leaves(target))
+        names = tuple(leaf.id if isinstance(leaf, ast.Name) else "" for leaf in targets)
+        args = [self.expr(first.context_expr), constant(names), *self.followed(stmt)]
         context = scope_call("with_", args, first.context_expr)
         frame, kept = self.fresh(), self.fresh()
         opened = set_name(frame, context)
@@ -520,73 +522,77 @@ class _Statements:
                 body += self.unpack(target, value, same_place(ast.Pass(), target))
             else:
                 body += self.assign(target, value, same_place(ast.Pass(), target))
-        body += self.with_items(item, items[1:])
+        body += self.with_items(stmt, items[1:])
         entry = ast.withitem(
             context_expr=same_place(load(frame), first.context_expr),
             optional_vars=ast.Name(kept, ast.Store()),
         )
-        made = same_place(ast.With(items=[entry], body=body), first.context_expr)
-        return [opened, made, *self.reread(frame, self.flow.of(item).after, first.context_expr)]
+        with_stmt = same_place(ast.With(items=[entry], body=body), first.context_expr)
+        return [
+            opened,
+            with_stmt,
+            *self.reread(frame, self.flow.of(stmt).after, first.context_expr),
+        ]
 
-    def do_Break(self, item: ast.Break) -> list[ast.stmt]:
+    def do_Break(self, stmt: ast.Break) -> list[ast.stmt]:
         if self.level is not None:
-            return self.leave_round(item)
-        return [statement(scope_call("break_", [], item))]
+            return self.leave_round(stmt)
+        return [statement(scope_call("break_", [], stmt))]
 
-    def leave_round(self, item: ast.Break | ast.Continue) -> list[ast.stmt]:
+    def leave_round(self, stmt: ast.Break | ast.Continue) -> list[ast.stmt]:
         """``break`` or ``continue`` of a loop of Python."""
-        args = [constant(type(item).__name__.lower()), load(str(self.level))]
-        return [statement(scope_call("leave_round", args, item)), item]
+        args = [constant(type(stmt).__name__.lower()), load(str(self.level))]
+        return [statement(scope_call("leave_round", args, stmt)), stmt]
 
-    def do_Continue(self, item: ast.Continue) -> list[ast.stmt]:
+    def do_Continue(self, stmt: ast.Continue) -> list[ast.stmt]:
         if self.level is not None:
-            return self.leave_round(item)
-        return [statement(scope_call("continue_", [], item))]
+            return self.leave_round(stmt)
+        return [statement(scope_call("continue_", [], stmt))]
 
-    def do_Return(self, item: ast.Return) -> list[ast.stmt]:
-        value = ast.Constant(value=None) if item.value is None else self.expr(item.value)
+    def do_Return(self, stmt: ast.Return) -> list[ast.stmt]:
+        value = ast.Constant(value=None) if stmt.value is None else self.expr(stmt.value)
         if not self.path:
-            made = ast.Return(value=scope_call("return_", [value], item))
-            return [same_place(made, item)]
+            return_stmt = ast.Return(value=scope_call("return_", [value], stmt))
+            return [same_place(return_stmt, stmt)]
         kept = self.fresh()
         ends = ast.If(
-            test=scope_call("returns", [load(kept)], item),
-            body=[ast.Return(value=scope_call("return_", [load(kept)], item))],
+            test=scope_call("returns", [load(kept)], stmt),
+            body=[ast.Return(value=scope_call("return_", [load(kept)], stmt))],
             orelse=[],
         )
-        return [set_name(kept, same_place(value, item)), same_place(ends, item)]
+        return [set_name(kept, same_place(value, stmt)), same_place(ends, stmt)]
 
     # -- other statements ---------------------------------------------------------------------
-    def do_Expr(self, item: ast.Expr) -> list[ast.stmt]:
-        if isinstance(item.value, ast.Constant):
-            return [item]
-        value = item.value
+    def do_Expr(self, stmt: ast.Expr) -> list[ast.stmt]:
+        if isinstance(stmt.value, ast.Constant):
+            return [stmt]
+        value = stmt.value
         return [statement(scope_call("expr", [self.expr(value)], value))]
 
-    def do_Assert(self, item: ast.Assert) -> list[ast.stmt]:
-        text = ast.Constant(value=None) if item.msg is None else self.expr(item.msg)
-        same_place(text, item)
-        return [statement(scope_call("assert_", [self.expr(item.test), thunk(text)], item))]
+    def do_Assert(self, stmt: ast.Assert) -> list[ast.stmt]:
+        text = ast.Constant(value=None) if stmt.msg is None else self.expr(stmt.msg)
+        same_place(text, stmt)
+        return [statement(scope_call("assert_", [self.expr(stmt.test), thunk(text)], stmt))]
 
-    def do_Nonlocal(self, item: ast.Nonlocal) -> list[ast.stmt]:
-        self.outer.update(item.names)
-        return [item]
+    def do_Nonlocal(self, stmt: ast.Nonlocal) -> list[ast.stmt]:
+        self.outer.update(stmt.names)
+        return [stmt]
 
 
 def _has_star(node: ast.AST) -> bool:
     return any(isinstance(child, ast.Starred) for child in ast.iter_child_nodes(node))
 
 
-def _is_rounds(item: ast.For) -> bool:
+def _is_rounds(stmt: ast.For) -> bool:
     """Whether a loop goes over ``enumerate(...)`` or ``zip(...)``."""
-    call = item.iter
+    call = stmt.iter
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         return False
     return call.func.id in ("enumerate", "zip") and not _has_star(call)
 
 
 def _returns_inside(node: ast.FunctionDef) -> bool:
-    nested = [part for item in node.body for part in below(item, _SCOPES) if part is not item]
+    nested = [part for stmt in node.body for part in below(stmt, _SCOPES) if part is not stmt]
     return any(isinstance(part, ast.Return) for part in nested)
 
 
@@ -600,9 +606,9 @@ def _depth(node: ast.AST) -> int:
 
 
 def _inner_code(code: CodeType, name: str) -> CodeType:
-    for item in code.co_consts:
-        if isinstance(item, CodeType):
-            return item if item.co_name == name else _inner_code(item, name)
+    for nested in code.co_consts:
+        if isinstance(nested, CodeType):
+            return nested if nested.co_name == name else _inner_code(nested, name)
     raise LookupError(name)
 
 
@@ -663,17 +669,17 @@ def rewrite(
     inner = _inner_code(code, name).replace(co_name=fn.__code__.co_name)
     if hasattr(inner, "co_qualname"):
         inner = inner.replace(co_qualname=fn.__code__.co_qualname)
-    made = FunctionType(
+    function = FunctionType(
         inner,
         fn.__globals__,
         fn.__name__,
         fn.__defaults__,
         tuple(cells[free] for free in inner.co_freevars),
     )
-    made.__kwdefaults__ = fn.__kwdefaults__
-    made.__qualname__, made.__module__ = fn.__qualname__, fn.__module__
-    made.__doc__ = fn.__doc__
-    return made
+    function.__kwdefaults__ = fn.__kwdefaults__
+    function.__qualname__, function.__module__ = fn.__qualname__, fn.__module__
+    function.__doc__ = fn.__doc__
+    return function
 
 
 def _bare(arguments: ast.arguments) -> ast.arguments:

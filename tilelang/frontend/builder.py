@@ -1,4 +1,4 @@
-"""The builder: receives statements while a kernel's rewritten Python runs, and makes a PrimFunc.
+"""The IR builder: receives statements while a kernel's rewritten Python runs, makes a PrimFunc.
 
 It keeps the stack of open blocks, gives every statement the user's location, names allocations
 and let values after the Python names they are bound to, and remembers in which block each
@@ -106,9 +106,9 @@ class LaunchState:
 
 def builder(what: str) -> Builder:
     """The active builder; an error that names ``what`` outside a trace."""
-    found = emitter(what)
-    assert isinstance(found, Builder)
-    return found
+    active = emitter(what)
+    assert isinstance(active, Builder)
+    return active
 
 
 def is_pure(expr: Expr) -> bool:
@@ -160,10 +160,10 @@ class Builder:
 
         Kept under the identity of ``code``: hashing it costs as much as its length.
         """
-        found = self._places.get(id(code))
-        if found is None:
-            found = self._places[id(code)] = (code, _places(code))
-        return found[1]
+        cached = self._places.get(id(code))
+        if cached is None:
+            cached = self._places[id(code)] = (code, _places(code))
+        return cached[1]
 
     # -- function -----------------------------------------------------------------------------
     @contextmanager
@@ -233,23 +233,23 @@ class Builder:
     def owner(self, data: Expr) -> Buffer | None:
         """The tensor or tile whose storage the variable ``data`` is (``A.data``)."""
         known = [*self.params, *(value for value, _ in self.homes.values())]
-        owners = [item for item in known if isinstance(item, Buffer) and item.data is data]
+        owners = [buffer for buffer in known if isinstance(buffer, Buffer) and buffer.data is data]
         return owners[0] if owners else None
 
     def ended(self, value: object) -> str | None:
         """The name of a variable or buffer in ``value`` whose block has ended, if any."""
-        found: Sequence[object]
+        nodes: Sequence[object]
         if isinstance(value, Expr):
-            found = [node for node in walk(value) if isinstance(node, Var)]
-            found = [*found, *(node.buffer for node in walk(value) if isinstance(node, Load))]
+            nodes = [node for node in walk(value) if isinstance(node, Var)]
+            nodes = [*nodes, *(node.buffer for node in walk(value) if isinstance(node, Load))]
         elif isinstance(value, Region):
-            found = [value.buffer]
+            nodes = [value.buffer]
         else:
-            found = [value] if isinstance(value, Buffer) else []
-        for item in found:
-            home = self.homes.get(id(item))
+            nodes = [value] if isinstance(value, Buffer) else []
+        for element in nodes:
+            home = self.homes.get(id(element))
             if home is not None and not home[1].alive:
-                return cast("Buffer | Var", item).name
+                return cast("Buffer | Var", element).name
         return None
 
     # -- Emitter ------------------------------------------------------------------------------
@@ -282,19 +282,19 @@ class Builder:
 
     def store(self, buffer: Buffer, key: object, value: object) -> None:
         """``buffer[key] = value`` with the implicit cast; reducers get an update."""
-        place = buffer[key]
-        if isinstance(place, Region):
-            run = as_run(place)
+        target = buffer[key]
+        if isinstance(target, Region):
+            run = as_run(target)
             if run is None:
                 raise TileTypeError(
                     f"a slice of `{buffer.name}` is assigned to",
                     expected="one index per dimension, or a few neighbours of the last one",
-                    got=f"`{place!r}`",
+                    got=f"`{target!r}`",
                     hint="use T.copy(src, dst[...]) or T.fill(dst[...], value)",
                 )
             source = as_run(value)
-            place, value = run, value if source is None else source
-        self.store_at(place.buffer, place.indices, value)
+            target, value = run, value if source is None else source
+        self.store_at(target.buffer, target.indices, value)
 
     def store_at(self, buffer: Buffer, indices: tuple[Expr, ...], value: object) -> None:
         """Store to normalised indices."""
@@ -311,9 +311,9 @@ class Builder:
             check_number(value, kind.element_of)
             if remark := lost_fraction(Load(buffer, indices), value):
                 warn(remark, locate())
-        made = self._broadcast(as_expr(value, None if lanes > 1 else kind), kind)
-        update = self._reducer_update(buffer, indices, made)
-        self.emit(update or Store(buffer=buffer, indices=indices, value=made))
+        stored = self._broadcast(as_expr(value, None if lanes > 1 else kind), kind)
+        update = self._reducer_update(buffer, indices, stored)
+        self.emit(update or Store(buffer=buffer, indices=indices, value=stored))
 
     @staticmethod
     def _broadcast(value: Expr, kind: DType) -> Expr:
@@ -327,16 +327,16 @@ class Builder:
     def _reducer_update(buffer: Buffer, indices: tuple[Expr, ...], value: Expr) -> Stmt | None:
         """``acc[i] = acc[i] op x`` on a reducer as an update of the thread's partial."""
         declared = buffer.attr("reducer")
-        inner, place = _strip(value), Load(buffer, indices)
+        inner, target = _strip(value), Load(buffer, indices)
         if declared is None or not isinstance(inner, Binary):
             return None
         op, other = declared[0], None
-        if inner.op == "sub" and op == "sum" and _strip(inner.a) is place:
+        if inner.op == "sub" and op == "sum" and _strip(inner.a) is target:
             other = -inner.b
         elif _REDUCER_OPS.get(inner.op) == op:
-            if _strip(inner.a) is place:
+            if _strip(inner.a) is target:
                 other = inner.b
-            elif _strip(inner.b) is place:
+            elif _strip(inner.b) is target:
                 other = inner.a
         if other is None:
             return None
@@ -411,9 +411,9 @@ class Builder:
         if isinstance(value, (list, dict)):
             self.parts.setdefault((id(value), None), (value, self.control()))
         if isinstance(value, (list, tuple)):
-            for number, item in enumerate(cast("Sequence[object]", value)):
-                if isinstance(item, Buffer) and not item.name:
-                    set_name(item, f"{name}_{number}")
+            for number, element in enumerate(cast("Sequence[object]", value)):
+                if isinstance(element, Buffer) and not element.name:
+                    set_name(element, f"{name}_{number}")
             return value
         if not isinstance(value, Expr) or isinstance(value, (Const, Var)):
             return value
@@ -544,7 +544,7 @@ class Builder:
         block = self.blocks[-1]
         body = self.pop(block)
         self.launch = None
-        made = Launch(
+        node = Launch(
             grid=launch.grid,
             block_vars=launch.block_vars,
             thread_vars=launch.thread_vars,
@@ -554,10 +554,10 @@ class Builder:
             loc=block.loc,
         )
         if launch.checks:
-            varying = Varying(made)
+            varying = Varying(node)
             for check in launch.checks:
                 check(varying)
-        self.emit(made)
+        self.emit(node)
 
     def when_closed(self, check: Callable[[Varying], None]) -> None:
         """Call ``check`` at the end of the kernel with what differs between its threads."""
@@ -582,30 +582,30 @@ class Builder:
         items = list(cast("Sequence[object]", value)) if several else [value]
         if value is None:
             items = []
-        found: list[int] = []
-        for item in items:
-            at = [i for i, param in enumerate(self.params) if param is item]
-            if not at or not any(item is made for made in self.empties):
+        numbers: list[int] = []
+        for entry in items:
+            at = [i for i, param in enumerate(self.params) if param is entry]
+            if not at or not any(entry is empty for empty in self.empties):
                 raise TileTypeError(
                     f"`{self.name}` returns something that is not an output",
                     expected="tensors made by T.empty in this function",
-                    got=describe(item),
+                    got=describe(entry),
                     loc=self.return_loc or self.loc,
                 )
-            found.append(at[0])
-        for made, loc in zip(self.empties, self.empty_locs, strict=True):
-            if not any(made is item for item in items):
+            numbers.append(at[0])
+        for empty, loc in zip(self.empties, self.empty_locs, strict=True):
+            if not any(empty is entry for entry in items):
                 raise TileRuntimeError(
-                    f"the output `{made.name or 'T.empty(...)'}` of `{self.name}` is not returned",
+                    f"the output `{empty.name or 'T.empty(...)'}` of `{self.name}` is not returned",
                     hint="return every tensor made by T.empty; for scratch space use "
                     "T.alloc_global inside the kernel",
                     loc=loc or self.loc,
                 )
-        if len(set(found)) != len(found):
+        if len(set(numbers)) != len(numbers):
             raise TileValueError(
                 f"`{self.name}` returns the same output twice", loc=self.return_loc or self.loc
             )
-        self.outputs = tuple(found)
+        self.outputs = tuple(numbers)
         if several:
             self.attrs["returns_list"] = True
 
@@ -693,16 +693,16 @@ def _chain(found: list[tuple[FrameType, int]]) -> Loc | None:
 
 def _places(code: CodeType) -> tuple[tuple[Any, Any, Any, Any], ...]:
     """The place of each instruction of ``code``, from Python 3.11 on."""
-    found: Any = getattr(code, "co_positions", tuple)
-    return tuple(found())
+    positions_of: Any = getattr(code, "co_positions", tuple)
+    return tuple(positions_of())
 
 
 def _position(frame: FrameType, lasti: int) -> tuple[str, int, Any, Any, Any]:
     code = frame.f_code
     active = current()
-    places = active.places(code) if isinstance(active, Builder) else _places(code)
-    if places and lasti >= 0:
-        line, end_line, col, end_col = places[lasti // 2]
+    positions = active.places(code) if isinstance(active, Builder) else _places(code)
+    if positions and lasti >= 0:
+        line, end_line, col, end_col = positions[lasti // 2]
         if line is not None:
             return code.co_filename, line, col, end_line, end_col
     return code.co_filename, frame.f_lineno, None, None, None
@@ -710,15 +710,15 @@ def _position(frame: FrameType, lasti: int) -> tuple[str, int, Any, Any, Any]:
 
 def locate() -> Loc | None:
     """Where the user's program is now, with the calls of macros and helpers that led there."""
-    found: list[tuple[FrameType, int]] = []
+    frames: list[tuple[FrameType, int]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not _is_root(frame):
         if not is_ours(frame):
-            found.append((frame, frame.f_lasti))
+            frames.append((frame, frame.f_lasti))
         frame = frame.f_back
     if frame is None:  # no trace root: a builder used by hand; only the innermost place counts
-        found = found[:1]
-    return _chain(found[::-1])
+        frames = frames[:1]
+    return _chain(frames[::-1])
 
 
 def is_class_of_python(frame: FrameType) -> bool:
@@ -728,14 +728,14 @@ def is_class_of_python(frame: FrameType) -> bool:
 
 def locate_error(traceback: TracebackType | None) -> Loc | None:
     """The user's place where an exception came up, from its traceback."""
-    found: list[tuple[FrameType, int]] = []
+    frames: list[tuple[FrameType, int]] = []
     while traceback is not None:
         if not is_ours(traceback.tb_frame) and not is_class_of_python(traceback.tb_frame):
-            found.append((traceback.tb_frame, traceback.tb_lasti))
+            frames.append((traceback.tb_frame, traceback.tb_lasti))
         elif _is_root(traceback.tb_frame):
-            found = []
+            frames = []
         traceback = traceback.tb_next
-    return _chain(found)
+    return _chain(frames)
 
 
 def warn(message: str, loc: Loc | None) -> None:
@@ -763,7 +763,7 @@ def __getattr__(name: str) -> Any:
 
         return macro if name == "macro" else inline
     if name == "const":
-        from tilelang.frontend.entry import const as found
+        from tilelang.frontend.entry import const as const_symbol
 
-        return found
+        return const_symbol
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

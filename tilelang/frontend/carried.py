@@ -1,4 +1,4 @@
-"""Names of a loop whose value in one iteration depends on their own value in the one before.
+"""Loop-carried dependences: names whose value in one iteration depends on the one before.
 
 ``if x > best: best = x`` counts on the value of earlier iterations, by the condition; ``n = n + 1``
 by the value; ``a, b = b, a`` by two names. What an inner block binds ends with that block, so such
@@ -33,13 +33,13 @@ def self_dependent(loop: ast.For | ast.While | ast.With, names: set[str], reads:
 
 def _reached(edges: Mapping[str, set[str]], name: str) -> set[str]:
     """The names on whose values of earlier iterations ``name`` depends."""
-    found: set[str] = set()
+    reached: set[str] = set()
     todo = [name]
     while todo:
-        new = edges.get(todo.pop(), set()) - found
-        found |= new
+        new = edges.get(todo.pop(), set()) - reached
+        reached |= new
         todo.extend(new)
-    return found
+    return reached
 
 
 class _Walker:
@@ -64,61 +64,61 @@ class _Walker:
         self, body: Sequence[ast.stmt], state: State, around: frozenset[str]
     ) -> frozenset[str]:
         """The statements in order; returns what decides whether those behind them are reached."""
-        for item in body:
-            around |= self.statement(item, state, around)
+        for stmt in body:
+            around |= self.statement(stmt, state, around)
         return around
 
-    def statement(self, item: ast.stmt, state: State, around: frozenset[str]) -> frozenset[str]:
-        if isinstance(item, ast.If):
-            return self.branch(item, state, around)
-        if isinstance(item, (ast.For, ast.While)):
-            return self.loop(item, state, around)
-        if isinstance(item, ast.With):
-            for entry in item.items:
-                found = around | self.origins(state, entry.context_expr)
+    def statement(self, stmt: ast.stmt, state: State, around: frozenset[str]) -> frozenset[str]:
+        if isinstance(stmt, ast.If):
+            return self.branch(stmt, state, around)
+        if isinstance(stmt, (ast.For, ast.While)):
+            return self.loop(stmt, state, around)
+        if isinstance(stmt, ast.With):
+            for entry in stmt.items:
+                origins = around | self.origins(state, entry.context_expr)
                 if entry.optional_vars is not None:
-                    self.bind(state, entry.optional_vars, found)
-            return self.block(item.body, state, around)
-        if isinstance(item, ast.Assign):
-            pairs = [pair for target in item.targets for pair in _pairs(target, item.value)]
-            made = [(target, around | self.origins(state, value)) for target, value in pairs]
-            for target, found in made:
-                self.bind(state, target, found)
-        elif isinstance(item, ast.AnnAssign) and item.value is not None:
-            self.bind(state, item.target, around | self.origins(state, item.value))
-        elif isinstance(item, ast.AugAssign) and isinstance(item.target, ast.Name):
-            own = state.get(item.target.id, _NONE)
-            self.bind(state, item.target, around | own | self.origins(state, item.value))
-        elif isinstance(item, (ast.FunctionDef, ast.ClassDef)):
-            state[item.name] = around
+                    self.bind(state, entry.optional_vars, origins)
+            return self.block(stmt.body, state, around)
+        if isinstance(stmt, ast.Assign):
+            pairs = [pair for target in stmt.targets for pair in _pairs(target, stmt.value)]
+            bindings = [(target, around | self.origins(state, value)) for target, value in pairs]
+            for target, origins in bindings:
+                self.bind(state, target, origins)
+        elif isinstance(stmt, ast.AnnAssign) and stmt.value is not None:
+            self.bind(state, stmt.target, around | self.origins(state, stmt.value))
+        elif isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
+            own = state.get(stmt.target.id, _NONE)
+            self.bind(state, stmt.target, around | own | self.origins(state, stmt.value))
+        elif isinstance(stmt, (ast.FunctionDef, ast.ClassDef)):
+            state[stmt.name] = around
         return _NONE
 
-    def branch(self, item: ast.If, state: State, around: frozenset[str]) -> frozenset[str]:
-        test = self.origins(state, item.test)
+    def branch(self, stmt: ast.If, state: State, around: frozenset[str]) -> frozenset[str]:
+        test = self.origins(state, stmt.test)
         sides = []
-        for body in (item.body, item.orelse):
+        for body in (stmt.body, stmt.orelse):
             side = dict(state)
             test |= self.block(body, side, around | test) - around
             sides.append(side)
         _join(state, *sides)
-        return test if _leaves(item) else _NONE
+        return test if _leaves(stmt) else _NONE
 
     def loop(
-        self, item: ast.For | ast.While, state: State, around: frozenset[str]
+        self, stmt: ast.For | ast.While, state: State, around: frozenset[str]
     ) -> frozenset[str]:
-        head = item.iter if isinstance(item, ast.For) else item.test
-        found = around
+        head = stmt.iter if isinstance(stmt, ast.For) else stmt.test
+        origins = around
         for _ in range(2 + len(state)):
             before = dict(state)
-            found |= self.origins(state, head)
+            origins |= self.origins(state, head)
             inner = dict(state)
-            if isinstance(item, ast.For):
-                self.bind(inner, item.target, found)
-            found |= self.block(item.body, inner, found)
+            if isinstance(stmt, ast.For):
+                self.bind(inner, stmt.target, origins)
+            origins |= self.block(stmt.body, inner, origins)
             _join(state, state, inner)
             if state == before:
                 break
-        return found if _leaves(item) else _NONE
+        return origins if _leaves(stmt) else _NONE
 
 
 def _join(state: State, *sides: State) -> None:
@@ -127,14 +127,14 @@ def _join(state: State, *sides: State) -> None:
         state[name] = _NONE.union(*(side.get(name, _NONE) for side in sides))
 
 
-def _leaves(item: ast.stmt) -> bool:
+def _leaves(stmt: ast.stmt) -> bool:
     """Whether a statement in ``item`` may leave the block around it."""
-    looped = isinstance(item, (ast.For, ast.While))
+    looped = isinstance(stmt, (ast.For, ast.While))
     return any(
         isinstance(part, ast.Return)
         or (isinstance(part, (ast.Break, ast.Continue)) and not looped)
         or (isinstance(part, (ast.If, ast.With, ast.For, ast.While)) and _leaves(part))
-        for part in ast.iter_child_nodes(item)
+        for part in ast.iter_child_nodes(stmt)
     )
 
 
@@ -155,7 +155,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
         parts = [*target.elts, *value.elts]
         plain = not any(isinstance(part, ast.Starred) for part in parts)
         if plain and len(target.elts) == len(value.elts):
-            for one, other in zip(target.elts, value.elts, strict=True):
-                yield from _pairs(one, other)
+            for element, other in zip(target.elts, value.elts, strict=True):
+                yield from _pairs(element, other)
             return
     yield target, value

@@ -72,8 +72,8 @@ def complaint(error: Exception, loc: Loc | None, any_kind: bool = False) -> Tile
             str(error), loc=loc, hint=shape if str(error).startswith("tuple") else None
         )
     for form, message, hint_of_form in _FORMS:
-        found = form.fullmatch(str(error))
-        what = _what(found[1]) if found else ""
+        match = form.fullmatch(str(error))
+        what = _what(match[1]) if match else ""
         if what:
             return TileTypeError(message.format(what=what), loc=loc, hint=hint_of_form)
     kinds = re.findall(r"'(\w+)'|iterable (\w+) object", str(error))

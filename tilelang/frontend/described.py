@@ -150,9 +150,9 @@ def _differ(said: Any, extent: int | Expr) -> bool:
 
 def reach(shape: Sequence[int | Expr], strides: Sequence[int | Expr] | None) -> int | None:
     """Elements from the first to behind the last; None when they are not known."""
-    if any(isinstance(item, Expr) for item in (*shape, *(strides or ()))):
+    if any(isinstance(element, Expr) for element in (*shape, *(strides or ()))):
         return None
-    extents = [int(str(item)) for item in shape]
+    extents = [int(str(element)) for element in shape]
     if 0 in extents:
         return 0
     if strides is None:

@@ -14,9 +14,9 @@ AnyDType = Any  # whatever ``dtype(x)`` accepts
 
 def __getattr__(name: str) -> Any:
     """``dtypes.float16`` and every other type by its name."""
-    found = getattr(_dtypes, name, None)
-    if found is not None:
-        return found
+    attribute = getattr(_dtypes, name, None)
+    if attribute is not None:
+        return attribute
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -98,13 +98,13 @@ def _names(text: object, what: str) -> list[str]:
         raise TileTypeError(
             f"{what} takes names as text", expected=f'{what}("m, n")', got=shown(text)
         )
-    found = [name for name in re.split(r"[,\s]+", text) if name]
-    for name in found:
+    names = [name for name in re.split(r"[,\s]+", text) if name]
+    for name in names:
         if not name.isidentifier():
             raise TileValueError(f"{name!r} is not a name", expected="an identifier")
-    if not found:
+    if not names:
         raise TileValueError(f"{what} without a name", expected=f'{what}("m, n")')
-    return found
+    return names
 
 
 def dynamic(name: str, dtype: object = "int32") -> Any:
@@ -118,8 +118,8 @@ def dynamic(name: str, dtype: object = "int32") -> Any:
             raise TileTypeError(
                 "a dimension must be an integer", expected="int32 or int64", got=str(kind)
             )
-        found = tuple(_dimension(item, kind) for item in _names(name, "T.dynamic"))
-    return found[0] if len(found) == 1 else found
+        symbols = tuple(_dimension(symbol, kind) for symbol in _names(name, "T.dynamic"))
+    return symbols[0] if len(symbols) == 1 else symbols
 
 
 @lru_cache(maxsize=1024)
@@ -140,8 +140,8 @@ def const(name: str, dtype: object = "int32") -> Any:
             expected="a body of a function decorated with @tilelang.jit",
             hint="in a prim_func use Python ints or T.dynamic",
         )
-    found = tuple(hooks.const(item, DType(dtype)) for item in _names(name, "T.const"))
-    return found[0] if len(found) == 1 else found
+    constants = tuple(hooks.const(symbol, DType(dtype)) for symbol in _names(name, "T.const"))
+    return constants[0] if len(constants) == 1 else constants
 
 
 def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
@@ -160,8 +160,8 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
             hint="for one value use T.empty((1,), dtype)",
         )
     check_extents("T.empty", extents)
-    made = BufferNode("", Shape(extents), _element_type(dtype) or DType("float32"))
-    return builder("T.empty").add_output(made)
+    buffer = BufferNode("", Shape(extents), _element_type(dtype) or DType("float32"))
+    return builder("T.empty").add_output(buffer)
 
 
 def make_tensor(
@@ -222,9 +222,9 @@ def make_tensor(
         )
     if isinstance(ptr, BufferNode) and not ptr.is_var:
         start = as_extent(_in_units_of(kind, ptr) + offset)
-        made = BufferNode("", extents, kind, ptr.storage, steps, start, ptr.data)
-        _check_inside(made, ptr)
-        active.emit(View(buffer=made))
+        buffer = BufferNode("", extents, kind, ptr.storage, steps, start, ptr.data)
+        _check_inside(buffer, ptr)
+        active.emit(View(buffer=buffer))
     else:
         source = as_expr(ptr) if isinstance(ptr, (BufferNode, Expr)) else None
         if source is None or not (source.dtype.is_handle or source.dtype.is_integer):
@@ -233,10 +233,10 @@ def make_tensor(
                 expected="a T.ptr parameter, an int64 address or an element of an address table",
                 got=shown(ptr),
             )
-        made = BufferNode("", extents, kind, "global", steps, offset)
-        active.emit(View(buffer=made, source=source))
-    active.live_in(made)
-    return made
+        buffer = BufferNode("", extents, kind, "global", steps, offset)
+        active.emit(View(buffer=buffer, source=source))
+    active.live_in(buffer)
+    return buffer
 
 
 def _in_units_of(kind: DType, base: BufferNode) -> Any:

@@ -1,4 +1,4 @@
-"""Which local names may still be read after a branch or loop that binds them.
+"""Liveness analysis: local names that may still be read after the branch or loop that binds them.
 
 Tracing runs every branch and every loop body once, in the order of the text. A name bound in one
 is right afterwards only where all ways through it agree on the value; ``rebind.py`` compares the
@@ -99,9 +99,9 @@ class Flow:
         self._block(node.body)
         self._carry(node.body, set(), set(), set())
 
-    def of(self, item: ast.stmt) -> Followed:
+    def of(self, stmt: ast.stmt) -> Followed:
         """What to follow in the compound statement ``item``."""
-        return self._followed.get(id(item), Followed())
+        return self._followed.get(id(stmt), Followed())
 
     # -- what statements read and bind --------------------------------------------------------
     def _scan(self, *nodes: ast.AST | None) -> tuple[set[str], set[str]]:
@@ -128,64 +128,64 @@ class Flow:
     # -- first pass: summaries ----------------------------------------------------------------
     def _block(self, body: Sequence[ast.stmt]) -> _Block:
         whole = _Block()
-        for item in reversed(body):
-            one = self._summaries[id(item)] = self._statement(item)
-            if one.kills is None:
-                whole = _Block(set(one.reads), whole.binds | one.binds, None)
-                whole.on_break, whole.on_continue = one.on_break, one.on_continue
+        for stmt in reversed(body):
+            summary = self._summaries[id(stmt)] = self._statement(stmt)
+            if summary.kills is None:
+                whole = _Block(set(summary.reads), whole.binds | summary.binds, None)
+                whole.on_break, whole.on_continue = summary.on_break, summary.on_continue
                 continue
-            whole.reads -= one.kills
-            whole.reads |= one.reads
-            whole.binds |= one.binds
+            whole.reads -= summary.kills
+            whole.reads |= summary.reads
+            whole.binds |= summary.binds
             for name in ("on_break", "on_continue"):
                 later: set[str] | None = getattr(whole, name)
                 if later is not None:
-                    later = later | one.kills
-                setattr(whole, name, _both(getattr(one, name), later))
+                    later = later | summary.kills
+                setattr(whole, name, _both(getattr(summary, name), later))
             if whole.kills is not None:
-                whole.kills |= one.kills
+                whole.kills |= summary.kills
         return whole
 
-    def _statement(self, item: ast.stmt) -> _Block:
-        if isinstance(item, ast.If):
-            return self._if(item)
-        if isinstance(item, (ast.For, ast.While)):
-            body = self._block(item.body)
+    def _statement(self, stmt: ast.stmt) -> _Block:
+        if isinstance(stmt, ast.If):
+            return self._if(stmt)
+        if isinstance(stmt, (ast.For, ast.While)):
+            body = self._block(stmt.body)
             head, source, targets = set(), set(), set()
-            if isinstance(item, ast.While):
-                head = self._scan(item.test)[0]
+            if isinstance(stmt, ast.While):
+                head = self._scan(stmt.test)[0]
             else:
-                source, targets = self._scan(item.iter)[0], self._scan(item.target)[1]
+                source, targets = self._scan(stmt.iter)[0], self._scan(stmt.target)[1]
             reads, binds = head | (body.reads - targets), body.binds | targets
             return _Block(source | reads, binds, between=binds & reads)
-        if isinstance(item, ast.With):
-            body = self._block(item.body)
-            entries = [entry.context_expr for entry in item.items]
-            targets = self._scan(*(entry.optional_vars for entry in item.items))[1]
+        if isinstance(stmt, ast.With):
+            body = self._block(stmt.body)
+            entries = [entry.context_expr for entry in stmt.items]
+            targets = self._scan(*(entry.optional_vars for entry in stmt.items))[1]
             body.reads = self._scan(*entries)[0] | (body.reads - targets)
             body.binds = body.binds | targets
             body.kills = None if body.kills is None else body.kills | targets
             body.between = body.binds & body.reads  # as for a loop: `with T.While(...)`
             return body
-        if isinstance(item, ast.Break):
+        if isinstance(stmt, ast.Break):
             return _Block(kills=None, on_break=set())
-        if isinstance(item, ast.Continue):
+        if isinstance(stmt, ast.Continue):
             return _Block(kills=None, on_continue=set())
-        if isinstance(item, (ast.Return, ast.Raise)):
-            return _Block(self._scan(item)[0], kills=None)
-        if isinstance(item, _DEFINED):
-            around = [*item.decorator_list, *(item.bases if isinstance(item, ast.ClassDef) else ())]
-            if not isinstance(item, ast.ClassDef):
-                defaults = [value for value in item.args.kw_defaults if value is not None]
-                around += [*item.args.defaults, *defaults]
-            return _Block(self._scan(*around)[0], {item.name}, {item.name})
-        reads, binds = self._scan(item)
+        if isinstance(stmt, (ast.Return, ast.Raise)):
+            return _Block(self._scan(stmt)[0], kills=None)
+        if isinstance(stmt, _DEFINED):
+            around = [*stmt.decorator_list, *(stmt.bases if isinstance(stmt, ast.ClassDef) else ())]
+            if not isinstance(stmt, ast.ClassDef):
+                defaults = [value for value in stmt.args.kw_defaults if value is not None]
+                around += [*stmt.args.defaults, *defaults]
+            return _Block(self._scan(*around)[0], {stmt.name}, {stmt.name})
+        reads, binds = self._scan(stmt)
         return _Block(reads, binds, binds)
 
-    def _if(self, item: ast.If) -> _Block:
-        then, orelse = self._block(item.body), self._block(item.orelse)
+    def _if(self, stmt: ast.If) -> _Block:
+        then, orelse = self._block(stmt.body), self._block(stmt.orelse)
         return _Block(
-            self._scan(item.test)[0] | then.reads | orelse.reads,
+            self._scan(stmt.test)[0] | then.reads | orelse.reads,
             then.binds | orelse.binds,
             _both(then.kills, orelse.kills),
             _both(then.on_break, orelse.on_break),
@@ -201,70 +201,70 @@ class Flow:
 
         ``leave`` and ``again`` are the names live where ``break`` and ``continue`` lead.
         """
-        for item in reversed(body):
-            one = self._summaries[id(item)]
-            if isinstance(item, ast.If):
-                self._note(item, live, one.binds, (), one.between)
-                self._carry(item.body, set(live), leave, again)
-                self._carry(item.orelse, set(live), leave, again)
-            elif isinstance(item, (ast.For, ast.While)):
-                head = live | one.reads
-                self._note(item, live, one.binds, one.between, ())
-                self._carry(item.body, set(head), live, head)
-            elif isinstance(item, ast.With):
-                self._note(item, live, one.binds, one.between, ())
-                self._carry(item.body, set(live), leave, again)
-            live = self._before(one, live, leave, again)
+        for stmt in reversed(body):
+            summary = self._summaries[id(stmt)]
+            if isinstance(stmt, ast.If):
+                self._note(stmt, live, summary.binds, (), summary.between)
+                self._carry(stmt.body, set(live), leave, again)
+                self._carry(stmt.orelse, set(live), leave, again)
+            elif isinstance(stmt, (ast.For, ast.While)):
+                head = live | summary.reads
+                self._note(stmt, live, summary.binds, summary.between, ())
+                self._carry(stmt.body, set(head), live, head)
+            elif isinstance(stmt, ast.With):
+                self._note(stmt, live, summary.binds, summary.between, ())
+                self._carry(stmt.body, set(live), leave, again)
+            live = self._before(summary, live, leave, again)
 
     @staticmethod
-    def _before(one: _Block, live: set[str], leave: set[str], again: set[str]) -> set[str]:
+    def _before(summary: _Block, live: set[str], leave: set[str], again: set[str]) -> set[str]:
         """Names live before a statement, from those live where it may lead."""
-        ways = ((one.kills, live), (one.on_break, leave), (one.on_continue, again))
-        if one.on_break is None and one.on_continue is None and one.kills is not None:
-            live -= one.kills  # in place: a block of n statements costs n
-            live |= one.reads
+        ways = ((summary.kills, live), (summary.on_break, leave), (summary.on_continue, again))
+        if summary.on_break is None and summary.on_continue is None and summary.kills is not None:
+            live -= summary.kills  # in place: a block of n statements costs n
+            live |= summary.reads
             return live
-        found = set(one.reads)
+        reads = set(summary.reads)
         for kills, there in ways:
             if kills is not None:
-                found |= there - kills
-        return found
+                reads |= there - kills
+        return reads
 
     def _note(
         self,
-        item: ast.stmt,
+        stmt: ast.stmt,
         live: set[str],
         binds: set[str],
         again: Iterable[str],
         orelse: Iterable[str],
     ) -> None:
         names = set(again)
-        carried = self._carried(item, names) if names and not isinstance(item, ast.If) else set()
+        carried = self._carried(stmt, names) if names and not isinstance(stmt, ast.If) else set()
         parts = (binds & live, names, set(orelse), carried)
-        found = Followed(*(tuple(sorted(part)) for part in parts))
-        if found != Followed():
-            self._followed[id(item)] = found
+        followed = Followed(*(tuple(sorted(part)) for part in parts))
+        if followed != Followed():
+            self._followed[id(stmt)] = followed
 
-    def _carried(self, item: ast.stmt, names: set[str]) -> set[str]:
+    def _carried(self, stmt: ast.stmt, names: set[str]) -> set[str]:
         """Those of ``names`` that need their value of the last iteration of ``item``, or that a
         nested function reads behind an inner block."""
         from tilelang.frontend.carried import self_dependent
 
-        assert isinstance(item, (ast.For, ast.While, ast.With))
-        found = self_dependent(item, names, lambda node: self._scan(node)[0])
+        assert isinstance(stmt, (ast.For, ast.While, ast.With))
+        carried = self_dependent(stmt, names, lambda node: self._scan(node)[0])
         captured = names & self.captured
-        return found | (captured & self._behind(item.body, set()) if captured else set())
+        return carried | (captured & self._behind(stmt.body, set()) if captured else set())
 
     def _behind(self, body: Sequence[ast.stmt], live: set[str]) -> set[str]:
         """Names that a block in ``body`` binds and that a statement after it reads, or ``live``."""
-        found: set[str] = set()
+        names: set[str] = set()
         live = set(live)
-        for item in reversed(body):
-            one = self._summaries[id(item)]
-            if isinstance(item, (ast.If, ast.For, ast.While)):
-                found |= one.binds & live
-            if isinstance(item, (ast.If, ast.For, ast.While, ast.With)):
-                sides = (item.body, item.orelse) if isinstance(item, ast.If) else (item.body,)
-                found = found.union(*(self._behind(side, live) for side in sides))
-            live = (live - (one.kills or set())) | one.reads
-        return found
+        for stmt in reversed(body):
+            summary = self._summaries[id(stmt)]
+            if isinstance(stmt, (ast.If, ast.For, ast.While)):
+                names |= summary.binds & live
+            if isinstance(stmt, (ast.If, ast.For, ast.While, ast.With)):
+                sides = (stmt.body, stmt.orelse) if isinstance(stmt, ast.If) else (stmt.body,)
+                names = names.union(*(self._behind(side, live) for side in sides))
+            live = (live - (summary.kills or set())) | summary.reads
+        return names

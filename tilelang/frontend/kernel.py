@@ -47,13 +47,13 @@ def _thread_counts(threads: Any, is_cpu: bool) -> tuple[int, int, int]:
             "T.Kernel takes 1 to 3 thread extents", expected="1 to 3", got=f"{len(items)}"
         )
     counts = []
-    for item in items:
-        index = None if isinstance(item, (bool, float)) else getattr(item, "__index__", None)
-        if index is None or (isinstance(item, Expr) and not isinstance(item, Const)):
+    for entry in items:
+        index = None if isinstance(entry, (bool, float)) else getattr(entry, "__index__", None)
+        if index is None or (isinstance(entry, Expr) and not isinstance(entry, Const)):
             raise TileTypeError(
                 "a thread extent of T.Kernel is not a constant",
                 expected="an int",
-                got=shown(item),
+                got=shown(entry),
             )
         counts.append(int(index()))
     if any(count <= 0 for count in counts):
@@ -73,7 +73,7 @@ def _grid(blocks: Sequence[Any]) -> tuple[Expr, ...]:
         raise TileValueError(
             "T.Kernel takes at most 3 grid extents", expected="0 to 3", got=f"{len(blocks)}"
         )
-    made = []
+    grid = []
     for extent in blocks:
         if isinstance(extent, (bool, float)) or not (
             isinstance(extent, (int, Expr, Buffer)) or hasattr(extent, "__index__")
@@ -95,8 +95,8 @@ def _grid(blocks: Sequence[Any]) -> tuple[Expr, ...]:
             raise TileValueError(
                 "a grid extent of T.Kernel is negative", expected="0 or more", got=f"{expr!r}"
             )
-        made.append(expr)
-    return tuple(made)
+        grid.append(expr)
+    return tuple(grid)
 
 
 class BlockIndices(tuple[Var, ...]):
@@ -145,8 +145,8 @@ class KernelLaunchFrame(Frame):
                 got=f"({', '.join(names)})",
             )
         launch = active.open_launch(self.grid, self.threads, names, self.annotations)
-        found = launch.block_vars
-        return found[0] if len(found) == 1 else BlockIndices(found)
+        block_vars = launch.block_vars
+        return block_vars[0] if len(block_vars) == 1 else BlockIndices(block_vars)
 
     def close(self, active: Builder) -> None:
         active.close_launch()
@@ -272,8 +272,8 @@ def _axis(values: Sequence[Any], dim: Any, what: str) -> Any:
 def get_thread_binding(dim: int = 0) -> Var:
     """Return the thread index of dimension ``dim`` (x is 0)."""
     active = builder("T.get_thread_binding")
-    found: Var = _axis(active.kernel("T.get_thread_binding").thread_vars, dim, "get_thread_binding")
-    return found
+    var: Var = _axis(active.kernel("T.get_thread_binding").thread_vars, dim, "get_thread_binding")
+    return var
 
 
 def get_thread_bindings() -> tuple[Var, ...]:
@@ -284,8 +284,8 @@ def get_thread_bindings() -> tuple[Var, ...]:
 def get_block_binding(dim: int = 0) -> Var:
     """Return the block index of dimension ``dim`` (x is 0)."""
     active = builder("T.get_block_binding")
-    found: Var = _axis(active.kernel("T.get_block_binding").block_vars, dim, "get_block_binding")
-    return found
+    var: Var = _axis(active.kernel("T.get_block_binding").block_vars, dim, "get_block_binding")
+    return var
 
 
 def get_block_bindings() -> tuple[Var, ...]:
@@ -295,8 +295,8 @@ def get_block_bindings() -> tuple[Var, ...]:
 
 def get_thread_extent(dim: int = 0) -> int:
     """Return the number of threads in dimension ``dim``."""
-    found: int = _axis(builder("T.get_thread_extent").thread_extents(), dim, "get_thread_extent")
-    return found
+    extent: int = _axis(builder("T.get_thread_extent").thread_extents(), dim, "get_thread_extent")
+    return extent
 
 
 def get_thread_extents() -> tuple[int, int, int]:

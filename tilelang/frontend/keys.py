@@ -1,4 +1,4 @@
-"""Hashable stand-ins for compile-time arguments, for the caches of compiled kernels."""
+"""Cache keys: hashable stand-ins for compile-time arguments of kernels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ def freeze(value: Any, name: str | None = None) -> Any:
     if type(value) is int or value is None:
         return (int, value)
     if isinstance(value, (list, tuple)):
-        return (type(value), *(freeze(item, name) for item in value))
+        return (type(value), *(freeze(element, name) for element in value))
     if isinstance(value, Mapping):
-        return (dict, *((freeze(key, name), freeze(item, name)) for key, item in value.items()))
+        return (
+            dict,
+            *((freeze(key, name), freeze(element, name)) for key, element in value.items()),
+        )
     if isinstance(value, (set, frozenset)):
-        return (set, frozenset(freeze(item, name) for item in value))
+        return (set, frozenset(freeze(element, name) for element in value))
     if isinstance(value, DType):
         return (str, str(value))
     try:

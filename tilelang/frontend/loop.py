@@ -56,15 +56,15 @@ def _bound(value: Any, what: str) -> Expr:
                 hint="use `//` for integer division" if isinstance(value, float) else None,
             )
         value = index()
-    made = as_expr(value)
-    if not made.dtype.is_integer:
+    expr = as_expr(value)
+    if not expr.dtype.is_integer:
         raise TileTypeError(
             f"{what} is not an integer",
             expected="an int or an integer expression",
-            got=f"`{made!r}` of dtype {made.dtype}",
+            got=f"`{expr!r}` of dtype {expr.dtype}",
             hint="convert with T.int32(x)",
         )
-    return made
+    return expr
 
 
 def _pick(names: tuple[str, ...], number: int) -> str:
@@ -75,14 +75,14 @@ def _pick(names: tuple[str, ...], number: int) -> str:
 
 def _pairs(options: Mapping[str, object], annotations: Mapping[str, object] | None) -> Any:
     check_options(**options, annotations=annotations)
-    made = {key: value for key, value in options.items() if value is not None}
-    made.update(annotations or {})
-    return tuple((key, freeze_option(value)) for key, value in made.items())
+    pairs = {key: value for key, value in options.items() if value is not None}
+    pairs.update(annotations or {})
+    return tuple((key, freeze_option(value)) for key, value in pairs.items())
 
 
 def freeze_option(value: object) -> object:
     """Lists as tuples, so that annotations are immutable."""
-    return tuple(freeze_option(item) for item in value) if isinstance(value, list) else value
+    return tuple(freeze_option(element) for element in value) if isinstance(value, list) else value
 
 
 class _Range(Loop):
@@ -182,8 +182,8 @@ def unroll(
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """Vectorize a serial loop of constant extent."""
-    made = _Range("T.vectorized", "vectorized", (start, stop, None), None, annotations)
-    extent = binary("sub", made.bounds[1], made.bounds[0])
+    loop = _Range("T.vectorized", "vectorized", (start, stop, None), None, annotations)
+    extent = binary("sub", loop.bounds[1], loop.bounds[0])
     if not isinstance(extent, Const):
         raise TileValueError(
             "the extent of T.vectorized is not a constant",
@@ -191,7 +191,7 @@ def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop
             got=f"`{extent!r}`",
             hint="use T.serial",
         )
-    return made
+    return loop
 
 
 def Pipelined(
@@ -223,11 +223,11 @@ class _ParallelLoop(Loop):
     def __init__(self, extents: Sequence[Any], loop_layout: Any, annotations: Any) -> None:
         if not extents:
             raise TileValueError("T.Parallel needs at least one extent")
-        self.extents = tuple(_bound(item, "an extent of T.Parallel") for item in extents)
-        for item in self.extents:
-            if isinstance(item, Const) and item.value < 0:
+        self.extents = tuple(_bound(extent, "an extent of T.Parallel") for extent in extents)
+        for extent in self.extents:
+            if isinstance(extent, Const) and extent.value < 0:
                 raise TileValueError(
-                    "an extent of T.Parallel is negative", expected="0 or more", got=f"{item!r}"
+                    "an extent of T.Parallel is negative", expected="0 or more", got=f"{extent!r}"
                 )
         self.loop_layout, self.annotations = loop_layout, annotations
 
@@ -247,7 +247,7 @@ class _ParallelLoop(Loop):
         return prod(known) if len(known) == len(self.extents) else None
 
     def close(self, active: Builder) -> None:
-        made = ParallelNode(
+        loop = ParallelNode(
             vars=self.vars,
             extents=self.extents,
             body=active.pop(self.block),
@@ -255,7 +255,7 @@ class _ParallelLoop(Loop):
             annotations=self.annotations,
             loc=self.loc,
         )
-        active.emit(_joined(made))
+        active.emit(_joined(loop))
 
 
 def _joined(outer: ParallelNode) -> ParallelNode:
@@ -303,7 +303,7 @@ class _Grid(Loop):
     def __init__(self, extents: Sequence[Any]) -> None:
         if not extents:
             raise TileValueError("T.grid needs at least one extent")
-        self.loops = [_Range("T.grid", "serial", (item, None, None)) for item in extents]
+        self.loops = [_Range("T.grid", "serial", (extent, None, None)) for extent in extents]
 
     def open(self, active: Builder, names: tuple[str, ...]) -> tuple[Any, ...]:
         chosen = [_pick(names, n) for n in range(len(self.loops))]
@@ -337,7 +337,7 @@ class _PersistentLoop(Loop):
                 expected="e.g. [T.ceildiv(M, 128), T.ceildiv(N, 128)]",
                 got=shown(domain),
             )
-        self.domain = [_bound(item, "an extent of T.Persistent") for item in domain]
+        self.domain = [_bound(extent, "an extent of T.Persistent") for extent in domain]
         self.wave = _bound(wave_size, "the wave size of T.Persistent")
         self.index = _bound(index, "the index of T.Persistent")
         group = _bound(group_size, "the group size of T.Persistent")
@@ -361,10 +361,10 @@ class _PersistentLoop(Loop):
             coords.append(rest % extent)
             rest = rest // extent
         final = rest * group + inner
-        found = [*reversed(coords), final]
+        coordinates = [*reversed(coords), final]
         values = tuple(
             active.let(_pick(names, n), value) if not isinstance(value, (Const, VarNode)) else value
-            for n, value in enumerate(found)
+            for n, value in enumerate(coordinates)
         )
         self.cond = as_expr(values[-1] < last)
         self.guard: Block | None = None
@@ -510,11 +510,11 @@ class PersistentTileScheduler:
         from tilelang.ir.buffer import Shape
 
         active = builder("PersistentTileScheduler.init")
-        made = []
+        loops = []
         for name, value in ((f"{self.name}_id", worker), (f"{self.name}_iter", 0)):
             fresh = Buffer(name, Shape((1,)), DType("int32"), "local.var")
-            made.append(active.alloc(fresh, as_expr(value)))
-        self._tile, self._iteration = made
+            loops.append(active.alloc(fresh, as_expr(value)))
+        self._tile, self._iteration = loops
 
     def _state(self) -> tuple[Buffer, Buffer]:
         if self._tile is None or self._iteration is None:

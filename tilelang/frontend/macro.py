@@ -1,4 +1,4 @@
-"""``@T.macro``: functions that are expanded where they are called.
+"""Macros: ``@T.macro`` functions, expanded inline at each call.
 
 Expressions are evaluated once at the call and passed by value, buffers by reference; a parameter
 annotated ``T.Ref`` takes a place (an ``alloc_var``, a buffer element, a region) and assigning to
@@ -141,25 +141,25 @@ class Macro:
         for name, value in bound.arguments.items():
             kind = self._signature.parameters[name].kind
             if kind is kind.VAR_POSITIONAL:
-                made: Any = tuple(_by_value(active, name, item) for item in value)
+                argument: Any = tuple(_by_value(active, name, element) for element in value)
             elif kind is kind.VAR_KEYWORD:
-                made = {key: _by_value(active, key, item) for key, item in value.items()}
+                argument = {key: _by_value(active, key, element) for key, element in value.items()}
             elif name in self._refs:
-                made = self._by_reference(active, name, value)
+                argument = self._by_reference(active, name, value)
             else:
-                made = _by_value(active, name, value)
-            bound.arguments[name] = made
+                argument = _by_value(active, name, value)
+            bound.arguments[name] = argument
             annot = self._annotations().get(name)
-            if annot is not None and isinstance(made, Buffer) and not made.is_var:
-                self._compare(annot, name, made)
+            if annot is not None and isinstance(argument, Buffer) and not argument.is_var:
+                self._compare(annot, name, argument)
         return bound
 
     def _compare(self, annot: BufferAnnot, name: str, given: Buffer) -> None:
         """Remark on an argument that is something else than the annotation says."""
-        if found := other_than_said(annot, given):
+        if mismatch := other_than_said(annot, given):
             warn(
                 f"the argument `{name}` of the macro `{self.__name__}` is `{given.name}` "
-                f"{found[1]}, its annotation says {found[0]}: what the argument is holds",
+                f"{mismatch[1]}, its annotation says {mismatch[0]}: what the argument is holds",
                 locate(),
             )
 
@@ -216,7 +216,7 @@ def _by_value(active: Builder, name: str, value: Any) -> Any:
 def _result(active: Builder, value: Any) -> Any:
     """What the call gives: loads are taken now, before the caller stores anything."""
     if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(_result(active, item) for item in value)
+        return tuple(_result(active, element) for element in value)
     return active.snapshot(value) if isinstance(value, Expr) else value
 
 
@@ -244,9 +244,9 @@ def meta_class(cls: type) -> type:
     """
     if not isinstance(cls, type):
         raise TileTypeError("T.meta_class decorates a class", expected="a class", got=shown(cls))
-    for name, item in list(vars(cls).items()):
-        if isinstance(item, FunctionType) and (not name.startswith("__") or name == "__init__"):
-            setattr(cls, name, _Method(item))
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, FunctionType) and (not name.startswith("__") or name == "__init__"):
+            setattr(cls, name, _Method(member))
     return cls
 
 

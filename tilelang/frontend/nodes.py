@@ -1,4 +1,4 @@
-"""Syntax nodes that rewriting makes, and the rewriting of expressions.
+"""AST nodes that rewriting makes, and AST rewriting of expressions.
 
 The tree of the user's function is shared and is never changed: nodes that differ are made anew,
 the others are used in both trees. New nodes take the position of the text they replace.
@@ -73,7 +73,7 @@ def below(node: ast.AST, stop: tuple[type[ast.AST], ...] = ()) -> Iterator[ast.A
                 if value._fields:
                     todo.append(value)
             elif type(value) is list:
-                todo.extend([item for item in value if isinstance(item, ast.AST)])
+                todo.extend([child for child in value if isinstance(child, ast.AST)])
 
 
 def same_place(made: Node, at: ast.AST) -> Node:
@@ -90,14 +90,14 @@ def same_place(made: Node, at: ast.AST) -> Node:
             if isinstance(value, ast.AST):
                 todo.append(value)
             elif type(value) is list:  # of names, or with None for a keyword without a default
-                todo.extend([item for item in value if isinstance(item, ast.AST)])
+                todo.extend([child for child in value if isinstance(child, ast.AST)])
     return made
 
 
 def constant(value: object) -> ast.expr:
     """A constant, or a tuple display of constants."""
     if isinstance(value, tuple):
-        return ast.Tuple(elts=[constant(item) for item in value], ctx=ast.Load())
+        return ast.Tuple(elts=[constant(element) for element in value], ctx=ast.Load())
     return ast.Constant(value=value)  # type: ignore[arg-type]  # str, int, bool and None only
 
 
@@ -139,8 +139,8 @@ def statement(value: ast.expr) -> ast.stmt:
 def leaves(target: ast.expr) -> Iterator[ast.expr]:
     """The names and places of a (nested, starred) assignment target, left to right."""
     if isinstance(target, (ast.Tuple, ast.List)):
-        for item in target.elts:
-            yield from leaves(item)
+        for target_element in target.elts:
+            yield from leaves(target_element)
     elif isinstance(target, ast.Starred):
         yield from leaves(target.value)
     else:
@@ -150,7 +150,7 @@ def leaves(target: ast.expr) -> Iterator[ast.expr]:
 def shape_of(target: ast.expr) -> object:
     """A target as nested tuples: "name", "*name", or "" for a place that is stored to."""
     if isinstance(target, (ast.Tuple, ast.List)):
-        return tuple(shape_of(item) for item in target.elts)
+        return tuple(shape_of(element) for element in target.elts)
     if isinstance(target, ast.Starred):
         return f"*{shape_of(target.value)}"
     return target.id if isinstance(target, ast.Name) else ""
@@ -188,13 +188,13 @@ class Expressions:
         for key in node._fields:
             old = getattr(node, key, None)
             if isinstance(old, list):
-                new = [self.visit(item) if isinstance(item, ast.AST) else item for item in old]
+                new = [self.visit(child) if isinstance(child, ast.AST) else child for child in old]
                 if any(a is not b for a, b in zip(old, new, strict=True)):
                     changed[key] = new
             elif isinstance(old, ast.AST) and old._fields:
-                made = self.visit(old)
-                if made is not old:
-                    changed[key] = made
+                rewritten = self.visit(old)
+                if rewritten is not old:
+                    changed[key] = rewritten
         if not changed:
             return node
         copied = type(node)(**{key: getattr(node, key, None) for key in node._fields} | changed)
@@ -220,16 +220,16 @@ class Expressions:
         return scope_call(method, [first, *(thunk(value) for value in rest)], node)
 
     def _call(self, node: ast.Call) -> Any:
-        made = self.parts(node)
+        rewritten = self.parts(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in _KEYED:
-            keyed = scope_call("keyed", [made.func, *made.args], node)
-            keyed.keywords = made.keywords
+            keyed = scope_call("keyed", [rewritten.func, *rewritten.args], node)
+            keyed.keywords = rewritten.keywords
             return keyed
         if isinstance(node.func, ast.Name) and node.func.id == "print":
-            shown = scope_call("printed", [made.func, *made.args], node)
-            shown.keywords = made.keywords
+            shown = scope_call("printed", [rewritten.func, *rewritten.args], node)
+            shown.keywords = rewritten.keywords
             return shown
-        return made
+        return rewritten
 
     def _unary(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):

@@ -1,4 +1,4 @@
-"""Functions of kernels in other processes: by name where they have one, else by value.
+"""Pickling of kernel functions for other processes: by name where they have one, else by value.
 
 An object at the top level of a module is pickled as that place. What is not there, and what is in
 ``__main__``, travels by value where the pickler can do that with Python functions (cloudpickle and
@@ -48,10 +48,10 @@ def reduce_function(
 
 def _found(module: str, name: str) -> object:
     """What a module has under a name with dots."""
-    found: object = sys.modules.get(module)
+    value: object = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def _takes_functions() -> bool:
@@ -77,6 +77,6 @@ def _restored(
 
 def _filed(code: CodeType, filename: str) -> CodeType:
     """Code, and that of functions in it, under the name of its file: cloudpickle 3.1.3 drops it."""
-    inner = tuple(_filed(item, filename) if isinstance(item, CodeType) else item
-                  for item in code.co_consts)  # fmt: skip
+    inner = tuple(_filed(constant, filename) if isinstance(constant, CodeType) else constant
+                  for constant in code.co_consts)  # fmt: skip
     return code.replace(co_filename=filename, co_consts=inner)

@@ -1,4 +1,4 @@
-"""Whether a statement may stand where it is traced: parallel loops, values, protocol of reducers.
+"""Placement checks while tracing: parallel loops, values, the protocol of reducers.
 
 An iteration of ``T.Parallel`` is the work of one thread, so nothing in it may need all of them.
 A reducer holds a partial result for each thread: it is started, updated, finalized, and only then
@@ -174,10 +174,10 @@ _UPDATE = "update it: `acc[i] += x`, or T.max, T.min and so on for its operation
 
 def _read(stmt: S.Stmt) -> set[Buffer]:
     """Reducers that ``stmt`` reads other than to finalize them."""
-    found = {node.buffer for expr in stmt.exprs() for node in find(expr, Load)}
+    buffers = {node.buffer for expr in stmt.exprs() for node in find(expr, Load)}
     if not isinstance(stmt, (S.ReducerFinalize, S.ReducerInit)):
-        found |= {region.buffer for region in stmt.regions_read()}
-    return {buffer for buffer in found if buffer.attr("reducer") is not None}
+        buffers |= {region.buffer for region in stmt.regions_read()}
+    return {buffer for buffer in buffers if buffer.attr("reducer") is not None}
 
 
 def _scaled(stmt: S.Stmt) -> Buffer | None:
@@ -191,8 +191,8 @@ def _scaled(stmt: S.Stmt) -> Buffer | None:
     if not isinstance(value, Binary) or value.op not in ("mul", "div"):
         return None
     pairs = [(value.a, value.b), (value.b, value.a)][: 1 + (value.op == "mul")]
-    place = Load(stmt.buffer, stmt.indices)
-    factor = next((other for old, other in pairs if old is place), place)
+    target = Load(stmt.buffer, stmt.indices)
+    factor = next((other for old, other in pairs if old is target), target)
     return None if any(node.buffer is stmt.buffer for node in find(factor, Load)) else stmt.buffer
 
 

@@ -1,4 +1,4 @@
-"""Names that branches and loops of the program bind.
+"""Rebinding: names that branches and loops of the program bind, and their values afterwards.
 
 Tracing runs a body once, so after it a Python name has the value of that one run. That value is
 right where every way to the place agrees on it: a name bound alike on both sides of an ``if``, or
@@ -47,15 +47,15 @@ class Undecided:
     def error(self) -> TileNameError:
         """The error of a use."""
         name, what, values = (self.__dict__[key] for key in ("name", "what", "values"))
-        found: list[Held] = []
-        for held in values:
-            if not any(same_value(held.value, known.value) for known in found):
-                found.append(held)
+        leaves: list[Held] = []
+        for binding in values:
+            if not any(same_value(binding.value, known.value) for known in leaves):
+                leaves.append(binding)
         return TileNameError(
             f"`{name}` depends on {_DEPENDS[what]}",
             expected="one value on every way to this place, or a variable made by T.alloc_var",
-            got=" or ".join(_told(held, what) for held in found),
-            hint=advice(name, what, [held.value for held in found]),
+            got=" or ".join(_told(binding, what) for binding in leaves),
+            hint=advice(name, what, [binding.value for binding in leaves]),
         )
 
     def __repr__(self) -> str:
@@ -82,11 +82,11 @@ _DEPENDS = {
 }
 
 
-def _told(held: Held, what: str) -> str:
-    value = held.value
-    where = f"before the {_WORD[what]}" if held.loc is None else f"line {held.loc.line}"
+def _told(binding: Held, what: str) -> str:
+    value = binding.value
+    where = f"before the {_WORD[what]}" if binding.loc is None else f"line {binding.loc.line}"
     if isinstance(value, Undecided) or (isinstance(value, Expr) and not isinstance(value, Const)):
-        return f"the value of {where}" if held.loc is not None else f"the value {where}"
+        return f"the value of {where}" if binding.loc is not None else f"the value {where}"
     return f"{describe(value)} ({where})"
 
 
@@ -118,13 +118,13 @@ def advice(name: str, what: str, values: Sequence[object]) -> str:
     return f"{declared} and assign to it inside"
 
 
-def _leaves(held: Held) -> Iterator[Held]:
+def _leaves(binding: Held) -> Iterator[Held]:
     """The bindings that a name may have."""
-    if isinstance(held.value, Undecided):
-        for item in held.value.__dict__["values"]:
-            yield from _leaves(item)
+    if isinstance(binding.value, Undecided):
+        for value in binding.value.__dict__["values"]:
+            yield from _leaves(value)
     else:
-        yield held
+        yield binding
 
 
 def _is_tile(value: object) -> bool:
@@ -165,8 +165,8 @@ class Follow:
 
     def now(self) -> Snapshot:
         """The followed names that are bound here."""
-        held = self.scope.held
-        return {name: held[name] for name in self.names if name in held}
+        bindings = self.scope.held
+        return {name: bindings[name] for name in self.names if name in bindings}
 
     def reset(self) -> None:
         """Go back to the start of the statement, for its other side."""
@@ -180,11 +180,11 @@ class Follow:
         """A read of ``name`` inside the statement."""
         if name in self.first and same_value(self.first[name].value, value):
             self.seen.add(name)
-        elif (held := self.scope.held.get(name)) is not None:
-            if not held.block.alive:
+        elif (binding := self.scope.held.get(name)) is not None:
+            if not binding.block.alive:
                 self.behind.add(name)
             else:
-                self.inside.append((name, held.value))
+                self.inside.append((name, binding.value))
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is bound."""
@@ -205,7 +205,7 @@ class Follow:
             if not values:
                 self.scope.held.pop(name, None)
             elif all(same_value(values[0].value, other.value) for other in values):
-                around = (held for held in values if held.block.alive)
+                around = (binding for binding in values if binding.block.alive)
                 self.scope.held[name] = next(around, values[0])
                 if self.what == "if" or not isinstance(inner := values[0].value, Undecided):
                     continue
@@ -214,9 +214,9 @@ class Follow:
                 self._undecide(name, values)
 
     def _undecide(self, name: str, values: Sequence[Held]) -> None:
-        loc = next((held.loc for held in values if held.loc is not None), None)
-        made = Undecided(name, self.what, values)
-        self.scope.held[name] = Held(made, self.scope.builder.scope(), loc)
+        loc = next((binding.loc for binding in values if binding.loc is not None), None)
+        undecided = Undecided(name, self.what, values)
+        self.scope.held[name] = Held(undecided, self.scope.builder.scope(), loc)
 
     def check_again(self, own: Sequence[Block]) -> None:
         """End of a loop of the blocks ``own``: what its next iteration reads must be what it read.
@@ -228,11 +228,11 @@ class Follow:
             if name not in self.first or not (name in self.seen or name in self.captured):
                 continue
             old = self.first[name].value
-            ends = [held for way in self.back if name in way for held in _leaves(way[name])]
-            for held in [held for held in ends if not same_value(held.value, old)]:
-                if not self._ends(name, old, held, own):
-                    raise self._updated(name, old, held)
-                warn(_ended(name, self.first[name]), held.loc)
+            ends = [binding for way in self.back if name in way for binding in _leaves(way[name])]
+            for binding in [binding for binding in ends if not same_value(binding.value, old)]:
+                if not self._ends(name, old, binding, own):
+                    raise self._updated(name, old, binding)
+                warn(_ended(name, self.first[name]), binding.loc)
 
     def _ends(self, name: str, old: object, new: Held, own: Sequence[Block]) -> bool:
         """Whether the binding ``new`` is one of its block alone."""

@@ -1,4 +1,4 @@
-"""Operands of tile operations: what the user wrote, as regions with extents that fit.
+"""Region operands of tile operations: what the user wrote, with extents that fit.
 
 An operand is a whole buffer, a region (slices) or an element (``A[i, j]``), which anchors a tile:
 it says where the tile starts, the other operand how large it is. The functions here turn operands
@@ -96,15 +96,16 @@ def region_of(operand: object, what: str, role: str = "operand") -> Region:
 
 def tile_of(operand: object, what: str, role: str = "operand") -> Region:
     """``operand`` as a region with extents of its own: a buffer or a region, not an element."""
-    found = region_of(operand, what, role)
-    if found.anchored and not found.buffer.is_var:
+    region = region_of(operand, what, role)
+    if region.anchored and not region.buffer.is_var:
         raise TileTypeError(
             f"the {role} of {what} is a single element",
             expected="a whole buffer or a region with slices",
             got=f"`{operand!r}`",
-            hint=f"write slices, e.g. {found.buffer.name}[{', '.join(':' for _ in found.extents)}]",
+            hint=f"write slices, e.g. "
+            f"{region.buffer.name}[{', '.join(':' for _ in region.extents)}]",
         )
-    return found
+    return region
 
 
 def describe(value: object) -> str:
@@ -162,7 +163,7 @@ def as_run(value: object) -> Load | None:
 
 def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
     """The extents of ``region`` as ints."""
-    found: list[int] = []
+    numbers: list[int] = []
     for extent in region.extents:
         known = extent if isinstance(extent, int) else simplify(extent)
         if isinstance(known, Const):
@@ -173,8 +174,8 @@ def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
                 expected="extents known at compile time",
                 got=f"`{region!r}` with extents {text_of(region.extents)}",
             )
-        found.append(known)
-    return tuple(found)
+        numbers.append(known)
+    return tuple(numbers)
 
 
 def check_plain(region: Region, what: str, role: str) -> None:
@@ -222,12 +223,12 @@ def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
 def _where_it_starts(src: Buffer, dst: Buffer) -> str:
     """How to copy between two shapes: the anchor stands in the buffer that holds the other one, or
     in a tensor, of which a tile may lie partly outside."""
-    whole = next((one for one in (src, dst) if one.storage == "global"), None)
-    for one, other in ((src, dst), (dst, src)):
-        pairs = [*zip(reversed(one.shape), reversed(other.shape))]
+    whole = next((operand for operand in (src, dst) if operand.storage == "global"), None)
+    for operand, other in ((src, dst), (dst, src)):
+        pairs = [*zip(reversed(operand.shape), reversed(other.shape))]
         sizes = all(isinstance(n, int) for pair in pairs for n in pair)
-        if sizes and one.ndim >= other.ndim and all(a >= b for a, b in pairs):
-            whole = one
+        if sizes and operand.ndim >= other.ndim and all(a >= b for a, b in pairs):
+            whole = operand
             break
     if whole is None:
         return "use slices of one shape"
@@ -249,9 +250,9 @@ def _take_extents(anchor: Region, other: Region, what: str) -> Region:
             )
         extents = extents[surplus:]
     extents = (1,) * (rank - len(extents)) + tuple(extents)
-    found = Region(anchor.buffer, anchor.mins, extents)
-    check_inside(found, what)
-    return found
+    region = Region(anchor.buffer, anchor.mins, extents)
+    check_inside(region, what)
+    return region
 
 
 def check_inside(region: Region, what: str) -> None:
@@ -313,21 +314,21 @@ def _resized(region: Region, dims: Sequence[int], sizes: Sequence[Extent], what:
     extents = list(region.extents)
     for dim, size in zip(dims, sizes, strict=True):
         extents[dim] = size
-    found = Region(region.buffer, region.mins, tuple(extents))
-    check_inside(found, what)
-    return found
+    resized = Region(region.buffer, region.mins, tuple(extents))
+    check_inside(resized, what)
+    return resized
 
 
 # -- scalars and addresses -------------------------------------------------------------------------
 def element_of(operand: object, what: str, role: str = "operand") -> tuple[Buffer, Any]:
     """Buffer and indices of one element: ``A[i]``, a region of one element, a 1-element buffer."""
-    found = region_of(operand, what, role)
-    if all(same_extent(extent, 1) for extent in found.extents):
-        return found.buffer, found.mins
+    region = region_of(operand, what, role)
+    if all(same_extent(extent, 1) for extent in region.extents):
+        return region.buffer, region.mins
     raise TileTypeError(
         f"the {role} of {what} is not one element",
         expected="an element such as A[i, j]",
-        got=f"`{operand!r}` with extents {text_of(found.extents)}",
+        got=f"`{operand!r}` with extents {text_of(region.extents)}",
     )
 
 
@@ -335,8 +336,8 @@ def address_of_operand(operand: object, what: str, access: str = "rw") -> Expr:
     """A pointer: the address of a buffer, region or element, or a handle expression itself."""
     if isinstance(operand, Expr) and not isinstance(operand, Load) and operand.dtype.is_handle:
         return operand
-    found = region_of(operand, what, "address")
-    return AddressOf(found.buffer, found.mins, access)
+    region = region_of(operand, what, "address")
+    return AddressOf(region.buffer, region.mins, access)
 
 
 def scalar(value: object, what: str, role: str = "operand") -> Expr:
@@ -348,14 +349,14 @@ def scalar(value: object, what: str, role: str = "operand") -> Expr:
             got=describe(value),
             hint="index one element, e.g. A[i, j]",
         )
-    found = as_expr(value)
-    if isinstance(found, Load) and found.buffer.storage in OPAQUE:
+    expr = as_expr(value)
+    if isinstance(expr, Load) and expr.buffer.storage in OPAQUE:
         raise TileTypeError(
             f"the {role} of {what} is not a number",
             expected="a scalar",
-            got=f"{describe(found)} in {found.buffer.storage} memory",
+            got=f"{describe(expr)} in {expr.buffer.storage} memory",
         )
-    return found
+    return expr
 
 
 def constant_int(value: object, what: str, role: str) -> int:
@@ -392,7 +393,7 @@ def shape_tuple(shape: object) -> tuple[Any, ...]:
 
 def constant_shape(shape: object, what: str) -> Shape:
     """``shape`` with extents that are positive ints."""
-    found: list[int] = []
+    numbers: list[int] = []
     for extent in shape_tuple(shape):
         known = as_extent(extent)
         if isinstance(known, Expr):
@@ -410,8 +411,8 @@ def constant_shape(shape: object, what: str) -> Shape:
                 expected="extents of at least 1",
                 got=text_of(shape_tuple(shape)),
             )
-        found.append(known)
-    return Shape(found)
+        numbers.append(known)
+    return Shape(numbers)
 
 
 # -- emission --------------------------------------------------------------------------------------
@@ -423,11 +424,11 @@ def emit_call(what: str, op: str, *args: object, **attrs: object) -> Call:
         where they are; other uses leave it.
     """
     active = emitter(what)
-    found = call(ROWS[op], *args, dtype="void", **attrs)
-    assert isinstance(found, Call)
-    made = found.issue()
-    active.emit(Eval(value=made))
-    return made
+    expr = call(ROWS[op], *args, dtype="void", **attrs)
+    assert isinstance(expr, Call)
+    issued = expr.issue()
+    active.emit(Eval(value=issued))
+    return issued
 
 
 def check_options(**options: object) -> None:
@@ -456,9 +457,9 @@ def pairs(**options: object) -> tuple[tuple[str, object], ...]:
 def freeze(value: object) -> object:
     """``value`` with lists and dicts as tuples, so that it can be part of a frozen node."""
     if isinstance(value, dict):
-        return tuple((key, freeze(item)) for key, item in value.items())
+        return tuple((key, freeze(entry)) for key, entry in value.items())
     if isinstance(value, (list, tuple)):
-        return tuple(freeze(item) for item in value)
+        return tuple(freeze(entry) for entry in value)
     return value
 
 
@@ -486,10 +487,10 @@ def check_number(value: object, kind: DType) -> None:
     low, high = int(min_value(kind)), int(max_value(kind))
     if isinstance(value, Expr):
         ordered = isinstance(value, Binary) and value.op in ("min", "max")
-        found = interval(value) if ordered and value.dtype.is_integer else None
-        if found is None or (found.high >= low and found.low <= high):
+        bounds = interval(value) if ordered and value.dtype.is_integer else None
+        if bounds is None or (bounds.high >= low and bounds.low <= high):
             return
-        what, got = f"no value of `{value!r}` fits", f"{found.low} to {found.high}"
+        what, got = f"no value of `{value!r}` fits", f"{bounds.low} to {bounds.high}"
     else:
         number = value.item() if isinstance(value, np.generic) else value
         if not isinstance(number, (int, float)) or not math.isfinite(number):

@@ -1,4 +1,4 @@
-"""``return`` in a branch of the device.
+"""Early returns: ``return`` in a branch of the device.
 
 In a kernel a thread that returns leaves it (``T.thread_return``). In a macro only the macro ends:
 the statements behind such a branch become its other side, and the values of all ways meet in
@@ -34,16 +34,16 @@ __all__ = ["Results", "structured"]
 # -- statements behind a branch that returns ------------------------------------------------------
 def structured(node: ast.FunctionDef) -> ast.FunctionDef:
     """``node`` with what follows a branch that returns in its other side; shares the rest."""
-    if not any(isinstance(item, ast.If) and _returns(item) for item in node.body):
+    if not any(isinstance(stmt, ast.If) and _returns(stmt) for stmt in node.body):
         return node
-    made = copy.copy(node)
+    copied = copy.copy(node)
     end = same_place(ast.Return(value=None), node.body[-1])
-    made.body = _tail([*node.body, end])
-    return made
+    copied.body = _tail([*node.body, end])
+    return copied
 
 
-def _returns(item: ast.If) -> bool:
-    sides = [*item.body, *item.orelse]
+def _returns(stmt: ast.If) -> bool:
+    sides = [*stmt.body, *stmt.orelse]
     return any(
         isinstance(part, ast.Return) or (isinstance(part, ast.If) and _returns(part))
         for part in sides
@@ -52,21 +52,21 @@ def _returns(item: ast.If) -> bool:
 
 def _tail(body: list[ast.stmt]) -> list[ast.stmt]:
     """``body``, at the end of the function."""
-    for at, item in enumerate(body):
-        if isinstance(item, ast.Return):
+    for at, stmt in enumerate(body):
+        if isinstance(stmt, ast.Return):
             return body[: at + 1]
-        if isinstance(item, ast.If) and _returns(item):
+        if isinstance(stmt, ast.If) and _returns(stmt):
             rest = body[at + 1 :]
-            made = copy.copy(item)
-            sides = [item.body, item.orelse]
+            copied = copy.copy(stmt)
+            sides = [stmt.body, stmt.orelse]
             falls = [_falls(side) for side in sides]
             again = copy.deepcopy(rest) if all(falls) else rest
             rests = (rest, again)
-            made.body, made.orelse = (
+            copied.body, copied.orelse = (
                 _tail([*side, *more] if fall else side)
                 for side, more, fall in zip(sides, rests, falls, strict=True)
             )
-            return [*body[:at], made]
+            return [*body[:at], copied]
     return body
 
 
@@ -100,12 +100,12 @@ class Results:
         elif form != self.form:
             raise self._differ(_shown(self.form, self.values), _shown(form, flat))
         self.ways += 1
-        for number, item in enumerate(flat):
+        for number, element in enumerate(flat):
             first = self.values[number]
-            if _scalar(item) and _scalar(first):
-                self._store(number, item)
-            elif not same_value(item, first):
-                raise self._differ(describe(first), describe(item))
+            if _scalar(element) and _scalar(first):
+                self._store(number, element)
+            elif not same_value(element, first):
+                raise self._differ(describe(first), describe(element))
 
     def _differ(self, one: str, other: str) -> TileTypeError:
         return TileTypeError(
@@ -147,11 +147,12 @@ class Results:
     def value(self) -> object:
         """What the macro returns, behind all of its ways."""
         flat = [
-            as_expr(self.variables[number]) if number in self.variables else item
-            for number, item in enumerate(self.values)
+            as_expr(self.variables[number]) if number in self.variables else element
+            for number, element in enumerate(self.values)
         ]
         flat = [
-            self.builder.bind(self.name, item) if isinstance(item, Expr) else item for item in flat
+            self.builder.bind(self.name, element) if isinstance(element, Expr) else element
+            for element in flat
         ]
         return _shape(self.form, iter(flat))
 
@@ -165,7 +166,7 @@ def _scalar(value: object) -> bool:
 def _flatten(value: object, into: list[object]) -> object:
     """The form of nested tuples and lists; their items go ``into``."""
     if isinstance(value, (tuple, list)):
-        return tuple(_flatten(item, into) for item in value)
+        return tuple(_flatten(element, into) for element in value)
     into.append(value)
     return None if value is not None else "None"
 

@@ -1,4 +1,4 @@
-"""What rewritten code calls while it runs: one ``Scope`` per activation of a kernel or macro.
+"""Scopes of tracing: what rewritten code calls, one ``Scope`` per activation of a kernel or macro.
 
 ``ast.py`` shows the translation. The rules, in short: a name that holds an ``alloc_var`` (or a
 ``T.Ref`` parameter) is stored to by assignment; other device expressions become values fixed at
@@ -81,11 +81,11 @@ def _contained(value: Any, items: Any) -> Any:
     if isinstance(items, (Buffer, Region)):
         iter(items)  # raises: says how to loop over it, which `in` would not pass on
     if isinstance(value, (Buffer, Region)) and isinstance(items, (tuple, list, range)):
-        for item in items:
-            if isinstance(item, (int, float, Expr)):
+        for entry in items:
+            if isinstance(entry, (int, float, Expr)):
                 from tilelang.ir.identity import refuse
 
-                refuse(value, item, "==")
+                refuse(value, entry, "==")
     if not isinstance(value, Expr) or isinstance(value, Const):
         return value in items
     if isinstance(items, range) and items.step == 1:
@@ -97,12 +97,14 @@ def _contained(value: Any, items: Any) -> Any:
             got=f"the string {items!r}",
         )
     known = isinstance(items, (tuple, list, range, Mapping, Set))
-    if not known or any(item is value for item in items):
+    if not known or any(entry is value for entry in items):
         return value in items
-    found: Any = False
-    for item in items:
-        found = (value == item) if found is False else binary("lor", found, value == item)
-    return found
+    contained: Any = False
+    for entry in items:
+        contained = (
+            (value == entry) if contained is False else binary("lor", contained, value == entry)
+        )
+    return contained
 
 
 def _refuse_device_key(key: object, kind: str, method: str) -> None:
@@ -163,8 +165,8 @@ class Scope:
     # -- names --------------------------------------------------------------------------------
     def _storable(self, name: str) -> Buffer | Load | Region | None:
         """What an assignment to ``name`` stores into, if it stores."""
-        held = self.held.get(name)
-        value = None if held is None else held.value
+        binding = self.held.get(name)
+        value = None if binding is None else binding.value
         if name in self.refs and isinstance(value, (Load, Region)):
             return value
         if isinstance(value, Buffer) and value.is_var and self.builder.ended(value) is None:
@@ -229,8 +231,8 @@ class Scope:
 
     def _check_parameter(self, name: str, value: Buffer) -> None:
         """Warn where a tensor parameter is given the name of something else: nothing is copied."""
-        held = self.held.get(name)
-        old = None if held is None else held.value
+        binding = self.held.get(name)
+        old = None if binding is None else binding.value
         declared = any(old is param and param.name == name for param in self.builder.params)
         if declared and old is not value:
             warn(
@@ -252,16 +254,16 @@ class Scope:
             self.held.pop(name, None)
             return self.assign(name, value, by_reference)
         self.held[name] = Held(old, self.builder.blocks[0])
-        made = self.assign(name, value, by_reference)
+        result = self.assign(name, value, by_reference)
         inside = any(block.kind in LOOPS | BRANCHES for block in self.builder.blocks)
-        if inside and not same_value(made, old):
+        if inside and not same_value(result, old):
             raise TileNameError(
                 f"the nonlocal name `{name}` is bound anew in a branch or loop",
                 expected="a variable made by T.alloc_var",
                 got=f"`{name}` bound outside to {describe(old)}",
                 hint=f"declare `{name} = T.alloc_var(dtype, init)` in the enclosing function",
             )
-        return made
+        return result
 
     def commit(self, name: str, value: object) -> object:
         """Second phase of a tuple assignment: ``value`` is already fixed."""
@@ -285,18 +287,20 @@ class Scope:
         """First phase of a tuple assignment: the values of all targets, left to right."""
         if plain and isinstance(value, (tuple, list)):
             value = [
-                as_expr(item) if bare and isinstance(item, Buffer) and item.is_var else item
-                for item, bare in zip(value, plain, strict=True)
+                as_expr(element)
+                if bare and isinstance(element, Buffer) and element.is_var
+                else element
+                for element, bare in zip(value, plain, strict=True)
             ]
         out: list[object] = []
-        for name, item in list(_match(value, shape)):
+        for name, element in list(_match(value, shape)):
             target = self._storable(name) if name else None
             if name and target is None:
-                out.append(self.builder.bind(name, item))
-            elif isinstance(item, Expr) or (target is not None and _is_bound(item, target)):
-                out.append(self.builder.snapshot(item))
+                out.append(self.builder.bind(name, element))
+            elif isinstance(element, Expr) or (target is not None and _is_bound(element, target)):
+                out.append(self.builder.snapshot(element))
             else:
-                out.append(item)
+                out.append(element)
         return out
 
     def aug_name(self, name: str, op: str, current: object, value: object) -> object:
@@ -340,9 +344,9 @@ class Scope:
         if isinstance(base, (Expr, Region)):
             raise _not_indexable(base)
         if isinstance(base, Buffer):
-            place = base[key]
-            if isinstance(place, Load):
-                value = _apply(op, place, value)
+            target = base[key]
+            if isinstance(target, Load):
+                value = _apply(op, target, value)
             self.builder.store(base, key, value)
         else:
             self._set_item(base, key, _apply(op, base[key], value))
@@ -356,14 +360,14 @@ class Scope:
 
     def store_attr(self, value: object, owner: object, name: str) -> None:
         """``owner.name = value`` in a class that keeps state."""
-        held = getattr(owner, name, None)
-        if isinstance(held, Buffer) and held.is_var and isinstance(value, (int, float, Expr)):
-            self._store_name(held, value)
+        current = getattr(owner, name, None)
+        if isinstance(current, Buffer) and current.is_var and isinstance(value, (int, float, Expr)):
+            self._store_name(current, value)
         else:
-            made = self.builder.bind(name, value)
-            old = made if held is None else held
-            self.builder.set_part(owner, name, old, made, f"the attribute `{name}`")
-            setattr(owner, name, made)
+            bound = self.builder.bind(name, value)
+            old = bound if current is None else current
+            self.builder.set_part(owner, name, old, bound, f"the attribute `{name}`")
+            setattr(owner, name, bound)
 
     def aug_attr(self, owner: object, name: str, op: str, value: object) -> None:
         """``owner.name op= value`` in a class that keeps state."""
@@ -453,7 +457,7 @@ class Scope:
 
     def while_(self, cond: Callable[[], object], followed: Wanted = _FOLLOWED) -> WhileStatement:
         """``while cond:``"""
-        made = WhileStatement(self, followed)
+        statement = WhileStatement(self, followed)
         with self.builder.pure("the condition of `while`"):
             test = truth(cond(), "the condition of `while`")
         if test is False:
@@ -471,8 +475,8 @@ class Scope:
                 got=f"`{test!r}`, which is fixed before the loop",
                 hint="use a T.alloc_var in the condition",
             )
-        made.cond = test
-        return made
+        statement.cond = test
+        return statement
 
     def range(self, function: Any, *args: Any) -> Any:
         """``range(...)`` as the source of a loop; a function of that name is just called."""
@@ -661,8 +665,8 @@ class Scope:
 def _parts(value: object) -> Iterator[object]:
     """The values in nested tuples and lists."""
     if isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _parts(item)
+        for element in value:
+            yield from _parts(element)
     else:
         yield value
 
@@ -700,11 +704,11 @@ def _match(value: Any, shape: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
             expected=count(len(shape), "value") if not star else f"at least {len(shape) - 1}",
             got=f"{len(items)}",
         )
-    for part, item in zip(shape, items, strict=True):
+    for part, element in zip(shape, items, strict=True):
         if isinstance(part, tuple):
-            yield from _match(item, part)
+            yield from _match(element, part)
         else:
-            yield part.lstrip("*"), item
+            yield part.lstrip("*"), element
 
 
 def _apply(op: str, a: Any, b: Any) -> Any:

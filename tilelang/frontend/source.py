@@ -1,4 +1,4 @@
-"""The syntax tree of a function, from any place Python keeps source: files, notebooks, the REPL.
+"""Source code of a function as an AST, from files, notebooks and the REPL.
 
 The whole module text is parsed and the function is found by its first line and name. Nothing is
 dedented, so continuation lines, decorators and multi-line strings cannot break it, and every node
@@ -34,31 +34,36 @@ def _parse(text: str, filename: str) -> ast.Module:
 def _first_line(node: ast.AST) -> int:
     """Line of the first decorator, or of ``def``: what ``co_firstlineno`` holds."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([item.lineno for item in decorators] + [node.lineno])  # type: ignore[attr-defined]  # a def or class
+    return min([decorator.lineno for decorator in decorators] + [node.lineno])  # type: ignore[attr-defined]  # a def or class
 
 
 def _around(module: ast.Module, line: int, inside: bool) -> Iterator[ast.AST]:
     """The statements that lie around a line; with ``inside`` also all that is in them."""
     todo: list[Any] = list(module.body)
     while todo:
-        item = todo.pop()
-        end = getattr(item, "end_lineno", None)  # a case of `match` has no lines
-        if hasattr(item, "lineno") and (
-            _first_line(item) > line or (end is not None and line > end)
+        node = todo.pop()
+        end = getattr(node, "end_lineno", None)  # a case of `match` has no lines
+        if hasattr(node, "lineno") and (
+            _first_line(node) > line or (end is not None and line > end)
         ):
             continue
         if inside:
-            yield from ast.walk(item)
+            yield from ast.walk(node)
             continue
-        yield item
+        yield node
         for key in ("body", "orelse", "finalbody", "handlers", "cases"):
-            todo.extend(reversed(getattr(item, key, ())))
+            todo.extend(reversed(getattr(node, key, ())))
 
 
 def argument_names(arguments: ast.arguments) -> tuple[str, ...]:
     """Parameter names in the order of ``co_varnames``."""
-    names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    names.extend(item.arg for item in (arguments.vararg, arguments.kwarg) if item is not None)
+    names = [
+        argument.arg
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    ]
+    names.extend(
+        argument.arg for argument in (arguments.vararg, arguments.kwarg) if argument is not None
+    )
     return tuple(names)
 
 
@@ -70,13 +75,13 @@ def _as_function(node: ast.Lambda) -> ast.FunctionDef:
 
 def _same_code(node: ast.Lambda, fn: FunctionType) -> bool:
     """Whether ``node`` is the lambda ``fn``, where a line holds several with equal parameters."""
-    made = compile(ast.Expression(node), fn.__code__.co_filename, "eval").co_consts[0]
+    compiled = compile(ast.Expression(node), fn.__code__.co_filename, "eval").co_consts[0]
     code = fn.__code__
     names = code.co_names + code.co_freevars
     return bool(
-        set(made.co_names) == set(names)
-        and made.co_consts == code.co_consts
-        and len(made.co_code) == len(code.co_code)
+        set(compiled.co_names) == set(names)
+        and compiled.co_consts == code.co_consts
+        and len(compiled.co_code) == len(code.co_code)
     )
 
 
@@ -108,8 +113,8 @@ def _typed_lines(fn: FunctionType) -> list[str]:
             module = compile("".join(lines), "<stdin>", "exec", dont_inherit=True)
         except SyntaxError:
             continue
-        made = [item for item in module.co_consts if isinstance(item, CodeType)]
-        if any(_same_lines(item, code) for item in made):
+        codes = [constant for constant in module.co_consts if isinstance(constant, CodeType)]
+        if any(_same_lines(constant, code) for constant in codes):
             return lines
     return []
 
@@ -142,7 +147,7 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
     wanted = code.co_varnames[:count]
-    found: list[ast.FunctionDef] = []
+    functions: list[ast.FunctionDef] = []
     lambdas: list[ast.Lambda] = []
     module = _parse("".join(lines), filename)
     for node in _around(module, first, code.co_name == "<lambda>"):
@@ -158,14 +163,14 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
                     f"`async def {fn.__name__}` cannot be a kernel", loc=loc, hint="write `def`"
                 )
             if argument_names(node.args) == wanted:
-                found.append(node)
+                functions.append(node)
     if len(lambdas) > 1:
         lambdas = [node for node in lambdas if _same_code(node, fn)]
-    found.extend(_as_function(node) for node in lambdas)
-    if not found:
+    functions.extend(_as_function(node) for node in lambdas)
+    if not functions:
         raise TileSyntaxError(
             f"the source of `{fn.__name__}` has changed since it was loaded",
             expected=f"`def {fn.__name__}` at line {first} of {filename}",
             hint="reload the module",
         )
-    return found[0], filename
+    return functions[0], filename

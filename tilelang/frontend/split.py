@@ -1,4 +1,4 @@
-"""Expressions deeper than walks over them can go, computed in steps.
+"""Expression splitting: expressions deeper than recursive walks can go, computed in steps.
 
 A chain of some thousand operations is an expression as deep as it is long; functions that follow
 it, and C compilers, give up at some depth. So no statement of a traced program has one: parts of
@@ -75,11 +75,11 @@ def _shallow(builder: Builder, expr: Expr) -> Expr:
         if pending:
             stack += pending[::-1]
             continue
-        made = rebuild(node, memo.__getitem__)
-        deep = made.depth > STEP and node is not expr
-        if deep and not isinstance(made, RegionArg) and made.dtype not in ("handle", "void"):
-            made = builder.let("part", made)
-        memo[node] = made
+        rebuilt = rebuild(node, memo.__getitem__)
+        deep = rebuilt.depth > STEP and node is not expr
+        if deep and not isinstance(rebuilt, RegionArg) and rebuilt.dtype not in ("handle", "void"):
+            rebuilt = builder.let("part", rebuilt)
+        memo[node] = rebuilt
         stack.pop()
     return memo[expr]
 
@@ -135,10 +135,10 @@ def _by_branches(builder: Builder, choice: Select) -> Expr:
 
 
 def _variable(builder: Builder, name: str, kind: DType, init: Expr | None) -> Buffer:
-    made = Buffer(name, Shape((1,)), kind, "local.var")
-    builder.live_in(made)
-    builder.emit(Alloc(buffer=made, init=init))
-    return made
+    buffer = Buffer(name, Shape((1,)), kind, "local.var")
+    builder.live_in(buffer)
+    builder.emit(Alloc(buffer=buffer, init=init))
+    return buffer
 
 
 def _set(builder: Builder, variable: Buffer, value: Expr) -> None:

@@ -1,4 +1,4 @@
-"""Python objects that a device loop or branch changes while it is traced.
+"""Side effects on Python objects while a device loop or branch is traced.
 
 A loop of the device is traced once, and both sides of a branch are, so ``found.append(x)`` inside
 of one happens once whatever the device does. Names that are bound anew are followed by
@@ -96,10 +96,10 @@ def _reachable(frame: FrameType) -> Iterator[tuple[str, Any]]:
 def _cached(names: Any, code: CodeType) -> tuple[str, ...]:
     """``names(code)``; of code that torch makes, whose constants have no hash, found anew."""
     try:
-        found: tuple[str, ...] = names(code)
+        loaded: tuple[str, ...] = names(code)
     except TypeError:
-        found = names.__wrapped__(code)
-    return found
+        loaded = names.__wrapped__(code)
+    return loaded
 
 
 @lru_cache(maxsize=1024)
@@ -111,13 +111,13 @@ def _loaded(code: CodeType) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _bound_inside(code: CodeType) -> tuple[str, ...]:
     """Variables of ``code`` that a function inside of it binds (``nonlocal``)."""
-    found: dict[str, None] = {}
-    for item in code.co_consts:
-        if isinstance(item, CodeType):
-            stored = {s.argval for s in dis.get_instructions(item) if s.opname == "STORE_DEREF"}
-            stored.update(_cached(_bound_inside, item))
-            found.update((name, None) for name in item.co_freevars if name in stored)
-    return tuple(name for name in found if name in code.co_cellvars)
+    bound: dict[str, None] = {}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            stored = {s.argval for s in dis.get_instructions(constant) if s.opname == "STORE_DEREF"}
+            stored.update(_cached(_bound_inside, constant))
+            bound.update((name, None) for name in constant.co_freevars if name in stored)
+    return tuple(name for name in bound if name in code.co_cellvars)
 
 
 def _state(value: Any, depth: int) -> Any:
@@ -135,9 +135,9 @@ def _state(value: Any, depth: int) -> Any:
             return tuple((id(k), _part(v, depth - 1)) for k, v in items)
         if kind is set:
             return frozenset(map(id, items))
-        return tuple(_part(item, depth - 1) for item in items)
+        return tuple(_part(entry, depth - 1) for entry in items)
     if kind is tuple and depth:
-        parts = tuple(_state(item, depth - 1) for item in value)
+        parts = tuple(_state(entry, depth - 1) for entry in value)
         return parts if any(part is not None for part in parts) else None
     if isinstance(value, GeneratorType):
         return value.gi_frame and value.gi_frame.f_lasti

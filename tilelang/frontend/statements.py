@@ -1,4 +1,4 @@
-"""Compound statements of rewritten code while they are traced; ``ast.py`` shows their use.
+"""Tracing of compound statements; ``ast.py`` shows their use.
 
 Each follows the names that it binds and that may be read later (``rebind.py``); after ``end``,
 ``holds`` and ``value`` say what such a name holds.

@@ -1,4 +1,4 @@
-"""Sizes of a program that no call tells: a ``T.dynamic`` that is in the shape of no parameter."""
+"""Unsolvable symbolic sizes: a ``T.dynamic`` that is in the shape of no parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that become kernels: traced at once (``prim_func``) or per call (``EagerFunc``).
+"""Kernel templates: functions traced at once (``prim_func``) or per call (``EagerFunc``).
 
 For the JIT layer:
 
@@ -117,15 +117,15 @@ def capture(fn: FunctionType, info: FunctionInfo) -> dict[str, Any]:
             continue  # reported when the annotation is evaluated
     names = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
     names -= {*fn.__code__.co_freevars, *fn.__globals__, *vars(builtins), *info.params}
-    found: dict[str, Any] = {}
+    captured: dict[str, Any] = {}
     frame = sys._getframe(1) if names else None
     while frame is not None and names:
         if frame.f_code.co_filename == info.filename:
             for name in [name for name in names if name in frame.f_locals]:
-                found[name] = frame.f_locals[name]
+                captured[name] = frame.f_locals[name]
                 names.discard(name)
         frame = frame.f_back
-    return found
+    return captured
 
 
 def _namespace(fn: FunctionType, captured: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,13 +143,13 @@ def evaluate_annotations(
 ) -> dict[str, Any]:
     """Annotations of the parameters, strings evaluated where the function was defined."""
     space: dict[str, Any] | None = None
-    found: dict[str, Any] = {}
+    evaluated: dict[str, Any] = {}
     for name, raw in fn.__annotations__.items():
         if _is_text(raw) and name != "return":
             space = _namespace(fn, captured) if space is None else space
             raw = _evaluate(raw, fn, space, info, name)
-        found[name] = raw
-    return found
+        evaluated[name] = raw
+    return evaluated
 
 
 def evaluate_annotation(
@@ -231,9 +231,9 @@ class _Traced:
         return Scope(builder(self.info.name), self.info.name, values, frozenset())
 
     def start(self) -> Builder:
-        made = Builder()
-        made.name, made.loc, made.origin = self.info.name, function_loc(self.info), self.fn
-        return made
+        trace = Builder()
+        trace.name, trace.loc, trace.origin = self.info.name, function_loc(self.info), self.fn
+        return trace
 
 
 def trace_prim_func(fn: Any) -> PrimFunc:
@@ -258,9 +258,9 @@ def trace_prim_func(fn: Any) -> PrimFunc:
     missing = [name for name in info.params if written.get(name) is None]
     if missing and info.body_annotated.issuperset(missing):
         return EagerFunc(function, "T.prim_func").specialise()  # annotated by statements
-    made, vt = traced.start(), ArgVarTable()
+    trace, vt = traced.start(), ArgVarTable()
     values: dict[str, Any] = {}
-    body = made.push("func")
+    body = trace.push("func")
     for name in info.params:
         if name not in written or written[name] is None:
             raise TileSyntaxError(
@@ -270,9 +270,9 @@ def trace_prim_func(fn: Any) -> PrimFunc:
                 hint="for a kernel with compile-time arguments use @tilelang.jit",
             )
         with at(argument_loc(info, name)):
-            values[name] = _prim_func_arg(written[name], name, made, vt)
-    made.set_results(trace_root(made, traced.run, (), values))
-    return _finished(made, body)
+            values[name] = _prim_func_arg(written[name], name, trace, vt)
+    trace.set_results(trace_root(trace, traced.run, (), values))
+    return _finished(trace, body)
 
 
 def _finished(made: Builder, body: Block) -> PrimFunc:
@@ -320,8 +320,8 @@ class _Hooks:
         if not annot.is_kernel_arg():
             return annot.create_prim_func_arg(name, current, self.vt)
         self.annots[name] = annot
-        self.made[name] = found = self.create(annot, name, current)
-        return found
+        self.made[name] = param = self.create(annot, name, current)
+        return param
 
     def create(self, annot: Annot, name: str, current: Any) -> Any:
         raise NotImplementedError
@@ -341,12 +341,12 @@ class _SignatureHooks(_Hooks):
 
     def create(self, annot: Annot, name: str, current: Any) -> Any:
         rank_known = not isinstance(annot, BufferAnnot) or annot.shape is not None
-        found = None
+        param = None
         if rank_known and (not isinstance(annot, BufferAnnot) or annot.dtype is not None):
-            found = annot.create_prim_func_arg(name, None, self.vt)
+            param = annot.create_prim_func_arg(name, None, self.vt)
         if len(self.annots) == len(self.template.info.body_annotated):
             raise _SignatureDone
-        return found if found is not None else current
+        return param if param is not None else current
 
 
 class _KernelHooks(_Hooks):
@@ -420,8 +420,8 @@ class _Plan:
                 read = [None]
             if all(type(extent) is int for extent in read):  # placeholders hold symbols
                 return (*key, *read)
-        found = self.consts(values, given, self.first, None)
-        key.extend(found.get(name) for name in sorted(self.names | set(given)))
+        constants = self.consts(values, given, self.first, None)
+        key.extend(constants.get(name) for name in sorted(self.names | set(given)))
         return tuple(key)
 
     def consts(
@@ -432,7 +432,7 @@ class _Plan:
         names: Sequence[str] | None,
     ) -> dict[str, int]:
         """Values of the constants; with ``names`` every source is checked for agreement."""
-        found: dict[str, int] = dict(given)
+        constants: dict[str, int] = dict(given)
         origin = dict.fromkeys(given, "the keyword argument")
         for const, argument, field, position in sources:
             actual = _extent(values[argument], field, position)
@@ -441,16 +441,16 @@ class _Plan:
             if field == "shape":
                 scale = self.packing.get((argument, position), 1)
                 actual *= 1 if isinstance(values[argument], BufferAnnot) else scale
-            if names is not None and found.setdefault(const, actual) != actual:
+            if names is not None and constants.setdefault(const, actual) != actual:
                 raise TileValueError(
                     f"the constant `{const}` has two values",
-                    expected=f"{found[const]} ({origin[const]})",
+                    expected=f"{constants[const]} ({origin[const]})",
                     got=f"{actual} (`{names[argument]}`.{field}[{position}])",
                 )
-            found.setdefault(const, actual)
+            constants.setdefault(const, actual)
             if names is not None:
                 origin.setdefault(const, f"`{names[argument]}`.{field}[{position}]")
-        return found
+        return constants
 
 
 def _extent(value: Any, field: str, position: int) -> int | None:
@@ -462,8 +462,8 @@ def _extent(value: Any, field: str, position: int) -> int | None:
         if value.shape is None:
             return None
         source = value.shape if field == "shape" else module._strides_of(value)
-        item = source[position]
-        return int(module._placeholder_extent(item) if isinstance(item, Value) else item)
+        tensor = source[position]
+        return int(module._placeholder_extent(tensor) if isinstance(tensor, Value) else tensor)
     source = value.shape if field == "shape" else module._strides_of(value)
     return int(source[position]) if position < len(source) else None
 
@@ -513,16 +513,16 @@ class EagerFunc:
 
     def with_placeholders(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """``kwargs``, and for tensors left out whose annotations say all, the annotations."""
-        found = dict(kwargs)
+        arguments = dict(kwargs)
         if self.variadic:
             args = args[: len(self.variadic.positional)]
         for number, name in enumerate(self.func_annot.arg_names):
             annot = self.annot[name]
-            if number < len(args) or name in found or number in self._body_at:
+            if number < len(args) or name in arguments or number in self._body_at:
                 continue
             if isinstance(annot, BufferAnnot) and annot.promote() is not None:
-                found[name] = annot
-        return found
+                arguments[name] = annot
+        return arguments
 
     def forget(self) -> None:
         """Read the annotations of the body anew: names in them have other values."""
@@ -545,11 +545,11 @@ class EagerFunc:
         if not self._uses_consts:
             return tuple(self.func_annot.convert_to_kernel_args(*args, **kwargs))
         values, _ = self._bind(args, kwargs)
-        found = tuple([values[i] for i in self._kernel_at])
-        if any(value is _EMPTY for value in found):
+        arguments = tuple([values[i] for i in self._kernel_at])
+        if any(value is _EMPTY for value in arguments):
             missing = next(i for i in self._kernel_at if values[i] is _EMPTY)
             raise ArgumentTypeError(f"missing argument `{self.func_annot.arg_names[missing]}`")
-        return found
+        return arguments
 
     def specialise(self, *args: Any, **kwargs: Any) -> PrimFunc:
         """The function traced for these arguments."""
@@ -565,18 +565,18 @@ class EagerFunc:
                 if values[position] is not _EMPTY:
                     parser(values[position])
             consts = plan.consts(values, given, plan.sources, self.func_annot.arg_names)
-        made, vt = self._traced.start(), ArgVarTable()
-        hooks = _KernelHooks(self, made, vt, consts)
-        made.hooks = hooks
-        body = made.push("func")
-        arguments = self._arguments(values, made, vt)
-        result = trace_root(made, self._traced.run, *self.variadic.unfold(arguments))
+        trace, vt = self._traced.start(), ArgVarTable()
+        hooks = _KernelHooks(self, trace, vt, consts)
+        trace.hooks = hooks
+        body = trace.push("func")
+        arguments = self._arguments(values, trace, vt)
+        result = trace_root(trace, self._traced.run, *self.variadic.unfold(arguments))
         hooks.made.update({k: v for k, v in arguments.items() if k not in hooks.made})
         order = [hooks.made[name] for name in self.func_annot.arg_names]
-        inputs = [item for item in order if any(item is param for param in made.params)]
-        made.params = [*inputs, *made.empties]
-        made.set_results(result)
-        return _finished(made, body)
+        inputs = [entry for entry in order if any(entry is param for param in trace.params)]
+        trace.params = [*inputs, *trace.empties]
+        trace.set_results(result)
+        return _finished(trace, body)
 
     def _reject_unknown(self, names: set[str]) -> None:
         if names:
@@ -624,13 +624,13 @@ class EagerFunc:
     def _plan(self, static: Key, values: Sequence[Any]) -> _Plan:
         plan = self._plans.get(static)
         if plan is None:
-            made, vt = self._traced.start(), ArgVarTable()
-            made.hooks = hooks = _SignatureHooks(self, made, vt)
-            made.push("func")
-            arguments = self._arguments(values, made, vt)
+            trace, vt = self._traced.start(), ArgVarTable()
+            trace.hooks = hooks = _SignatureHooks(self, trace, vt)
+            trace.push("func")
+            arguments = self._arguments(values, trace, vt)
             try:
                 if self._body_at:
-                    trace_root(made, self._traced.run, *self.variadic.unfold(arguments))
+                    trace_root(trace, self._traced.run, *self.variadic.unfold(arguments))
             except _SignatureDone:
                 pass
             plan = self._plans[static] = _Plan(self, hooks)
@@ -639,15 +639,15 @@ class EagerFunc:
     def _arguments(self, values: Sequence[Any], made: Builder, vt: ArgVarTable) -> dict[str, Any]:
         from tilelang.ir.trace_context import activate
 
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         with activate(made):
             for i, (name, value) in enumerate(zip(self.func_annot.arg_names, values, strict=True)):
                 if i in self._body_at:
-                    found[name] = None if value is _EMPTY else value
+                    arguments[name] = None if value is _EMPTY else value
                 else:
                     actual = None if value is _EMPTY else value
-                    found[name] = self.func_annot.create_argument(name, actual, vt)
-        return found
+                    arguments[name] = self.func_annot.create_argument(name, actual, vt)
+        return arguments
 
     def __repr__(self) -> str:
         return f"<kernel template {self.__name__}>"

@@ -24,10 +24,10 @@ def text_for_number(
     """A better error for arithmetic of Python with a text, None where there is no text."""
     if loc is None or not _OPERANDS.search(str(error)):
         return None
-    found = [item for item in _texts(traceback, loc) if _number(item[1])]
-    if len(found) != 1:
+    candidates = [candidate for candidate in _texts(traceback, loc) if _number(candidate[1])]
+    if len(candidates) != 1:
         return None
-    name, text = found[0]
+    name, text = candidates[0]
     return TileTypeError(
         f"`{name}` is a text where a number is meant",
         loc=loc,

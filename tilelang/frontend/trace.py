@@ -1,4 +1,4 @@
-"""Running rewritten code: the boundary where errors get the user's location.
+"""Tracing: runs rewritten code; the boundary where errors get the user's location.
 
 * An error of ours without a location takes the place in the user's program it came from.
 * An unexpected exception out of our own code becomes an ``InternalError``.
@@ -171,11 +171,11 @@ def _kind_of(owner: object) -> str:
 
 
 def _frames(traceback: TracebackType | None) -> list[TracebackType]:
-    found = []
+    frames = []
     while traceback is not None:
-        found.append(traceback)
+        frames.append(traceback)
         traceback = traceback.tb_next
-    return found
+    return frames
 
 
 def _is_kernel_code(item: TracebackType) -> bool:
@@ -194,8 +194,8 @@ def _without_lambdas(frames: list[TracebackType]) -> list[TracebackType]:
     if code is None or not code.co_name.startswith("<") or _is_kernel_code(frames[-1]):
         return frames
     for end in range(len(frames), 0, -1):
-        item = frames[end - 1]
-        if item.tb_frame.f_code.co_filename == code.co_filename and _is_kernel_code(item):
+        frame = frames[end - 1]
+        if frame.tb_frame.f_code.co_filename == code.co_filename and _is_kernel_code(frame):
             return frames[:end]
     return frames
 
@@ -216,5 +216,9 @@ def _unknown_name(error: NameError) -> TileNameError:
 
 def _suggest(name: str, traceback: TracebackType | None) -> str | None:
     frame = _frames(traceback)[-1].tb_frame
-    known = [item for item in (*frame.f_locals, *frame.f_globals) if not item.startswith("__")]
+    known = [
+        identifier
+        for identifier in (*frame.f_locals, *frame.f_globals)
+        if not identifier.startswith("__")
+    ]
     return near(name, known)

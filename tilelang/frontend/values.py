@@ -66,15 +66,15 @@ class ArgVarTable:
     def get_or_create_var(self, name: str, dtype: object) -> Var:
         """The variable ``name``, made with ``dtype`` the first time."""
         kind = DType(dtype)
-        found = self.var_tab.setdefault(name, Var(name, kind))
-        if found.dtype != kind:
+        var = self.var_tab.setdefault(name, Var(name, kind))
+        if var.dtype != kind:
             raise TileTypeError(
                 f"the run-time value `{name}` has two dtypes",
-                expected=f"{found.dtype}, as where it is named first",
+                expected=f"{var.dtype}, as where it is named first",
                 got=str(kind),
                 hint="give one of them another name",
             )
-        return found
+        return var
 
     def create_tmp_name(self) -> str:
         """A name no other argument has."""
@@ -173,14 +173,14 @@ class Value(Annot):
             if self.value is not None:
                 return self.value
             return self.creator() if self.creator is not None else value
-        made = self.value
-        if made is None and self.creator is not None:
-            made = self.creator()
-        if made is None:
-            made = vt.get_or_create_var(self.name or name, self.dtype or DType("int32"))
-        if create_arg and isinstance(made, Var):
-            add_param(made)
-        return made
+        param = self.value
+        if param is None and self.creator is not None:
+            param = self.creator()
+        if param is None:
+            param = vt.get_or_create_var(self.name or name, self.dtype or DType("int32"))
+        if create_arg and isinstance(param, Var):
+            add_param(param)
+        return param
 
     def __repr__(self) -> str:
         if self.kind == "static":
@@ -201,17 +201,17 @@ class DynAnnot(Value):
         items = params if isinstance(params, tuple) else (params,)
         name: str | None = None
         kind = DType("int32")
-        for item in items:
-            if isinstance(item, str) and not isinstance(item, DType):
+        for entry in items:
+            if isinstance(entry, str) and not isinstance(entry, DType):
                 if name is not None:
                     raise TileTypeError(
                         "T.dyn[...] is one dimension, with one name",
                         expected='T.dyn["name"] or T.dyn["name", dtype]',
                         got=", ".join(map(shown, items)),
                     )
-                name = item
+                name = entry
             else:
-                kind = DType(item)
+                kind = DType(entry)
         return DynAnnot("dynamic", name, kind)
 
 

@@ -84,21 +84,21 @@ class Variadic:
             ArgumentTypeError: a tensor among the constants, or a keyword that nothing takes.
         """
         count = len(self.positional)
-        found = {key: value for key, value in kwargs.items() if key in self._fixed}
+        fixed = {key: value for key, value in kwargs.items() if key in self._fixed}
         if self.args is not None and len(args) > count:
-            found[self.args] = tuple(self._constant(value, "*") for value in args[count:])
+            fixed[self.args] = tuple(self._constant(value, "*") for value in args[count:])
             args = args[:count]
-        others = {key: value for key, value in kwargs.items() if key not in self._fixed}
-        if self.kwargs is None and self.args in others:
+        rest = {key: value for key, value in kwargs.items() if key not in self._fixed}
+        if self.kwargs is None and self.args in rest:
             raise ArgumentTypeError(
                 f"unexpected argument `{self.args}`",
                 expected=f"values of `*{self.args}` by position",
             )
         if self.kwargs is None:
-            return args, {**found, **others}
-        if others:
-            found[self.kwargs] = {k: self._constant(value, "**") for k, value in others.items()}
-        return args, found
+            return args, {**fixed, **rest}
+        if rest:
+            fixed[self.kwargs] = {k: self._constant(value, "**") for k, value in rest.items()}
+        return args, fixed
 
     def _constant(self, value: Any, stars: str) -> Any:
         if hasattr(value, "__dlpack__"):
