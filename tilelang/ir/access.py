@@ -1,4 +1,4 @@
-"""Which parts of the global tensors a kernel's body reads and writes, as one box per tensor.
+"""Access analysis: which boxes of the global tensors a kernel body reads and writes.
 
 Used by the printer for ``T.reads``/``T.writes``. Loop variables are eliminated by their ranges;
 where that cannot be done a dimension counts as a whole.

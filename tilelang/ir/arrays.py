@@ -76,7 +76,9 @@ class NoArray:
             suffix = "" if method == "__call__" else f".{method}"
             name = "sum" if (ufunc.__name__, method) == ("add", "reduce") else ufunc.__name__
             _refuse("numpy", ufunc.__name__ + suffix, name)
-        if any(getattr(item, "ndim", 0) for item in inputs if not isinstance(item, NoArray)):
+        if any(
+            getattr(element, "ndim", 0) for element in inputs if not isinstance(element, NoArray)
+        ):
             return _elementwise(done, inputs)
         return done(*map(number, inputs))
 
@@ -124,14 +126,14 @@ def _elementwise(work: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
     import numpy as np
 
     like = np.broadcast(*(np.empty(()) if isinstance(x, NoArray) else x for x in inputs))
-    found = np.empty(like.shape, object)
+    array = np.empty(like.shape, object)
     for index in np.ndindex(like.shape):
         picked = (
             x if isinstance(x, NoArray) else number(np.broadcast_to(x, like.shape)[index])
             for x in inputs
         )
-        found[index] = work(*picked)
-    return found
+        array[index] = work(*picked)
+    return array
 
 
 def _refuse(package: str, name: str, word: str) -> NoReturn:

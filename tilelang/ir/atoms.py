@@ -1,4 +1,4 @@
-"""What one instruction is, said once: its operands, what it does and what it puts in order.
+"""Instruction table entries: operands, effects and ordering of each instruction, said once.
 
 An :class:`Atom` is a row of plain data. Passes ask the row of a call (``call.atom``) and know no
 instruction by its name. The portable rows stand in ``ir/tables.py``, those of one vendor in
@@ -258,12 +258,12 @@ class Atom:
     @cached_property
     def reads(self) -> tuple[int, ...]:
         """Positions of the operands whose places are read."""
-        return tuple(at for at, item in enumerate(self.operands) if "r" in item.access)
+        return tuple(at for at, operand in enumerate(self.operands) if "r" in operand.access)
 
     @cached_property
     def writes(self) -> tuple[int, ...]:
         """Positions of the operands whose places are written."""
-        return tuple(at for at, item in enumerate(self.operands) if "w" in item.access)
+        return tuple(at for at, operand in enumerate(self.operands) if "w" in operand.access)
 
     def meets(self, *scopes: str) -> bool:
         """Whether all threads of one of ``scopes`` wait for each other there."""
@@ -295,8 +295,8 @@ def intrinsic(
     effect: Effect = Effect.OUTPUT, forms: bool = False, **more: Any,
 ) -> Atom:  # fmt: skip
     """The row of an instruction that programs write; what it takes follows from its operands."""
-    required = sum(item.default is Parameter.empty and not item.many for item in operands)
-    open_end = forms or any(item.many for item in operands)
+    required = sum(operand.default is Parameter.empty and not operand.many for operand in operands)
+    open_end = forms or any(operand.many for operand in operands)
     return Atom(
         name, 0 if forms else required, -1 if open_end else len(operands), result, effect=effect,
         operands=operands, needs=needs, doc=cleandoc(doc), forms=forms, **more,

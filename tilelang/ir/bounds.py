@@ -1,4 +1,4 @@
-"""What is known of integer values: intervals and congruences, and what follows from them.
+"""Interval bounds and congruences of integer values, and what follows from them.
 
 Machine integers wrap. Every result here is about the wrapped value: where an operation may leave
 the range of its dtype, only "any value of the dtype" is concluded (and divisibility by powers of
@@ -107,8 +107,8 @@ class Bounds:
         known = self.memo.get(key)
         if isinstance(known, Bounds):
             return known
-        made = self.memo[key] = Bounds({**self.ranges, var: found})
-        return made
+        narrowed = self.memo[key] = Bounds({**self.ranges, var: found})
+        return narrowed
 
     def with_ranges(self, ranges: Iterable[Range | Name]) -> Bounds:
         """With each ``var`` of (var, start, stop, step) in its range and each of (var, value) as
@@ -122,8 +122,8 @@ class Bounds:
 
     def of(self, var: Var) -> Interval:
         """What is known of ``var``."""
-        found = self.ranges.get(var)
-        return full(var.dtype) if found is None else found
+        cached = self.ranges.get(var)
+        return full(var.dtype) if cached is None else cached
 
 
 Range: TypeAlias = "tuple[Var, object, object, object]"
@@ -135,15 +135,15 @@ def _bounds_of(ranges: frozenset[tuple[Var, Interval]]) -> Bounds:
     return Bounds(dict(ranges))
 
 
-def _least(found: Interval, of: object) -> End:
-    if found.single:
+def _least(bounds: Interval, of: object) -> End:
+    if bounds.single:
         return -INF
     expr = as_expr(of)
     return -INF if not expr.dtype.is_int else int(min_value(expr.dtype))
 
 
-def _most(found: Interval, of: object) -> End:
-    if found.single:
+def _most(bounds: Interval, of: object) -> End:
+    if bounds.single:
         return INF
     expr = as_expr(of)
     return INF if not expr.dtype.is_integer else int(max_value(expr.dtype))
@@ -167,14 +167,14 @@ def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
         if node in memo:
             stack.pop()
             continue
-        pending = [item for item in _inputs(node) if item not in memo]
+        pending = [operand for operand in _inputs(node) if operand not in memo]
         if pending:
             stack.extend(pending)
             continue
         memo[node] = _settled(_value(node, memo, bounds), node.dtype)
         stack.pop()
-    found: Interval = memo[expr]
-    return found
+    result: Interval = memo[expr]
+    return result
 
 
 def _inputs(node: Expr) -> tuple[Expr, ...]:
@@ -196,22 +196,22 @@ def _inputs(node: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-def _settled(found: Interval, dtype: DType) -> Interval:
+def _settled(bounds: Interval, dtype: DType) -> Interval:
     """The interval of the wrapped value, from that of the exact one."""
     if not dtype.is_integer:
-        return found
+        return bounds
     whole = full(dtype)
-    if found.low == -INF or found.high == INF:
+    if bounds.low == -INF or bounds.high == INF:
         return Interval(
-            max(found.low, whole.low) if found.low > -INF else -INF,
-            min(found.high, whole.high) if found.high < INF else INF,
-            found.modulus,
-            found.remainder,
+            max(bounds.low, whole.low) if bounds.low > -INF else -INF,
+            min(bounds.high, whole.high) if bounds.high < INF else INF,
+            bounds.modulus,
+            bounds.remainder,
         )
-    if found.low < whole.low or found.high > whole.high:
-        modulus = math.gcd(found.modulus, 1 << dtype.bits)
-        return Interval(whole.low, whole.high, *_congruent(modulus, found.remainder))
-    return found
+    if bounds.low < whole.low or bounds.high > whole.high:
+        modulus = math.gcd(bounds.modulus, 1 << dtype.bits)
+        return Interval(whole.low, whole.high, *_congruent(modulus, bounds.remainder))
+    return bounds
 
 
 def _congruent(modulus: int, remainder: int) -> tuple[int, int]:
@@ -255,10 +255,10 @@ def _value(node: Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval
 def _chosen(node: Select, t: Interval, f: Interval) -> Interval:
     """One of two sides; of an index that counts from the end where it is negative, each side has
     its sign."""
-    found = unwrapped(node)
-    if found is None:
+    linear = unwrapped(node)
+    if linear is None:
         return _either(t, f)
-    added = found[1]
+    added = linear[1]
     t = replace(t, high=min(t.high, added.constant - 1)) if not added.terms else t
     return _either(t, replace(f, low=max(f.low, 0)))
 
@@ -302,8 +302,8 @@ def truncated(a: End, b: End) -> End:
 
 def corners(a: Interval, b: Interval, fn: Callable[[End, End], End]) -> Interval:
     """The values of a function that is monotonic in each operand."""
-    found = [fn(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Interval(min(found), max(found))
+    values = [fn(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Interval(min(values), max(values))
 
 
 def _binary(node: Binary, a: Interval, b: Interval) -> Interval:
@@ -368,7 +368,7 @@ def _bits(node: Binary, a: Interval, b: Interval) -> Interval:
         congruence = _congruent(m * scale, r * scale)
         return Interval(product(a.low, scale), product(a.high, scale), *congruence)
     if node.op == "bitand" and (a.low >= 0 or b.low >= 0):
-        ends = [item.high for item in (a, b) if item.low >= 0]
+        ends = [bounds.high for bounds in (a, b) if bounds.low >= 0]
         return Interval(0, min(ends))
     if node.op in ("bitor", "bitxor") and a.low >= 0 and b.low >= 0 and a.known and b.known:
         return Interval(0, (1 << int(max(a.high, b.high)).bit_length()) - 1)
@@ -424,10 +424,10 @@ def compare(op: str, a: Interval, b: Interval) -> bool | None:
         return True if a.high <= b.low else False if a.low > b.high else None
     (m, r), (n, s) = a.congruence(), b.congruence()
     common = math.gcd(m, n)
-    apart = a.high < b.low or b.high < a.low or (common > 0 and (r - s) % common != 0)
+    disjoint = a.high < b.low or b.high < a.low or (common > 0 and (r - s) % common != 0)
     same = a.single and b.single and a.low == b.low
     if op == "eq":
-        return False if apart else True if same else None
+        return False if disjoint else True if same else None
     if op == "ne":
-        return True if apart else False if same else None
+        return True if disjoint else False if same else None
     return None

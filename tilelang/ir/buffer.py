@@ -89,7 +89,7 @@ class Shape(tuple["int | Expr", ...]):
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(tuple(item if isinstance(item, int) else id(item) for item in self))
+        return hash(tuple(extent if isinstance(extent, int) else id(extent) for extent in self))
 
 
 def same_extent(a: object, b: object) -> bool:
@@ -402,7 +402,7 @@ def _key_text(key: object) -> str:
 def index_buffer(buffer: Buffer, key: object) -> Load | Region:
     """``buffer[key]``: an element for all-scalar keys, a region when a slice is present."""
     keys = key if isinstance(key, tuple) else (key,)
-    if any(item is None for item in keys):
+    if any(element is None for element in keys):
         raise TileIndexError(
             f"None in the index of `{buffer.name}`",
             expected="ints, scalar expressions and slices",
@@ -410,8 +410,8 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
             hint="an index adds no dimension; loop over the elements with T.Parallel, "
             "or give the memory another shape with T.reshape",
         )
-    if any(item is Ellipsis for item in keys):
-        at = next(i for i, item in enumerate(keys) if item is Ellipsis)
+    if any(element is Ellipsis for element in keys):
+        at = next(i for i, element in enumerate(keys) if element is Ellipsis)
         fill = (slice(None),) * (buffer.ndim - len(keys) + 1)
         keys = keys[:at] + fill + keys[at + 1 :]
     if len(keys) > buffer.ndim:
@@ -420,7 +420,7 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
             expected=f"{buffer.ndim} (shape {tuple(buffer.shape)})",
             got=f"{len(keys)}",
         )
-    if not any(isinstance(item, slice) for item in keys):
+    if not any(isinstance(element, slice) for element in keys):
         if len(keys) < buffer.ndim:
             given = ["i"] * len(keys)
             raise TileIndexError(
@@ -430,7 +430,9 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
                 hint=f"for a tile operand write slices for the other dimensions, e.g. "
                 f"{buffer.name}[{', '.join(given + [':'] * (buffer.ndim - len(keys)))}]",
             )
-        return Load(buffer, tuple(_normal_index(buffer, d, item) for d, item in enumerate(keys)))
+        return Load(
+            buffer, tuple(_normal_index(buffer, d, element) for d, element in enumerate(keys))
+        )
     mins: list[Expr] = []
     extents: list[int | Expr] = []
     for dim in range(buffer.ndim):

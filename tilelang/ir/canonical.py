@@ -1,4 +1,4 @@
-"""Canonical text of a function: the same for programs that mean the same up to local names.
+"""Canonical form: the same text for functions that mean the same up to local names.
 
 Used for cache keys, so it depends on everything that can change generated code or results (dtypes,
 attributes, layouts, loop kinds, annotations, constants bit by bit) and on nothing else: not on
@@ -117,12 +117,12 @@ class _Canonical:
         if isinstance(value, bytes):
             return f"bytes({len(value)}, {hashlib.sha256(value).hexdigest()})"
         if isinstance(value, (tuple, list)):
-            return f"({', '.join(self.value(item) for item in value)})"
+            return f"({', '.join(self.value(element) for element in value)})"
         if isinstance(value, Mapping):
-            pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
+            pairs = [f"{self.value(key)}: {self.value(element)}" for key, element in value.items()]
             return f"{{{', '.join(pairs)}}}"
         if isinstance(value, (set, frozenset)):
-            return f"{{{', '.join(sorted(self.value(item) for item in value))}}}"
+            return f"{{{', '.join(sorted(self.value(element) for element in value))}}}"
         return self.structure(value)
 
     def structure(self, value: object) -> str:
@@ -141,9 +141,9 @@ class _Canonical:
             return f"{type(value).__name__}({self.value(own())})"
         if is_dataclass(value) and not isinstance(value, type):
             parts = [
-                f"{item.name}={self.value(getattr(value, item.name))}"
-                for item in fields(value)
-                if item.compare and not isinstance(getattr(value, item.name), Loc)
+                f"{spec.name}={self.value(getattr(value, spec.name))}"
+                for spec in fields(value)
+                if spec.compare and not isinstance(getattr(value, spec.name), Loc)
             ]
             return f"{type(value).__name__}({', '.join(parts)})"
         raise InternalError(
@@ -154,27 +154,27 @@ class _Canonical:
 
     def buffer(self, buffer: Buffer) -> str:
         """A reference to ``buffer``, defined on first use."""
-        found = self.numbers.get(buffer)
-        if found is not None:
-            return found
+        cached = self.numbers.get(buffer)
+        if cached is not None:
+            return cached
         name = repr(buffer.name) if self.exact or buffer in self.public else "_"
         shape = self.value(tuple(buffer.shape))
         strides = self.value(buffer.strides)
         offset = self.value(buffer.elem_offset)
         data = self.value(buffer.data)
         attrs = self.value(buffer.attrs)
-        found = self.number(buffer, "b")
+        cached = self.number(buffer, "b")
         self.add(
-            f"{found} = buffer {name} {shape} {buffer.dtype} {buffer.storage} strides={strides} "
+            f"{cached} = buffer {name} {shape} {buffer.dtype} {buffer.storage} strides={strides} "
             f"offset={offset} data={data} attrs={attrs}"
         )
-        return found
+        return cached
 
     def expr(self, expr: Expr) -> str:
         """A reference to ``expr``; it and what it needs are defined on first use."""
-        found = self.numbers.get(expr)
-        if found is not None:
-            return found
+        cached = self.numbers.get(expr)
+        if cached is not None:
+            return cached
         for node in postorder(expr):
             if node not in self.numbers:
                 self.define(node)
@@ -184,9 +184,9 @@ class _Canonical:
         """One line for ``node``, whose children are defined."""
         if isinstance(node, Var):
             name = repr(node.name) if self.exact or node in self.public else "_"
-            found = self.number(node, "v")
-            self.add(f"{found} = {name} {node.dtype}")
+            number = self.number(node, "v")
+            self.add(f"{number} = {name} {node.dtype}")
             return
         parts = [f"{name}={self.value(getattr(node, name))}" for name in field_names(type(node))]
-        found = self.number(node, "e")
-        self.add(f"{found} = {type(node).__name__} {' '.join(parts)} {node.dtype}")
+        number = self.number(node, "e")
+        self.add(f"{number} = {type(node).__name__} {' '.join(parts)} {node.dtype}")

@@ -326,16 +326,18 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
         import torch
 
         name = self._kind.torch or self._kind.storage
-        found = None if self._kind.family in ("handle", "void") else getattr(torch, name, None)
-        if found is None and self.is_fp4:
-            found = torch.int8  # before torch had fp4, packed pairs were kept in int8
-        if found is None:
+        torch_dtype = (
+            None if self._kind.family in ("handle", "void") else getattr(torch, name, None)
+        )
+        if torch_dtype is None and self.is_fp4:
+            torch_dtype = torch.int8  # before torch had fp4, packed pairs were kept in int8
+        if torch_dtype is None:
             raise TileUnsupportedError(
                 f"torch {torch.__version__} has no dtype for {self}",
                 expected="a type torch can hold",
                 got=str(self),
             )
-        return found
+        return torch_dtype
 
 
 def _foreign_name(value: object) -> str:
@@ -345,15 +347,15 @@ def _foreign_name(value: object) -> str:
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
         return str(value)
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        found: np.dtype[Any] = np.dtype(value)
-        if not found.isnative:
+        numpy_dtype: np.dtype[Any] = np.dtype(value)
+        if not numpy_dtype.isnative:
             raise TileTypeError(
-                f"the numpy dtype {found.str} is not in the byte order of this machine",
+                f"the numpy dtype {numpy_dtype.str} is not in the byte order of this machine",
                 expected=_EXPECTED,
-                got=f"numpy dtype {found.str!r}",
+                got=f"numpy dtype {numpy_dtype.str!r}",
                 hint="convert the array with a.astype(a.dtype.newbyteorder('='))",
             )
-        return str(found.name)
+        return str(numpy_dtype.name)
     raise TileTypeError(
         "this is not a data type",
         expected=_EXPECTED,
@@ -486,8 +488,8 @@ def infinity_value(kind: object) -> float:
             got=str(scalar),
             hint=None if scalar.is_handle else "use T.max_value(dtype) or T.min_value(dtype)",
         )
-    found = scalar.float_format
-    return float("inf") if found.has_inf else found.max
+    layout = scalar.float_format
+    return float("inf") if layout.has_inf else layout.max
 
 
 def _no_range(kind: dtype) -> TileValueError:

@@ -1,4 +1,4 @@
-"""What statements and expressions read and write: the one answer that everything else asks.
+"""Side effects: what statements and expressions read and write, for every analysis.
 
 It follows from the tags of the fields of statements and from the rows of intrinsics. An operand
 that a row declares is read or written as the row says, whatever the pointer claims; behind a
@@ -112,39 +112,41 @@ def own(stmt: S.Stmt) -> Iterator[Access]:
     """The accesses of the fields of ``stmt`` itself, without those of its expressions."""
     for name, mode in _tagged(type(stmt)):  # type: ignore[arg-type]  # classes hash
         value = getattr(stmt, name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Region):
-                how, proxy = _how(stmt, mode, item.buffer), _proxy(stmt, name)
-                yield Access(item.buffer, item, mode, how, stmt, proxy)
-            elif isinstance(item, Buffer):
+        for operand in value if isinstance(value, tuple) else (value,):
+            if isinstance(operand, Region):
+                how, proxy = _how(stmt, mode, operand.buffer), _proxy(stmt, name)
+                yield Access(operand.buffer, operand, mode, how, stmt, proxy)
+            elif isinstance(operand, Buffer):
                 first = isinstance(stmt, S.Alloc) and stmt.init is not None
                 where = getattr(stmt, "indices", None)
-                yield Access(item, where, WRITE if first else mode, _how(stmt, mode, item), stmt)
+                yield Access(
+                    operand, where, WRITE if first else mode, _how(stmt, mode, operand), stmt
+                )
 
 
 def expressions(stmt: S.Stmt) -> list[E.Expr]:
     """The expressions that ``stmt`` itself evaluates, those of its annotations included (there, a
     storage is only a name)."""
-    found = stmt.exprs()
+    exprs = stmt.exprs()
     for value in stmt.parts("attr"):
         if isinstance(value, (E.Expr, tuple)):
-            found += [item for item in E.exprs_in(value) if not item.dtype.is_handle]
-    return found
+            exprs += [expr for expr in E.exprs_in(value) if not expr.dtype.is_handle]
+    return exprs
 
 
 # -- storage --
 def written(node: S.Stmt | E.Expr, nested: bool = True) -> set[E.Var]:
     """The storage that ``node`` may write, through raw pointers too."""
-    found = {access.data for access in accesses(node, nested) if access.writes}
-    found.update(var for var, mode in pointers(node, nested) if mode in (WRITE, UPDATE))
-    return found
+    accessed = {access.data for access in accesses(node, nested) if access.writes}
+    accessed.update(var for var, mode in pointers(node, nested) if mode in (WRITE, UPDATE))
+    return accessed
 
 
 def used(node: S.Stmt | E.Expr, nested: bool = True) -> set[E.Var]:
     """The storage that ``node`` names in any way, by raw pointers too."""
-    found = {access.data for access in accesses(node, nested)}
-    found.update(var for var, _ in pointers(node, nested))
-    return found
+    accessed = {access.data for access in accesses(node, nested)}
+    accessed.update(var for var, _ in pointers(node, nested))
+    return accessed
 
 
 def pointers(node: S.Stmt | E.Expr, nested: bool = False) -> Iterator[tuple[E.Var, str]]:
@@ -219,8 +221,8 @@ def _tagged(cls: type[S.Stmt]) -> tuple[tuple[str, str], ...]:
         item.name: item.metadata.get("mode") or _BY_ROLE.get(item.metadata["role"])
         for item in fields(cls)
     }
-    found = [(name, mode) for name, mode in modes.items() if mode is not None]
-    return tuple(sorted(found, key=lambda item: item[1] != READ))
+    modes_of = [(name, mode) for name, mode in modes.items() if mode is not None]
+    return tuple(sorted(modes_of, key=lambda item: item[1] != READ))
 
 
 def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
@@ -251,10 +253,10 @@ def _proxy(stmt: S.Stmt, field: str) -> str:
 
 # -- expressions --
 def _in_expr(expr: E.Expr) -> list[Access]:
-    found: list[Access] = []
+    accesses_in: list[Access] = []
     if E.holds(expr, *PLACES):
-        _visit(expr, set(), found)
-    return found
+        _visit(expr, set(), accesses_in)
+    return accesses_in
 
 
 def _visit(node: E.Expr, seen: set[E.Expr], found: list[Access]) -> None:
@@ -284,25 +286,25 @@ def _is_place(operand: E.Expr, declared: bool) -> bool:
     return isinstance(operand, PLACES if declared else E.AddressOf)
 
 
-def _operand(call: E.Call, place: E.Expr, said: str | None, at: int) -> Access:
+def _operand(call: E.Call, target: E.Expr, said: str | None, at: int) -> Access:
     """What ``call`` does with the memory that its operand ``at`` names; ``said``: what its row
     says."""
-    if isinstance(place, E.RegionArg):
-        return Access(place.region.buffer, place.region, said or READ, How.PLAIN, call)
-    assert isinstance(place, (E.Load, E.AddressOf))
-    mode = said or (_declared(place) if isinstance(place, E.AddressOf) else READ)
-    where = _pointed(place) if isinstance(place, E.AddressOf) else place.indices
+    if isinstance(target, E.RegionArg):
+        return Access(target.region.buffer, target.region, said or READ, How.PLAIN, call)
+    assert isinstance(target, (E.Load, E.AddressOf))
+    mode = said or (_declared(target) if isinstance(target, E.AddressOf) else READ)
+    where = _pointed(target) if isinstance(target, E.AddressOf) else target.indices
     rows = call.atom.operands
     proxy = rows[at].proxy if at < len(rows) else "generic"
-    return Access(place.buffer, where, mode, _how(call, mode, place.buffer), call, proxy)
+    return Access(target.buffer, where, mode, _how(call, mode, target.buffer), call, proxy)
 
 
-def _declared(place: E.AddressOf) -> str:
-    return _DECLARED.get(place.access, UPDATE)
+def _declared(target: E.AddressOf) -> str:
+    return _DECLARED.get(target.access, UPDATE)
 
 
-def _pointed(place: E.AddressOf) -> Where:
+def _pointed(target: E.AddressOf) -> Where:
     """What lies behind a pointer: its elements in one dimension, else the first."""
-    if place.extent is None or len(place.indices) != 1:
-        return place.indices
-    return Region(place.buffer, place.indices, (as_extent(place.extent),))
+    if target.extent is None or len(target.indices) != 1:
+        return target.indices
+    return Region(target.buffer, target.indices, (as_extent(target.extent),))

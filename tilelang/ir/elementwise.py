@@ -87,10 +87,10 @@ def _store(stmt: S.TileOp, dst: Region, value: Callable[[Indices], E.Expr]) -> S
     return _loop(stmt, [dst.extents[d] for d in dst.tile_dims()], body)
 
 
-def _put(stmt: S.TileOp, dst: Region, place: Indices, value: E.Expr) -> S.Store:
+def _put(stmt: S.TileOp, dst: Region, target: Indices, value: E.Expr) -> S.Store:
     """The element of ``dst`` becomes ``value``, converted."""
-    found = E.cast(value, dst.dtype)
-    return S.Store(buffer=dst.buffer, indices=place, value=found, loc=stmt.loc)
+    expr = E.cast(value, dst.dtype)
+    return S.Store(buffer=dst.buffer, indices=target, value=expr, loc=stmt.loc)
 
 
 def _copy(stmt: S.Copy) -> S.Parallel:
@@ -136,8 +136,8 @@ def _im2col(stmt: S.Im2col) -> S.Parallel:
         inside: E.Expr = E.const(True)
         for index, limit in ((h, height), (w, width), (n, count), (kh, E.const(stmt.kernel))):
             inside = E.binary("land", inside, E.binary("land", index >= 0, index < limit))
-        found = E.select(inside, E.Load(image, (n, h, w, c)), E.const(0, image.dtype))
-        return _put(stmt, col, moved(col, {rank - 2: i, rank - 1: j}), found)
+        pixel = E.select(inside, E.Load(image, (n, h, w, c)), E.const(0, image.dtype))
+        return _put(stmt, col, moved(col, {rank - 2: i, rank - 1: j}), pixel)
 
     return _loop(stmt, [rows, columns], body)
 
@@ -148,13 +148,13 @@ def _atomic(stmt: S.AtomicTile) -> S.Parallel:
 
     def body(variables: Indices) -> S.Stmt:
         value = E.cast(E.Load(src.buffer, element(src, variables)), dst.dtype)
-        place = element(dst, variables)
+        target = element(dst, variables)
         if dst.buffer.storage in PRIVATE:
             op = {"or": "bitor"}.get(stmt.op, stmt.op)
-            return _put(stmt, dst, place, E.binary(op, E.Load(dst.buffer, place), value))
+            return _put(stmt, dst, target, E.binary(op, E.Load(dst.buffer, target), value))
         call = E.call(
             f"atomic_{stmt.op}",
-            E.AddressOf(dst.buffer, place, "rw"),
+            E.AddressOf(dst.buffer, target, "rw"),
             value,
             dtype=dst.dtype,
             memory_order=stmt.memory_order,

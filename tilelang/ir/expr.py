@@ -58,7 +58,7 @@ def _key_of(value: object) -> object:
     if isinstance(value, bool):
         return ("b", value)
     if isinstance(value, tuple):
-        return tuple([_key_of(item) for item in value])
+        return tuple([_key_of(element) for element in value])
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, Atom):
@@ -86,9 +86,9 @@ def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     values = dict(zip(names, args))
     given = len(args) + len(kwargs)
     values.update(kwargs)
-    for item in fields(cls):
-        if item.default is not MISSING:
-            values.setdefault(item.name, item.default)
+    for spec in fields(cls):
+        if spec.default is not MISSING:
+            values.setdefault(spec.name, spec.default)
     if len(args) > len(names) or len(values) < given or set(values) != set(names):
         raise TileTypeError(
             f"{cls.__name__} is made of other fields",
@@ -175,14 +175,14 @@ class Expr(NoArray):
 
     def children(self) -> tuple[Expr, ...]:
         """Direct sub-expressions, in field order (index expressions of regions included)."""
-        found: list[Expr] = []
+        exprs: list[Expr] = []
         for name in field_names(type(self)):
             value = getattr(self, name)
             if isinstance(value, Expr):
-                found.append(value)
+                exprs.append(value)
             elif not isinstance(value, str):
-                found.extend(exprs_in(value))
-        return tuple(found)
+                exprs.extend(exprs_in(value))
+        return tuple(exprs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Read back, equal expressions are the same object again.
@@ -591,10 +591,10 @@ class Call(Expr):
 
         Wherever it is used as a value, it is that statement and no second one.
         """
-        made = type(self)._made((self.atom, self.args, self.type, self.attrs))
-        assert isinstance(made, Call)
-        object.__setattr__(made, "issued", True)
-        return made
+        call = type(self)._made((self.atom, self.args, self.type, self.attrs))
+        assert isinstance(call, Call)
+        object.__setattr__(call, "issued", True)
+        return call
 
     def children(self) -> tuple[Expr, ...]:
         return self._with_attrs if self.attrs else self.args
@@ -688,8 +688,8 @@ def exprs_in(value: object) -> Iterator[Expr]:
     if isinstance(value, Expr):
         yield value
     elif isinstance(value, tuple):
-        for item in value:
-            yield from exprs_in(item)
+        for element in value:
+            yield from exprs_in(element)
     elif hasattr(value, "region_exprs"):
         yield from value.region_exprs()
 
@@ -796,10 +796,10 @@ def call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -
 
 def conjunction(conditions: Iterable[Expr]) -> Expr:
     """All of ``conditions``; of none, the constant True."""
-    found: Expr = const(True)
+    both: Expr = const(True)
     for condition in conditions:
-        found = binary("land", found, condition)
-    return found
+        both = binary("land", both, condition)
+    return both
 
 
 def dtype_call(dtype: DType, *args: object) -> Expr:
@@ -807,7 +807,7 @@ def dtype_call(dtype: DType, *args: object) -> Expr:
     if not args:
         return Var("v", dtype)
     if dtype.lanes > 1 and len(args) == dtype.lanes:
-        return Vector(tuple(as_expr(item, dtype.element_of) for item in args))
+        return Vector(tuple(as_expr(arg, dtype.element_of) for arg in args))
     if len(args) != 1:
         raise TileTypeError(
             f"T.{dtype}() takes no value, one value" + (" or one per lane" * (dtype.lanes > 1)),
@@ -864,9 +864,9 @@ def find(expr: Expr, /, *kinds: type[Expr]) -> Any:
     bits = 0
     for kind in kinds:
         bits |= kind._bit
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     if not expr._kinds & bits:
-        return found
+        return exprs
     seen: set[Expr] = set()
     stack = [expr]
     while stack:
@@ -874,9 +874,9 @@ def find(expr: Expr, /, *kinds: type[Expr]) -> Any:
         if node._kinds & bits and node not in seen:
             seen.add(node)
             if isinstance(node, kinds):
-                found.append(node)
+                exprs.append(node)
             stack += node.children()[::-1]
-    return found
+    return exprs
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -102,16 +102,16 @@ def decode(codes: npt.ArrayLike, dtype: DType | str) -> Array:
         return np.asarray(wide).view(np.float32)
     natural = np.float32 if kind == "tfloat32" else _NATURAL[kind]
     bits = array.astype(np.dtype(f"uint{kind.bits}"), order="C")
-    found = bits.view(natural)
-    return found.astype(np.float32) if kind == "float16" else found
+    decoded = bits.view(natural)
+    return decoded.astype(np.float32) if kind == "float16" else decoded
 
 
 def round_to(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True) -> Array:
     """The nearest numbers that ``dtype`` has: ``decode(encode(values))``, float32 (or float64)."""
     kind = DType(dtype).element_of
     if kind in _NATURAL:
-        found = _to_natural(_real(values), str(kind))
-        return found.astype(np.float32) if kind == "float16" else found
+        rounded = _to_natural(_real(values), str(kind))
+        return rounded.astype(np.float32) if kind == "float16" else rounded
     if kind == "tfloat32":
         return round_tf32(values)
     return decode(encode(values, kind, saturate), kind)
@@ -202,12 +202,12 @@ def to_storage(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True)
 def from_storage(array: npt.ArrayLike, dtype: DType | str) -> Array:
     """Numbers held by a storage array: float32 for encoded floats, else the array's own type."""
     kind = DType(dtype).element_of
-    found = np.asarray(array)
+    codes = np.asarray(array)
     if kind.packing > 1:
-        found = unpack(found, kind)
+        codes = unpack(codes, kind)
     if kind.is_float and kind not in _NATURAL and kind != "tfloat32":
-        return decode(found, kind)
-    return found
+        return decode(codes, kind)
+    return codes
 
 
 def _packed(dtype: DType | str) -> DType:
@@ -262,8 +262,8 @@ def _float64_odd(array: Array) -> Array:
     size = np.where(negative, np.uint64(0) - wide, wide)
     dropped = size & np.uint64(0x7FF)
     odd = (size - dropped) | ((dropped != 0).astype(np.uint64) << np.uint64(11))
-    found = np.where(size < np.uint64(2**53), size, odd).astype(np.float64)
-    return np.where(negative, -found, found)
+    magnitude = np.where(size < np.uint64(2**53), size, odd).astype(np.float64)
+    return np.where(negative, -magnitude, magnitude)
 
 
 def _bfloat16_bits(single: Array) -> Array:

@@ -45,14 +45,14 @@ def find_function(name: str, operands: tuple[E.Expr, ...]) -> Function | None:
     """The function ``name`` for operands of these dtypes; None if it is not known."""
     if name in _PLAIN:
         return _PLAIN[name]
-    found = _conversion(name) or _directed(name)
-    if found is not None:
-        return found
+    function = _conversion(name) or _directed(name)
+    if function is not None:
+        return function
     short = name.removesuffix("f")
     if short in _FLOATS:
         return _on(_F32 if name != short else None, _FLOATS[short])
     if name.startswith(("__h", "h")) and "2" not in name:
-        kind = _BF16 if any(item.dtype.element_of == _BF16 for item in operands) else _F16
+        kind = _BF16 if any(operand.dtype.element_of == _BF16 for operand in operands) else _F16
         half = _HALVES.get(name.removeprefix("__").removesuffix("_rn"))
         return None if half is None else _on(kind, half)
     return _PAIRS.get(name.removesuffix("_rn"))
@@ -70,17 +70,19 @@ def as_expression(node: E.Call) -> E.Expr | None:
         name, args = args[0].value, args[1:]
     if name in _LOADS and len(args) == 1 and isinstance(args[0], E.AddressOf):
         return _typed(E.call("ldg", args[0], dtype=args[0].buffer.dtype), node.dtype)
-    found = find_function(name, args)
-    if found is None or any(arg.dtype.is_handle for arg in args):
+    function = find_function(name, args)
+    if function is None or any(arg.dtype.is_handle for arg in args):
         return None
-    least = found.count - found.optional
-    if not least <= len(args) <= found.count:
+    least = function.count - function.optional
+    if not least <= len(args) <= function.count:
         raise TileTypeError(
             f"`{name}` with another number of operands",
-            expected=str(found.count) if not found.optional else f"{least} to {found.count}",
+            expected=str(function.count)
+            if not function.optional
+            else f"{least} to {function.count}",
             got=f"{name}({', '.join(map(repr, args))})",
         )
-    return _typed(found.make(*args), node.dtype)
+    return _typed(function.make(*args), node.dtype)
 
 
 def _typed(value: E.Expr, dtype: DType) -> E.Expr:
@@ -371,18 +373,18 @@ def _reduced(op: str, whole: str = "") -> Function:
         if known == 0xFFFFFFFF and whole:
             return E.call(whole, value)
         first = E.call("ffs", mask) - 1
-        found = None
+        total = None
         for lane in range(32):
             if known is not None and not known >> lane & 1:
                 continue
             # A lane that is not there counts as the first one, once more or not at all.
             there = E.binary("ne", mask >> E.const(lane, _U32) & E.const(1, _U32), 0)
             source = E.const(lane, _I32) if known is not None else E.select(there, lane, first)
-            item = E.call("shfl_sync", value, source, _WARP, mask)
+            lane_value = E.call("shfl_sync", value, source, _WARP, mask)
             if known is None and op in ("add", "bitxor"):
-                item = E.select(there, item, E.const(0, value.dtype))
-            found = item if found is None else E.binary(op, found, item)
-        return value if found is None else found
+                lane_value = E.select(there, lane_value, E.const(0, value.dtype))
+            total = lane_value if total is None else E.binary(op, total, lane_value)
+        return value if total is None else total
 
     return Function(2, make)
 
@@ -401,11 +403,11 @@ def _picked_bytes(low: E.Expr, high: E.Expr, chosen: E.Expr) -> E.Expr:
     """Four of eight bytes, each named by three bits of ``chosen``."""
     word = DType("uint64")
     low, high, chosen = (E.cast(E.cast(x, _U32), word) for x in (low, high, chosen))
-    both, found = high << E.const(32, word) | low, E.as_expr(E.const(0, word))
+    both, picked = high << E.const(32, word) | low, E.as_expr(E.const(0, word))
     for at in range(4):
         by = (chosen >> E.const(4 * at, word) & E.const(7, word)) * E.const(8, word)
-        found |= (both >> by & E.const(255, word)) << E.const(8 * at, word)
-    return E.cast(found, _U32)
+        picked |= (both >> by & E.const(255, word)) << E.const(8 * at, word)
+    return E.cast(picked, _U32)
 
 
 _PLAIN: dict[str, Function] = {

@@ -78,7 +78,7 @@ def is_index(expr: Expr, values: Collection[Var]) -> bool:
     Args:
         values: the variables that are none, see :func:`plain_values`.
     """
-    found: dict[Expr, None] = {expr: None}
+    visited: dict[Expr, None] = {expr: None}
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -89,8 +89,8 @@ def is_index(expr: Expr, values: Collection[Var]) -> bool:
         parts = _operands(node)
         if not parts:
             return False
-        stack += [part for part in parts if part not in found]
-        found.update(dict.fromkeys(parts))
+        stack += [part for part in parts if part not in visited]
+        visited.update(dict.fromkeys(parts))
     return True
 
 
@@ -109,8 +109,8 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
 
 def plain_values(body: S.Stmt) -> frozenset[Var]:
     """The variables bound in ``body`` that do not stand for index arithmetic."""
-    found: set[Var] = set()
+    plain: set[Var] = set()
     for stmt in S.find(body, S.Let):
-        if not is_index(stmt.value, found):
-            found.add(stmt.var)
-    return frozenset(found)
+        if not is_index(stmt.value, plain):
+            plain.add(stmt.var)
+    return frozenset(plain)

@@ -14,7 +14,7 @@ WARP = 32
 
 def exchange_in(stmt: Stmt) -> Call | None:
     """A call in ``stmt`` by which threads tell each other values."""
-    calls = (call for item in walk(stmt) for call in item.calls())
+    calls = (call for node in walk(stmt) for call in node.calls())
     return next((call for call in calls if call.atom.exchanges), None)
 
 

@@ -1,4 +1,4 @@
-"""The check that holds a function to a level of the IR; :mod:`tilelang.ir.levels` has the tables.
+"""IR verifier: holds a function to a level of the IR; :mod:`tilelang.ir.levels` has the tables.
 
 Besides the tables :func:`check` holds at all levels that every variable is bound where it is used,
 that every buffer exists, that accesses have one integer index per dimension, and that stored values
@@ -197,10 +197,10 @@ class _Checker:
         elif isinstance(stmt, H.Roles):
             taken: set[int] = set()
             for role in (role for role in stmt.branches if isinstance(role, H.Role)):
-                mine = set(range(role.first, role.first + role.count))
-                if not mine or min(mine) < 0 or mine & taken:
+                threads = set(range(role.first, role.first + role.count))
+                if not threads or min(threads) < 0 or threads & taken:
                     self.fail(f"the role {role.name!r} has no threads of its own")
-                taken |= mine
+                taken |= threads
         elif isinstance(stmt, H.Fence):
             if {stmt.source, stmt.target} - set(H.PROXIES):
                 self.fail(

@@ -1,4 +1,4 @@
-"""The three levels of the IR as tables: what may stand at each.
+"""IR levels: tables of what may stand at each of the three.
 
 *Tile IR* is what tracing makes: tile operations and parallel loops over logical tiles. *Scheduled
 IR* also says in what order threads and copies go on, and where tiles live: pipelines, roles and

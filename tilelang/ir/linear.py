@@ -1,4 +1,4 @@
-"""Linear forms of integer expressions: a sum of coefficient times term, and a constant.
+"""Linear forms (affine expressions): a sum of coefficient times term, and a constant.
 
 Equality of an expression and its linear form holds modulo 2**bits. Coefficients are kept in the
 signed range of the dtype, whichever sign the dtype has.
@@ -102,8 +102,8 @@ class Linear:
             n = int(term.b.value) if isinstance(term.b, Const) else 0
             if n > 0 and terms.get(whole) == balanced(factor * n, self.dtype):
                 del terms[whole], terms[term]
-                made = Linear.made(terms, self.constant, self.dtype)
-                return made.added(Linear.of(term.a), factor).recomposed()
+                linear = Linear.made(terms, self.constant, self.dtype)
+                return linear.added(Linear.of(term.a), factor).recomposed()
         return self
 
 
@@ -115,10 +115,10 @@ def depends_on(expr: Expr, variables: frozenset[Var]) -> bool:
 def parted(expr: Expr, variables: frozenset[Var]) -> tuple[Linear, Expr] | None:
     """``expr`` as multiples of ``variables`` plus what mentions none of them; None where it is no
     such sum. Integers that become wider are taken as exact, which indices are."""
-    found = _parted(expr, variables)
-    if found is None:
+    parts = _parted(expr, variables)
+    if parts is None:
         return None
-    factors, rest = found
+    factors, rest = parts
     return (Linear.made(factors, 0, expr.dtype) if factors else Linear((), 0, expr.dtype)), rest
 
 

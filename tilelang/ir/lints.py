@@ -1,4 +1,4 @@
-"""Remarks on programs that run but hardly as they were meant.
+"""Lints: remarks on programs that run, but hardly as they were meant.
 
 Each is certain: no program that the language gives a meaning to is told to be wrong. A remark is a
 ``TileWarning`` at the user's line; ``TILELANG_LINTS_OFF`` names those that are not made ("all" for
@@ -94,10 +94,10 @@ def _is_behind(
     polled: tuple[E.Expr, ...], own: tuple[E.Expr, ...], blocks: tuple[E.Var, ...]
 ) -> bool:
     """Whether the element that a block polls is the ``own`` one of a block behind it."""
-    apart = [(a, b) for a, b in zip(polled, own) if a is not b]
-    if len(apart) != 1:
+    different = [(a, b) for a, b in zip(polled, own) if a is not b]
+    if len(different) != 1:
         return False
-    (far, near), moved = apart[0], [var for var in blocks if var in apart[0][1].variables]
+    (far, near), moved = different[0], [var for var in blocks if var in different[0][1].variables]
     if len(moved) != 1:
         return False
     following = substitute(near, {moved[0]: E.as_expr(moved[0] + 1)})
@@ -281,12 +281,12 @@ def _apart(load: E.Load, stmt: S.Store, extents: dict[E.Var, int]) -> bool:
     if len(differing) != 1 or stmt.buffer.storage == "local":
         return False
     read, written = differing[0]
-    apart = simplify(read - written)
+    distance = simplify(read - written)
     moved = [var for var, extent in extents.items() if var in written.variables]
-    if not isinstance(apart, E.Const) or len(moved) != 1 or moved[0] in _others(stmt, written):
+    if not isinstance(distance, E.Const) or len(moved) != 1 or moved[0] in _others(stmt, written):
         return False
     steps = isinstance(simplify(written - moved[0]), E.Const)
-    return steps and 0 < abs(int(apart)) < extents[moved[0]]
+    return steps and 0 < abs(int(distance)) < extents[moved[0]]
 
 
 def _others(stmt: S.Store, index: E.Expr) -> set[E.Var]:
@@ -302,7 +302,7 @@ def _outside(stmt: S.Stmt) -> Iterator[Remark]:
     """
     if isinstance(stmt, S.If):
         return
-    chosen = any(isinstance(node, E.Select) for item in stmt.exprs() for node in E.walk(item))
+    chosen = any(isinstance(node, E.Select) for expr in stmt.exprs() for node in E.walk(expr))
     for access in () if chosen else effects.accesses(stmt):
         if access.buffer.storage != "global" or access.where is None:
             continue

@@ -36,13 +36,13 @@ def power(x: object, y: object) -> Expr:
 
 def repeated(base: Expr, exponent: int) -> Expr:
     """``base`` to a power from 0 on, by squaring."""
-    found: Expr | None = None
+    product: Expr | None = None
     while exponent:
         if exponent & 1:
-            found = base if found is None else found * base
+            product = base if product is None else product * base
         exponent >>= 1
         base = base * base if exponent else base
-    return as_expr(1, base.dtype) if found is None else found
+    return as_expr(1, base.dtype) if product is None else product
 
 
 def absolute(x: Expr) -> Expr:
@@ -69,8 +69,8 @@ def float_remainder(x: object, y: object) -> Expr:
     zero = as_expr(0.0, part.dtype)
     if isinstance(divisor, Const) and divisor.value > 0:
         return select(part < zero, part + divisor, select(binary("eq", part, zero), zero, part))
-    apart = binary("bitxor", divisor < zero, part < zero)
-    moved = select(apart, part + divisor, part)
+    opposite_signs = binary("bitxor", divisor < zero, part < zero)
+    moved = select(opposite_signs, part + divisor, part)
     return select(binary("ne", part, zero), moved, call("copysign", zero, divisor))
 
 

@@ -1,4 +1,4 @@
-"""Integer programs that the host computes before a launch: extents, strides, grids, sizes.
+"""Postfix programs of integers that the host computes before a launch: extents, strides, grids.
 
 A program is a tuple of items read from left to right: an int is pushed, ``"$2"`` pushes value
 number 2, the name of an operator replaces its operands by its result. ``m * 4`` with ``m`` as value
@@ -124,13 +124,13 @@ def evaluate(program: int | Program, values: Sequence[Value]) -> Value:
     if isinstance(program, int):
         return program
     stack: list[Value] = []
-    for item in program:
-        if isinstance(item, int):
-            stack.append(item)
-        elif item[0] == "$":
-            stack.append(values[int(item[1:])])
+    for step in program:
+        if isinstance(step, int):
+            stack.append(step)
+        elif step[0] == "$":
+            stack.append(values[int(step[1:])])
         else:
-            count, meaning = OPERATORS[item]
+            count, meaning = OPERATORS[step]
             operands = stack[-count:]
             del stack[-count:]
             stack.append(meaning(*operands))
@@ -146,16 +146,16 @@ def fold(
     """What a program means where ``number`` says what its numbers are, ``slot`` what the value of
     a number is, and ``operation`` what an operator makes of its operands."""
     stack: list[Item] = []
-    for item in (program,) if isinstance(program, int) else program:
-        if isinstance(item, int):
-            stack.append(number(item))
-        elif item[0] == "$":
-            stack.append(slot(int(item[1:])))
+    for step in (program,) if isinstance(program, int) else program:
+        if isinstance(step, int):
+            stack.append(number(step))
+        elif step[0] == "$":
+            stack.append(slot(int(step[1:])))
         else:
-            count = OPERATORS[item][0]
+            count = OPERATORS[step][0]
             operands = stack[-count:]
             del stack[-count:]
-            stack.append(operation(item, operands))
+            stack.append(operation(step, operands))
     return stack[0]
 
 
@@ -165,8 +165,8 @@ def depth_of(program: int | Program) -> int:
     if isinstance(program, int):
         return 1
     depth = deepest = 0
-    for item in program:
-        depth += 1 - (OPERATORS[item][0] if isinstance(item, str) and item in OPERATORS else 0)
+    for step in program:
+        depth += 1 - (OPERATORS[step][0] if isinstance(step, str) and step in OPERATORS else 0)
         deepest = max(deepest, depth)
     return deepest
 
@@ -174,15 +174,15 @@ def depth_of(program: int | Program) -> int:
 def encode(program: Program) -> list[int]:
     """A program as words: their number of pairs, then pairs of operation and operand."""
     words = [len(program)]
-    for item in program:
-        if isinstance(item, int):
-            words += [0, wrap(item)]
-        elif item[:1] == "$":
-            words += [1, int(item[1:])]
-        elif item in _NUMBERS:
-            words += [_NUMBERS[item], 0]
+    for step in program:
+        if isinstance(step, int):
+            words += [0, wrap(step)]
+        elif step[:1] == "$":
+            words += [1, int(step[1:])]
+        elif step in _NUMBERS:
+            words += [_NUMBERS[step], 0]
         else:
-            raise InternalError(f"the host program has the unknown operation {item!r}")
+            raise InternalError(f"the host program has the unknown operation {step!r}")
     return words
 
 

@@ -55,8 +55,8 @@ class Names:
 
     def close(self) -> None:
         """End the innermost block."""
-        for item in self._scopes.pop():
-            self._used.discard(self._of.pop(item))
+        for named in self._scopes.pop():
+            self._used.discard(self._of.pop(named))
 
     def knows(self, item: Var | Buffer) -> bool:
         """Whether ``item`` has been named."""
@@ -64,9 +64,9 @@ class Names:
 
     def define(self, item: Var | Buffer, fallback: str = "v") -> str:
         """The name of ``item``, new in the innermost block if it has none."""
-        found = self._of.get(item)
-        if found is not None:
-            return found
+        cached = self._of.get(item)
+        if cached is not None:
+            return cached
         name = self._unique(item.name or fallback)
         self._of[item] = name
         if self._scopes:
@@ -133,12 +133,12 @@ class ExprPrinter:
         if isinstance(value, Mapping):
             return self.mapping(value.items())
         if isinstance(value, (tuple, list)):
-            inner = ", ".join(self.value(item) for item in value)
+            inner = ", ".join(self.value(element) for element in value)
             if isinstance(value, list):
                 return f"[{inner}]"
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         if isinstance(value, (set, frozenset)):
-            return f"{{{', '.join(sorted(self.value(item) for item in value))}}}"
+            return f"{{{', '.join(sorted(self.value(element) for element in value))}}}"
         return repr(value)
 
     def mapping(self, items: object) -> str:
@@ -152,7 +152,7 @@ class ExprPrinter:
 
     def shape(self, extents: tuple[int | Expr, ...]) -> str:
         """Extents as a tuple display."""
-        inner = ", ".join(self.extent(item) for item in extents)
+        inner = ", ".join(self.extent(extent) for extent in extents)
         return f"({inner},)" if len(extents) == 1 else f"({inner})"
 
     def region(self, region: Region) -> str:
@@ -163,12 +163,12 @@ class ExprPrinter:
         if region.is_whole and region.buffer.ndim:
             return name
         single = bool(region.tile_dims())
-        parts = [self._span(*item, single) for item in zip(region.mins, region.extents)]
+        parts = [self._span(*bounds, single) for bounds in zip(region.mins, region.extents)]
         return f"{name}[{', '.join(parts)}]"
 
     def access(self, region: Region) -> str:
         """A region in ``T.reads``/``T.writes``: always with its bounds."""
-        parts = [self._span(*item, True) for item in zip(region.mins, region.extents)]
+        parts = [self._span(*bounds, True) for bounds in zip(region.mins, region.extents)]
         return f"{self.names.of(region.buffer)}[{', '.join(parts)}]"
 
     def _span(self, low: Expr, extent: int | Expr, single: bool) -> str:
@@ -199,11 +199,11 @@ class ExprPrinter:
         if isinstance(node, Load):
             return index(node.buffer, node.indices)
         if isinstance(node, AddressOf):
-            place = index(node.buffer, node.indices)
+            element = index(node.buffer, node.indices)
             if node.access == "rw" and node.extent is None:
-                return f"T.address_of({place})"
+                return f"T.address_of({element})"
             count = "" if node.extent is None else f", {text(node.extent)}"
-            return f"T.access_ptr({place}, {quoted(node.access)}{count})"
+            return f"T.access_ptr({element}, {quoted(node.access)}{count})"
         if isinstance(node, Cast):
             return self._cast(node, text(node.value))
         if isinstance(node, Select):
@@ -303,9 +303,9 @@ def const_text(node: Const) -> tuple[str, int]:
 
 def shape_vars(buffer: Buffer) -> Iterator[Var]:
     """Variables in the extents, strides and offset of ``buffer``."""
-    for item in (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset):
-        if isinstance(item, Expr):
-            yield from (node for node in postorder(item) if isinstance(node, Var))
+    for expr in (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset):
+        if isinstance(expr, Expr):
+            yield from (node for node in postorder(expr) if isinstance(node, Var))
 
 
 def expr_text(expr: Expr) -> str:

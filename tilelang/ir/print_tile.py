@@ -65,7 +65,7 @@ def tile_text(stmt: S.TileOp, text: ExprPrinter) -> str:
     if isinstance(stmt, S.Copy) and stmt.mode == "cluster":
         row = _BETWEEN_BLOCKS
     if row is None and isinstance(stmt, S.ElementOp):
-        needed = (item.name for item in fields(stmt) if item.default is MISSING)
+        needed = (spec.name for spec in fields(stmt) if spec.default is MISSING)
         row = _Row(type(stmt).__name__.lower(), tuple(needed))
     if row is None:
         raise InternalError(f"the printer does not know the tile operation {type(stmt).__name__}")
@@ -73,11 +73,11 @@ def tile_text(stmt: S.TileOp, text: ExprPrinter) -> str:
     for name in row.lead:
         value = getattr(stmt, name)
         items = value if isinstance(value, tuple) else (value,)
-        args.extend(_operand(item, text) for item in items)
-    for item in fields(stmt):
-        if item.name in (*row.lead, *row.within, *row.silent, "loc"):
+        args.extend(_operand(spec, text) for spec in items)
+    for spec in fields(stmt):
+        if spec.name in (*row.lead, *row.within, *row.silent, "loc"):
             continue
-        args.extend(_option(item, getattr(stmt, item.name), row, text))
+        args.extend(_option(spec, getattr(stmt, spec.name), row, text))
     return f"T.{_word(stmt, row)}({', '.join(args)})"
 
 

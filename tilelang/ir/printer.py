@@ -1,4 +1,4 @@
-"""Script form: functions and statements as Python text in the language itself.
+"""IR printer: functions and statements as Python text in the language itself.
 
 The text is stable and deterministic: it depends on the program alone, not on addresses or on what
 was printed before. ``repr`` of every node ends here.
@@ -183,10 +183,10 @@ class _Printer:
         """What the block reads and writes, its attributes and its allocations."""
         allocs = [stmt for stmt in S.flat(launch.body) if isinstance(stmt, S.Alloc)]
         hoisted = {stmt.buffer: stmt for stmt in allocs}
-        found = tensor_boxes(launch.body)
+        accessed = tensor_boxes(launch.body)
         early: set[Buffer] = set()
-        for word, where in (("T.reads", found.reads), ("T.writes", found.writes)):
-            boxes = found.boxes(where)
+        for word, where in (("T.reads", accessed.reads), ("T.writes", accessed.writes)):
+            boxes = accessed.boxes(where)
             for region in boxes:
                 for expr in region.region_exprs():
                     self.early(expr, hoisted, early)
@@ -265,14 +265,14 @@ class _Printer:
         elif isinstance(stmt, S.View):
             self.view(stmt)
         elif isinstance(stmt, S.Store):
-            place, stored = self.element(stmt.buffer, stmt.indices), stmt.value
+            target, stored = self.element(stmt.buffer, stmt.indices), stmt.value
             if isinstance(stored, Call) and stored.atom.moves == "stg":
-                self.line(f"T.{stored.op}({place}, {text.expr(stored.args[0])})")
+                self.line(f"T.{stored.op}({target}, {text.expr(stored.args[0])})")
             else:
-                self.line(f"{place} = {text.expr(stored)}")
+                self.line(f"{target} = {text.expr(stored)}")
         elif isinstance(stmt, S.ReducerUpdate):
-            place = self.element(stmt.buffer, stmt.indices)
-            self.line(f'T.reducer_update({place}, {text.expr(stmt.value)}, "{stmt.op}")')
+            target = self.element(stmt.buffer, stmt.indices)
+            self.line(f'T.reducer_update({target}, {text.expr(stmt.value)}, "{stmt.op}")')
         elif isinstance(stmt, S.Eval):
             call = text.expr(stmt.value)
             self.line(call if isinstance(stmt.value, Call) else f"T.evaluate({call})")
@@ -290,8 +290,8 @@ class _Printer:
             self.line(tile_text(stmt, text))
         elif isinstance(stmt, H.PipelineStep):
             ahead = f", ahead={stmt.ahead}" if isinstance(stmt, H.Wait) else ""
-            item = f"{text.expr(stmt.pipe)}, {text.expr(stmt.number)}{ahead}"
-            self.line(f"T.{type(stmt).__name__.lower()}({item})")
+            arguments = f"{text.expr(stmt.pipe)}, {text.expr(stmt.number)}{ahead}"
+            self.line(f"T.{type(stmt).__name__.lower()}({arguments})")
         elif isinstance(stmt, H.Fence):
             self.line(f"T.fence({quoted(stmt.source)}, {quoted(stmt.target)})")
         elif isinstance(stmt, H.WaitProducts):

@@ -1,4 +1,4 @@
-"""Simplification of expressions, with what is known of the variables.
+"""Expression simplification, with what is known of the variables.
 
 Integer sums are kept in a canonical linear form, so equal index expressions become the same object
 and their differences constants: ``(k + 1) * 32 - k * 32`` is ``32``. Everything else is a rule of
@@ -58,8 +58,8 @@ def simplify(expr: object, bounds: Bounds | None = None) -> Expr:
     if isinstance(node, Const) or not node.children():
         return node
     known = bounds if bounds is not None else Bounds()
-    found = known.memo.get("simplifier")
-    engine = found if isinstance(found, _Simplifier) else _Simplifier(known)
+    simplifier = known.memo.get("simplifier")
+    engine = simplifier if isinstance(simplifier, _Simplifier) else _Simplifier(known)
     known.memo["simplifier"] = engine
     return engine.visit(node)
 
@@ -91,9 +91,9 @@ class _Simplifier:
     def visit(self, expr: Expr) -> Expr:
         """The simple form of ``expr``."""
         memo = self.memo
-        found = memo.get(expr)
-        if found is not None:
-            return found
+        cached = memo.get(expr)
+        if cached is not None:
+            return cached
         stack = [expr]
         while stack:
             node = stack[-1]
@@ -122,16 +122,16 @@ class _Simplifier:
         """What has to be simple before ``node``: its children, of a sum what it adds up."""
         if _parts(node) is None:
             return node.children()
-        found: list[Expr] = []
+        exprs: list[Expr] = []
         stack = [node]
         while stack:
-            item = stack.pop()
-            parts = _parts(item)
+            term = stack.pop()
+            parts = _parts(term)
             if parts is not None:
                 stack.extend([part for part, _ in reversed(parts)])
-            elif not isinstance(item, Const):
-                found.append(item)
-        return found
+            elif not isinstance(term, Const):
+                exprs.append(term)
+        return exprs
 
     def total(self, node: Expr) -> Expr:
         """The canonical form of a sum whose terms are simple."""
@@ -139,16 +139,16 @@ class _Simplifier:
         constant = 0
         stack = [(node, 1, False)]
         while stack:
-            item, factor, simple = stack.pop()
-            parts = _parts(item)
-            if isinstance(item, Const):
-                constant += factor * int(item.value)
+            operand, factor, simple = stack.pop()
+            parts = _parts(operand)
+            if isinstance(operand, Const):
+                constant += factor * int(operand.value)
             elif parts is not None:
                 stack.extend([(part, factor * scale, simple) for part, scale in reversed(parts)])
             elif not simple:
-                stack.append((self.memo[item], factor, True))
+                stack.append((self.memo[operand], factor, True))
             else:
-                terms[item] = terms.get(item, 0) + factor
+                terms[operand] = terms.get(operand, 0) + factor
         return self.expr_of(Linear.made(terms, constant, node.dtype).recomposed())
 
     def settle(self, node: Expr) -> Expr:
@@ -189,12 +189,12 @@ class _Simplifier:
         """Whether dropping or sharing evaluations of ``node`` changes nothing."""
         if not holds(node, Call):
             return True
-        found = self.free.get(node)
-        if found is None:
+        cached = self.free.get(node)
+        if cached is None:
             own = not isinstance(node, Call) or node.atom.effect.repeatable
-            found = own and all(self.repeatable(child) for child in node.children())
-            self.free[node] = found
-        return found
+            cached = own and all(self.repeatable(child) for child in node.children())
+            self.free[node] = cached
+        return cached
 
     def rules(self, node: Binary | Unary) -> tuple[str, Expr]:
         """The first rule of the table that applies."""
@@ -203,9 +203,9 @@ class _Simplifier:
             return "", node
         for rule in _BY_OP.get(node.op, ()):
             for match in _matches(rule.pattern, node):
-                found = rule.result(self, match)
-                if found is not None and found is not node:
-                    return rule.name, found
+                rewritten = rule.result(self, match)
+                if rewritten is not None and rewritten is not node:
+                    return rule.name, rewritten
         return "", node
 
     def cast(self, node: Cast) -> Expr:
@@ -222,8 +222,8 @@ class _Simplifier:
         first, middle, last = inner.value.dtype, inner.dtype, node.dtype
         if not (first.is_integer and middle.is_integer and last.is_integer):
             return node
-        found, whole = self.interval(inner.value), full(middle)
-        kept = found.low >= whole.low and found.high <= whole.high
+        bounds, whole = self.interval(inner.value), full(middle)
+        kept = bounds.low >= whole.low and bounds.high <= whole.high
         if kept or middle.bits >= last.bits:
             return cast(inner.value, last)
         return node
@@ -235,18 +235,18 @@ class _Simplifier:
 
     def exact(self, form: Linear) -> Interval | None:
         """The interval of ``form`` where it cannot wrap, None where it may."""
-        found, whole = self.sum_of(form.terms, form.constant), full(form.dtype)
-        if -INF < found.low < whole.low or whole.high < found.high < INF:
+        bounds, whole = self.sum_of(form.terms, form.constant), full(form.dtype)
+        if -INF < bounds.low < whole.low or whole.high < bounds.high < INF:
             return None
-        return found
+        return bounds
 
     def sum_of(self, terms: Iterable[tuple[Expr, int]], constant: int) -> Interval:
         """The interval of a sum over unbounded integers."""
         low: int | float = constant
         high: int | float = constant
         for term, factor in terms:
-            found = self.interval(term)
-            a, b = (found.low, found.high) if factor > 0 else (found.high, found.low)
+            bounds = self.interval(term)
+            a, b = (bounds.low, bounds.high) if factor > 0 else (bounds.high, bounds.low)
             low, high = low + factor * a, high + factor * b
         return Interval(low, high)
 
@@ -254,9 +254,9 @@ class _Simplifier:
         """The comparison ``a op b`` by intervals, and by the interval of ``a - b``."""
         if not a.dtype.is_integer or a.dtype.lanes > 1:
             return None
-        found = compare(op, self.interval(a), self.interval(b))
-        if found is not None:
-            return found
+        bounds = compare(op, self.interval(a), self.interval(b))
+        if bounds is not None:
+            return bounds
         left, right = Linear.of(a), Linear.of(b)
         if self.exact(left) is None or self.exact(right) is None:
             if op not in ("eq", "ne"):
@@ -313,10 +313,10 @@ class _Simplifier:
 
     def text(self, expr: Expr) -> str:
         """The printed form, for a stable order."""
-        found = self.texts.get(expr)
-        if found is None:
-            found = self.texts[expr] = repr(expr)
-        return found
+        cached = self.texts.get(expr)
+        if cached is None:
+            cached = self.texts[expr] = repr(expr)
+        return cached
 
 
 def _folded(node: Expr) -> Expr:
@@ -413,5 +413,5 @@ def _match(pattern: Pattern, node: Expr, bound: Match) -> Iterator[Match]:
         yield from _match(operands[0], node.a, bound)
     elif isinstance(node, Binary) and node.op == op:
         for a, b in _orders(node):
-            for found in _match(operands[0], a, bound):
-                yield from _match(operands[1], b, found)
+            for binding in _match(operands[0], a, bound):
+                yield from _match(operands[1], b, binding)

@@ -1,4 +1,4 @@
-"""The rules of the simplifier, as data: a name, a pattern, and what replaces a match.
+"""Rewrite rules of expression simplification, as data: a name, a pattern, a replacement.
 
 A pattern is a nested tuple ``(op, operand, ...)`` with binary operator names of ``tables.BINARY``
 or ``"lnot"``. An operand is a pattern or a name: ``c`` and ``d`` match positive integer constants,
@@ -67,20 +67,20 @@ def _is_power_of_two(value: int) -> bool:
 
 # -- division ------------------------------------------------------------------------------------
 def _div_decided(ctx: Context, m: Match) -> Expr | None:
-    found, n = ctx.interval(m["x"]), _int(m["c"])
-    if found.known and found.low // n == found.high // n:
-        return const(int(found.low // n), m["x"].dtype)
+    bounds, n = ctx.interval(m["x"]), _int(m["c"])
+    if bounds.known and bounds.low // n == bounds.high // n:
+        return const(int(bounds.low // n), m["x"].dtype)
     return None
 
 
 def _mod_decided(ctx: Context, m: Match) -> Expr | None:
     x, n = m["x"], _int(m["c"])
-    found = ctx.interval(x)
-    modulus, remainder = found.congruence()
+    bounds = ctx.interval(x)
+    modulus, remainder = bounds.congruence()
     if modulus % n == 0:
         return const(remainder % n, x.dtype)
-    if found.known and found.low // n == found.high // n:
-        return ctx.expr_of(Linear.of(x).plus(-n * int(found.low // n)))
+    if bounds.known and bounds.low // n == bounds.high // n:
+        return ctx.expr_of(Linear.of(x).plus(-n * int(bounds.low // n)))
     return None
 
 
@@ -156,8 +156,8 @@ def _nested(op: str) -> Callable[[Context, Match], Expr | None]:
 # -- comparisons and logic -----------------------------------------------------------------------
 def _comparison(op: str) -> Callable[[Context, Match], Expr | None]:
     def decided(ctx: Context, m: Match) -> Expr | None:
-        found = ctx.decide(op, m["x"], m["y"])
-        return None if found is None else const(found)
+        decision = ctx.decide(op, m["x"], m["y"])
+        return None if decision is None else const(decision)
 
     return decided
 

@@ -1,4 +1,4 @@
-"""A function with some of its parameters or symbols fixed.
+"""Specialization: a function with some of its parameters or symbols fixed.
 
 ``specialize`` is what ``PrimFunc.specialize`` does: every place that mentions a fixed symbol
 (shapes, strides, indices, loop bounds, attributes of tile operations) gets the value, and scalar
@@ -53,12 +53,12 @@ def specialize(func: PrimFunc, given: Mapping[object, object]) -> PrimFunc:
 
 def _symbols(func: PrimFunc) -> dict[str, Var]:
     """Scalar parameters and symbols of shapes and strides by name."""
-    found = {param.name: param for param in func.params if isinstance(param, Var)}
+    symbols = {param.name: param for param in func.params if isinstance(param, Var)}
     for buffer in func.buffers:
         for extent in (*buffer.shape, *(buffer.strides or ())):
             for var in extent.variables if isinstance(extent, Expr) else ():
-                found.setdefault(var.name, var)
-    return found
+                symbols.setdefault(var.name, var)
+    return symbols
 
 
 def _find(func: PrimFunc, key: object) -> Buffer | Var:
@@ -82,14 +82,14 @@ def _set(func: PrimFunc, values: Values, var: Var, value: object) -> None:
         raise TileTypeError(
             f"`{var.name}` of `{func.name}` is a number", expected=str(var.dtype), got=repr(value)
         )
-    made = as_expr(value, var.dtype)
-    made = made if made.dtype == var.dtype else cast(made, var.dtype)
-    known = values.setdefault(var, made)
-    if known is not made:
+    expr = as_expr(value, var.dtype)
+    expr = expr if expr.dtype == var.dtype else cast(expr, var.dtype)
+    known = values.setdefault(var, expr)
+    if known is not expr:
         raise TileValueError(
             f"`{var.name}` of `{func.name}` is given two values",
             expected=repr(known),
-            got=repr(made),
+            got=repr(expr),
         )
 
 
@@ -108,10 +108,10 @@ def _match(func: PrimFunc, buffer: Buffer, value: object, values: Values) -> Non
     )
     if buffer.dtype != value.dtype or buffer.ndim != value.ndim:
         raise wrong
-    for mine, theirs in zip(buffer.shape, value.shape):
-        if isinstance(mine, Var):
-            _set(func, values, mine, theirs)
-        elif not isinstance(mine, Expr) and mine != theirs:
+    for extent, given in zip(buffer.shape, value.shape):
+        if isinstance(extent, Var):
+            _set(func, values, extent, given)
+        elif not isinstance(extent, Expr) and extent != given:
             raise wrong
 
 
@@ -129,28 +129,30 @@ class _Fix(Rewriter):
     def _extent(self, extent: int | Expr) -> int | Expr:
         if not isinstance(extent, Expr):
             return extent
-        made = substitute(extent, self.values)
-        return extent if made is extent else as_extent(made)
+        rewritten = substitute(extent, self.values)
+        return extent if rewritten is extent else as_extent(rewritten)
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """The buffer with fixed extents; the same object for each use."""
-        found = self.buffers.get(buffer)
-        if found is None:
+        cached = self.buffers.get(buffer)
+        if cached is None:
             shape = Shape(map(self._extent, buffer.shape))
             strides = None if buffer.strides is None else tuple(map(self._extent, buffer.strides))
             offset = self._extent(buffer.elem_offset)
             old = (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset)
             same = all(a is b for a, b in zip((*shape, *(strides or ()), offset), old))
-            found = buffer
+            cached = buffer
             if not same:
-                found = replace(buffer, shape=shape, strides=strides, elem_offset=offset)
-            self.buffers[buffer] = found
-        return found
+                cached = replace(buffer, shape=shape, strides=strides, elem_offset=offset)
+            self.buffers[buffer] = cached
+        return cached
 
     def expr(self, expr: Expr) -> Expr:
         """The expression with values for symbols, over the new buffers."""
-        made: dict[Expr, Expr] = {}
+        rewritten: dict[Expr, Expr] = {}
         for node in postorder(expr):
             fixed = self.values.get(node) if isinstance(node, Var) else None
-            made[node] = rebuild(node, made.__getitem__, self.buffer) if fixed is None else fixed
-        return made[expr]
+            rewritten[node] = (
+                rebuild(node, rewritten.__getitem__, self.buffer) if fixed is None else fixed
+            )
+        return rewritten[expr]

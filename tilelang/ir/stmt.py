@@ -110,25 +110,25 @@ class Stmt:
 
     def parts(self, *roles: str) -> list[Any]:
         """Values of the fields that have one of ``roles``, tuples flattened, None left out."""
-        found: list[Any] = []
+        children: list[Any] = []
         for name in _fields_of(type(self), roles):  # type: ignore[arg-type]  # classes hash
             value = getattr(self, name)
             if isinstance(value, tuple):
-                found += [item for item in value if item is not None]
+                children += [child for child in value if child is not None]
             elif value is not None:
-                found.append(value)
-        return found
+                children.append(value)
+        return children
 
     def blocks(self) -> list[Stmt]:
         """Nested statements."""
-        found: list[Stmt] = []
+        nested: list[Stmt] = []
         for name in self._nested:
             value = getattr(self, name)
             if isinstance(value, tuple):
-                found += value
+                nested += value
             elif value is not None:
-                found.append(value)
-        return found
+                nested.append(value)
+        return nested
 
     def regions_read(self) -> list[Region]:
         """Regions a tile operation reads."""
@@ -140,17 +140,17 @@ class Stmt:
 
     def exprs(self) -> list[Expr]:
         """Expressions evaluated by this statement itself, those inside regions included."""
-        found: list[Expr] = []
+        operands: list[Expr] = []
         exprs, regions = _evaluated(type(self))  # type: ignore[arg-type]  # mypy: a class has no hash
         for name in exprs:
             value = getattr(self, name)
             if isinstance(value, Expr):
-                found.append(value)
+                operands.append(value)
             elif isinstance(value, tuple):
-                found += [item for item in value if isinstance(item, Expr)]
+                operands += [expr for expr in value if isinstance(expr, Expr)]
         for region in self.parts(*_REGIONS) if regions else ():
-            found += region.region_exprs()
-        return found
+            operands += region.region_exprs()
+        return operands
 
     @property
     def call(self) -> Call | None:
@@ -159,7 +159,7 @@ class Stmt:
 
     def calls(self) -> list[Call]:
         """Calls in the expressions of this statement itself."""
-        return [found for expr in self.exprs() for found in find_in(expr, Call)]
+        return [call for expr in self.exprs() for call in find_in(expr, Call)]
 
     def __repr__(self) -> str:
         from tilelang.ir.printer import stmt_text
@@ -653,16 +653,16 @@ def nested(
 
 def seq(*stmts: Stmt) -> Stmt:
     """``stmts`` in one ``Seq``, nested ones flattened; a single statement stays itself."""
-    found = flat(*stmts)
-    return found[0] if len(found) == 1 else Seq(stmts=found)
+    flattened = flat(*stmts)
+    return flattened[0] if len(flattened) == 1 else Seq(stmts=flattened)
 
 
 def flat(*stmts: Stmt) -> tuple[Stmt, ...]:
     """``stmts`` with those of sequences among them in their place."""
-    found: list[Stmt] = []
+    flattened: list[Stmt] = []
     for stmt in stmts:
-        found += flat(*stmt.stmts) if isinstance(stmt, Seq) else (stmt,)
-    return tuple(found)
+        flattened += flat(*stmt.stmts) if isinstance(stmt, Seq) else (stmt,)
+    return tuple(flattened)
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:
@@ -711,7 +711,7 @@ def holds(stmt: Stmt, *kinds: type[Stmt]) -> bool:
 @cache
 def _roles_of(cls: type[Stmt]) -> dict[str, str]:
     """Field name -> role of a class of statements."""
-    table = {item.name: item.metadata.get("role", "") for item in fields(cls)}
+    table = {spec.name: spec.metadata.get("role", "") for spec in fields(cls)}
     wrong = [name for name, role in table.items() if role not in ROLES]
     if wrong:
         raise InternalError(f"untagged fields of {cls.__name__}: {', '.join(wrong)}")

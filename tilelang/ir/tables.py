@@ -55,12 +55,12 @@ UNARY: dict[str, str] = {"neg": "-", "bitnot": "~", "lnot": "not "}
 
 def table(*groups: list[Atom]) -> dict[str, Atom]:
     """Rows by their names."""
-    found: dict[str, Atom] = {}
+    atoms: dict[str, Atom] = {}
     for rows in groups:
-        for item in rows:
-            assert item.name not in found, item.name
-            found[item.name] = item
-    return found
+        for row in rows:
+            assert row.name not in atoms, row.name
+            atoms[row.name] = row
+    return atoms
 
 
 def _math(
@@ -348,7 +348,7 @@ def portable(name: str) -> Atom:
     Raises:
         InternalError: there is none. Rows of a vendor are given as objects, from ``target/``.
     """
-    found = PORTABLE.get(name)
-    if found is None:
+    atom = PORTABLE.get(name)
+    if atom is None:
         raise InternalError(f"the intrinsic {name!r} does not exist")
-    return found
+    return atom

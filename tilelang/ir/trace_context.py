@@ -1,4 +1,4 @@
-"""The trace in progress: who receives statements while a kernel's Python body runs.
+"""Tracing context: who receives statements while a kernel's Python body runs.
 
 Language functions, buffers (``A[i] = x`` in plain helper functions) and macros reach the builder
 through :func:`emitter`; it lives in a context variable, so traces in several threads or nested
@@ -68,15 +68,15 @@ def current() -> Emitter | None:
 
 def emitter(what: str) -> Emitter:
     """The active builder, or a clear error when ``what`` is used outside a kernel."""
-    found = _active.get()
-    if found is None:
+    active = _active.get()
+    if active is None:
         raise JITNoBuilderError(
             f"`{what}` is used outside a kernel",
             expected="a call inside a function decorated with @T.prim_func, @tilelang.jit or "
             "@T.macro while it is traced",
             loc=_place(),
         )
-    return found
+    return active
 
 
 def _place() -> Loc | None:

@@ -1,4 +1,4 @@
-"""Which values differ between the threads of a block.
+"""Uniformity (divergence) analysis: which values differ between the threads of a block.
 
 A back end that runs a whole block on one core executes a statement once when all threads would do
 the same, and once per thread otherwise. This analysis finds, for one launch, the variables and
@@ -95,7 +95,7 @@ class Varying:
     def touches(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` (with its body) reads or writes anything varying."""
         for node in S.walk(stmt):
-            if any(self.expr(item) for item in node.exprs()):
+            if any(self.expr(expr) for expr in node.exprs()):
                 return True
             if any(buffer.data in self.buffers for buffer in node.parts("buffer")):
                 return True
@@ -120,8 +120,8 @@ class Varying:
             self._visit_branch(stmt, own)
             return
         if isinstance(stmt, S.Seq):
-            for item in stmt.stmts:
-                self._visit(item, control, own)
+            for child in stmt.stmts:
+                self._visit(child, control, own)
             return
         if isinstance(stmt, S.Let) and self.expr(stmt.value):
             self._add_var(stmt.var)
@@ -130,11 +130,11 @@ class Varying:
         elif isinstance(stmt, S.While):
             inner = control or self.expr(stmt.cond) or varying_exit(stmt.body, self)
         elif isinstance(stmt, S.For):
-            apart = self.expr(stmt.stop)
-            if self.expr(stmt.start) or self.expr(stmt.step) or (apart and not self.in_turns):
+            varies = self.expr(stmt.stop)
+            if self.expr(stmt.start) or self.expr(stmt.step) or (varies and not self.in_turns):
                 self._add_var(stmt.var)
-            apart = apart or stmt.var in self.vars or varying_exit(stmt.body, self)
-            inner = control or apart
+            varies = varies or stmt.var in self.vars or varying_exit(stmt.body, self)
+            inner = control or varies
         elif isinstance(stmt, S.Parallel):
             self._visit_parallel(stmt)
             return
@@ -158,17 +158,17 @@ class Varying:
         whole group does, and first values, do not depend on that."""
         some = control and not isinstance(stmt, (S.TileOp, S.Alloc))
         for access in self._private_writes(stmt):
-            apart = some and access.data not in self._confined
-            if apart or self._differs(access.by):
+            varies = some and access.data not in self._confined
+            if varies or self._differs(access.by):
                 self._add_buffer(access.buffer)
 
     def _private_writes(self, stmt: S.Stmt) -> list[effects.Access]:
-        found = self._writes.get(stmt)
-        if found is None:
+        cached = self._writes.get(stmt)
+        if cached is None:
             every = effects.accesses(stmt)
-            found = [a for a in every if a.writes and a.buffer.storage in PRIVATE]
-            self._writes[stmt] = found
-        return found
+            cached = [a for a in every if a.writes and a.buffer.storage in PRIVATE]
+            self._writes[stmt] = cached
+        return cached
 
     def _differs(self, by: S.Stmt | E.Expr) -> bool:
         """Whether threads may do different things in an access."""
@@ -194,11 +194,11 @@ def _branches(body: S.Stmt) -> Iterator[tuple[S.Stmt, set[E.Var]]]:
     """The branches in ``body`` that stand in no loop, and the storage that nothing else uses in
     the innermost one around them."""
     items = list(_once(body))
-    used = [set() if isinstance(item, S.Alloc) else effects.used(item) for item in items]
-    for at, item in enumerate(items):
-        if isinstance(item, S.If):
-            yield item, used[at].difference(*used[:at], *used[at + 1 :])
-            for block in item.blocks():
+    used = [set() if isinstance(stmt, S.Alloc) else effects.used(stmt) for stmt in items]
+    for at, stmt in enumerate(items):
+        if isinstance(stmt, S.If):
+            yield stmt, used[at].difference(*used[:at], *used[at + 1 :])
+            for block in stmt.blocks():
                 yield from _branches(block)
 
 

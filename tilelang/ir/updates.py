@@ -1,4 +1,4 @@
-"""Updates of one element by an operation that may come in any order: ``s[i] += x`` and its like.
+"""Reduction updates: an element changed by an operation in any order, such as ``s[i] += x``.
 
 ``s[i] = s[i] + x``, ``max``, ``min``, ``*``, ``&``, ``|``, ``^``, their words for booleans; with
 casts to a wider dtype and back, under a choice that else keeps the element, and as a comparison
@@ -38,9 +38,9 @@ class Update:
 def update_of(stmt: S.Stmt) -> Update | None:
     """What a statement updates, if that is all it does."""
     if isinstance(stmt, S.If) and stmt.orelse is None and isinstance(stmt.then, S.Store):
-        place = _place(stmt.then)
-        kept = _larger(stmt.cond, stmt.then.value, place)
-        return None if kept is None else Update(place, kept, stmt.then.value)
+        target = _place(stmt.then)
+        kept = _larger(stmt.cond, stmt.then.value, target)
+        return None if kept is None else Update(target, kept, stmt.then.value)
     return _of_value(_place(stmt), stmt.value) if isinstance(stmt, S.Store) else None
 
 
@@ -63,60 +63,66 @@ def same_place(a: E.Load, b: E.Load) -> bool:
     return a.buffer is b.buffer and all(map(is_, a.indices, b.indices))
 
 
-def _of_value(place: E.Load, value: E.Expr) -> Update | None:
+def _of_value(target: E.Load, value: E.Expr) -> Update | None:
     if isinstance(value, E.Select):
-        return _of_choice(place, value)
+        return _of_choice(target, value)
     inner = value
-    if isinstance(value, E.Cast) and not value.rounding and _widens(place.dtype, value.value.dtype):
+    if (
+        isinstance(value, E.Cast)
+        and not value.rounding
+        and _widens(target.dtype, value.value.dtype)
+    ):
         inner = value.value
-    found = _chain(place, inner)
-    if found is None or reads((found[1], *place.indices), place.buffer):
+    update = _chain(target, inner)
+    if update is None or reads((update[1], *target.indices), target.buffer):
         return None
-    kind, added = found
-    if added.dtype is not place.dtype and place.dtype.is_integer and kind in ("max", "min"):
+    kind, added = update
+    if added.dtype is not target.dtype and target.dtype.is_integer and kind in ("max", "min"):
         # A value that the element cannot hold would change when it is stored.
-        if not (isinstance(added, E.Cast) and added.value.dtype is place.dtype):
+        if not (isinstance(added, E.Cast) and added.value.dtype is target.dtype):
             return None
-    return Update(place, kind, added)
+    return Update(target, kind, added)
 
 
-def _of_choice(place: E.Load, value: E.Select) -> Update | None:
+def _of_choice(target: E.Load, value: E.Select) -> Update | None:
     for side, other, holds in ((value.t, value.f, True), (value.f, value.t, False)):
-        if not _is(other, place):
+        if not _is(other, target):
             continue
         cond = value.cond if holds else E.unary("lnot", value.cond)
-        kept = _larger(value.cond, side, place)
+        kept = _larger(value.cond, side, target)
         if kept is not None:
             # `x if x > s else s` keeps the larger one, `s if x > s else x` the smaller one.
-            return Update(place, kept if holds else {"max": "min", "min": "max"}[kept], side)
-        found = None if reads((cond,), place.buffer) else _of_value(place, side)
+            return Update(target, kept if holds else {"max": "min", "min": "max"}[kept], side)
+        update = None if reads((cond,), target.buffer) else _of_value(target, side)
         return (
-            None if found is None else Update(place, found.kind, found.value, (cond, *found.when))
+            None
+            if update is None
+            else Update(target, update.kind, update.value, (cond, *update.when))
         )
     return None
 
 
-def _larger(cond: E.Expr, value: E.Expr, place: E.Load) -> str | None:
+def _larger(cond: E.Expr, value: E.Expr, target: E.Load) -> str | None:
     """ "max" if ``cond`` says that ``value`` is larger than the element, "min" if smaller."""
-    if not isinstance(cond, E.Binary) or cond.op not in _KEEPS or value.dtype is not place.dtype:
+    if not isinstance(cond, E.Binary) or cond.op not in _KEEPS or value.dtype is not target.dtype:
         return None
-    if reads((value, *place.indices), place.buffer):
+    if reads((value, *target.indices), target.buffer):
         return None
-    if cond.a is value and _is(cond.b, place):
+    if cond.a is value and _is(cond.b, target):
         return _KEEPS[cond.op]
-    if cond.b is value and _is(cond.a, place):
+    if cond.b is value and _is(cond.a, target):
         return {"max": "min", "min": "max"}[_KEEPS[cond.op]]
     return None
 
 
-def _chain(place: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
+def _chain(target: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
     """The kind of operation and what it takes beside ``place``, in the dtype of ``expr``."""
     kind, rest = "", []
-    while not _is(expr, place):
+    while not _is(expr, target):
         if not isinstance(expr, E.Binary):
             return None
         own, other = expr.a, expr.b
-        if not reads((own,), place.buffer):
+        if not reads((own,), target.buffer):
             own, other = other, own
         words = _OF_BOOLEANS if own.dtype.is_bool else {}
         this = words.get(expr.op) or _KINDS.get(expr.op, "")
@@ -135,11 +141,11 @@ def _chain(place: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
     return kind, total
 
 
-def _is(expr: E.Expr, place: E.Load) -> bool:
+def _is(expr: E.Expr, target: E.Load) -> bool:
     """Whether ``expr`` is the element, as it is or in a wider dtype."""
-    if isinstance(expr, E.Cast) and not expr.rounding and _widens(place.dtype, expr.dtype):
+    if isinstance(expr, E.Cast) and not expr.rounding and _widens(target.dtype, expr.dtype):
         expr = expr.value
-    return isinstance(expr, E.Load) and same_place(expr, place)
+    return isinstance(expr, E.Load) and same_place(expr, target)
 
 
 def _widens(narrow: DType, wide: DType) -> bool:

@@ -1,4 +1,4 @@
-"""Generic rewriting of expressions and statements, driven by the roles of fields.
+"""IR visitors: generic rewriting of expressions and statements, driven by the roles of fields.
 
 The default is to descend; what is not changed comes back as the same object.
 """
@@ -41,7 +41,7 @@ def _rebuild_value(old: Any, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] |
     if type(old) is str:
         return old
     if isinstance(old, tuple):
-        new = tuple([_rebuild_value(item, fn, buffer_fn) for item in old])
+        new = tuple([_rebuild_value(child, fn, buffer_fn) for child in old])
         return old if all(map(is_, old, new)) else new
     if isinstance(old, Region):
         region = old.map(fn)
@@ -153,7 +153,7 @@ class Rewriter:
             elif role == "buffer":
                 new = self.buffer(old)
             elif isinstance(old, tuple):
-                new = tuple([self._visit_operand(item) for item in old])
+                new = tuple([self._visit_operand(child) for child in old])
                 if all(map(is_, old, new)):
                     continue
             else:
@@ -176,8 +176,8 @@ class Rewriter:
         if not isinstance(old, tuple):
             return self.rewrite(old)
         flat: list[Stmt] = []
-        for item in old:
-            result = self._visit(item)
+        for child in old:
+            result = self._visit(child)
             parts = result if isinstance(result, list) else [result]
             for part in parts:
                 flat.extend(part.stmts if isinstance(part, Seq) else (part,))
@@ -199,10 +199,10 @@ class ExprRewriter(Rewriter):
         """The replacement of an expression."""
         if self.kinds and not holds(expr, *self.kinds):
             return expr
-        found = self.memo.get(expr)
-        if found is None:
-            found = self.memo[expr] = self.node(expr)
-        return found
+        cached = self.memo.get(expr)
+        if cached is None:
+            cached = self.memo[expr] = self.node(expr)
+        return cached
 
     def node(self, expr: Expr) -> Expr:
         """The replacement of an expression that is met for the first time."""
@@ -319,8 +319,8 @@ def rewrite_blocks(stmt: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
             new = tuple(map(fn, old))
             if not all(map(is_, old, new)):
                 changed[name] = new
-        elif old is not None and (made := fn(old)) is not old:
-            changed[name] = made
+        elif old is not None and (rewritten := fn(old)) is not old:
+            changed[name] = rewritten
     return replace(stmt, **changed) if changed else stmt
 
 
