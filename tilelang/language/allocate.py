@@ -64,8 +64,8 @@ def _allocate(
         )
     kind = _element_type(dtype, what)
     extents = constant_shape(shape, what)
-    made = Buffer("", extents, kind, str(scope), attrs=tuple(sorted(attrs.items())))
-    return emitter(what).alloc(made)
+    buffer = Buffer("", extents, kind, str(scope), attrs=tuple(sorted(attrs.items())))
+    return emitter(what).alloc(buffer)
 
 
 def _element_type(dtype: object, what: str) -> DType:
@@ -142,8 +142,8 @@ def alloc_var(
             hint="for one element of shared memory use T.alloc_shared((1,), dtype)",
         )
     kind = _element_type(dtype, "T.alloc_var")
-    made = Buffer("", Shape((1,)), kind, "local.var")
-    return emitter("T.alloc_var").alloc(made, None if init is None else _initial(init, kind))
+    buffer = Buffer("", Shape((1,)), kind, "local.var")
+    return emitter("T.alloc_var").alloc(buffer, None if init is None else _initial(init, kind))
 
 
 def _initial(init: object, kind: DType) -> Expr:
@@ -176,8 +176,8 @@ def _barrier(what: str, arrive_count: object, scope: str) -> Buffer:
             got=repr(arrive_count),
         )
     attrs = (("arrive_counts", known),)
-    made = Buffer("", Shape((len(known),)), DType("uint64"), scope, attrs=attrs)
-    return emitter(what).alloc(made)
+    buffer = Buffer("", Shape((len(known),)), DType("uint64"), scope, attrs=attrs)
+    return emitter(what).alloc(buffer)
 
 
 def alloc_barrier(arrive_count: int | list[int]) -> Buffer:
@@ -248,8 +248,8 @@ def alloc_tmem(shape: object, dtype: object) -> Buffer:
 def alloc_descriptor(kind: str = "wgmma", dtype: object = "uint64") -> Buffer:
     """Allocate a 64-bit operand descriptor for code that names matrix instructions."""
     attrs = (("descriptor", str(kind)),)
-    made = Buffer("", Shape((1,)), DType(dtype), "local.descriptor", attrs=attrs)
-    return emitter("T.alloc_descriptor").alloc(made)
+    buffer = Buffer("", Shape((1,)), DType(dtype), "local.descriptor", attrs=attrs)
+    return emitter("T.alloc_descriptor").alloc(buffer)
 
 
 def alloc_wgmma_desc(dtype: object = "uint64") -> Buffer:

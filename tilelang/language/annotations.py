@@ -50,7 +50,7 @@ def _buffer_map(given: object, what: str, values: str) -> list[tuple[Buffer, Any
         raise TileTypeError(
             f"{what} without a mapping", expected=f"{{buffer: {values}}}", got=describe(given)
         )
-    found: list[tuple[Buffer, Any]] = []
+    pairs: list[tuple[Buffer, Any]] = []
     for key, value in given.items():
         if not isinstance(key, Buffer):
             raise TileTypeError(
@@ -58,8 +58,8 @@ def _buffer_map(given: object, what: str, values: str) -> list[tuple[Buffer, Any
                 expected=f"{{buffer: {values}}}",
                 got=describe(key),
             )
-        found.append((key, value))
-    return found
+        pairs.append((key, value))
+    return pairs
 
 
 def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
@@ -77,7 +77,7 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
         TileValueError: a value is no layout, has another shape, or puts two elements in one place.
     """
     what = "T.annotate_layout"
-    found: dict[Buffer, object] = {}
+    layouts: dict[Buffer, object] = {}
     for buffer, layout in _buffer_map(layout_map, what, "layout"):
         if callable(layout) and not isinstance(layout, Layout):
             layout = Layout(buffer.shape, layout)
@@ -103,8 +103,8 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
         if isinstance(layout, Fragment) and buffer.storage != "local.fragment":
             _warn_of_local_layout(buffer, what)
         else:
-            found[buffer] = layout
-    emitter(what).annotate("layout_map", found)
+            layouts[buffer] = layout
+    emitter(what).annotate("layout_map", layouts)
 
 
 def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
@@ -140,7 +140,7 @@ def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
         safe_value_map: buffer -> scalar, cast to the buffer's dtype.
     """
     what = "T.annotate_safe_value"
-    found: dict[Buffer, object] = {}
+    safe_values: dict[Buffer, object] = {}
     for buffer, value in _buffer_map(safe_value_map, what, "value"):
         if buffer.storage != "global":
             raise TileTypeError(
@@ -150,14 +150,14 @@ def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
                 hint="accesses to on-chip memory are not guarded",
             )
         plain = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
-        found[buffer] = cast_to(plain, buffer.dtype)
-    emitter(what).annotate("safe_value", found)
+        safe_values[buffer] = cast_to(plain, buffer.dtype)
+    emitter(what).annotate("safe_value", safe_values)
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
     """Set the share of a tensor's accesses to keep in the L2 cache: buffer -> 0 .. 1."""
     what = "T.annotate_l2_hit_ratio"
-    found: dict[Buffer, object] = {}
+    ratios: dict[Buffer, object] = {}
     for buffer, ratio in _buffer_map(l2_hit_ratio_map, what, "ratio"):
         if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
             raise TileValueError(
@@ -171,17 +171,17 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
                 expected="a global tensor",
                 got=describe(buffer),
             )
-        found[buffer] = float(ratio)
-    emitter(what).annotate("l2_hit_ratio", found)
+        ratios[buffer] = float(ratio)
+    emitter(what).annotate("l2_hit_ratio", ratios)
 
 
 def annotate_restrict_buffers(*buffers: Buffer) -> None:
     """Declare tensors that no other pointer of the kernel aliases."""
     what = "T.annotate_restrict_buffers"
-    for item in buffers:
-        if not isinstance(item, Buffer):
+    for buffer in buffers:
+        if not isinstance(buffer, Buffer):
             raise TileTypeError(
-                f"an argument of {what} is not a buffer", expected="tensors", got=describe(item)
+                f"an argument of {what} is not a buffer", expected="tensors", got=describe(buffer)
             )
     emitter(what).annotate("restrict_buffers", dict.fromkeys(buffers, True))
 
@@ -198,13 +198,13 @@ def annotate_min_blocks_per_sm(n: int) -> None:
 def annotate_compile_flags(flags: str | Sequence[str]) -> None:
     """Pass flags to the device compiler; flags given to ``jit`` win."""
     what = "T.annotate_compile_flags"
-    found = tuple(flags.split()) if isinstance(flags, str) else tuple(flags)
-    for flag in found:
+    options = tuple(flags.split()) if isinstance(flags, str) else tuple(flags)
+    for flag in options:
         if not isinstance(flag, str):
             raise TileTypeError(
                 f"a flag of {what} is not text", expected="a list of texts", got=describe(flag)
             )
-    emitter(what).annotate("compile_flags", found, "func")
+    emitter(what).annotate("compile_flags", options, "func")
 
 
 def annotate_pass_configs(configs: Mapping[str, object]) -> None:

@@ -138,7 +138,7 @@ def _atomic(
     added = convert(_plain(value, what), target.dtype)
     if target.scope() in PRIVATE:
         return _own_element(op, target, added, return_prev)
-    found = call(
+    expr = call(
         f"atomic_{op}",
         AddressOf(target.buffer, target.mins),
         added,
@@ -146,7 +146,7 @@ def _atomic(
         memory_order=order,
         return_prev=constant_bool(return_prev, what, "return_prev"),
     )
-    return _deliver(found, return_prev, what)
+    return _deliver(expr, return_prev, what)
 
 
 # -- memory of single threads -------------------------------------------------------------------
@@ -313,26 +313,26 @@ def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> Ex
         if value.dtype.element_of != target.dtype:
             source = _converted([Lane(value, const(at)) for at in range(lanes)], target.dtype)
     elif isinstance(value, (Load, Region, Buffer)):
-        found = region_of(value, what, "value")
-        source = AddressOf(found.buffer, found.mins, "r")
-        if found.dtype != target.dtype:
-            last = found.mins[-1]
-            places = [(*found.mins[:-1], as_expr(last + at)) for at in range(lanes)]
-            source = _converted([Load(found.buffer, place) for place in places], target.dtype)
+        region = region_of(value, what, "value")
+        source = AddressOf(region.buffer, region.mins, "r")
+        if region.dtype != target.dtype:
+            last = region.mins[-1]
+            indices = [(*region.mins[:-1], as_expr(last + at)) for at in range(lanes)]
+            source = _converted([Load(region.buffer, index) for index in indices], target.dtype)
     else:
         raise TileTypeError(
             f"the value of {what} is not {lanes} numbers",
             expected=f"a vector of {lanes} lanes, or the element where they start",
             got=describe(value),
         )
-    made = call(
+    expr = call(
         f"atomic_addx{lanes}",
         AddressOf(target.buffer, target.mins),
         source,
         dtype=target.dtype.with_lanes(lanes),
         return_prev=constant_bool(return_prev, what, "return_prev"),
     )
-    return _deliver(made, return_prev, what)
+    return _deliver(expr, return_prev, what)
 
 
 def _start(value: object, lanes: int) -> object:
@@ -377,14 +377,14 @@ def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> Non
     what = "T.atomic_store"
     order = _order(memory_order, STORE_ORDERS, what, "seq_cst")
     buffer, indices = element_of(dst, what, "destination")
-    found = call(
+    expr = call(
         "atomic_store",
         AddressOf(buffer, indices, "w"),
         stored(_plain(src, what), buffer.dtype),
         dtype=buffer.dtype,
         memory_order=order,
     )
-    emitter(what).emit(Eval(value=found))
+    emitter(what).emit(Eval(value=expr))
 
 
 borders(globals(), __all__)

@@ -105,8 +105,8 @@ def popcount(x: object, *, span: object = None) -> Expr:
 def clz(x: object, *, span: object = None) -> Expr:
     """Count the leading zero bits in the dtype of ``x``."""
     value = scalar(x, "T.clz")
-    found, missing = call("clz", _own_bits(value)), 32 - value.dtype.bits
-    return found - missing if missing > 0 else found
+    count, missing = call("clz", _own_bits(value)), 32 - value.dtype.bits
+    return count - missing if missing > 0 else count
 
 
 def _own_bits(value: Expr) -> Expr:
@@ -164,10 +164,10 @@ def _narrow(value: Expr) -> DType:
 def _chain(op: str, name: str, values: Sequence[object]) -> Expr:
     if len(values) < 2:
         raise TileTypeError(f"T.{name} needs two or more operands", got=str(len(values)))
-    found = as_expr(values[0])
+    expr = as_expr(values[0])
     for value in values[1:]:
-        found = binary(op, found, as_expr(value))
-    return found
+        expr = binary(op, expr, as_expr(value))
+    return expr
 
 
 def And(*conditions: object, span: object = None) -> Expr:
@@ -325,8 +325,8 @@ def Broadcast(value: object, lanes: object, *, span: object = None) -> Expr:
     count = constant_int(lanes, "T.Broadcast", "lane count")
     if count < 1:
         raise TileValueError("T.Broadcast without lanes", expected="1 or more", got=str(count))
-    found = as_expr(value)
-    return found if count == 1 else ir.Broadcast(found, count)
+    expr = as_expr(value)
+    return expr if count == 1 else ir.Broadcast(expr, count)
 
 
 ramp = Ramp
@@ -337,9 +337,9 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], *, span: object = No
     """Return lanes ``indices`` of the concatenated ``vectors``: one value or a vector."""
     lanes: list[Expr] = []
     for vector in vectors:
-        found = as_expr(vector)
-        width = found.dtype.lanes
-        lanes.extend([found] if width == 1 else [ir.Lane(found, const(i)) for i in range(width)])
+        expr = as_expr(vector)
+        width = expr.dtype.lanes
+        lanes.extend([expr] if width == 1 else [ir.Lane(expr, const(i)) for i in range(width)])
     chosen: list[Expr] = []
     for index in indices:
         at = constant_int(index, "T.Shuffle", "lane index")
@@ -357,21 +357,21 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], *, span: object = No
 
 def extract_lane(vector: object, lane: object, *, span: object = None) -> Expr:
     """Return one lane of a vector."""
-    found = scalar(vector, "T.extract_lane", "vector")
-    if found.dtype.lanes == 1:
+    expr = scalar(vector, "T.extract_lane", "vector")
+    if expr.dtype.lanes == 1:
         raise TileTypeError(
             "T.extract_lane of a scalar",
             expected="a vector such as float32x4",
             got=describe(vector),
         )
     index = as_expr(lane)
-    if isinstance(index, ir.Const) and not 0 <= int(index) < found.dtype.lanes:
+    if isinstance(index, ir.Const) and not 0 <= int(index) < expr.dtype.lanes:
         raise TileValueError(
             "T.extract_lane of a lane that does not exist",
-            expected=f"0 to {found.dtype.lanes - 1}",
+            expected=f"0 to {expr.dtype.lanes - 1}",
             got=str(int(index)),
         )
-    return ir.Lane(found, index)
+    return ir.Lane(expr, index)
 
 
 borders(globals(), __all__)

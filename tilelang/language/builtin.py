@@ -96,7 +96,7 @@ def _call(op: str, items: tuple[object, ...], dtype: object) -> Expr:
             expected=f'{what}(dtype, "name", *args)',
             got=describe(items[0]) if items else "no name",
         )
-    args = tuple(operand(item, "T.call_extern") for item in items[1:])
+    args = tuple(operand(entry, "T.call_extern") for entry in items[1:])
     from tilelang.ir.functions import STORING
 
     if items[0] in STORING and len(args) == STORING[items[0]][0].count + 1:
@@ -108,16 +108,16 @@ def _storing(what: str, name: str, args: tuple[Expr, ...], dtype: DType) -> Expr
     """The first result of a function that stores a second one."""
     from tilelang.ir.functions import STORING
 
-    place = args[-1]
-    if not isinstance(place, AddressOf):
+    destination = args[-1]
+    if not isinstance(destination, AddressOf):
         raise TileTypeError(
             f"{name} stores through its last operand",
             expected="the address of an element, e.g. T.address_of(same[0])",
-            got=describe(place),
+            got=describe(destination),
         )
     active, (function, second) = builder(what), STORING[name]
     first = active.let("first", function.make(*args[:-1]))
-    active.store_at(place.buffer, place.indices, second(first))
+    active.store_at(destination.buffer, destination.indices, second(first))
     return first if dtype == "void" else cast(first, dtype)
 
 
@@ -169,7 +169,7 @@ def rng_init(
         width = active.thread_extents()[0]
         seq = get_thread_binding(0) + get_block_binding(0) * width
     kind = DType("uint64")
-    args = [cast_to(scalar(item, what), kind) for item in (seed, seq, off)]
+    args = [cast_to(scalar(argument, what), kind) for argument in (seed, seq, off)]
     emit_call(what, RNG_INIT.name, *args, generator=generator)
 
 

@@ -35,10 +35,10 @@ def plain_ints(*values: object) -> bool:
 
 def int_op(op: str, a: object, b: object) -> Any:
     """``a op b``: a Python int for Python ints, an expression otherwise."""
-    found = binary(op, a, b)
-    if plain_ints(a, b) and isinstance(found, Const):
-        return int(found)
-    return found
+    expr = binary(op, a, b)
+    if plain_ints(a, b) and isinstance(expr, Const):
+        return int(expr)
+    return expr
 
 
 def infinity(dtype: object, *, span: object = None) -> Const:
@@ -107,11 +107,11 @@ def truncmod(a: Any, b: Any, *, span: object = None) -> Any:
 
 def index_to_coordinates(index: Any, shape: Sequence[Any]) -> list[Any]:
     """Return the coordinates of a row-major linear index in ``shape``."""
-    found: list[Any] = []
+    coordinates: list[Any] = []
     for extent in reversed(shape_tuple(shape)):
-        found.append(index % extent)
+        coordinates.append(index % extent)
         index = index // extent
-    return found[::-1]
+    return coordinates[::-1]
 
 
 def type_annotation(dtype: object) -> Expr:

@@ -254,12 +254,12 @@ def evaluate(value: Any) -> Expr | None:
         return None
     if isinstance(value, (Region, Buffer)) and not (isinstance(value, Buffer) and value.is_var):
         raise TileTypeError("T.evaluate of a buffer", expected="a scalar expression")
-    found = as_expr(value)
-    known = active.withdraw(found) if isinstance(found, Call) else None
-    if isinstance(found, Call) and known is None:
-        found = found.issue()
-    active.emit(known or Eval(value=found))
-    return found
+    expr = as_expr(value)
+    known = active.withdraw(expr) if isinstance(expr, Call) else None
+    if isinstance(expr, Call) and known is None:
+        expr = expr.issue()
+    active.emit(known or Eval(value=expr))
+    return expr
 
 
 def branch(cond: object, t: object, f: object) -> None:
@@ -279,15 +279,15 @@ def branch(cond: object, t: object, f: object) -> None:
 
 def _taken(active: Builder, side: object) -> Stmt | None:
     """The statement of a side; None for a value without effect, as that of ``T.evaluate(0)``."""
-    found = as_expr(side)
-    stmt = active.withdraw(found)
-    if stmt is None and not isinstance(found, Const):
+    expr = as_expr(side)
+    stmt = active.withdraw(expr)
+    if stmt is None and not isinstance(expr, Const):
         raise TileTypeError(
             "one side of T.if_then_else is a statement, the other a value",
             expected="two calls without values, or T.evaluate(0)",
             got=describe(side),
         )
-    return None if isinstance(found, Const) else stmt
+    return None if isinstance(expr, Const) else stmt
 
 
 def assume(cond: Any) -> None:

@@ -53,7 +53,7 @@ def _choice(value: object, allowed: Sequence[str], what: str, role: str) -> None
     if value is not None and value not in allowed:
         raise TileValueError(
             f"the {role} of {what} is unknown",
-            expected=", ".join(repr(item) for item in allowed),
+            expected=", ".join(repr(choice) for choice in allowed),
             got=describe(value),
         )
 

@@ -15,6 +15,6 @@ def __getattr__(name: str) -> Any:
     if name == "_TORCH_DTYPE_TO_STR":  # programs import it, underscore or not
         import torch
 
-        found = ((getattr(torch, item, None), item) for item in SCALARS)
-        return {kind: item for kind, item in found if isinstance(kind, torch.dtype)}
+        dtypes = ((getattr(torch, scalar, None), scalar) for scalar in SCALARS)
+        return {kind: scalar for kind, scalar in dtypes if isinstance(kind, torch.dtype)}
     return getattr(_home, name)

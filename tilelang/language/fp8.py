@@ -38,8 +38,8 @@ def determine_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> DType:
     if torch.version.hip is None:
         return DType(standard)
     if torch.cuda.is_available():
-        found = getattr(torch.cuda.get_device_properties(device), "gcnArchName", "")
-        if found.startswith(_STANDARD_AMD):
+        architecture = getattr(torch.cuda.get_device_properties(device), "gcnArchName", "")
+        if architecture.startswith(_STANDARD_AMD):
             return DType(standard)
     return DType(first)
 

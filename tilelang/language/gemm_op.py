@@ -45,16 +45,16 @@ _SAME_FORMAT = frozenset(("float8_e4m3", "float8_e4m3fn"))
 
 def matrix_of(operand: object, what: str, role: str) -> tuple[Region, int, int]:
     """A matrix operand with its rows and columns: the last two dimensions."""
-    found = tile_of(operand, what, f"operand {role}")
-    extents = constant_extents(found, what, f"operand {role}")
+    region = tile_of(operand, what, f"operand {role}")
+    extents = constant_extents(region, what, f"operand {role}")
     if len(extents) < 2 or any(extent != 1 for extent in extents[:-2]):
         raise TileValueError(
             f"{role} of {what} is not a matrix",
             expected="two dimensions, leading ones of extent 1",
-            got=f"`{found!r}` with extents {text_of(extents)}",
+            got=f"`{region!r}` with extents {text_of(extents)}",
             hint="select one matrix, e.g. A[stage, :, :]",
         )
-    return found, extents[-2], extents[-1]
+    return region, extents[-2], extents[-1]
 
 
 def _check_scopes(a: Region, b: Region, c: Region, what: str) -> None:
@@ -146,8 +146,8 @@ def warp_policy(policy: object, what: str) -> GemmWarpPolicy:
 
 def condition(value: object, what: str, role: str) -> Expr:
     """A flag that may be an expression, e.g. ``clear_accum=k == 0``."""
-    found = scalar(value, what, role)
-    return found if found.dtype.is_bool else binary("ne", found, 0)
+    expr = scalar(value, what, role)
+    return expr if expr.dtype.is_bool else binary("ne", expr, 0)
 
 
 def _gemm(

@@ -45,8 +45,8 @@ def _tile(
         HardwareOp(
             name=name,
             needs=HARDWARE_TILES[name],
-            reads=tuple(region_of(item, what) for item in reads),
-            writes=tuple(region_of(item, what) for item in writes),
+            reads=tuple(region_of(read, what) for read in reads),
+            writes=tuple(region_of(read, what) for read in writes),
             args=tuple(arg if isinstance(arg, Expr) else as_expr(arg) for arg in args),
             options=pairs(**options),
         )

@@ -1,4 +1,4 @@
-"""``T.<name>`` of single instructions, made from their rows: parameters, checks, documentation.
+"""Instruction wrappers: ``T.<name>`` made from its table entry: parameters, checks, documentation.
 
 Those that give no value emit a statement; those that give one return an expression. The program
 itself orders what asynchronous units do: no barrier is inserted for what they read and write. All
@@ -54,14 +54,14 @@ def _address(value: object, item: Operand, what: str) -> Expr:
 
 
 def _tensor_place(value: object, item: Operand, what: str) -> Expr:
-    found = _address(value, item, what)
-    if isinstance(found, AddressOf) and found.buffer.storage != "shared.tmem":
+    address = _address(value, item, what)
+    if isinstance(address, AddressOf) and address.buffer.storage != "shared.tmem":
         raise TileTypeError(
             f"{what} of something that is not tensor memory",
             expected="a buffer made by T.alloc_tmem",
             got=describe(value),
         )
-    return found
+    return address
 
 
 def _descriptor(value: object, item: Operand, what: str) -> Expr:
@@ -77,20 +77,20 @@ def _descriptor(value: object, item: Operand, what: str) -> Expr:
 
 
 def _value(value: object, item: Operand, what: str) -> Expr:
-    found = scalar(value, what, item.role)
-    if found.dtype.is_float:  # they count, number and mask: data is in memory or registers
+    expr = scalar(value, what, item.role)
+    if expr.dtype.is_float:  # they count, number and mask: data is in memory or registers
         raise TileTypeError(
             f"the {item.role} of {what} is not an integer",
             expected="an integer",
-            got=f"{describe(value)} of dtype {found.dtype}",
+            got=f"{describe(value)} of dtype {expr.dtype}",
             hint="convert with T.int32(x)",
         )
-    known = found.value if isinstance(found, Const) else 0
+    known = expr.value if isinstance(expr, Const) else 0
     if item.role.endswith(_NUMBERED) and known < 0:
         raise TileValueError(
             f"the {item.role} of {what} is negative", expected="0 or more", got=str(known)
         )
-    return cast_to(found, DType(item.dtype)) if item.dtype else found
+    return cast_to(expr, DType(item.dtype)) if item.dtype else expr
 
 
 _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
@@ -138,7 +138,7 @@ def _check_block(what: str, given: dict[str, Any]) -> None:
 
 def _check_layouts(what: str, given: dict[str, Any]) -> None:
     """The layouts of A and B behind the shape, in whatever form the operands come."""
-    words = [item for item in given["forms"] if isinstance(item, str)][-6:]
+    words = [form for form in given["forms"] if isinstance(form, str)][-6:]
     for name, word in zip("AB", words[1:3], strict=False):
         if len(words) == 6 and word not in ("row", "col"):
             raise TileValueError(
@@ -167,13 +167,15 @@ def instruction(row: Atom, name: str) -> Callable[..., Any]:
     result = row.result != "void"
 
     def function(*args: object, **named: object) -> Any:
-        found, given = _bound(row, what, signature, args, named)
-        return call(row, *found, **given) if result else emit_call(what, row.name, *found, **given)
+        matches, given = _bound(row, what, signature, args, named)
+        return (
+            call(row, *matches, **given) if result else emit_call(what, row.name, *matches, **given)
+        )
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _document(row)
     function.__annotations__ = {
-        **{key: item.annotation for key, item in signature.parameters.items()},
+        **{key: parameter.annotation for key, parameter in signature.parameters.items()},
         "return": signature.return_annotation,
     }
     function.__signature__ = signature  # type: ignore[attr-defined]  # functions may have one
@@ -181,21 +183,23 @@ def instruction(row: Atom, name: str) -> Callable[..., Any]:
 
 
 def _signature(row: Atom, strict: bool) -> Signature:
-    made: list[Parameter] = []
-    for item in row.operands:
-        many = Parameter.VAR_POSITIONAL if item.many else Parameter.POSITIONAL_OR_KEYWORD
-        default = Parameter.empty if strict or item.many else item.default
-        made.append(Parameter(item.parameter, many, default=default, annotation=object))
+    parameters: list[Parameter] = []
+    for operand in row.operands:
+        many = Parameter.VAR_POSITIONAL if operand.many else Parameter.POSITIONAL_OR_KEYWORD
+        default = Parameter.empty if strict or operand.many else operand.default
+        parameters.append(Parameter(operand.parameter, many, default=default, annotation=object))
     if row.forms:
-        made.append(Parameter("more", Parameter.VAR_POSITIONAL, annotation=object))
-    after = any(item.kind is Parameter.VAR_POSITIONAL for item in made)
+        parameters.append(Parameter("more", Parameter.VAR_POSITIONAL, annotation=object))
+    after = any(operand.kind is Parameter.VAR_POSITIONAL for operand in parameters)
     kind = Parameter.KEYWORD_ONLY if after else Parameter.POSITIONAL_OR_KEYWORD
     for option in row.options:
         wanted = {"int": int, "bool": bool}.get(option.kind, str)
         annotation = wanted if option.default is not None else wanted | None
-        made.append(Parameter(option.name, kind, default=option.default, annotation=annotation))
+        parameters.append(
+            Parameter(option.name, kind, default=option.default, annotation=annotation)
+        )
     gives = Call if row.result == "void" else Expr
-    return Signature(made, return_annotation=gives)
+    return Signature(parameters, return_annotation=gives)
 
 
 def _document(row: Atom) -> str:
@@ -226,14 +230,16 @@ def _bound(
     attrs = {option.name: _option(option, given[option.name], what) for option in row.options}
     if row.check:
         _CHECKS[row.check](what, {**given, **attrs, "forms": (*given.values(),)})
-    found = []
-    for item in row.operands:
-        values = given[item.parameter]
-        for value in values if item.many else (values,):
-            if value is not None or item.default is not None:
-                convert = _OPERANDS.get(item.space)
-                found.append(convert(value, item, what) if convert else operand(value, what))
-    return found, {key: value for key, value in attrs.items() if value is not None}
+    operands = []
+    for row_operand in row.operands:
+        values = given[row_operand.parameter]
+        for value in values if row_operand.many else (values,):
+            if value is not None or row_operand.default is not None:
+                convert = _OPERANDS.get(row_operand.space)
+                operands.append(
+                    convert(value, row_operand, what) if convert else operand(value, what)
+                )
+    return operands, {key: value for key, value in attrs.items() if value is not None}
 
 
 def _shown_call(args: tuple[object, ...], named: dict[str, object]) -> str:
@@ -255,7 +261,10 @@ def _check_count(row: Atom, what: str, count: int, named: bool) -> None:
             got=f"{count} arguments",
         )
     most = len(row.operands) + len(row.options)
-    names = (*(item.role for item in row.operands), *(item.name for item in row.options))
+    names = (
+        *(operand.role for operand in row.operands),
+        *(operand.name for operand in row.options),
+    )
     if count < row.low and not named:
         raise TileTypeError(
             f"{what} with {count} arguments", expected=", ".join(names), got=f"{count} arguments"

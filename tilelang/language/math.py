@@ -121,14 +121,14 @@ def _packed(name: str, doc: str) -> Callable[..., Expr]:
 
 def _pairs(name: str, *values: object) -> list[Expr]:
     """Vectors of two lanes, of one dtype."""
-    found = [scalar(value, f"T.{name}") for value in values]
-    if len({value.dtype for value in found}) > 1 or found[0].dtype.lanes != 2:
+    exprs = [scalar(value, f"T.{name}") for value in values]
+    if len({value.dtype for value in exprs}) > 1 or exprs[0].dtype.lanes != 2:
         raise TileTypeError(
             f"T.{name} takes vectors of two lanes",
             expected="operands of one dtype of two lanes, e.g. T.float16x2",
-            got=", ".join(f"`{value!r}` of {value.dtype}" for value in found),
+            got=", ".join(f"`{value!r}` of {value.dtype}" for value in exprs),
         )
-    return found
+    return exprs
 
 
 def _pair(name: str, x: object, y: object) -> tuple[object, object]:
@@ -284,10 +284,10 @@ def pow(x: object, y: object, *, span: object = None) -> Expr:
 # -- comparisons and choices ---------------------------------------------------------------------
 def _extreme(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        found = binary(op, a, b)
+        expr = binary(op, a, b)
         if plain_ints(a, b):
-            return int(found)
-        return float(found) if isinstance(found, Const) else found
+            return int(expr)
+        return float(expr) if isinstance(expr, Const) else expr
     return binary(op, *_pair(op, a, b))
 
 

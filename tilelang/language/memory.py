@@ -66,16 +66,16 @@ _ACCESS = {1: "r", 2: "w", 3: "rw"}
 
 # -- addresses -------------------------------------------------------------------------------------
 def _access(access_type: object, what: str) -> str:
-    found = access_type.value if isinstance(access_type, Const) else access_type
-    if isinstance(found, int):
-        found = _ACCESS.get(found)
-    if found not in ("r", "w", "rw"):
+    mode = access_type.value if isinstance(access_type, Const) else access_type
+    if isinstance(mode, int):
+        mode = _ACCESS.get(mode)
+    if mode not in ("r", "w", "rw"):
         raise TileValueError(
             f"the access of {what} is unknown",
             expected="'r', 'w', 'rw', or 1, 2, 3",
             got=describe(access_type),
         )
-    return str(found)
+    return str(mode)
 
 
 def access_ptr(
@@ -103,22 +103,22 @@ def access_ptr(
     """
     what = "T.access_ptr"
     access = _access(access_type, what)
-    found = region_of(_bound(base, what), what, "base")
+    region = region_of(_bound(base, what), what, "base")
     ignored = constant_int(ignore_last_ndim, what, "ignore_last_ndim")
-    if not 0 <= ignored <= len(found.mins):
+    if not 0 <= ignored <= len(region.mins):
         raise TileValueError(
             f"ignore_last_ndim of {what} is {ignored}",
-            expected=f"0 to {len(found.mins)}, the dimensions of `{found.buffer.name}`",
+            expected=f"0 to {len(region.mins)}, the dimensions of `{region.buffer.name}`",
         )
-    indices: list[Expr] = list(found.mins)
+    indices: list[Expr] = list(region.mins)
     for dim in range(len(indices) - ignored, len(indices)):
         indices[dim] = const(0)
     if indices:
         indices[-1] = as_expr(indices[-1] + scalar(offset, what, "offset"))
-    count = _extent(what, found.buffer, extents, extent)
-    made = AddressOf(found.buffer, tuple(indices), access, count)
-    _check_pointer(what, made)
-    return made
+    count = _extent(what, region.buffer, extents, extent)
+    pointer = AddressOf(region.buffer, tuple(indices), access, count)
+    _check_pointer(what, pointer)
+    return pointer
 
 
 def _bound(base: object, what: str) -> object:
@@ -157,14 +157,14 @@ def _extent(what: str, buffer: Buffer, extents: tuple[object, ...], extent: obje
         )
     count: Expr = const(1)
     for size in extents if extent is None else (extent,):
-        found = scalar(size, what, "extent")
-        if not found.dtype.is_integer or (isinstance(found, Const) and found.value < 1):
+        expr = scalar(size, what, "extent")
+        if not expr.dtype.is_integer or (isinstance(expr, Const) and expr.value < 1):
             raise TileValueError(
                 f"an extent of {what} is no number of elements",
                 expected="an integer of at least 1",
                 got=describe(size),
             )
-        count = as_expr(count * found)
+        count = as_expr(count * expr)
     return simplify(count)
 
 
@@ -175,12 +175,12 @@ def _check_pointer(what: str, pointer: AddressOf) -> None:
     extent = 0 if pointer.extent is None else int(pointer.extent.__index__())
     steps = [simplify(as_expr(step)) for step in pointer.buffer.stride_list()]
     sizes = [simplify(as_expr(size)) for size in pointer.buffer.shape]
-    places = [simplify(index) for index in pointer.indices]
+    indices = [simplify(index) for index in pointer.indices]
     first, end = 0, 1
-    for size, step, place in zip(sizes, steps, places):
-        if not all(isinstance(item, Const) for item in (size, step, place)):
+    for size, step, position in zip(sizes, steps, indices):
+        if not all(isinstance(expr, Const) for expr in (size, step, position)):
             return
-        first += int(place.__index__()) * int(step.__index__())
+        first += int(position.__index__()) * int(step.__index__())
         end += (int(size.__index__()) - 1) * int(step.__index__())
     last = first + extent
     if first < 0 or last > end:
@@ -219,28 +219,28 @@ def _words(bits: int) -> DType:
 
 def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tuple[Region, int]:
     """The first element of a vector access and the number of elements in ``bits``."""
-    found = region_of(operand, what, role)
-    if not found.scope().startswith(scope):
+    region = region_of(operand, what, role)
+    if not region.scope().startswith(scope):
         raise TileTypeError(
-            f"the {role} of {what} is in {found.scope()} memory",
+            f"the {role} of {what} is in {region.scope()} memory",
             expected=f"{scope} memory",
-            got=f"`{found.buffer.name}`",
+            got=f"`{region.buffer.name}`",
         )
-    size = found.dtype.width
-    if bits % size or found.dtype.lanes > 1:
+    size = region.dtype.width
+    if bits % size or region.dtype.lanes > 1:
         raise TileTypeError(
-            f"{what} of {found.dtype} elements",
+            f"{what} of {region.dtype} elements",
             expected=f"a scalar dtype of at most {bits} bits",
-            got=str(found.dtype),
+            got=str(region.dtype),
         )
-    named = found.extents[-1] if isinstance(operand, Region) else None
+    named = region.extents[-1] if isinstance(operand, Region) else None
     if isinstance(named, (int, Const)) and 1 < int(named.__index__()) < bits // size:
         raise TileValueError(
             f"the {role} of {what} is too short",
-            expected=f"{bits // size} elements of {found.dtype}, or the first of them",
+            expected=f"{bits // size} elements of {region.dtype}, or the first of them",
             got=f"`{operand!r}`, {int(named.__index__())} elements",
         )
-    return found, bits // size
+    return region, bits // size
 
 
 def _run(place: Region, lanes: int) -> tuple[Expr, ...]:
@@ -251,8 +251,8 @@ def _run(place: Region, lanes: int) -> tuple[Expr, ...]:
 
 
 def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> Expr:
-    place, lanes = _place(src, what, "source", scope, bits)
-    loaded = Load(place.buffer, _run(place, lanes))
+    source, lanes = _place(src, what, "source", scope, bits)
+    loaded = Load(source.buffer, _run(source, lanes))
     words = _words(bits)
     if scope == "global":
         value = call(what.removeprefix("T."), loaded, dtype=words)
@@ -267,20 +267,20 @@ def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) ->
 def _vector_store(
     what: str, dst: object, value: object, pred: object, scope: str, bits: int
 ) -> None:
-    place, lanes = _place(dst, what, "destination", scope, bits)
-    kind = place.dtype.with_lanes(lanes)
-    found = scalar(value, what, "value")
-    if found.dtype.width != bits:
+    target, lanes = _place(dst, what, "destination", scope, bits)
+    kind = target.dtype.with_lanes(lanes)
+    expr = scalar(value, what, "value")
+    if expr.dtype.width != bits:
         raise TileTypeError(
-            f"the value of {what} has {found.dtype.width} bits",
+            f"the value of {what} has {expr.dtype.width} bits",
             expected=f"{bits} bits, e.g. {_words(bits)}",
-            got=f"`{found!r}` of dtype {found.dtype}",
+            got=f"`{expr!r}` of dtype {expr.dtype}",
         )
     if scope == "global":
-        found = call(what.removeprefix("T."), found, dtype=kind)
-    elif found.dtype is not kind:
-        found = call("reinterpret", found, dtype=kind)
-    store = Store(buffer=place.buffer, indices=_run(place, lanes), value=found)
+        expr = call(what.removeprefix("T."), expr, dtype=kind)
+    elif expr.dtype is not kind:
+        expr = call("reinterpret", expr, dtype=kind)
+    store = Store(buffer=target.buffer, indices=_run(target, lanes), value=expr)
     if pred is None:
         emitter(what).emit(store)
         return
@@ -361,8 +361,8 @@ def __ldg(load_or_buf: object, index: object = None) -> Expr:
     """An element of global memory through the read-only cache."""
     if index is not None and isinstance(load_or_buf, Buffer):
         load_or_buf = load_or_buf[index]
-    place = region_of(load_or_buf, "T.__ldg", "source")
-    return call("ldg", AddressOf(place.buffer, place.mins, "r"), dtype=place.dtype)
+    region = region_of(load_or_buf, "T.__ldg", "source")
+    return call("ldg", AddressOf(region.buffer, region.mins, "r"), dtype=region.dtype)
 
 
 def __ffs(value: object) -> Expr:
@@ -372,7 +372,7 @@ def __ffs(value: object) -> Expr:
 
 def __fns(mask: object, base: object, offset: object) -> Expr:
     """Position of the ``offset``-th bit set in ``mask``, from bit ``base`` on."""
-    return call("fns", *(scalar(item, "T.__fns") for item in (mask, base, offset)))
+    return call("fns", *(scalar(argument, "T.__fns") for argument in (mask, base, offset)))
 
 
 def dp4a(A: object, B: object, C: object) -> None:
@@ -383,16 +383,16 @@ def dp4a(A: object, B: object, C: object) -> None:
         C: an int32 element.
     """
     what = "T.dp4a"
-    places = [region_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
-    for place, role in zip(places, "ABC", strict=True):
+    regions = [region_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
+    for region, role in zip(regions, "ABC", strict=True):
         wanted = ("int32", "uint32") if role == "C" else ("int8", "uint8")
-        if place.dtype not in wanted:
+        if region.dtype not in wanted:
             raise TileTypeError(
-                f"{role} of {what} has the dtype {place.dtype}",
+                f"{role} of {what} has the dtype {region.dtype}",
                 expected=" or ".join(wanted),
-                got=str(place.dtype),
+                got=str(region.dtype),
             )
-    addresses = [AddressOf(place.buffer, place.mins) for place in places]
+    addresses = [AddressOf(region.buffer, region.mins) for region in regions]
     emitter(what).emit(Eval(value=call("dp4a", *addresses, dtype="handle")))
 
 
@@ -410,41 +410,41 @@ def _pointed(operand: object, what: str, role: str) -> _Run:
     """What a thread copies to or from."""
     from tilelang.frontend.builder import builder
 
-    found = address_of_operand(operand, what)
-    if isinstance(found, AddressOf):
-        lead, last = found.indices[:-1], found.indices[-1]
-        known = int(found.extent.value) if isinstance(found.extent, Const) else None
-        return _Run(found.buffer, lambda k: (*lead, as_expr(last + k)), known)
+    region = address_of_operand(operand, what)
+    if isinstance(region, AddressOf):
+        lead, last = region.indices[:-1], region.indices[-1]
+        known = int(region.extent.value) if isinstance(region.extent, Const) else None
+        return _Run(region.buffer, lambda k: (*lead, as_expr(last + k)), known)
     owner = None
-    if isinstance(found, Call) and found.atom is UNKNOWN_POINTER:
-        owner = builder(what).owner(found.args[0])
+    if isinstance(region, Call) and region.atom is UNKNOWN_POINTER:
+        owner = builder(what).owner(region.args[0])
     if owner is None:
         raise TileTypeError(
             f"the {role} of {what} is not an address of a buffer",
             expected="T.access_ptr(A[i], ...), T.address_of(A[i]) or T.tvm_access_ptr(..., A.data, "
             "...)",
-            got=describe(found),
+            got=describe(region),
         )
-    assert isinstance(found, Call)
-    kind = DType(str(found.attr("ptype", owner.dtype)))
+    assert isinstance(region, Call)
+    kind = DType(str(region.attr("ptype", owner.dtype)))
     if kind != owner.dtype or owner.strides is not None:
         raise TileTypeError(
             f"the {role} of {what} does not point to neighbouring elements of its buffer",
             expected=f"a pointer to {owner.dtype} in a buffer without strides",
             got=f"a pointer to {kind} in `{owner.name}`",
         )
-    start, extent = found.args[1] - owner.elem_offset, found.args[2]
+    start, extent = region.args[1] - owner.elem_offset, region.args[2]
     length = int(extent.value) if isinstance(extent, Const) else None
     return _Run(owner, lambda k: _unravel(as_expr(start + k), owner), length)
 
 
 def _unravel(position: Expr, buffer: Buffer) -> tuple[Expr, ...]:
     """Indices of an element by its number in row-major order."""
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for extent in reversed(buffer.shape[1:]):
-        found.insert(0, as_expr(position % extent))
+        exprs.insert(0, as_expr(position % extent))
         position = as_expr(position // extent)
-    return (position, *found)
+    return (position, *exprs)
 
 
 def _elements_of(count: int, dst: _Run, src: _Run) -> int:

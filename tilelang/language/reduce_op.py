@@ -46,14 +46,14 @@ def on_chip(region: Region, what: str, role: str) -> None:
 
 def dimension(dim: object, rank: int, what: str) -> int:
     """``dim`` counted from the front."""
-    found = constant_int(dim, what, "dim")
-    if not -rank <= found < rank:
+    number = constant_int(dim, what, "dim")
+    if not -rank <= number < rank:
         raise TileValueError(
             f"the dim of {what} is out of range",
             expected=f"{-rank} to {rank - 1} for {count_of(rank, 'dimension')}",
-            got=str(found),
+            got=str(number),
         )
-    return found % rank
+    return number % rank
 
 
 def batch_of(batch: object, what: str) -> int:

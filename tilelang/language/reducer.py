@@ -1,4 +1,4 @@
-"""Reducers: fragments that collect a sum or another operation over all threads.
+"""Reducers: fragments that accumulate a sum or another operation over all threads.
 
 Two protocols: the older one clears or fills the reducer, updates it with ``acc[i] += x`` or
 ``acc[i] = T.max(acc[i], x)`` and finalizes it in place; the newer one uses ``T.reducer_init``,
@@ -31,14 +31,14 @@ __all__ = ["finalize_reducer", "reducer_init", "reducer_update"]
 
 
 def _declared(buffer: object, what: str) -> tuple[Buffer, str]:
-    found = buffer.attr("reducer") if isinstance(buffer, Buffer) else None
-    if not isinstance(buffer, Buffer) or found is None:
+    declaration = buffer.attr("reducer") if isinstance(buffer, Buffer) else None
+    if not isinstance(buffer, Buffer) or declaration is None:
         raise TileTypeError(
             f"{what} of something that is not a reducer",
             expected="a buffer made by T.alloc_reducer",
             got=describe(buffer),
         )
-    return buffer, str(found[0])
+    return buffer, str(declaration[0])
 
 
 def reducer_init(reducer: Buffer, init: object = None) -> None:

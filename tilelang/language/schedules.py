@@ -1,4 +1,4 @@
-"""Explicit warp-specialisation schedules.
+"""Warp specialization by explicit schedules.
 
 A schedule says which warps do what and which buffers form pipelines. It never changes results;
 it is kept on the kernel for back ends that can follow it.

@@ -117,10 +117,10 @@ def support_table() -> dict[str, Support]:
     """Every exported function, and the known ones that are missing, with where it runs."""
     from tilelang import language
 
-    found = {name: _SPECIAL.get(name) or _derived(name) for name in language.__all__}
+    table = {name: _SPECIAL.get(name) or _derived(name) for name in language.__all__}
     for name, note in _ABSENT.items():
-        found[name] = Support(False, False, f"not there: {note}")
-    return dict(sorted(found.items()))
+        table[name] = Support(False, False, f"not there: {note}")
+    return dict(sorted(table.items()))
 
 
 def __getattr__(name: str) -> Any:

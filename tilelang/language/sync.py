@@ -1,4 +1,4 @@
-"""Synchronisation: barriers of threads and blocks, and naming barriers in memory.
+"""Synchronization: barriers of threads and blocks, and naming barriers in memory.
 
 What else waits, arrives and orders is made from rows, in ``instructions``.
 """
@@ -50,7 +50,7 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call
             got=f"arrive_count={arrive_count!r}",
         )
     check_named(barrier_id, arrive_count, what)
-    args = [as_expr(item) for item in (barrier_id, arrive_count) if item is not None]
+    args = [as_expr(argument) for argument in (barrier_id, arrive_count) if argument is not None]
     return emit_call(what, "sync_threads", *args)
 
 
@@ -122,10 +122,10 @@ def barrier_address(barrier: object, what: str) -> Expr:
     if isinstance(barrier, AddressOf):
         return barrier
     if isinstance(barrier, (Buffer, Region, Load)):
-        found = region_of(barrier, what, "barrier")
-        single = isinstance(barrier, (Buffer, Load)) or _is_one(found)
-        if single and found.scope() in ("shared.barrier", "shared.cluster_barrier"):
-            return AddressOf(found.buffer, found.mins)
+        region = region_of(barrier, what, "barrier")
+        single = isinstance(barrier, (Buffer, Load)) or _is_one(region)
+        if single and region.scope() in ("shared.barrier", "shared.cluster_barrier"):
+            return AddressOf(region.buffer, region.mins)
     raise TileTypeError(
         f"the barrier of {what} is not a barrier",
         expected="an element of T.alloc_barrier, e.g. bar[0]",
@@ -146,9 +146,9 @@ def create_list_of_mbarrier(*counts: Any) -> Buffer:
     for part in counts:
         flat.extend(part if isinstance(part, (list, tuple)) else [part])
     launch = builder("T.create_list_of_mbarrier").kernel("T.create_list_of_mbarrier")
-    made = create_barriers(*flat)
-    launch.barriers = made
-    return made
+    barriers = create_barriers(*flat)
+    launch.barriers = barriers
+    return barriers
 
 
 def get_mbarrier(index: object) -> Expr:
@@ -156,15 +156,15 @@ def get_mbarrier(index: object) -> Expr:
     from tilelang.frontend.builder import builder
 
     what = "T.get_mbarrier"
-    found = builder(what).kernel(what).barriers
-    if found is None:
+    barriers = builder(what).kernel(what).barriers
+    if barriers is None:
         raise TileValueError(
             "a barrier is named by number",
             expected="T.create_list_of_mbarrier(...) before it",
             got=describe(index),
             hint="or bar = T.alloc_barrier([...]) and bar[i]",
         )
-    element = found[index]
+    element = barriers[index]
     assert isinstance(element, Load)
     return element
 
@@ -189,22 +189,22 @@ def warpgroup_fence_operand(
 
     what = "T.warpgroup_fence_operand"
     owner = builder(what).owner(buffer_or_ptr) if isinstance(buffer_or_ptr, Var) else None
-    place = address_of_operand(buffer_or_ptr if owner is None else owner, what)
-    if isinstance(place, AddressOf) and not place.buffer.storage.startswith("local"):
+    address = address_of_operand(buffer_or_ptr if owner is None else owner, what)
+    if isinstance(address, AddressOf) and not address.buffer.storage.startswith("local"):
         raise TileTypeError(
-            f"the accumulator of {what} is in {place.buffer.storage} memory",
+            f"the accumulator of {what} is in {address.buffer.storage} memory",
             expected="a fragment or a local array, whose registers products write",
-            got=f"`{place.buffer.name}`",
+            got=f"`{address.buffer.name}`",
         )
     if dtype is not None:
         said = DType(dtype)
-        if isinstance(place, AddressOf) and place.buffer.dtype != said:
+        if isinstance(address, AddressOf) and address.buffer.dtype != said:
             raise TileTypeError(
                 f"the dtype of {what} is not that of its accumulator",
-                expected=f"{place.buffer.dtype}, of `{place.buffer.name}`",
+                expected=f"{address.buffer.dtype}, of `{address.buffer.name}`",
                 got=str(said),
             )
-    args = [place, scalar(offset, what, "offset")]
+    args = [address, scalar(offset, what, "offset")]
     if num_regs is not None:
         args.append(scalar(num_regs, what, "register count"))
     return emit_call(what, "warpgroup_fence_operand", *args)

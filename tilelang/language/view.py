@@ -18,10 +18,10 @@ __all__ = ["reshape", "view"]
 
 
 def _count(extents: Any) -> Any:
-    found: Any = 1
+    count: Any = 1
     for extent in extents:
-        found = found * extent
-    return found
+        count = count * extent
+    return count
 
 
 def view(src: Buffer, shape: object = None, dtype: object = None) -> Buffer:
@@ -63,10 +63,10 @@ def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
     offset = src.elem_offset
     if kind is not src.dtype and not (isinstance(offset, int) and offset == 0):
         offset = as_extent(as_expr(offset) * src.dtype.width // kind.width)
-    made = Buffer("", extents, kind, src.storage, None, offset, src.data, src.attrs)
-    active.emit(View(buffer=made))
-    active.live_in(made)
-    return made
+    buffer = Buffer("", extents, kind, src.storage, None, offset, src.data, src.attrs)
+    active.emit(View(buffer=buffer))
+    active.live_in(buffer)
+    return buffer
 
 
 def _default_shape(src: Buffer, kind: DType, what: str) -> Shape:

@@ -1,4 +1,4 @@
-"""Exchange between the threads of a warp or block: shuffles, votes, reductions, lane numbers."""
+"""Warp shuffles, votes, reductions and lane numbers of threads of a warp or block."""
 
 from __future__ import annotations
 
@@ -65,8 +65,12 @@ FULL_MASK = 0xFFFFFFFF
 
 
 def _is_full_mask(value: object) -> bool:
-    found = value.value if isinstance(value, Const) else value
-    return isinstance(found, int) and not isinstance(found, bool) and found in (FULL_MASK, -1)
+    mask_value = value.value if isinstance(value, Const) else value
+    return (
+        isinstance(mask_value, int)
+        and not isinstance(mask_value, bool)
+        and mask_value in (FULL_MASK, -1)
+    )
 
 
 def _check_order(what: str, value: object, mask: object, call: str) -> None:
@@ -146,24 +150,24 @@ def shfl_sync(
 
     Two arguments without names are ``value`` and ``srcLane``; with more, the mask comes first.
     """
-    found = {"mask": mask, "value": value, "srcLane": srcLane, "width": width}
-    order = [name for name in ("value", "srcLane") if found[name] is None]
+    arguments = {"mask": mask, "value": value, "srcLane": srcLane, "width": width}
+    order = [name for name in ("value", "srcLane") if arguments[name] is None]
     if len(given) > len(order):
-        order = [name for name in found if found[name] is None]
+        order = [name for name in arguments if arguments[name] is None]
     if len(given) > len(order):
         raise TileTypeError(
             "T.shfl_sync with too many arguments",
             expected="(mask, value, srcLane, width=None), or (value, srcLane)",
             got=f"{len(given)} arguments without names",
         )
-    found.update(zip(order, given))
-    missing = [name for name in ("value", "srcLane") if found[name] is None]
+    arguments.update(zip(order, given))
+    missing = [name for name in ("value", "srcLane") if arguments[name] is None]
     if missing:
         raise TileTypeError(
             f"T.shfl_sync without {' and '.join(missing)}",
             expected="(mask, value, srcLane, width=None), or (value, srcLane)",
         )
-    lanes = None if found["mask"] is None else scalar(found["mask"], "T.shfl_sync", "mask")
+    lanes = None if arguments["mask"] is None else scalar(arguments["mask"], "T.shfl_sync", "mask")
     if lanes is not None and not lanes.dtype.is_integer:
         raise TileTypeError(
             "the mask of T.shfl_sync is no integer",
@@ -171,8 +175,8 @@ def shfl_sync(
             got=f"`{lanes!r}` of dtype {lanes.dtype}",
             hint="give the width by name: T.shfl_sync(value, srcLane, width=8)",
         )
-    groups = WARP if found["width"] is None else found["width"]
-    return _shuffle("sync", found["value"], found["srcLane"], groups, lanes)
+    groups = WARP if arguments["width"] is None else arguments["width"]
+    return _shuffle("sync", arguments["value"], arguments["srcLane"], groups, lanes)
 
 
 def tvm_warp_shuffle(
@@ -213,14 +217,14 @@ tvm_warp_activemask = activemask
 
 def _reduction(op: str) -> Callable[[object], Expr]:
     def function(value: object) -> Expr:
-        found = scalar(value, f"T.warp_reduce_{op}", "value")
-        if op.startswith("bit") and not found.dtype.is_integer:
+        expr = scalar(value, f"T.warp_reduce_{op}", "value")
+        if op.startswith("bit") and not expr.dtype.is_integer:
             raise TileTypeError(
-                f"T.warp_reduce_{op} of {found.dtype}",
+                f"T.warp_reduce_{op} of {expr.dtype}",
                 expected="an integer",
-                got=str(found.dtype),
+                got=str(expr.dtype),
             )
-        return call(f"warp_reduce_{op}", found)
+        return call(f"warp_reduce_{op}", expr)
 
     function.__name__ = function.__qualname__ = f"warp_reduce_{op}"
     function.__doc__ = f"Reduce ``value`` over the warp by ``{op}``; every lane gets the result."
@@ -236,10 +240,10 @@ warp_reduce_bitor = _reduction("bitor")
 
 def _vote(op: str, value: object, mask: object = None) -> Expr:
     _check_order(f"T.{op}", value, mask, f"T.{op}(value, mask=0xFFFFFFFF)")
-    found = scalar(value, f"T.{op}", "operand")
+    expr = scalar(value, f"T.{op}", "operand")
     if mask is None or _is_full_mask(mask):
-        return call(op, found)
-    return call(op, found, cast_to(mask, DType("uint32")))
+        return call(op, expr)
+    return call(op, expr, cast_to(mask, DType("uint32")))
 
 
 def any_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
@@ -335,22 +339,22 @@ def shuffle_elect(thread_extent: int) -> Expr:
 # -- elements of a tile ----------------------------------------------------------------------------
 def _region_test(op: str, buffer: object) -> Expr:
     what = f"T.{op}"
-    found = tile_of(buffer, what)
-    check_plain(found, what, "buffer")
-    if found.scope() == "local.fragment":
+    region = tile_of(buffer, what)
+    check_plain(region, what, "buffer")
+    if region.scope() == "local.fragment":
         raise TileTypeError(
             f"{what} of a fragment",
             expected="a shared, local or global buffer",
-            got=f"`{found.buffer.name}`",
+            got=f"`{region.buffer.name}`",
             hint="T.copy it into shared memory first",
         )
-    if not _is_contiguous(found):
+    if not _is_contiguous(region):
         raise TileValueError(
             f"{what} of a region that is not contiguous",
             expected="a slice in the last dimension only, or whole trailing dimensions",
-            got=f"`{found!r}`",
+            got=f"`{region!r}`",
         )
-    return call(op, RegionArg(found))
+    return call(op, RegionArg(region))
 
 
 def _is_contiguous(region: Region) -> bool:
@@ -403,14 +407,14 @@ def comm_reducer(
     first = values[0] if values else 0
     kind = first.dtype if isinstance(first, Expr) else as_expr(first).dtype
     a, b = Var("x", kind), Var("y", kind)
-    found = combiner(a, b)
-    known = isinstance(found, Binary) and {id(found.a), id(found.b)} == {id(a), id(b)}
-    if known and found.op in _COMBINERS:
-        return CommReducer(_COMBINERS[found.op], values)
+    combined = combiner(a, b)
+    known = isinstance(combined, Binary) and {id(combined.a), id(combined.b)} == {id(a), id(b)}
+    if known and combined.op in _COMBINERS:
+        return CommReducer(_COMBINERS[combined.op], values)
     raise TileUnsupportedError(
         "T.comm_reducer with an unknown combination",
         expected="lambda x, y: x + y, x * y, T.max(x, y), T.min(x, y), x & y, x | y or x ^ y",
-        got=describe(found),
+        got=describe(combined),
     )
 
 
@@ -441,17 +445,19 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
             expected='an enclosing `with T.attr(T.comm_reducer(...), "reduce_scope", ...)`',
         )
     launch = active.kernel(what)
-    found = [i for i, var in enumerate(launch.thread_vars) if any(var is axis for axis in axes)]
-    if len(found) != 1:
+    dimensions = [
+        i for i, var in enumerate(launch.thread_vars) if any(var is axis for axis in axes)
+    ]
+    if len(dimensions) != 1:
         raise TileUnsupportedError(
             f"{what} over something that is not one thread variable",
             expected="T.get_thread_binding(...) or a T.thread_binding loop variable",
             got=", ".join(describe(axis) for axis in axes),
         )
     buffer, indices = _result(out, what)
-    item = scalar(value, what, "value")
-    options = (("axis", found[0]), ("op", reducer.op))
-    total = Call(portable("thread_allreduce"), (item, as_expr(cond)), item.dtype, options)
+    expr = scalar(value, what, "value")
+    options = (("axis", dimensions[0]), ("op", reducer.op))
+    total = Call(portable("thread_allreduce"), (expr, as_expr(cond)), expr.dtype, options)
     active.emit(Store(buffer=buffer, indices=indices, value=cast_to(total, buffer.dtype)))
 
 
