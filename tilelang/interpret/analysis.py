@@ -94,16 +94,16 @@ class Facts:
 
     def waits(self, stmt: Stmt) -> bool:
         """Whether threads may have to wait for others inside ``stmt``."""
-        found = self._waits.get(id(stmt))
-        if found is None:
-            found = any(
+        cached = self._waits.get(id(stmt))
+        if cached is None:
+            cached = any(
                 isinstance(part, (Acquire, WaitForItem))
                 or (isinstance(part, While) and self.spins(part))
                 or any(call.atom.may_wait for call in calls_in(part.exprs()))
                 for part in walk(stmt)
             )
-            self._waits[id(stmt)] = found
-        return found
+            self._waits[id(stmt)] = cached
+        return cached
 
     def spins(self, stmt: While) -> bool:
         """Whether a loop does nothing but wait for memory that others write."""
@@ -115,10 +115,10 @@ class Facts:
 
     def needs_group(self, stmt: Stmt) -> bool:
         """Whether ``stmt`` holds an operation of the whole current thread group."""
-        found = self._group.get(id(stmt))
-        if found is None:
-            found = self._group[id(stmt)] = self._needs_group(stmt)
-        return found
+        cached = self._group.get(id(stmt))
+        if cached is None:
+            cached = self._group[id(stmt)] = self._needs_group(stmt)
+        return cached
 
     def _needs_group(self, stmt: Stmt) -> bool:
         if isinstance(stmt, (TileOp, Parallel)):
@@ -160,25 +160,25 @@ class Facts:
 
     def updates_itself(self, stmt: Store) -> bool:
         """Whether a store's value reads the very element it overwrites."""
-        found = self._updates.get(id(stmt))
-        if found is None:
-            found = any(
+        cached = self._updates.get(id(stmt))
+        if cached is None:
+            cached = any(
                 access.data is stmt.buffer.data and same_exprs(access.indices, stmt.indices)
                 for access in accesses(stmt.value)
             )
-            self._updates[id(stmt)] = found
-        return found
+            self._updates[id(stmt)] = cached
+        return cached
 
     def loop(self, stmt: Parallel) -> LoopFacts:
         """What the body of ``stmt`` touches."""
-        found = self._loops.get(id(stmt))
-        if found is None:
-            found = LoopFacts()
+        cached = self._loops.get(id(stmt))
+        if cached is None:
+            cached = LoopFacts()
             bound: set[Var] = set(stmt.vars)
-            self._scan(stmt.body, found, bound, 0)
-            found.free -= bound
-            self._loops[id(stmt)] = found
-        return found
+            self._scan(stmt.body, cached, bound, 0)
+            cached.free -= bound
+            self._loops[id(stmt)] = cached
+        return cached
 
     def _scan(self, stmt: Stmt, facts: LoopFacts, bound: set[Var], depth: int) -> None:
         if isinstance(stmt, Alloc):

@@ -67,14 +67,14 @@ def _bind_scalar(s: DivergentGroup, param: Var, arg: Any) -> None:
         raise ArgumentTypeError(
             f"the argument `{param.name}` is a float", expected=str(param.dtype), got=repr(value)
         )
-    held = (
+    known = (
         values.constant(value, param.dtype)
         if not isinstance(value, float)
         else (values.convert(np.float64(value), DType("float64"), param.dtype))
     )
     if param.dtype.is_float and not isinstance(value, float):
-        held = values.convert(np.float64(value), DType("float64"), param.dtype)
-    s.bind(param, held)
+        known = values.convert(np.float64(value), DType("float64"), param.dtype)
+    s.bind(param, known)
 
 
 def _bind_missing(s: DivergentGroup, buffer: Buffer) -> None:

@@ -58,8 +58,8 @@ class Flight:
         """The open groups of the lanes are closed."""
         count = self._counts(s, kind)
         for copying in self.copies.get(kind, ()):
-            mine = np.isin(copying.lanes, lanes) & (copying.group == OPEN)
-            copying.group[mine] = count[copying.lanes[mine]]
+            own = np.isin(copying.lanes, lanes) & (copying.group == OPEN)
+            copying.group[own] = count[copying.lanes[own]]
         count[lanes] += 1
 
     def wait(self, s: DivergentGroup, kind: str, lanes: Array, left: int) -> None:
@@ -92,7 +92,7 @@ class Flight:
             self.copies[kind] = kept
 
     def _counts(self, s: DivergentGroup, kind: str) -> Array:
-        found = self.committed.get(kind)
-        if found is None:
-            found = self.committed[kind] = np.zeros(s.block.lanes.count, np.int64)
-        return found
+        counts = self.committed.get(kind)
+        if counts is None:
+            counts = self.committed[kind] = np.zeros(s.block.lanes.count, np.int64)
+        return counts

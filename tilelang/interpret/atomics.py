@@ -55,9 +55,9 @@ def update(
     linear = np.where(inside, linear, -1) + np.zeros(members.size, np.int64)
     rank = ranks(linear)
     previous: Any = np.zeros(s.lanes.count, values.compute_dtype(kind))
-    for turn in range(int(rank.max(initial=-1)) + 1):
-        now = rank == turn
-        if turn == 1 and not want_old and _repeat(s, bound, linear, amount, rank, op):
+    for step in range(int(rank.max(initial=-1)) + 1):
+        now = rank == step
+        if step == 1 and not want_old and _repeat(s, bound, linear, amount, rank, op):
             break
         here = [index[now] for index in picked]
         part = None if copy is None else copy[now]
@@ -132,11 +132,11 @@ def _vector_add(width: int) -> Callable[[DivergentGroup, Call, Active], Value]:
         bound = s.bound(buffer)
         indices = s.place(buffer, exprs, active)
         want_old = bool(node.attr("return_prev", False))
-        found = []
+        result = []
         for k in range(width):
             here = [*indices[:-1], indices[-1] + indices[-1].dtype.type(k)]
-            found.append(update(s, bound, here, amount[..., k], "add", active, want_old))
-        return np.stack(found, axis=-1)
+            result.append(update(s, bound, here, amount[..., k], "add", active, want_old))
+        return np.stack(result, axis=-1)
 
     return handler
 

@@ -42,14 +42,14 @@ def synchronise(
     if orders.scope == "warp":
         observer.meet(s.block, s.lanes.members(active))
         return
-    places = _places(s, node, active)
+    barriers = _places(s, node, active)
     if orders.kind in ("rendezvous", "arrive"):
-        for place, threads in places:
-            observer.arrive(s.block, place, threads)
+        for barrier, threads in barriers:
+            observer.arrive(s.block, barrier, threads)
     yield from _meeting(s, node, active, loc)
     if orders.kind in ("rendezvous", "wait"):
-        for place, threads in places:
-            observer.leave(s.block, place, threads)
+        for barrier, threads in barriers:
+            observer.leave(s.block, barrier, threads)
 
 
 def _places(s: DivergentGroup, node: Call, active: Active) -> list[tuple[Hashable, Array]]:
@@ -133,7 +133,7 @@ def _who(s: DivergentGroup, active: Active) -> str:
 
 def _barriers(s: DivergentGroup, arg: Expr, active: Active) -> list[tuple[MBarrier, int]]:
     """The barrier objects that the active threads name, with the number of threads for each."""
-    return [(item.barrier, item.threads) for item in _named(s, arg, None, active)]
+    return [(waited.barrier, waited.threads) for waited in _named(s, arg, None, active)]
 
 
 @dataclass(frozen=True)
@@ -162,15 +162,15 @@ def _named(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) ->
     index = s.collapse(s.eval(exprs[-1], active), active) if exprs else np.int32(0)
     phase = np.int32(0) if parity is None else s.collapse(s.eval(parity, active), active)
     if np.ndim(index) == 0 and np.ndim(phase) == 0:
-        found = [(int(index), int(phase), population(active, s.lanes))]
+        matches = [(int(index), int(phase), population(active, s.lanes))]
     else:
         members = s.lanes.members(active)
         pairs = np.stack((s.spread(index)[members], s.spread(phase)[members]))
         unique, counts = np.unique(pairs, axis=1, return_counts=True)
-        found = [(int(i), int(p), int(n)) for (i, p), n in zip(unique.T, counts)]
+        matches = [(int(i), int(p), int(n)) for (i, p), n in zip(unique.T, counts)]
     counts_of = buffer.attr("arrive_counts", (1,))
     result = []
-    for at, bit, threads in found:
+    for at, bit, threads in matches:
         if not 0 <= at < bound.shape[0]:
             raise TileRuntimeError(
                 f"`{buffer.name}[{at}]` is not one of the barriers",
@@ -192,16 +192,16 @@ def _wait(
     named = _named(s, node.args[0], node.args[1], active)
 
     def ready() -> bool:
-        return all(item.passed for item in named)
+        return all(waited.passed for waited in named)
 
     if ready():
         return
 
     def what() -> str:
-        item = next(item for item in named if not item.passed)
-        barrier = item.barrier
+        waited = next(waited for waited in named if not waited.passed)
+        barrier = waited.barrier
         return (
-            f"{_who(s, active)} wait in T.barrier_wait({item.label}, {item.parity & 1}): "
+            f"{_who(s, active)} wait in T.barrier_wait({waited.label}, {waited.parity & 1}): "
             f"{barrier.count - barrier.pending} of {barrier.count} arrivals in phase "
             f"{barrier.phase}"
         )

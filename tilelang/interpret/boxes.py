@@ -1,4 +1,4 @@
-"""Copies of boxes by tensor maps, in numpy.
+"""TMA box copies through tensor maps, in numpy.
 
 A box lies dense in shared memory, innermost dimension first; a swizzle of 32, 64 or 128 bytes
 combines the number of a 16-byte chunk with bits of its address (PTX ISA, "Tensors", "Swizzling
@@ -88,14 +88,14 @@ def _boxes(
         OutOfBoundsError: the memory of the tensor is smaller than its map says.
     """
     near, far = spot_of(s, tile, active), spot_of(s, made.start, active)
-    corners = [s.spread(s.eval(item, active)) for item in coordinates]
-    found = []
+    corners = [s.spread(s.eval(coordinate, active)) for coordinate in coordinates]
+    boxes = []
     for lane in s.lanes.members(active):
         axes = np.indices(tuple(reversed(made.box))).reshape(len(made.box), -1)
-        places = [axis + int(low[lane]) for axis, low in zip(reversed(axes), corners, strict=True)]
-        there = sum(at * step for at, step in zip(places, made.strides, strict=True))
+        indices = [axis + int(low[lane]) for axis, low in zip(reversed(axes), corners, strict=True)]
+        there = sum(at * step for at, step in zip(indices, made.strides, strict=True))
         inside = np.logical_and.reduce(
-            [(at >= 0) & (at < extent) for at, extent in zip(places, made.dims, strict=True)]
+            [(at >= 0) & (at < extent) for at, extent in zip(indices, made.dims, strict=True)]
         )
         there = _bytes(np.asarray(there)[inside] + far.offset[lane], made.size)
         if there.size and (there.min() < 0 or there.max() >= far.memory.size):
@@ -108,8 +108,8 @@ def _boxes(
         start = located(s, near, np.array([lane]), count, _START)[0] - near.base[lane]
         shared = near.base[lane] + (start ^ ((start >> 7) % _PHASES[made.swizzle] << 4))
         whole = np.repeat(inside, made.size)
-        found.append((int(lane), _Box(near, shared, far, there + far.base[lane], whole)))
-    return found
+        boxes.append((int(lane), _Box(near, shared, far, there + far.base[lane], whole)))
+    return boxes
 
 
 def _bytes(first: Array, size: int) -> Array:
@@ -136,27 +136,27 @@ def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> Value:
         numbers[low:high]
         for low, high in ((0, 4), (4, 8), (8, 12), (12, 14), (14, 16), (16, 18), (18, 22))
     )
-    spread = [s.spread(s.eval(item, active)) for item in operands]
+    spread = [s.spread(s.eval(operand, active)) for operand in operands]
     near, far = spot_of(s, tile, active), spot_of(s, start, active)
     size = strides[0]
-    for lane in (int(item) for item in s.lanes.members(active)):
-        c, w, h, n, *offsets = (int(item[lane]) for item in spread)
-        places = []
+    for lane in (int(operand) for operand in s.lanes.members(active)):
+        c, w, h, n, *offsets = (int(operand[lane]) for operand in spread)
+        indices = []
         for _ in range(pixels):
-            places.append((n, h + offsets[1], w + offsets[0]))
+            indices.append((n, h + offsets[1], w + offsets[0]))
             w += steps[1]
             if w >= dims[1] + upper[0]:
                 w, h = lower[0], h + steps[2]
             if h >= dims[2] + upper[1]:
                 h, n = lower[1], n + 1
-        at = np.array(places)[:, None, :]
+        at = np.array(indices)[:, None, :]
         channel = c + np.arange(channels)[None, :]
         limits = np.array(dims[3:0:-1])
         inside = ((at >= 0) & (at < limits)).all(-1) & (channel < dims[0])
         there = (at * np.array(strides[3:0:-1])).sum(-1) + channel * size
         raw = np.zeros(pixels * channels * size, np.uint8)
-        found = _bytes(there[inside] + far.offset[lane] + far.base[lane], size)
-        raw[np.repeat(inside.reshape(-1), size)] = far.memory.raw[found]
+        addresses = _bytes(there[inside] + far.offset[lane] + far.base[lane], size)
+        raw[np.repeat(inside.reshape(-1), size)] = far.memory.raw[addresses]
         begin = located(s, near, np.array([lane]), raw.size, _START)[0] - near.base[lane]
         shared = near.base[lane] + (begin ^ ((begin >> 7) % _PHASES[swizzle] << 4))
         put_bytes(near.memory, shared, raw)
@@ -166,14 +166,14 @@ def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     tensor_map, tile, *coordinates = node.args
-    made = _map_of(s, tensor_map, active)
-    for lane, box in _boxes(s, tile, made, coordinates, active):
+    tensor = _map_of(s, tensor_map, active)
+    for lane, box in _boxes(s, tile, tensor, coordinates, active):
         if not box.tensor.memory.writable:
             raise memory.read_only(box.tensor.bound)
         raw = box.tile.memory.raw[box.shared][box.inside]
         if node.attr("reduce") is not None:
             old = box.tensor.memory.raw[box.there]
-            raw = _combined(str(node.attr("reduce")), old, raw, made.kind)
+            raw = _combined(str(node.attr("reduce")), old, raw, tensor.kind)
         put_bytes(box.tensor.memory, box.there, raw)
         observe.tell_bytes(s, box.tile.bound, np.array([lane]), box.shared[None], False)
     return NOTHING
@@ -181,13 +181,13 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 def _combined(op: str, old: Array, new: Array, kind: DType) -> Array:
     """The bytes of elements that are updated."""
-    held = values.compute_dtype(kind)
+    working_type = values.compute_dtype(kind)
     stored = floats.to_storage(np.zeros(1), kind).dtype
     first, second = (
-        floats.from_storage(side.view(stored), kind).astype(held) for side in (old, new)
+        floats.from_storage(side.view(stored), kind).astype(working_type) for side in (old, new)
     )
-    found = values.combine(op, first, second, kind)
-    return floats.to_storage(np.asarray(found), kind).view(np.uint8)
+    combined = values.combine(op, first, second, kind)
+    return floats.to_storage(np.asarray(combined), kind).view(np.uint8)
 
 
 MEANINGS: dict[str, Meaning] = {

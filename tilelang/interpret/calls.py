@@ -43,8 +43,8 @@ def call(s: DivergentGroup, node: Call, active: Active) -> Value:
     function = ELEMENTWISE.get(node.op)
     if function is not None:
         operands = [s.eval(arg, active) for arg in node.args]
-        found = function(operands, node.args[0].dtype, dict(node.attrs))
-        return values.rounded(found, node.dtype)
+        result = function(operands, node.args[0].dtype, dict(node.attrs))
+        return values.rounded(result, node.dtype)
     handler = _reinterpret if node.atom.moves else HANDLERS.get(node.op)
     if node.atom.semantics:
         handler = MEANINGS.get(node.atom.semantics)
@@ -79,8 +79,8 @@ def _ldg(s: DivergentGroup, node: Call, active: Active) -> Value:
     buffer, indices = target(node.args[0])
     if node.dtype.lanes == buffer.dtype.lanes:
         return s.load(buffer, indices, active)
-    found = atomics.contiguous(s, buffer, indices, node.dtype.lanes, active)
-    return values.reinterpret(found, buffer.dtype.with_lanes(node.dtype.lanes), node.dtype)
+    loaded = atomics.contiguous(s, buffer, indices, node.dtype.lanes, active)
+    return values.reinterpret(loaded, buffer.dtype.with_lanes(node.dtype.lanes), node.dtype)
 
 
 def _isnullptr(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -102,8 +102,8 @@ def _elements(s: DivergentGroup, arg: Expr, active: Active) -> Value:
         region = (
             buffer.whole() if isinstance(arg, AddressOf) else Region(buffer, mins, (1,) * len(mins))
         )
-    found, per_lane = read_tile(s, region, active)
-    return found.reshape(s.lanes.count, -1) if per_lane else found.reshape(-1)
+    tile, per_lane = read_tile(s, region, active)
+    return tile.reshape(s.lanes.count, -1) if per_lane else tile.reshape(-1)
 
 
 def _any_of(s: DivergentGroup, node: Call, active: Active) -> Value:

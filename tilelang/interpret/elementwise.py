@@ -72,8 +72,8 @@ def _nextafter(args: list[Value], kind: DType, attrs: Attrs) -> Value:
     moved = np.where(x == 0, np.where(y > x, 1, sign | 1), codes + np.where(outward, 1, -1))
     codes = np.where(x == y, codes, moved)
     stored = np.asarray(values.encode(x, kind)).dtype
-    found = values.decode(codes.astype(f"uint{8 * stored.itemsize}").view(stored), kind)
-    return np.where(np.isnan(x) | np.isnan(y), np.float32(np.nan), found)[()]
+    decoded = values.decode(codes.astype(f"uint{8 * stored.itemsize}").view(stored), kind)
+    return np.where(np.isnan(x) | np.isnan(y), np.float32(np.nan), decoded)[()]
 
 
 def _directed(function: Callable[..., Value]) -> Function:
@@ -81,9 +81,9 @@ def _directed(function: Callable[..., Value]) -> Function:
 
     def run(args: list[Value], kind: DType, attrs: Attrs) -> Value:
         mode = str(attrs.get("rounding", "rn"))
-        held = np.asarray(args[0]).dtype
+        dtype = np.asarray(args[0]).dtype
         exact = np.asarray(function(*(np.asarray(a, np.longdouble) for a in args)))
-        near = np.asarray(exact.astype(held))
+        near = np.asarray(exact.astype(dtype))
         if mode != "rn":
             wide = near.astype(np.longdouble)
             toward = {"rz": np.zeros_like(near), "rd": np.full_like(near, -np.inf)}.get(
@@ -131,8 +131,8 @@ def _fns_one(mask: int, base: int, offset: int) -> int:
     if offset == 0:
         return base if mask >> base & 1 else -1
     order = range(base, 32) if offset > 0 else range(base, -1, -1)
-    found = [bit for bit in order if mask >> bit & 1]
-    return found[abs(offset) - 1] if len(found) >= abs(offset) else -1
+    set_bits = [bit for bit in order if mask >> bit & 1]
+    return set_bits[abs(offset) - 1] if len(set_bits) >= abs(offset) else -1
 
 
 _fns = np.vectorize(_fns_one, otypes=[np.int32])

@@ -81,7 +81,7 @@ def evaluate(s: DivergentGroup, expr: Expr, active: Active) -> Value:
         case Broadcast():
             return _broadcast(evaluate(s, node.value, active), node.value.dtype.lanes, node.lanes)
         case Vector():
-            parts = [evaluate(s, item, active) for item in node.elements]
+            parts = [evaluate(s, element, active) for element in node.elements]
             return np.stack(np.broadcast_arrays(*parts), axis=-1)
         case Lane():
             return _lane(evaluate(s, node.vector, active), evaluate(s, node.index, active))
@@ -104,7 +104,7 @@ def exact(s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
         case Const():
             return np.int64(int(expr.value))
         case Var():
-            found = s.lookup(expr, long)
+            result = s.lookup(expr, long)
         case Cast() if widens(expr):
             return exact(s, expr.value, active, long)
         case Binary() if is_sum(expr):
@@ -117,8 +117,8 @@ def exact(s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
         case Broadcast() if expr.value.dtype.lanes == 1:
             return _broadcast(exact(s, expr.value, active, long), 1, expr.lanes)
         case _:
-            found = evaluate(s, expr, active)
-    return np.asarray(found).astype(np.int64)[()]
+            result = evaluate(s, expr, active)
+    return np.asarray(result).astype(np.int64)[()]
 
 
 def _narrowed(value: Value, var: Var) -> Value:

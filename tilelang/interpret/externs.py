@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def call(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The value of an external function, or an error that names it."""
-    made = as_expression(node)
-    if made is not None:
-        return s.eval(made, active)
+    expr = as_expression(node)
+    if expr is not None:
+        return s.eval(expr, active)
     args = list(node.args)
     name = str(node.attr("name", node.attr("func", "")))
     if not name and args and isinstance(args[0], StringImm):

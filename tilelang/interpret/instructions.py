@@ -264,22 +264,22 @@ def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Numbers of some bits at two places of a word, plus a bias, as float16."""
     word, low, high, bias = (x.astype(np.int64) for x in _words(s, node, active))
     bits = int(node.attr("bits"))
-    for place in (low, high):
-        if ((place < 0) | (place % 8 + bits > 8) | (place + bits > 32)).any():
+    for bit in (low, high):
+        if ((bit < 0) | (bit % 8 + bits > 8) | (bit + bits > 32)).any():
             raise TileRuntimeError(
                 "a field leaves its byte", expected=f"{bits} bits inside one of 4 bytes",
-                got=f"bits from {int(place.max())} {s.site.text(None)}",
+                got=f"bits from {int(bit.max())} {s.site.text(None)}",
             )  # fmt: skip
     mask = (1 << bits) - 1
     return _joined(*(((word >> at & mask) + bias).astype(np.float16) for at in (low, high)))
 
 
 def _load_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
-    found = np.zeros(s.lanes.count, np.uint32)
+    array = np.zeros(s.lanes.count, np.uint32)
     members = s.lanes.members(active)
     raw = read_bytes(s, spot_of(s, node.args[0], active), members, 4, 4)
-    found[members] = np.ascontiguousarray(raw).view(np.uint32)[:, 0]
-    return found
+    array[members] = np.ascontiguousarray(raw).view(np.uint32)[:, 0]
+    return array
 
 
 def _store_pair(s: DivergentGroup, node: Call, active: Active) -> Value:

@@ -1,4 +1,4 @@
-"""Lanes: what runs in step, and which of them are active.
+"""Lanes in lockstep, and which of them are active.
 
 A block executes as one lane per thread, the body of a ``T.Parallel`` as one lane per iteration, the
 host as one lane. An *active set* is ``None`` (every lane) or an array of bools. A uniform value

@@ -66,10 +66,10 @@ class Run:
 
     def is_index(self, expr: Expr) -> bool:
         """Whether ``expr`` is index arithmetic, which stands for an exact integer."""
-        found = self.index_forms.get(expr)
-        if found is None:
-            found = self.index_forms[expr] = is_index(expr, self.plain_values)
-        return found
+        cached = self.index_forms.get(expr)
+        if cached is None:
+            cached = self.index_forms[expr] = is_index(expr, self.plain_values)
+        return cached
 
     @cached_property
     def plain_values(self) -> frozenset[Var]:
@@ -79,16 +79,16 @@ class Run:
     @cached_property
     def has_long(self) -> bool:
         """Whether some buffer has a dimension with indices of 64 bits."""
-        made = [stmt.buffer for stmt in walk(self.func.body) if isinstance(stmt, (Alloc, View))]
-        return any(is_long(n) for buffer in (*self.func.buffers, *made) for n in buffer.shape)
+        buffers = [stmt.buffer for stmt in walk(self.func.body) if isinstance(stmt, (Alloc, View))]
+        return any(is_long(n) for buffer in (*self.func.buffers, *buffers) for n in buffer.shape)
 
     def constant(self, expr: Const) -> Value:
         """The value of a literal."""
-        found = self.constants.get(id(expr))
-        if found is None:
+        cached = self.constants.get(id(expr))
+        if cached is None:
             value = values.constant(expr.value, expr.dtype)
-            found = self.constants[id(expr)] = (expr, value)
-        return found[1]
+            cached = self.constants[id(expr)] = (expr, value)
+        return cached[1]
 
 
 @dataclass
@@ -140,14 +140,14 @@ class Block:
 
     def barrier(self, ident: int, count: int | None) -> Rendezvous:
         """The hardware barrier ``ident``; without ``count`` all threads still in the kernel."""
-        found = self.barriers.get(ident)
-        if found is None:
-            found = self.barriers[ident] = Rendezvous(lambda: 0)
+        known = self.barriers.get(ident)
+        if known is None:
+            known = self.barriers[ident] = Rendezvous(lambda: 0)
         if count is None:
-            found.expected = lambda: self.lanes.count - int(np.count_nonzero(self.gone))
+            known.expected = lambda: self.lanes.count - int(np.count_nonzero(self.gone))
         else:
-            found.expected = lambda: count
-        return found
+            known.expected = lambda: count
+        return known
 
 
 def wrapped(index: Value, extent: int) -> Value:
@@ -219,11 +219,11 @@ class DivergentGroup:
     def place(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
         """Where an element of ``buffer`` is: a negative index counts from the end, but for one that
         is no constant, of a buffer with a value for what is outside."""
-        found = self.corner(buffer, exprs, active)
+        corner = self.corner(buffer, exprs, active)
         padded = id(buffer) in self.block.safe_values
         return [
             index if padded and not isinstance(expr, Const) else wrapped(index, extent)
-            for expr, index, extent in zip(exprs, found, self.bound(buffer).shape)
+            for expr, index, extent in zip(exprs, corner, self.bound(buffer).shape)
         ]
 
     def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
@@ -236,15 +236,15 @@ class DivergentGroup:
     def lookup(self, var: Var, long: bool = False) -> Value:
         """The value of a variable in the current lanes; with ``long`` the exact one of a name for
         integer arithmetic, as an index of a long dimension needs it."""
-        found = self.scope.long.get(var) if long else None
-        if found is None:
-            found = self.scope.values.get(var)
-        if found is None:
+        cached = self.scope.long.get(var) if long else None
+        if cached is None:
+            cached = self.scope.values.get(var)
+        if cached is None:
             raise TileNameError(
                 f"the variable `{var.name}` has no value here",
                 hint="it is used outside the region that defines it, or no argument determines it",
             )
-        value, space = found
+        value, space = cached
         if space is None or space is self.lanes:
             return value
         ids = self.lanes.index_in(space)
@@ -304,8 +304,8 @@ class DivergentGroup:
     # -- memory -------------------------------------------------------------------------------
     def bound(self, buffer: Buffer) -> Bound:
         """``buffer`` with memory and concrete shape."""
-        found = self.scope.bounds.get(id(buffer))
-        return self.attach(buffer) if found is None else found
+        cached = self.scope.bounds.get(id(buffer))
+        return self.attach(buffer) if cached is None else cached
 
     def attach(self, buffer: Buffer, storage: Memory | None = None) -> Bound:
         """Bind ``buffer`` to ``storage``, or to the memory its data pointer already has."""
@@ -358,16 +358,16 @@ class DivergentGroup:
     ) -> tuple[list[Value], bool]:
         """Where elements are, and whether some index is a vector (a last axis then)."""
         find = self.corner if plain else self.place
-        found = find(buffer, exprs, active)
+        values = find(buffer, exprs, active)
         if beside:
-            found[-1] = found[-1] + beside
+            values[-1] = values[-1] + beside
         wide = any(isinstance(expr, Expr) and expr.dtype.lanes > 1 for expr in exprs)
         if wide:
-            found = [
+            values = [
                 value[:, None] if np.ndim(value) == 1 and expr.dtype.lanes == 1 else value
-                for expr, value in zip(exprs, found)
+                for expr, value in zip(exprs, values)
             ]
-        return found, wide
+        return values, wide
 
     def load(
         self,
@@ -389,14 +389,14 @@ class DivergentGroup:
         need = active if varies else None
         if need is not None and wide:
             need = need[:, None]
-        found = memory.read(bound, indices, need, copy, self.site, self.run.safe_memory)
+        loaded = memory.read(bound, indices, need, copy, self.site, self.run.safe_memory)
         if self.run.observer is not None:
             observe.tell_elements(self, bound, indices, wide, active)
         if wide and buffer.dtype.lanes > 1:
-            found = found.reshape(*found.shape[:-2], -1)
+            loaded = loaded.reshape(*loaded.shape[:-2], -1)
         if copy is not None and buffer.storage == "local.var" and not wide:
-            return self.collapse(found, active)
-        return found
+            return self.collapse(loaded, active)
+        return loaded
 
     def store(
         self,

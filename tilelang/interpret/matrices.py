@@ -1,4 +1,4 @@
-"""Instructions of matrices in the registers of a warp, as the PTX manual describes them.
+"""Warp-level matrix instructions (ldmatrix, mma) in numpy, as the PTX manual describes them.
 
 The register layouts are written out here from its figures, on purpose without the tables of
 ``target/``: lowering that has a wrong idea of where an element is gives wrong numbers.
@@ -66,8 +66,8 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     tiles = rows.reshape(lanes.shape[0], count, 8, 8, 2)  # warp, matrix, row, column, byte
     if node.attr("trans", False):
         tiles = tiles.swapaxes(2, 3)
-    held = tiles.reshape(lanes.shape[0], count, WARP, 4).swapaxes(1, 2)
-    raw = held.reshape(lanes.size, 4 * count)
+    registers = tiles.reshape(lanes.shape[0], count, WARP, 4).swapaxes(1, 2)
+    raw = registers.reshape(lanes.size, 4 * count)
     write_bytes(s, spot_of(s, node.args[0], active), lanes.reshape(-1), raw, 4)
     return NOTHING
 
@@ -77,8 +77,8 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     count, lanes = int(node.attr("count")), warps(s, node, active)
     used = lanes[:, : 8 * count].reshape(-1)
     raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), 4 * count, 4)
-    held = raw.reshape(lanes.shape[0], WARP, count, 4).swapaxes(1, 2)
-    tiles = held.reshape(lanes.shape[0], count, 8, 8, 2)
+    registers = raw.reshape(lanes.shape[0], WARP, count, 4).swapaxes(1, 2)
+    tiles = registers.reshape(lanes.shape[0], count, 8, 8, 2)
     if node.attr("trans", False):
         tiles = tiles.swapaxes(2, 3)
     rows = np.ascontiguousarray(tiles).reshape(-1, 16)
@@ -172,12 +172,14 @@ def matrix_of(
     """The matrices of all warps that a register operand holds; ``whole``: with all bits."""
     count = table.shape[1]
     raw = read_bytes(s, spot_of(s, address, active), lanes.reshape(-1), count * kind.bits // 8, 4)
-    held = np.asarray(values.from_bytes(raw, kind.with_lanes(count) if count > 1 else kind))
+    elements = np.asarray(values.from_bytes(raw, kind.with_lanes(count) if count > 1 else kind))
     if kind in ("float32", "tfloat32") and not whole:  # only 19 bits of each number are used
-        held = (held.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
-    found = np.zeros((lanes.shape[0], *shape), held.dtype)
-    found[:, table[..., 0], table[..., 1]] = held.reshape(*lanes.shape, count)
-    return found
+        elements = (elements.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(
+            np.float32
+        )
+    matrix = np.zeros((lanes.shape[0], *shape), elements.dtype)
+    matrix[:, table[..., 0], table[..., 1]] = elements.reshape(*lanes.shape, count)
+    return matrix
 
 
 def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:

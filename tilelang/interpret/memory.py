@@ -1,4 +1,4 @@
-"""Storage of buffers: bits, bounds and which elements were ever written.
+"""Memory: bits of buffers, bounds checks, and which elements were ever written.
 
 A :class:`Memory` is a run of bytes; several buffers (views) may name it. Private memory
 (``local``) keeps one copy while its content is the same in every lane and one per lane afterwards.
@@ -56,11 +56,11 @@ class Memory:
 
     def typed(self, kind: np.dtype[Any]) -> Array:
         """All bytes as elements of ``kind``."""
-        found = self._typed.get(kind)
-        if found is None:
+        cached = self._typed.get(kind)
+        if cached is None:
             usable = self.raw.size - self.raw.size % kind.itemsize
-            found = self._typed[kind] = self.raw[:usable].view(kind)
-        return found
+            cached = self._typed[kind] = self.raw[:usable].view(kind)
+        return cached
 
     def spread(self) -> None:
         """Give each lane of ``space`` its own copy."""
@@ -132,8 +132,8 @@ class Site:
 # -- elements ---------------------------------------------------------------------------------
 def _element(bound: Bound, indices: list[Value], shape: tuple[int, ...], at: int) -> str:
     """``A[3, 5]`` for the position ``at`` of the broadcast index arrays."""
-    found = [int(np.broadcast_to(index, shape).reshape(-1)[at]) for index in indices]
-    return f"{bound.buffer.name or 'buf'}[{', '.join(map(str, found))}]"
+    coordinates = [int(np.broadcast_to(index, shape).reshape(-1)[at]) for index in indices]
+    return f"{bound.buffer.name or 'buf'}[{', '.join(map(str, coordinates))}]"
 
 
 def _lane_of(shape: tuple[int, ...], at: int) -> int | None:
@@ -228,12 +228,12 @@ def read(
         if (unwritten & good).any():
             bound.memory.complain(_unwritten(bound, indices, unwritten & good, site))
     if not good.any():
-        found: Value = np.broadcast_to(bound.safe, spot.shape)
+        result: Value = np.broadcast_to(bound.safe, spot.shape)
     else:
-        found = values.decode(_codes(bound, spot, good, site, indices), bound.buffer.dtype)
+        result = values.decode(_codes(bound, spot, good, site, indices), bound.buffer.dtype)
         if not good.all():
-            found = np.where(good if width == 1 else good[..., None], found, bound.safe)
-    return found[()]
+            result = np.where(good if width == 1 else good[..., None], result, bound.safe)
+    return result[()]
 
 
 def _single(bound: Bound, indices: list[Value]) -> bool:
@@ -364,10 +364,10 @@ def _put(bound: Bound, spot: Array, codes: Array, site: Site, indices: list[Valu
         raise _outside(bound, indices, np.ones(1, np.bool_), site)
     if packed:
         for half in (0, 1):
-            mine = (spot & 1) == half
+            own = (spot & 1) == half
             keep = np.uint8(0xF0 if half == 0 else 0x0F)
-            moved = codes[mine] << np.uint8(4 * half)
-            flat[spot[mine] >> 1] = (flat[spot[mine] >> 1] & keep) | moved
+            moved = codes[own] << np.uint8(4 * half)
+            flat[spot[own] >> 1] = (flat[spot[own] >> 1] & keep) | moved
     else:
         flat[spot] = codes
     if memory.valid is not None:
@@ -449,8 +449,8 @@ def read_box(
     check_present(bound)
     box = _box(bound, mins, extents, site, safe_memory)
     if box is None:
-        found = read(bound, _grid(mins, extents), None, None, site, safe_memory)
-        return np.asarray(found)
+        loaded = read(bound, _grid(mins, extents), None, None, site, safe_memory)
+        return np.asarray(loaded)
     if box.valid is not None and not box.valid.all():
         missing = np.zeros(extents, np.bool_)
         missing[box.inner] = ~box.valid

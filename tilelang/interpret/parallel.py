@@ -51,16 +51,16 @@ def _differs_by_thread(s: DivergentGroup, facts: LoopFacts) -> bool:
     if facts.private_written or facts.thread_code:
         return True
     for data in facts.private_read:
-        found = s.scope.memory.get(data)
-        if found is not None and found.copies > 1:
+        cached = s.scope.memory.get(data)
+        if cached is not None and cached.copies > 1:
             return True
     known = s.scope.values
     return any(var in known and known[var][1] is not None for var in facts.free)
 
 
 def _bind(s: DivergentGroup, var: Var, value: Array | int) -> None:
-    held = values.compute_dtype(var.dtype)
-    s.bind(var, held.type(value) if isinstance(value, int) else value.astype(held))
+    working_type = values.compute_dtype(var.dtype)
+    s.bind(var, working_type.type(value) if isinstance(value, int) else value.astype(working_type))
 
 
 # -- dealt to threads ---------------------------------------------------------------------------
@@ -80,11 +80,11 @@ def _deal(s: DivergentGroup, node: Parallel, extents: list[int], active: Active)
     owners = _owners(node, extents)
     iterations = np.arange(total)
     if owners is None:
-        lane, turn = members[iterations % members.size], iterations // members.size
+        lane, iteration = members[iterations % members.size], iterations // members.size
     else:
-        lane, turn = members[owners % members.size], ranks(owners)
-    table = np.full((int(turn.max()) + 1, s.lanes.count), -1, np.int64)
-    table[turn, lane] = iterations
+        lane, iteration = members[owners % members.size], ranks(owners)
+    table = np.full((int(iteration.max()) + 1, s.lanes.count), -1, np.int64)
+    table[iteration, lane] = iterations
     return table
 
 
@@ -99,13 +99,13 @@ def _dealt(
         raise exchange_in_shared_loop(facts.exchange, len(rounds), node.loc)
     s.per_thread = True
     for row in rounds:
-        place = np.unravel_index(np.where(row >= 0, row, 0), extents)
-        for var, index in zip(node.vars, place):
+        element = np.unravel_index(np.where(row >= 0, row, 0), extents)
+        for var, index in zip(node.vars, element):
             _bind(s, var, np.asarray(index))
-        for mine in _turns(row >= 0, place, serial):
+        for executing in _turns(row >= 0, element, serial):
             with s.within(s.lanes):
                 s.open_loop()
-                yield from execute(s, node.body, None if mine.all() else mine)
+                yield from execute(s, node.body, None if executing.all() else executing)
     s.per_thread = False
     return active
 
@@ -120,12 +120,12 @@ def _turns(mine: Array, place: tuple[Array, ...], serial: frozenset[int]) -> lis
         if d not in serial:
             keys = keys * (int(index.max()) + 1) + index[chosen]
     rank = ranks(keys)
-    found = []
-    for turn in range(int(rank.max(initial=-1)) + 1):
+    groups = []
+    for step in range(int(rank.max(initial=-1)) + 1):
         group = np.zeros_like(mine)
-        group[chosen[rank == turn]] = True
-        found.append(group)
-    return found
+        group[chosen[rank == step]] = True
+        groups.append(group)
+    return groups
 
 
 def _serial(
@@ -156,8 +156,8 @@ def _at_once(
     with s.within(lanes):
         shape = [extents[d] for d in across]
         inner = prod(shape)
-        place = np.arange(lanes.count) % inner
-        for d, index in zip(across, np.unravel_index(place, shape) if shape else ()):
+        position = np.arange(lanes.count) % inner
+        for d, index in zip(across, np.unravel_index(position, shape) if shape else ()):
             _bind(s, node.vars[d], np.asarray(index))
         for step in product(*(range(extents[d]) for d in sorted(serial))):
             for d, value in zip(sorted(serial), step):
@@ -206,7 +206,7 @@ def _ordered_dims(
 
 def _depends(exprs: tuple[Expr, ...], facts: LoopFacts, loop_vars: set[Var]) -> set[Var]:
     """Loop variables that the values of ``exprs`` depend on, through bindings and loads."""
-    found: set[Var] = set()
+    dependent: set[Var] = set()
     pending = list(exprs)
     seen: set[Var] = set()
     while pending:
@@ -217,13 +217,13 @@ def _depends(exprs: tuple[Expr, ...], facts: LoopFacts, loop_vars: set[Var]) -> 
         for var in variables(expr) - seen:
             seen.add(var)
             if var in loop_vars:
-                found.add(var)
+                dependent.add(var)
             elif var in facts.lets:
                 pending.append(facts.lets[var])
             elif var in facts.inner:
                 loop = facts.inner[var]
                 pending.extend((loop.start, loop.stop, loop.step))
-    return found
+    return dependent
 
 
 def spelled_out(indices: tuple[Expr, ...], loop_vars: tuple[Var, ...]) -> bool:
@@ -236,8 +236,8 @@ def _shifted(index: Expr, var: Var, loop_vars: set[Var]) -> bool:
         return True
     if not isinstance(index, Binary) or index.op not in ("add", "sub"):
         return False
-    for one, other in ((index.a, index.b), (index.b, index.a)):
-        if one is var and plain(other) and not variables(other) & loop_vars:
+    for element, other in ((index.a, index.b), (index.b, index.a)):
+        if element is var and plain(other) and not variables(other) & loop_vars:
             return True
     return False
 
@@ -246,14 +246,18 @@ def _alone(store: Store, depth: int, facts: LoopFacts) -> bool:
     """Whether one statement both reads and writes the buffer, always the same element: then the
     statement itself keeps the order (see ``stmts.store``)."""
     data = store.buffer.data
-    others = [item for item, _ in facts.stores if item.buffer.data is data and item is not store]
+    rest = [
+        element
+        for element, _ in facts.stores
+        if element.buffer.data is data and element is not store
+    ]
     return (
         depth == 0
-        and not others
+        and not rest
         and all(
             stmt is store and same_exprs(indices, store.indices)
-            for found, stmt, indices in facts.loads
-            if found is data
+            for load, stmt, indices in facts.loads
+            if load is data
         )
     )
 

@@ -45,7 +45,7 @@ def c_name(kind: DType) -> str:
 def number(value: Any, kind: DType) -> str:
     """One value as C's printf writes it."""
     if kind.lanes > 1:
-        return "(" + ", ".join(number(item, kind.element_of) for item in value) + ")"
+        return "(" + ", ".join(number(element, kind.element_of) for element in value) + ")"
     if kind.is_bool:
         return "true" if value else "false"
     if kind.is_float:
@@ -95,11 +95,11 @@ def print_tile(s: DivergentGroup, stmt: PrintTile, active: Active) -> None:
         return
     tile, per_lane = read_tile(s, stmt.src, active)
     for lane in lanes:
-        mine = tile[lane] if per_lane else tile
+        own_tile = tile[lane] if per_lane else tile
         if buffer.dtype.lanes > 1:
-            flat = mine.reshape(-1, buffer.dtype.lanes)
+            flat = own_tile.reshape(-1, buffer.dtype.lanes)
         else:
-            flat = mine.reshape(-1)
+            flat = own_tile.reshape(-1)
         for index, value in enumerate(flat):
             _line(
                 s,

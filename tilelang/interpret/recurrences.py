@@ -15,8 +15,8 @@ State = dict[str, Any]
 
 def _bits(count: Array) -> list[tuple[int, Array]]:
     """The positions of bits that some of the numbers have, and which ones have them."""
-    found = ((at, count >> np.uint64(at) & np.uint64(1) != 0) for at in range(64))
-    return [(at, which) for at, which in found if which.any()]
+    result = ((at, count >> np.uint64(at) & np.uint64(1) != 0) for at in range(64))
+    return [(at, which) for at, which in result if which.any()]
 
 
 # -- XORWOW: a step is a product by x modulo the step's characteristic polynomial ------------------
@@ -44,8 +44,8 @@ def _jumped(v: Array, count: Array, first: int) -> Array:
     for at, which in _bits(count):
         power, done = _squared(power, at - done), at
         total, moved = np.zeros_like(v), v
-        for place in range(_DEGREE):
-            if power >> place & 1:
+        for exponent in range(_DEGREE):
+            if power >> exponent & 1:
                 total = total ^ moved
             moved = _step(moved)
         v = np.where(which, total, v)
@@ -113,8 +113,8 @@ def _next(state: State, chosen: Array) -> Array:
     ]
     after = np.stack((s[1], s[2], new[0], s[4], s[5], new[1]))
     state["mrg"] = np.where(chosen, after, s).astype(np.uint64)
-    found = new[0] - new[1]
-    return np.asarray(np.where(found > 0, found, found + _MODULI[0]))
+    difference = new[0] - new[1]
+    return np.asarray(np.where(difference > 0, difference, difference + _MODULI[0]))
 
 
 # -- both ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Pipelines and roles: items handed on in order, and threads that run branches side by side.
+"""Pipelines and warp roles: stages in order, and threads that run branches side by side.
 
 Copies complete where they stand, so a pipeline means nothing but its order: an item is acquired
 after its version was released, and used after it was committed. Threads that run in step meet
@@ -52,12 +52,12 @@ def run(s: DivergentGroup, node: H.Run, active: Active, execute: Execute) -> Ste
     """More items, numbered from those that the active threads have handed on."""
     assert isinstance(node.pipe, Var)
     handed = s.block.pipelines[node.pipe].handed
-    mine = s.lanes.members(active)
-    first, count = int(handed[mine[0]]), s.number(node.count, active, "the number of items")
-    assert (handed[mine] == first).all(), "threads of a pipeline run it equally often"
+    threads = s.lanes.members(active)
+    first, count = int(handed[threads[0]]), s.number(node.count, active, "the number of items")
+    assert (handed[threads] == first).all(), "threads of a pipeline run it equally often"
     s.bind(node.first, first)
     active = yield from execute(s, node.body, active)
-    handed[mine] += count
+    handed[threads] += count
     return active
 
 
@@ -116,11 +116,11 @@ def roles(s: DivergentGroup, node: H.Roles, active: Active, execute: Execute) ->
     flows: list[Steps] = []
     for role in node.branches:
         assert isinstance(role, H.Role)
-        mine = (threads >= role.first) & (threads < role.first + role.count)
-        group, left = narrow(active, mine), left & ~mine
+        in_role = (threads >= role.first) & (threads < role.first + role.count)
+        group, left = narrow(active, in_role), left & ~in_role
         if group.any():
             flows.append(execute(s.fork(), role.body, group))
-    found: Active = left
+    finished: Active = left
     for result in (yield from join(flows)):
-        found = union(found, result)
-    return found
+        finished = union(finished, result)
+    return finished

@@ -56,9 +56,11 @@ def _held(
     """The matrices of all warps, (warps, 8, 8), whose elements lanes have ``where``."""
     kind = _kind(expr).with_lanes(2)
     raw = read_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), kind.bits * 2 // 8)
-    found = np.zeros((lanes.shape[0], SIDE, SIDE), np.float32)
-    found[:, where[0], where[1]] = np.asarray(values.from_bytes(raw, kind)).reshape(*lanes.shape, 2)
-    return found
+    matrix = np.zeros((lanes.shape[0], SIDE, SIDE), np.float32)
+    matrix[:, where[0], where[1]] = np.asarray(values.from_bytes(raw, kind)).reshape(
+        *lanes.shape, 2
+    )
+    return matrix
 
 
 def _put(
@@ -67,8 +69,8 @@ def _put(
 ) -> None:  # fmt: skip
     """Matrices into the registers of all warps."""
     kind = _kind(expr)
-    held = values.rounded(made[:, where[0], where[1]].reshape(-1, 2), kind)
-    raw = values.to_bytes(held, kind.with_lanes(2))
+    rounded = values.rounded(made[:, where[0], where[1]].reshape(-1, 2), kind)
+    raw = values.to_bytes(rounded, kind.with_lanes(2))
     write_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), raw)
 
 
@@ -77,13 +79,13 @@ def _places(s: DivergentGroup, node: Call, at: int, lanes: Array, active: Active
     spot, unit = spot_of(s, node.args[at], active), _kind(node.args[at]).bits // 8
     pitch = int(np.asarray(s.eval(node.args[2], active)).flat[0])
     rows, columns = (_COLUMN, _ROW) if node.attr("transposed") else (_ROW, _COLUMN)
-    found = []
+    spots = []
     for number in range(2):
         offset = spot.offset.copy()
         step = (rows[:, number] * pitch + columns[:, number]) * unit
         offset[lanes] = spot.offset[lanes] + step
-        found.append(Spot(spot.bound, spot.base, offset))
-    return found
+        spots.append(Spot(spot.bound, spot.base, offset))
+    return spots
 
 
 def _fill(s: DivergentGroup, node: Call, active: Active) -> Value:

@@ -160,13 +160,13 @@ def _groups(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> list[Ma
     trial = s.fork()
     kinds: Value = np.zeros(s.lanes.count, np.int64)
     split = False
-    for item in s.run.facts.conditions(stmts):
-        expr = item.value if isinstance(item, Let) else item.cond
+    for condition in s.run.facts.conditions(stmts):
+        expr = condition.value if isinstance(condition, Let) else condition.cond
         if not plain(expr) or any(var not in trial.scope.values for var in variables(expr)):
             continue
         value = trial.eval(expr, active)
-        if isinstance(item, Let):
-            trial.bind(item.var, value)
+        if isinstance(condition, Let):
+            trial.bind(condition.var, value)
         elif np.ndim(value):
             kinds, split = 2 * kinds + value, True
     if not split:
@@ -198,10 +198,10 @@ def _together(active: Active, groups: list[Mask], results: list[Active]) -> Acti
     """Lanes that go on after groups ran apart."""
     if all(before is after for before, after in zip(groups, results)):
         return active
-    found: Active = np.zeros_like(groups[0])
+    array: Active = np.zeros_like(groups[0])
     for result in results:
-        found = union(found, result)
-    return found
+        array = union(array, result)
+    return array
 
 
 def _merge(s: DivergentGroup, stmt: Let, strands: list[DivergentGroup], groups: list[Mask]) -> None:
@@ -347,9 +347,9 @@ def store(s: DivergentGroup, node: Store, active: Active) -> None:
         _, keys = np.unique(rows, axis=1, return_inverse=True)
         rank = ranks(keys.reshape(-1))
         if rank.any():
-            for turn in range(int(rank.max()) + 1):
+            for step in range(int(rank.max()) + 1):
                 now = lanes.nobody.copy()
-                now[members[rank == turn]] = True
+                now[members[rank == step]] = True
                 s.store(node.buffer, node.indices, s.eval(node.value, now), now)
             return
     s.store(node.buffer, node.indices, s.eval(node.value, active), active)
@@ -371,18 +371,18 @@ def _reserve(s: DivergentGroup, node: Alloc, active: Active) -> None:
     buffer = node.buffer
     shape = tuple(s.number(e, active, f"the shape of `{buffer.name}`") for e in buffer.shape)
     if buffer.storage == "global" and s.block.index is not None:
-        found = s.run.workspaces.get(id(node))  # one for all blocks of the launch
-        if found is None:
-            found = s.run.workspaces[id(node)] = memory.allocate(buffer, shape, None)
+        reserved = s.run.workspaces.get(id(node))  # one for all blocks of the launch
+        if reserved is None:
+            reserved = s.run.workspaces[id(node)] = memory.allocate(buffer, shape, None)
     else:
-        found = memory.allocate(buffer, shape, s.lanes if buffer.storage in PRIVATE else None)
+        reserved = memory.allocate(buffer, shape, s.lanes if buffer.storage in PRIVATE else None)
     plain = buffer.is_var or buffer.storage.endswith("barrier")
     if plain or s.run.uninitialized == "zero":
-        found.valid = None
+        reserved.valid = None
     elif s.run.uninitialized == "warn":
-        found.complain = s.run.doubt
-    found.owner = active
-    s.attach(buffer, found)
+        reserved.complain = s.run.doubt
+    reserved.owner = active
+    s.attach(buffer, reserved)
 
 
 def allocate(s: DivergentGroup, node: Alloc, active: Active) -> None:

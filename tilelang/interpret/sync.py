@@ -1,4 +1,4 @@
-"""Rendezvous: barriers, mbarriers, and the scheduler of control flows that wait.
+"""Synchronization: barriers, mbarriers, and the scheduler of control flows that wait.
 
 Execution is a tree of generators. A generator yields a :class:`Wait` when it cannot go on; the
 scheduler resumes it once the wait is over. When nobody can go on, the program has deadlocked.
@@ -89,10 +89,10 @@ class Rendezvous:
 
     def arrive(self, count: int) -> int:
         """``count`` threads arrive; the phase they have to see ended."""
-        mine = self.phase
+        phase = self.phase
         self.arrived += count
         self.settle()
-        return mine
+        return phase
 
     def settle(self) -> None:
         """End the phase when enough threads have come."""

@@ -134,8 +134,8 @@ def _write_shaped(
     s: DivergentGroup, region: Region, tile: Array, per_lane: bool, active: Active
 ) -> None:
     """:func:`write_tile` of as many elements in another shape."""
-    made = shaped(tile, extents_of(s, region, active), per_lane, region.dtype.lanes)
-    write_tile(s, region, made, per_lane, active)
+    result = shaped(tile, extents_of(s, region, active), per_lane, region.dtype.lanes)
+    write_tile(s, region, result, per_lane, active)
 
 
 def fill(s: DivergentGroup, node: Fill, active: Active) -> None:
@@ -171,8 +171,8 @@ def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
     w = inside % out_w * node.stride + kw * node.dilation - node.pad
     good = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (n < count) & (kh < node.kernel)
     at: list[Value] = [np.where(good, x, 0) for x in np.broadcast_arrays(n, h, w, c)]
-    found = memory.read(bound, at, good, None, s.site, s.run.safe_memory)
-    image = np.where(good, found, values.constant(0, node.img.dtype))
+    loaded = memory.read(bound, at, good, None, s.site, s.run.safe_memory)
+    image = np.where(good, loaded, values.constant(0, node.img.dtype))
     tile = np.asarray(values.convert(image, node.img.dtype, node.col.dtype))
     write_tile(s, node.col, tile.reshape(extents), False, active)
 
@@ -197,8 +197,8 @@ def gemm(s: DivergentGroup, node: Gemm, active: Active) -> None:
     if not (bool(clear) if not isinstance(clear, Expr) else _truth(s, clear, active)):
         old, _ = read_tile(s, node.c, active)
         product = old.astype(product.dtype) + product
-    held = values.compute_dtype(kind)
-    result = values.rounded(product.astype(held), kind)
+    working_type = values.compute_dtype(kind)
+    result = values.rounded(product.astype(working_type), kind)
     write_tile(s, node.c, np.asarray(result), False, active)
 
 
@@ -247,16 +247,16 @@ def reduce(s: DivergentGroup, node: Reduce, active: Active) -> None:
         tile = np.abs(tile)
     axis = node.dim - len(node.src.extents) if node.dim >= 0 else node.dim
     extents = extents_of(s, node.dst, active)
-    found = shaped(
+    result = shaped(
         np.asarray(_folded(tile, node.kind, kind, axis, node.nan_propagate)), extents, per_lane
     )
     if not node.clear:
         old, old_per_lane = read_tile(s, node.dst, active)
         if old_per_lane and not per_lane:
-            found = found[None]
+            result = result[None]
         per_lane = per_lane or old_per_lane
-        found = np.asarray(_combined(node, old, found, kind))
-    write_tile(s, node.dst, found, per_lane, active)
+        result = np.asarray(_combined(node, old, result, kind))
+    write_tile(s, node.dst, result, per_lane, active)
 
 
 def _combined(node: Reduce, old: Array, found: Array, kind: DType) -> Value:
@@ -339,6 +339,6 @@ def atomic(s: DivergentGroup, node: AtomicTile, active: Active) -> None:
         only = s.lanes.nobody.copy()
         only[lane] = True
         old, old_per_lane = read_tile(s, node.dst, only)
-        mine = old[lane] if old_per_lane else old
-        new = values.combine(node.op, mine, tile[lane] if per_lane else tile, kind)
+        own = old[lane] if old_per_lane else old
+        new = values.combine(node.op, own, tile[lane] if per_lane else tile, kind)
         write_tile(s, node.dst, np.asarray(new), False, only)

@@ -37,12 +37,12 @@ def _mins(s: DivergentGroup, region: Region, active: Active) -> list[Value]:
 def _lane_grid(mins: list[Value], extents: tuple[int, ...]) -> list[Value]:
     """Index arrays with the lanes in front."""
     rank = len(extents)
-    found: list[Value] = []
+    result: list[Value] = []
     for dim, (low, extent) in enumerate(zip(mins, extents)):
         steps = np.arange(extent).reshape((1,) + (1,) * dim + (-1,) + (1,) * (rank - dim - 1))
         first = np.asarray(low).astype(np.int64)
-        found.append(first.reshape((-1,) + (1,) * rank) + steps)
-    return found
+        result.append(first.reshape((-1,) + (1,) * rank) + steps)
+    return result
 
 
 def _need(active: Active, rank: int) -> Array | None:
@@ -59,7 +59,7 @@ def read_tile(s: DivergentGroup, region: Region, active: Active) -> tuple[Array,
         plain = [int(low) for low in mins]
         return memory.read_box(bound, plain, extents, s.site, s.run.safe_memory), False
     rank = len(extents)
-    found = memory.read(
+    loaded = memory.read(
         bound,
         _lane_grid(mins, extents),
         _need(active, rank),
@@ -67,7 +67,7 @@ def read_tile(s: DivergentGroup, region: Region, active: Active) -> tuple[Array,
         s.site,
         s.run.safe_memory,
     )
-    return np.broadcast_to(found, (s.lanes.count, *np.shape(found)[1:])), True
+    return np.broadcast_to(loaded, (s.lanes.count, *np.shape(loaded)[1:])), True
 
 
 def write_tile(

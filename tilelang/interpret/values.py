@@ -114,8 +114,8 @@ def from_bytes(raw: Array, kind: DType) -> Value:
         codes = raw
     else:
         codes = raw.view(kind.as_numpy())
-    found = decode(codes, kind)
-    return found[..., 0] if kind.lanes == 1 else found
+    decoded = decode(codes, kind)
+    return decoded[..., 0] if kind.lanes == 1 else decoded
 
 
 def reinterpret(value: Value, old: DType, new: DType) -> Value:
@@ -196,8 +196,8 @@ def binary(op: str, a: Value, b: Value, kind: DType) -> Value:
         if kind.element_of.is_float:
             return (np.fmin if op == "min" else np.fmax)(a, b)
         return (np.minimum if op == "min" else np.maximum)(a, b)
-    found = _BINARY[op](a, b)
-    return found if op in COMPARISONS else rounded(found, kind)
+    value = _BINARY[op](a, b)
+    return value if op in COMPARISONS else rounded(value, kind)
 
 
 def unary(op: str, a: Value, kind: DType) -> Value:
@@ -220,18 +220,18 @@ def combine(op: str, old: Value, new: Value, kind: DType) -> Value:
 def identity(op: str, kind: DType) -> Value:
     """The start value of a reduction: it changes no element of type ``kind``."""
     scalar = kind.element_of
-    held = compute_dtype(scalar)
+    working_type = compute_dtype(scalar)
     if op in ("max", "min"):
         if scalar.is_float:
             bound = np.inf
         elif scalar.is_bool:
-            return held.type(op == "min")
+            return working_type.type(op == "min")
         else:
             high = 2 ** (scalar.bits - scalar.is_int) - 1
-            return held.type(high if op == "min" else (-high - 1 if scalar.is_int else 0))
-        return held.type(-bound if op == "max" else bound)
+            return working_type.type(high if op == "min" else (-high - 1 if scalar.is_int else 0))
+        return working_type.type(-bound if op == "max" else bound)
     if op == "mul":
-        return held.type(1)
+        return working_type.type(1)
     if op in ("bitand", "and"):
-        return rounded(np.invert(held.type(0)), scalar)
-    return held.type(0)
+        return rounded(np.invert(working_type.type(0)), scalar)
+    return working_type.type(0)

@@ -1,4 +1,4 @@
-"""Exchange between the threads of a warp (32 lanes of the linear thread index) or of the block."""
+"""Warp shuffles, votes and reductions between the threads of a warp or block."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def _block_vote(kind: str) -> Handler:
     def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         value = s.spread(np.not_equal(s.eval(node.args[0], active), 0))
         votes = value[s.lanes.members(active)]
-        found = {"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind]
-        return np.int32(found)
+        result = {"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind]
+        return np.int32(result)
 
     return handler
 
@@ -184,9 +184,9 @@ def _allreduce(s: DivergentGroup, node: Call, active: Active) -> Value:
     if axis is None:
         return _fold(table, op, kind)
     cube = table.reshape(z, y, x)
-    place = 2 - int(axis)
-    folded = _fold(np.moveaxis(cube, place, 0), op, kind)
-    spread = np.broadcast_to(np.expand_dims(folded, place), cube.shape)
+    dimension = 2 - int(axis)
+    folded = _fold(np.moveaxis(cube, dimension, 0), op, kind)
+    spread = np.broadcast_to(np.expand_dims(folded, dimension), cube.shape)
     return s.collapse(spread.reshape(-1), None)
 
 

@@ -1,4 +1,4 @@
-"""Products of a warpgroup with operands in shared memory, as the PTX manual describes them.
+"""Warpgroup products (wgmma) with operands in shared memory, as the PTX manual describes them.
 
 Where an element is, in registers and in shared memory, is written out here from the manual and
 without the tables of ``target/`` and the formulas of the lowering ("Asynchronous Warpgroup Level
@@ -48,10 +48,12 @@ def _places(
     line, along = np.arange(lines)[:, None], np.arange(row)[None]
     if swizzle == 0:
         near, far = (stride, leading) if k_inner else (leading, stride)
-        found = line // CORE * near + line % CORE * UNIT + along // UNIT * far + along % UNIT
+        offsets = line // CORE * near + line % CORE * UNIT + along // UNIT * far + along % UNIT
     else:
-        found = line // CORE * stride + line % CORE * span + along // span * leading + along % span
-    return np.asarray(found)
+        offsets = (
+            line // CORE * stride + line % CORE * span + along // span * leading + along % span
+        )
+    return np.asarray(offsets)
 
 
 def _swizzled(place: Array, swizzle: int) -> Array:
@@ -69,18 +71,18 @@ def _operand(
     kind, k_inner = DType(node.attr(name)), bool(node.attr(f"{name}_k_inner"))
     size = kind.bits // 8
     shape = (lines, k * size) if k_inner else (k, lines * size)
-    found = _places(swizzle, leading * UNIT, stride * UNIT, k_inner, *shape)
-    place = _swizzled(int(spot.offset[lane]) + step * UNIT + found, swizzle)
-    if place.max() >= spot.memory.size:
+    offsets = _places(swizzle, leading * UNIT, stride * UNIT, k_inner, *shape)
+    address = _swizzled(int(spot.offset[lane]) + step * UNIT + offsets, swizzle)
+    if address.max() >= spot.memory.size:
         raise OutOfBoundsError(
             f"an operand of a warpgroup leaves `{spot.name}`",
             expected=f"bytes 0..{spot.memory.size}",
-            got=f"byte {place.max()} {s.site.text(lane)}",
+            got=f"byte {address.max()} {s.site.text(lane)}",
         )
-    at = (spot.base[lane] + place).reshape(-1, 1)
+    at = (spot.base[lane] + address).reshape(-1, 1)
     raw = read_at(s, spot, np.full(at.size, lane), at).reshape(-1, size)
-    held = np.asarray(values.from_bytes(raw, kind)).reshape(shape[0], -1)
-    return _used(held if k_inner else held.T, kind)
+    elements = np.asarray(values.from_bytes(raw, kind)).reshape(shape[0], -1)
+    return _used(elements if k_inner else elements.T, kind)
 
 
 def _used(held: Array, kind: DType) -> Array:
@@ -101,12 +103,12 @@ def _first(s: DivergentGroup, node: Call, spot: Spot, k: int, lanes: Array) -> A
     kind, count = DType(node.attr("a")), ROWS * k // GROUP
     per = 32 // kind.bits  # neighbours along k in one register
     raw = read_bytes(s, spot, lanes.reshape(-1), count * kind.bits // 8, 4)
-    held = _used(np.asarray(values.from_bytes(raw, kind.with_lanes(count))), kind)
+    elements = _used(np.asarray(values.from_bytes(raw, kind.with_lanes(count))), kind)
     lane, register = np.arange(GROUP)[:, None], np.arange(count)[None]
     column = register // (2 * per) * (4 * per) + lane % 4 * per + register % per
-    found = np.zeros((lanes.shape[0], ROWS, k), held.dtype)
-    found[:, _row_of(lane, register, per), column] = held.reshape(*lanes.shape, count)
-    return found
+    matrix = np.zeros((lanes.shape[0], ROWS, k), elements.dtype)
+    matrix[:, _row_of(lane, register, per), column] = elements.reshape(*lanes.shape, count)
+    return matrix
 
 
 def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -124,30 +126,30 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     lane, register = np.arange(GROUP)[:, None], np.arange(columns // 2)[None]
     row = _row_of(lane, register, 2)
     column = 8 * (register // 4) + 2 * (lane % 4) + register % 2
-    held = c_kind.with_lanes(columns // 2)
+    accumulator_dtype = c_kind.with_lanes(columns // 2)
     wide: Any = np.int64 if c_kind.is_integer else np.float64
 
     def arrive(done: Array) -> None:
         left = None if both else _first(s, node, first, k, lanes)
         finished = done.reshape(lanes.shape)
         for number, group in enumerate(lanes):
-            found = {
+            result = {
                 name: _operand(
                     s, node, name, spot, int(step[group[0]]), group[0],
                     ROWS if name == "a" else columns, k,
                 )
                 for name, spot, step in shared
             }  # fmt: skip
-            a = found["a"] if left is None else left[number]
-            total = (a.astype(wide) @ found["b"].T.astype(wide))[row, column]
+            a = result["a"] if left is None else left[number]
+            total = (a.astype(wide) @ result["b"].T.astype(wide))[row, column]
             if adds[group[0]]:
                 raw = read_bytes(s, d, group, total.shape[1] * c_kind.bits // 8, 4)
-                total = total + np.asarray(values.from_bytes(raw, held)).astype(wide)
+                total = total + np.asarray(values.from_bytes(raw, accumulator_dtype)).astype(wide)
             new = values.rounded(total.astype(values.compute_dtype(c_kind)), c_kind)
-            raw = np.asarray(values.to_bytes(new, held))
-            mine = finished[number]
-            at = (d.base + d.offset)[group[mine]][:, None] + np.arange(raw.shape[1])
-            put_bytes(d.memory, at, raw[mine])
+            raw = np.asarray(values.to_bytes(new, accumulator_dtype))
+            own = finished[number]
+            at = (d.base + d.offset)[group[own]][:, None] + np.arange(raw.shape[1])
+            put_bytes(d.memory, at, raw[own])
 
     s.block.flight.start(s, node.atom.completes.name, lanes.reshape(-1), arrive)
     return NOTHING

@@ -1,4 +1,4 @@
-"""Matrix instructions of AMD's wavefronts, as the instruction set manuals describe them.
+"""MFMA and other matrix instructions of AMD wavefronts, as the instruction set manuals say.
 
 The register layouts are written out here from the manuals, on purpose without the tables of
 ``target/``. All are issued with their operands exchanged, for the transposed product: what the
@@ -39,8 +39,8 @@ def register_layout(name: str, m: int, k: int, result: str) -> tuple[Array, Arra
     for lane in range(_LANES[name]):
         line, part = lane % m, lane // m
         if name == "mfma":
-            parts, held = 64 // m, k * m // 64
-            along = [part * held + i for i in range(held)]
+            parts, per_lane = 64 // m, k * m // 64
+            along = [part * per_lane + i for i in range(per_lane)]
             run = 1 if result == "float64" else 4
             columns = [run * (i // run * parts + part) + i % run for i in range(m * m // 64)]
         elif name == "wmma_gfx11":
