@@ -106,8 +106,8 @@ def bare(text: str) -> str:
 def argument_of(function: str, text: str) -> str | None:
     """The argument, where ``text`` is one call of ``function``."""
     inner = text.removeprefix(function)
-    found = bare(inner)
-    return found if inner != text and found != inner else None
+    stripped = bare(inner)
+    return stripped if inner != text and stripped != inner else None
 
 
 def term(text: str) -> str:
@@ -300,16 +300,16 @@ class CPrinter:
             return 2**31 if expr.dtype.bits <= 32 else 2 * _INT64
         a, b = self.largest(expr.a), self.largest(expr.b)
         if expr.op in ("add", "sub"):
-            found = a + b
+            bound = a + b
         elif expr.op == "mul":
-            found = a * b
+            bound = a * b
         elif expr.op.endswith("mod"):
-            found = b
+            bound = b
         elif expr.op in ("min", "max"):
-            found = max(a, b)
+            bound = max(a, b)
         else:
-            found = a if expr.op in ("floordiv", "truncdiv", "shr") else 2 * _INT64
-        return min(found, 2 * _INT64)
+            bound = a if expr.op in ("floordiv", "truncdiv", "shr") else 2 * _INT64
+        return min(bound, 2 * _INT64)
 
     def cast(self, expr: E.Cast) -> str:
         """Conversions: floats to integers truncate and saturate, to narrow floats round."""
@@ -449,8 +449,8 @@ class CPrinter:
         if expr.op in ARITHMETIC:
             return self.rounded(expr.dtype, f"{args[0]} {ARITHMETIC[expr.op]} {args[1]}")
         if expr.atom.text == "rcp":
-            one = "1.0" if expr.dtype == "float64" else "1.0f"
-            return self.rounded(expr.dtype, f"{one} / {args[0]}")
+            unit = "1.0" if expr.dtype == "float64" else "1.0f"
+            return self.rounded(expr.dtype, f"{unit} / {args[0]}")
         if expr.atom.identity:
             return args[0]
         if expr.atom.writer == "count bits":

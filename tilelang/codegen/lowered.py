@@ -28,8 +28,8 @@ class LoweredModule:
     @cached_property
     def functions(self) -> dict[str, PrimFunc]:
         """Function by name."""
-        made = self._lowered()
-        return {made.name: made}
+        lowered = self._lowered()
+        return {lowered.name: lowered}
 
     def __getitem__(self, name: object) -> PrimFunc:
         return self.functions[str(name)]

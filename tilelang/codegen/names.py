@@ -55,18 +55,23 @@ class Names:
 
     def of(self, thing: object, wanted: str) -> str:
         """The identifier of ``thing``, made from ``wanted`` the first time."""
-        known = self._of.get(id(thing))
-        if known is None:
-            known = self._of[id(thing)] = self.fresh(wanted)
+        name = self._of.get(id(thing))
+        if name is None:
+            name = self._of[id(thing)] = self.fresh(wanted)
             self._keep.append(thing)
-        return known
+        return name
 
     def fresh(self, wanted: str, ends: Iterable[str] = ("",)) -> str:
         """A new identifier like ``wanted``, that is new with each of the ``ends``, too."""
         ends = tuple(ends)
         base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "v"  # not every compiler takes more
-        own = self._own is not None and self._own.fullmatch(base)
-        if own or base[0].isdigit() or base.lower().startswith(("tl_", "__")) or is_macro(base):
+        is_generated = self._own is not None and self._own.fullmatch(base)
+        if (
+            is_generated
+            or base[0].isdigit()
+            or base.lower().startswith(("tl_", "__"))
+            or is_macro(base)
+        ):
             base = "v_" + base
         count = self._next.get((base, ends), 0)
         name = f"{base}_{count}" if count else base

@@ -119,16 +119,16 @@ def alignment_checks(prototype: Prototype, alignments: dict[str, int]) -> list[s
 
 
 def message_function(
-    prototype: Prototype, known: str, own: Mapping[int, str] = MappingProxyType({})
+    prototype: Prototype, fallback: str, overrides: Mapping[int, str] = MappingProxyType({})
 ) -> list[str]:
-    """``SYMBOL_message``; ``known`` is an expression of ``code`` for all codes without a text, and
-    ``own`` has texts that differ from those of ``CODES``."""
-    texts = {**CODES, **own}
+    """``SYMBOL_message``; ``fallback`` is an expression of ``code`` for all codes without a text,
+    and ``overrides`` has texts that differ from those of ``CODES``."""
+    texts = {**CODES, **overrides}
     cases = [f'    if (code == {code}) return "{text}";' for code, text in texts.items()]
     return [
         f"TL_EXPORT const char* {prototype.symbol}_message(int32_t code) {{",
         '    if (code == 0) return "";',
         *cases,
-        f"    return {known};",
+        f"    return {fallback};",
         "}",
     ]

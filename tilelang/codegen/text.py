@@ -41,7 +41,7 @@ class Lines:
 def quote(text: str) -> str:
     """``text`` as a C string literal in UTF-8; what no UTF-8 has is shown by its escape."""
     shown = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
-    return '"' + _PLAIN.sub(lambda found: _octal(found.group()), shown) + '"'
+    return '"' + _PLAIN.sub(lambda match: _octal(match.group()), shown) + '"'
 
 
 def _octal(char: str) -> str:

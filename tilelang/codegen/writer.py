@@ -61,8 +61,8 @@ class Writer(Lines, ABC):
         """The lines of one statement, by its class."""
         match stmt:
             case S.Seq():
-                for item in stmt.stmts:
-                    self.write(item)
+                for nested in stmt.stmts:
+                    self.write(nested)
             case S.Let():
                 self.let(stmt)
             case S.Alloc():
@@ -138,14 +138,14 @@ class Writer(Lines, ABC):
         if _is_raw(source, stmt.buffer.dtype):
             assert isinstance(source, E.Call)
             bits = bare(printer.value(source.args[0]))
-            place = printer.flat_index(stmt.buffer, stmt.indices)
-            self.put(f"{printer.pointer(stmt.buffer)}[{place}] = {bits};")
+            index = printer.flat_index(stmt.buffer, stmt.indices)
+            self.put(f"{printer.pointer(stmt.buffer)}[{index}] = {bits};")
             return
         value = bare(printer.value(source))
         offset = printer.flat_index(stmt.buffer, stmt.indices)
         if isinstance(source, E.Load) and self.moves_bits(source, stmt):
-            place = printer.flat_index(source.buffer, source.indices)
-            unit = f"{printer.pointer(source.buffer)}[{place}]"
+            index = printer.flat_index(source.buffer, source.indices)
+            unit = f"{printer.pointer(source.buffer)}[{index}]"
             self.put(f"{printer.pointer(stmt.buffer)}[{offset}] = {unit};")
             return
         self.put(printer.stored(stmt.buffer.dtype, printer.pointer(stmt.buffer), offset, value))
@@ -256,5 +256,9 @@ def _is_raw(value: E.Expr, dtype: DType) -> bool:
     as numbers they would lose what makes one NaN different from another."""
     if not (isinstance(value, E.Call) and value.op == "reinterpret" and value.dtype == dtype):
         return False
-    given = value.args[0].dtype
-    return given.is_uint and given.bits == dtype.bits and storage_type(dtype) == storage_type(given)
+    source_dtype = value.args[0].dtype
+    return (
+        source_dtype.is_uint
+        and source_dtype.bits == dtype.bits
+        and storage_type(dtype) == storage_type(source_dtype)
+    )

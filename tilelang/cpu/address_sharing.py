@@ -31,7 +31,7 @@ class _Group:
     name: str
 
 
-class NearPlaces:
+class SharedAddresses:
     """The names of places in the body of one loop.
 
     Attributes:
@@ -48,16 +48,16 @@ class NearPlaces:
         ]
         if len(every) < MANY:
             return
-        own = S.bound(body)
-        found: dict[tuple[object, ...], dict[int, tuple[Buffer, tuple[E.Expr, ...]]]] = {}
-        for place in every:
-            if any(not own.isdisjoint(x.variables) or E.holds(x, E.Load) for x in place[1]):
+        bound = S.bound(body)
+        groups: dict[tuple[object, ...], dict[int, tuple[Buffer, tuple[E.Expr, ...]]]] = {}
+        for element in every:
+            if any(not bound.isdisjoint(x.variables) or E.holds(x, E.Load) for x in element[1]):
                 continue
-            key, distance = _parts(*place)
-            found.setdefault(key, {}).setdefault(distance, place)
-        for key, places in found.items():
-            if len(places) >= MANY:
-                distance, (buffer, indices) = next(iter(places.items()))
+            key, distance = _parts(*element)
+            groups.setdefault(key, {}).setdefault(distance, element)
+        for key, members in groups.items():
+            if len(members) >= MANY:
+                distance, (buffer, indices) = next(iter(members.items()))
                 name = fresh(f"{buffer.name}_at")
                 self.groups[key] = _Group(buffer, indices, distance, name)
 
@@ -77,8 +77,8 @@ class NearPlaces:
         if group.name not in self.lines:
             first = text(group.buffer, group.indices)
             self.lines[group.name] = f"__auto_type const {group.name} = {first};"
-        apart = distance - group.distance
-        return f"{group.name} {'-' if apart < 0 else '+'} {abs(apart)}" if apart else group.name
+        delta = distance - group.distance
+        return f"{group.name} {'-' if delta < 0 else '+'} {abs(delta)}" if delta else group.name
 
 
 def _parts(buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[tuple[object, ...], int]:

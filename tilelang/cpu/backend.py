@@ -49,8 +49,8 @@ def _explained(func: S.PrimFunc) -> str:
     lines = [f"`{func.name}` runs as C on the CPU cores"]
     launches = S.find(func.body, S.Launch)
     for number, launch in enumerate(launches, start=1):
-        if found := launch.annotation(FUSION, ()):
-            lines += ["", f"kernel {number}", *(f"  {line}" for line in found)]
+        if notes := launch.annotation(FUSION, ()):
+            lines += ["", f"kernel {number}", *(f"  {line}" for line in notes)]
     return "\n".join(lines)
 
 
@@ -100,8 +100,8 @@ def _foreign() -> Foreign:
 
 def _host_flags(options: Options) -> tuple[str, ...]:
     """Flags of the program that a C compiler knows; device-only ones are left out."""
-    own = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
-    return (*FAST_MATH, *own) if options.fast_math else own
+    macro_flags = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
+    return (*FAST_MATH, *macro_flags) if options.fast_math else macro_flags
 
 
 def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:

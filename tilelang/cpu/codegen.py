@@ -16,7 +16,7 @@ from tilelang.codegen.names import Names
 from tilelang.codegen.random_states import one_generator
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
-from tilelang.cpu.loops.loop_fission import no_word_of_cpus
+from tilelang.cpu.loops.loop_fission import unsupported_intrinsic
 from tilelang.cpu.loops.tiles import reductions_of
 from tilelang.cpu.nontemporal_stores import NONE, Streams
 from tilelang.cpu.vector_writer import VectorLoop
@@ -116,7 +116,7 @@ class CpuPrinter(CPrinter):
             return f"({args[0]} == NULL)"
         if expr.atom.exchanges:
             raise exchange_in_shared_loop(expr)
-        raise no_word_of_cpus(expr)
+        raise unsupported_intrinsic(expr)
 
     def random(self, expr: E.Call, args: list[str]) -> str:
         """A random number of the thread, or the start of its generator."""
@@ -164,13 +164,13 @@ class CpuPrinter(CPrinter):
         if is_packed(dtype):
             raise TileUnsupportedError(f"atomics on {dtype} are not supported")
         kind = self.names_of_atomic(target.buffer)
-        own = target.buffer.storage != "global"  # a tile of the block, which one core runs
+        is_private = target.buffer.storage != "global"  # a tile of the block, which one core runs
         if expr.op in ("atomic_addx2", "atomic_addx4"):
             lanes = expr.op[-1]
             source = expr.args[1]
             assert isinstance(source, E.AddressOf)
             return f"tl_atomic_addv_{kind}({args[0]}, {args[1]}, {lanes})"
-        word = expr.op.replace("atomic", "alone") if own and expr.op in _ALONE else expr.op
+        word = expr.op.replace("atomic", "alone") if is_private and expr.op in _ALONE else expr.op
         return f"tl_{word}_{kind}({', '.join(args)})"
 
     def names_of_atomic(self, buffer: Buffer) -> str:
@@ -412,8 +412,8 @@ def is_straight(body: S.Stmt) -> bool:
             return False
         if isinstance(node, S.Store) and is_packed(node.buffer.dtype):
             return False  # neighbours share a byte
-        for item in node.exprs():
-            if any(isinstance(n, E.Call) and n.atom.effect.value > 1 for n in E.walk(item)):
+        for expr in node.exprs():
+            if any(isinstance(n, E.Call) and n.atom.effect.value > 1 for n in E.walk(expr)):
                 return False
     return True
 
@@ -422,7 +422,7 @@ def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
     """Whether every store of the body goes to an element chosen by ``var``: then no two
     iterations meet, and the loop may be vectorised as it stands. Where the old value is read too
     (sums at computed indices), each iteration has to have an element of its own."""
-    own = {node.buffer.data for node in S.find(body, S.Alloc)}
+    allocated = {node.buffer.data for node in S.find(body, S.Alloc)}
     lets: dict[E.Var, E.Expr] = {}
     for node in S.find(body, S.Let):
         lets[node.var] = substitute(node.value, lets)
@@ -434,12 +434,12 @@ def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
         )
 
     def moves(index: E.Expr) -> bool:
-        parts = parted(substitute(index, lets), frozenset((var,)))
-        return parts is not None and parts[0].factor(var) != 0
+        form = parted(substitute(index, lets), frozenset((var,)))
+        return form is not None and form[0].factor(var) != 0
 
     read = {access.data for access in effects.accesses(body, nested=True) if access.reads}
     return all(
         any(map(moves if node.buffer.data in read else mentions, node.indices))
         for node in S.find(body, S.Store)
-        if node.buffer.data not in own
+        if node.buffer.data not in allocated
     )

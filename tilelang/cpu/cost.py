@@ -25,10 +25,10 @@ _REGISTER = 256  # bits
 def block_cost(body: S.Stmt) -> int:
     """Nanoseconds of one block, at least 1."""
     total = _BLOCK
-    left = [(body, 1.0)]
-    while left:
-        stmt, times = left.pop()
-        total += times * _own(stmt)
+    worklist = [(body, 1.0)]
+    while worklist:
+        stmt, times = worklist.pop()
+        total += times * _statement_cost(stmt)
         if isinstance(stmt, S.For):
             count = trip_count(stmt)
             times *= UNKNOWN if count is None else count
@@ -36,17 +36,17 @@ def block_cost(body: S.Stmt) -> int:
             times *= int(bits) / _REGISTER if isinstance(bits, int) else 1
         elif isinstance(stmt, S.While):
             times *= UNKNOWN
-        left += [(inner, times) for inner in stmt.blocks()]
+        worklist += [(inner, times) for inner in stmt.blocks()]
     return max(1, round(total))
 
 
-def _own(stmt: S.Stmt) -> float:
+def _statement_cost(stmt: S.Stmt) -> float:
     """Nanoseconds of a statement without those in it."""
     if isinstance(stmt, S.Gemm):
         rows = stmt.a.extents[-2:]
         sizes = [*stmt.c.extents[-2:], rows[0] if stmt.trans_a else rows[1]]
-        known = (int(one) if isinstance(one, (int, E.Const)) else UNKNOWN for one in sizes)
-        return _MULTIPLIED * prod(known)
+        extents = (int(size) if isinstance(size, (int, E.Const)) else UNKNOWN for size in sizes)
+        return _MULTIPLIED * prod(extents)
     return _STATEMENT + sum(map(_value, stmt.exprs()))
 
 

@@ -68,29 +68,29 @@ class Words:
         lines: list[str] = []
         for at, unit in enumerate(self.units):
             lines.append(f"#{'el' * bool(at)}if {unit.when}" if unit.when else "#else")
-            found = (
+            text_lines = (
                 ("BYTES", unit.vector_bytes), ("GROUP", unit.group), ("OFFSET", unit.offset),
                 ("DOT", unit.macro),
             )  # fmt: skip
             lines.append(f"// {unit.name}")
-            lines += [f"#define TL_{self.prefix}_{name} {value}" for name, value in found]
+            lines += [f"#define TL_{self.prefix}_{name} {value}" for name, value in text_lines]
         return "\n".join([*lines, "#endif", *self._tiles(), ""])
 
     def _tiles(self) -> list[str]:
         """The kernel for tiles; and how factors are put into words: group and offset."""
-        own, tiles = f"TL_{self.prefix}", self.tiles
+        prefix, tiles = f"TL_{self.prefix}", self.tiles
         if tiles is None:
             return []
         ctype = {"int32": "int32_t", "float32": "float"}[self.accumulator]
         return [
             f"#if {tiles.when}",
             f"// {tiles.name}",
-            f"TL_TILE_KERNEL({own.lower()}_tiles, {tiles.macro}, {ctype})",
-            f"#define {own}_TILES {own.lower()}_tiles",
-            f"#define {own}_LAYOUT (tl_tiles() ? {tiles.group} : {own}_GROUP), "
-            f"(tl_tiles() ? {tiles.offset} : {own}_OFFSET)",
+            f"TL_TILE_KERNEL({prefix.lower()}_tiles, {tiles.macro}, {ctype})",
+            f"#define {prefix}_TILES {prefix.lower()}_tiles",
+            f"#define {prefix}_LAYOUT (tl_tiles() ? {tiles.group} : {prefix}_GROUP), "
+            f"(tl_tiles() ? {tiles.offset} : {prefix}_OFFSET)",
             "#else",
-            f"#define {own}_LAYOUT {own}_GROUP, {own}_OFFSET",
+            f"#define {prefix}_LAYOUT {prefix}_GROUP, {prefix}_OFFSET",
             "#endif",
         ]
 

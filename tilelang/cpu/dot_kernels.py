@@ -133,9 +133,9 @@ def _pairs(spec: FewRows, name: str, columns: int) -> list[str]:
         f"    for (long p = 0; p < {spec.k}; p += {PAIRS}) {{",
     ]
     for j in range(columns):
-        place = f"b + {j * spec.b_row}L + p"
-        out.append(f"        __builtin_prefetch({place} + {columns * spec.b_row});")
-        out.append(f"        const tl_word64 b{j} = TL_GET(tl_word64, {place});")
+        address = f"b + {j * spec.b_row}L + p"
+        out.append(f"        __builtin_prefetch({address} + {columns * spec.b_row});")
+        out.append(f"        const tl_word64 b{j} = TL_GET(tl_word64, {address});")
         out.append(f"        some |= TL_SUBNORMAL(tl_u16x32, b{j});")
     for i in range(spec.m):
         dots = (f"s{i}_{j} = TL_BF16_DOT(tl_w_f32, s{i}_{j}, b{j}, x);" for j in range(columns))
@@ -153,9 +153,9 @@ def _totals(spec: FewRows, pairs: list[tuple[int, int]], rest: bool) -> list[str
         vectors = ", ".join(f"s{i}_{j}" for i, j in (some * 4)[:4])
         out.append(f"    {{ const tl_f4 sums = tl_w_sums({vectors});")
         for at, (i, j) in enumerate(some):
-            place = f"c[{i * spec.c_row} + {j}]"
+            address = f"c[{i * spec.c_row} + {j}]"
             more = f" + r{i}_{j}" if rest else ""
-            out.append(f"      {place} = (clear ? 0 : {place}) + sums[{at}]{more};")
+            out.append(f"      {address} = (clear ? 0 : {address}) + sums[{at}]{more};")
         out[-1] += " }"
     return out
 
@@ -165,7 +165,7 @@ def _columns(spec: FewRows, name: str, columns: int) -> list[str]:
     ctype, vector, widen, single = _SOURCES[spec.dtype]
     pairs = [(i, j) for i in range(spec.m) for j in range(columns)]
     sums = ", ".join(f"s{i}_{j} = {{0}}" for i, j in pairs)
-    left = ", ".join(f"r{i}_{j} = 0" for i, j in pairs)
+    totals = ", ".join(f"r{i}_{j} = 0" for i, j in pairs)
     out = [
         f"static void {name}(const float* restrict a, const {ctype}* restrict b, "
         "float* restrict c, const int clear) {",
@@ -174,18 +174,18 @@ def _columns(spec: FewRows, name: str, columns: int) -> list[str]:
         f"    for (; p + TL_LANES_w <= {spec.k}; p += TL_LANES_w) {{",
     ]
     for j in range(columns):
-        place = f"b + {j * spec.b_row}L + p"
+        address = f"b + {j * spec.b_row}L + p"
         ahead = columns * spec.b_row
-        out.append(f"        __builtin_prefetch({place} + {ahead});")
-        out.append(f"        const tl_w_f32 b{j} = {widen}(TL_LOAD({vector}, {place}));")
+        out.append(f"        __builtin_prefetch({address} + {ahead});")
+        out.append(f"        const tl_w_f32 b{j} = {widen}(TL_LOAD({vector}, {address}));")
     for i in range(spec.m):
         adds = " ".join(f"s{i}_{j} += x * b{j};" for j in range(columns))
-        place = f"a + {i * spec.a_row} + p"
-        out.append(f"        {{ const tl_w_f32 x = TL_LOAD(tl_w_f32, {place}); {adds} }}")
+        address = f"a + {i * spec.a_row} + p"
+        out.append(f"        {{ const tl_w_f32 x = TL_LOAD(tl_w_f32, {address}); {adds} }}")
     out.append("    }")
     rest = spec.k % LANES != 0
     if rest:
-        out.append(f"    float {left};")
+        out.append(f"    float {totals};")
         out.append(f"    for (; p < {spec.k}; ++p) {{")
         for i, j in pairs:
             value = f"{single}(b[{j * spec.b_row}L + p])"

@@ -20,8 +20,8 @@ def _handler() -> str:
 def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignProgram | None:
     if kernel.artifact is None or kernel.library is None:
         return None
-    found = kernel.library.address(kernel.artifact.entry), kernel.library.address("tl_message")
-    return ForeignProgram((c_void_p * 2)(*found), kept=kernel.library)
+    addresses = kernel.library.address(kernel.artifact.entry), kernel.library.address("tl_message")
+    return ForeignProgram((c_void_p * 2)(*addresses), kept=kernel.library)
 
 
 FOREIGN = Foreign("cpu", _handler, _program)

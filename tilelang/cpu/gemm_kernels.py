@@ -121,8 +121,8 @@ def emit_kernel(spec: KernelSpec) -> str:
         last = position == len(isas) - 1
         word = "else" if last else f"{'el' * bool(position)}if {_chosen(spec, isa)}"
         lines += [f"#{word}"] * (len(isas) > 1)
-        meet = spec.c_row * spec.size % MEETING == 0
-        full, count = _blocks(spec.m, min(isa.rows, WAYS) if meet else isa.rows)
+        rows_conflict = spec.c_row * spec.size % MEETING == 0
+        full, count = _blocks(spec.m, min(isa.rows, WAYS) if rows_conflict else isa.rows)
         rest = count * full < spec.m
         lines += _types(spec, isa)
         lines.append(_micro(spec, isa, f"{spec.name}_block", full))
@@ -189,25 +189,25 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     for line in range(0, isa.vectors * isa.vector_bytes, LINE):
         at = f"c + i * ldc{f' + {line // spec.size}' if line else ''}"
         out.append(f"    for (int i = 0; i < {rows}; ++i) __builtin_prefetch({at}, 1);")
-    left, right = ("a", "b") if spec.taps is None else ("pixels", "weights")
+    left_operand, right_operand = ("a", "b") if spec.taps is None else ("pixels", "weights")
     if spec.taps is not None:
         count, lines, columns = spec.taps
         out += [
             f"    for (long tap = 0; tap < {count * count}; ++tap) {{",
-            f"    const {spec.ctype}* const {left} = a + tap / {count} * {lines}"
+            f"    const {spec.ctype}* const {left_operand} = a + tap / {count} * {lines}"
             f" + tap % {count} * {columns};",
-            f"    const {spec.ctype}* const {right} = b + tap * {spec.k * spec.b_row};",
+            f"    const {spec.ctype}* const {right_operand} = b + tap * {spec.k * spec.b_row};",
         ]
     if isa.unroll > 1:
         out.append(f"#pragma GCC unroll {isa.unroll}")
     out.append(f"    for (long p = 0; p < {spec.steps}; ++p) {{")
     stored = loose if spec.b_row else factors
-    places = {v: f"{right} + {_column(v * lanes, width, spec.b_row)}" for v in vectors}
-    loads = " ".join(f"const {factors} b{v} = *(const {stored}*)({places[v]});" for v in vectors)
+    addresses = {v: f"{right_operand} + {_column(v * lanes, width, spec.b_row)}" for v in vectors}
+    loads = " ".join(f"const {factors} b{v} = *(const {stored}*)({addresses[v]});" for v in vectors)
     out.append(f"        {_ahead(spec, rows)}{loads}")
     step = "p" if spec.words is not None or spec.a_col == 1 else f"p * {spec.a_col}"
     for i in range(rows):
-        at = f"{left}[{_times(i, spec.a_stride)} + {step}]"
+        at = f"{left_operand}[{_times(i, spec.a_stride)} + {step}]"
         if spec.words is None:
             fma = " ".join(f"c{i}_{v} += x * b{v};" for v in vectors)
             out.append(f"        {{ const {spec.ctype} x = {at}; {fma} }}")
@@ -229,8 +229,8 @@ def _ahead(spec: KernelSpec, rows: int) -> str:
     """Fetches what the next block needs of A, where its rows lie one behind the other: about a line
     for each step. What a part of B is multiplied with does not stay in the first cache until the
     next part, and a processor does not follow so many rows at a time."""
-    beside = spec.words is not None or (spec.a_col == 1 and 0 <= spec.a_row - spec.k <= 16)
-    if not beside or spec.taps is not None or 2 * rows * spec.size < LINE:
+    is_contiguous = spec.words is not None or (spec.a_col == 1 and 0 <= spec.a_row - spec.k <= 16)
+    if not is_contiguous or spec.taps is not None or 2 * rows * spec.size < LINE:
         return ""
     return f"__builtin_prefetch(a + {rows} * ({spec.a_stride} + p)); "
 

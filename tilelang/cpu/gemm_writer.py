@@ -205,20 +205,20 @@ class GemmWriter:
         support, prefix = self.w.unit.support, SEVEN_BITS.prefix
         support.setdefault(prefix, SEVEN_BITS.text)
         plain, seven = (
-            KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, one)
-            for one in (words, SEVEN_BITS)
+            KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, name)
+            for name in (words, SEVEN_BITS)
         )
         if plain.name not in support:
             support[plain.name] = emit_kernel(plain)
             support[seven.name] = f"#ifdef TL_{prefix}_GROUP\n{emit_kernel(seven)}#endif\n"
         operands = f"{tiles[0][-1]}, {tiles[1][-1]}, {c}, {bare(self.p.value(self.stmt.clear))}"
-        offset, given = self.w.names.fresh("offset"), []
+        offset, arguments = self.w.names.fresh("offset"), []
         for region, *_ in tiles:
             rows, columns = region.extents[-2:]
             address = self.p.address(region.buffer, region.mins)
-            given.append(f"{address}, {self._stride(region)}, {rows}, {columns}")
+            arguments.append(f"{address}, {self._stride(region)}, {rows}, {columns}")
         self.w.put(f"#ifdef TL_{prefix}_GROUP")
-        self.w.put(f"const int {offset} = tl_seven_bits({', '.join(given)});")
+        self.w.put(f"const int {offset} = tl_seven_bits({', '.join(arguments)});")
         with self.w.block(f"if ({offset}) {{", "} else"):
             self._pack(words, tiles, f"TL_{prefix}_GROUP, {offset}")
             self.w.put(f"{seven.name}({operands});")
@@ -258,8 +258,8 @@ class GemmWriter:
         calls = []
         for region, form, size, trans, target in tiles:
             source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
-            given = f"{source}, {stride}, {size}, {self.k}, {int(trans)}"
-            calls.append((f"tl_{form}_{words.pack}({given}, ", f", {target})"))
+            arguments = f"{source}, {stride}, {size}, {self.k}, {int(trans)}"
+            calls.append((f"tl_{form}_{words.pack}({arguments}, ", f", {target})"))
         tests = " || ".join(f"{head}{group}{tail}" for head, tail in calls)
         self.w.put(f"int {group} = TL_{words.prefix}_GROUP;")
         self.w.put(f"if ({group} > 1 && ({tests})) {group} = 1;")

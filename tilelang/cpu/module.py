@@ -60,8 +60,10 @@ def inline_headers(source: str) -> str:
         if f'#include "{name}"' not in source:
             continue
         text = (INCLUDE_DIR / name).read_text(encoding="utf-8")
-        own = "\n".join(line for line in text.splitlines() if not line.startswith('#include "'))
-        source = source.replace(f'#include "{name}"', own, 1)
+        local_text = "\n".join(
+            line for line in text.splitlines() if not line.startswith('#include "')
+        )
+        source = source.replace(f'#include "{name}"', local_text, 1)
     return f"{FEATURES}{source}"
 
 
@@ -143,8 +145,8 @@ class _Module:
         ]  # fmt: skip
 
     def _failures(self) -> tuple[tuple[str, ...], tuple[Site, ...]]:
-        found = self.unit.failures
-        return tuple(message for message, _ in found), tuple(site for _, site in found)
+        failures = self.unit.failures
+        return tuple(message for message, _ in failures), tuple(site for _, site in failures)
 
     def _messages(self) -> list[str]:
         """``tl_message``: the text of an error code."""
@@ -173,7 +175,7 @@ class _Module:
         printer.at_least_zero.update(stmt.block_vars)
         writer = _KernelWriter(self, printer)
         writer.axes, writer.threads = tuple(axes), stmt.threads
-        writer.streams = NONE if _meets(stmt) else streams_of(stmt)
+        writer.streams = NONE if _has_grid_barrier(stmt) else streams_of(stmt)
         writer.write(stmt.body)
         if printer.draws:
             writer.generators()
@@ -337,12 +339,12 @@ class _HostWriter(BlockWriter):
         grid += ["1"] * (3 - len(grid))
         accessed = [f"tl_fits({self.accessed(streams)})"] if streams.results else []
         fields = ", ".join([*used.split(), *accessed, f"{{{', '.join(grid)}}}"])
-        meets = _meets(stmt)
-        self.module.together |= meets
+        has_grid_barrier = _has_grid_barrier(stmt)
+        self.module.together |= has_grid_barrier
         words = [f"{prefix}_run", "&args", "blocks", str(arena)]
-        if not meets:
+        if not has_grid_barrier:
             words.append(str(block_cost(stmt.body)))
-        how = "tl_launch_together" if meets else "tl_launch"
+        how = "tl_launch_together" if has_grid_barrier else "tl_launch"
         with self.block():
             self.put(f"const {prefix}_args args = {{{fields}}};")
             self.put("const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];")
@@ -352,14 +354,14 @@ class _HostWriter(BlockWriter):
     def accessed(self, streams: Streams) -> str:
         """The bytes of the tensors of a launch."""
         sizes = [bytes_of(buffer) for buffer in streams.tensors]
-        found = [f"{sum(size for size in sizes if size is not None)}.0"]
+        terms = [f"{sum(size for size in sizes if size is not None)}.0"]
         for buffer, size in zip(streams.tensors, sizes):
             if size is None:
                 extents = [f"(double)({self.p.index(extent)})" for extent in buffer.shape]
-                found.append(" * ".join([f"{buffer.dtype.bits / 8:g}", *extents]))
-        return " + ".join(found)
+                terms.append(" * ".join([f"{buffer.dtype.bits / 8:g}", *extents]))
+        return " + ".join(terms)
 
 
-def _meets(stmt: S.Launch) -> bool:
+def _has_grid_barrier(stmt: S.Launch) -> bool:
     """Whether the blocks of a launch wait for each other."""
     return any(call.op == "sync_grid" for call in S.calls(stmt.body))

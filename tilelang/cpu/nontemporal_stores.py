@@ -51,8 +51,8 @@ def streams_of(stmt: S.Launch) -> Streams:
             seen.add(access.data)
     results = frozenset(written - seen)
     sizes = [bytes_of(buffer) for buffer in tensors.values()]
-    known = [size for size in sizes if size is not None]
-    if not results or (len(known) == len(sizes) and sum(known) < LEAST):
+    known_sizes = [size for size in sizes if size is not None]
+    if not results or (len(known_sizes) == len(sizes) and sum(known_sizes) < LEAST):
         return NONE
     return Streams(results, tuple(tensors.values()))
 

@@ -76,10 +76,10 @@ class _Uses:
                 if stmt.mode != "copy":
                     self.spoiled.add(stmt.dst.buffer.data)
         else:
-            named = (one.data for one in effects.own(stmt) if not isinstance(stmt, S.Alloc))
+            named = (access.data for access in effects.own(stmt) if not isinstance(stmt, S.Alloc))
             self.spoiled.update(named)
-        for item in effects.expressions(stmt):
-            self.spoiled |= effects.used(item)
+        for expr in effects.expressions(stmt):
+            self.spoiled |= effects.used(expr)
 
 
 def _choose(launch: S.Launch) -> S.Stmt:
@@ -117,10 +117,10 @@ class _Replace(Rewriter):
         self.dtypes: dict[E.Var, DType] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        found = self.tiles.get(buffer.data)
-        if found is not None:
+        panels = self.tiles.get(buffer.data)
+        if panels is not None:
             self.dtypes.setdefault(buffer.data, buffer.dtype)
-        return buffer if found is None else found
+        return buffer if panels is None else panels
 
     def _visit_operand(self, old: object) -> object:
         if isinstance(old, Region) and old.buffer.data in self.panels:
@@ -192,24 +192,26 @@ def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
         k, p, r = variables
         return columns(k * run + r, p * panels.width, panels.width, p)
 
-    whole = panels.columns // panels.width
+    full_panels = panels.columns // panels.width
     one_row: list[E.Expr] = [E.const(panels.rows)]
-    parts: list[S.Stmt] = []
-    if whole:
-        extents: list[E.Expr] = [E.const(panels.rows // run), E.const(whole), E.const(run)]
-        parts.append(nest(extents, "kpr", full, stmt))
-    if whole < count:
-        rest = panels.columns - whole * panels.width
+    stmts: list[S.Stmt] = []
+    if full_panels:
+        extents: list[E.Expr] = [E.const(panels.rows // run), E.const(full_panels), E.const(run)]
+        stmts.append(nest(extents, "kpr", full, stmt))
+    if full_panels < count:
+        rest = panels.columns - full_panels * panels.width
 
         def last(variables: list[E.Var]) -> S.Stmt:
-            return columns(variables[0], E.const(whole * panels.width), rest, E.const(whole))
+            return columns(
+                variables[0], E.const(full_panels * panels.width), rest, E.const(full_panels)
+            )
 
         def zero(variables: list[E.Var]) -> S.Stmt:
-            at = (E.const(whole), variables[0], variables[1] + rest)
+            at = (E.const(full_panels), variables[0], variables[1] + rest)
             nothing = E.const(0, stmt.dst.dtype)
             return S.Store(buffer=stmt.dst.buffer, indices=at, value=nothing, loc=stmt.loc)
 
-        parts.append(nest(one_row, "k", last, stmt))
+        stmts.append(nest(one_row, "k", last, stmt))
         blank: list[E.Expr] = [E.const(panels.rows), E.const(panels.width - rest)]
-        parts.append(nest(blank, "kw", zero, stmt))
-    return S.seq(*parts)
+        stmts.append(nest(blank, "kw", zero, stmt))
+    return S.seq(*stmts)

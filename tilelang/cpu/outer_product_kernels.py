@@ -95,10 +95,12 @@ def emit_passing_rows(spec: PassingRows) -> str:
 def _group(spec: PassingRows, rows: range) -> list[str]:
     """What the steps add to some rows of C."""
     vectors = range(spec.vectors)
-    places = {(i, v): f"c + {i * spec.c_row} + j + {v} * TL_LANES_w" for i in rows for v in vectors}
+    addresses = {
+        (i, v): f"c + {i * spec.c_row} + j + {v} * TL_LANES_w" for i in rows for v in vectors
+    }
     lines = ["{"]
     for i in rows:
-        sums = ", ".join(f"s{i}_{v} = TL_LOAD(tl_w_f32, {places[i, v]})" for v in vectors)
+        sums = ", ".join(f"s{i}_{v} = TL_LOAD(tl_w_f32, {addresses[i, v]})" for v in vectors)
         lines.append(f"    tl_w_f32 {sums};")
     for q in range(STEPS):
         row = f"b + (p + {q}) * {spec.b_row}L + j"
@@ -108,6 +110,6 @@ def _group(spec: PassingRows, rows: range) -> list[str]:
             adds = " ".join(f"s{i}_{v} += x * b{v};" for v in vectors)
             lines.append(f"      {{ const float x = a[{i * spec.a_row} + p + {q}]; {adds} }}")
         lines[-1] += " }"
-    for (i, v), place in places.items():
-        lines.append(f"    TL_STORE(tl_w_f32, {place}, s{i}_{v});")
+    for (i, v), address in addresses.items():
+        lines.append(f"    TL_STORE(tl_w_f32, {address}, s{i}_{v});")
     return [*lines, "}"]

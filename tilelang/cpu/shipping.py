@@ -43,15 +43,15 @@ def parts(
     return (Part(program.target, text(program.target)),)
 
 
-def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str:
+def source(prototype: Prototype, program: Program, built_parts: Sequence[Part]) -> str:
     """One file of C with the kernel behind a function of its own."""
-    artifact = given[0].artifact
+    artifact = built_parts[0].artifact
     entry = ENTRY.format(prototype.symbol)
     text = inline_headers(artifact.source)
     text = text.replace("TL_EXPORT const char* tl_message(", "static const char* tl_message(")
     text = text.replace("TL_EXPORT int32_t tl_call(", f"TL_EXPORT int32_t {entry}(")
-    aligned = {param.name: param.alignment for param in _spec(program, given[0]).params}
-    words = " ".join(flags(given))
+    aligned = {param.name: param.alignment for param in _spec(program, built_parts[0]).params}
+    words = " ".join(flags(built_parts))
     return "\n".join([
         f"// Compile with: {words} -fPIC -pthread -shared -lm",
         "#define _GNU_SOURCE",
@@ -64,9 +64,9 @@ def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str
     ])  # fmt: skip
 
 
-def flags(given: Sequence[Part]) -> tuple[str, ...]:
+def flags(built_parts: Sequence[Part]) -> tuple[str, ...]:
     """Flags that the file of a kernel wants of any compiler."""
-    return (*BASE_FLAGS, *given[0].artifact.flags)
+    return (*BASE_FLAGS, *built_parts[0].artifact.flags)
 
 
 def link(sources: Mapping[str, tuple[str, tuple[str, ...]]], name: str, march: str) -> bytes:
@@ -93,8 +93,8 @@ def link(sources: Mapping[str, tuple[str, tuple[str, ...]]], name: str, march: s
     def made(folder: Path) -> bytes:
         hostcc.write_files(folder, {file: text for file, (text, _) in sources.items()})
         log = ""
-        for file, (_, own) in sources.items():
-            words = [*compiler.command, "-c", file, "-o", f"{file}.o", *own, *common]
+        for file, (_, file_flags) in sources.items():
+            words = [*compiler.command, "-c", file, "-o", f"{file}.o", *file_flags, *common]
             log += compiler.run(words, folder)
         library = folder / name
         words = [*compiler.command, "-shared", *(f"{file}.o" for file in sources), "-pthread"]
@@ -105,15 +105,17 @@ def link(sources: Mapping[str, tuple[str, tuple[str, ...]]], name: str, march: s
     return compiler.in_scratch(made)
 
 
-def load(program: Program, given: Sequence[Part], library: Library, symbol: str) -> Executable:
+def load(
+    program: Program, built_parts: Sequence[Part], library: Library, symbol: str
+) -> Executable:
     """What calls a kernel of a loaded library."""
-    spec = _spec(program, given[0])
+    spec = _spec(program, built_parts[0])
     launcher = make_launcher(
         spec, library.address(ENTRY.format(symbol)), keep=library,
         compiler=find_compiler(default_cache(), quiet=True), cache=default_cache(),
     )  # fmt: skip
     kind = "python" if isinstance(launcher, PyLauncher) else "c"
-    return Executable(launcher, kind, program.func, given[0].artifact, library)
+    return Executable(launcher, kind, program.func, built_parts[0].artifact, library)
 
 
 def _spec(program: Program, part: Part) -> LaunchSpec:

@@ -194,13 +194,13 @@ def find_compiler(store: Store | None = None, quiet: bool = False) -> Compiler |
         store: keeps what was found out about a compiler; without one it is asked again.
         quiet: say nothing when there is none; for those who can do without.
     """
-    found = hostcc.find(Compiler, store)
-    if found is None and not quiet:
+    compiler = hostcc.find(Compiler, store)
+    if compiler is None and not quiet:
         hostcc.warn(
             "no C compiler found: kernels run in the interpreter, which is slow; "
             "install gcc or clang, or `pip install ziglang`"
         )
-    return found
+    return compiler
 
 
 def _scalable() -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from tilelang.codegen.c import (
     bare,
     storage_type,
 )
-from tilelang.cpu.address_sharing import NearPlaces
+from tilelang.cpu.address_sharing import SharedAddresses
 from tilelang.cpu.loops.vectorization import stride_of, value_bits
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -70,8 +70,8 @@ def _of_pairs(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
     """How every second element is loaded. Where rows are whole pairs, and all elements are the
     first of theirs or all the second, the others are there, too."""
     last, form = buffer.shape[-1], Linear.of(indices[-1])
-    whole = buffer.strides is None and isinstance(last, int) and last % 2 == 0
-    if not whole or any(factor % 2 for _, factor in form.terms):
+    is_even = buffer.strides is None and isinstance(last, int) and last % 2 == 0
+    if not is_even or any(factor % 2 for _, factor in form.terms):
         return _LOADS[2]
     return "TL_LOAD_SECOND" if form.constant % 2 else "TL_LOAD_FIRST"
 
@@ -104,7 +104,7 @@ class VectorPrinter:
         self.safe: set[tuple[int, ...]] = set()  # places that are read for all lanes already
         self.math = 0  # calls of functions
         self.eighths = False  # whether floats of eight bits are converted
-        self.near = NearPlaces(loop.body, scalars.names.fresh)
+        self.near = SharedAddresses(loop.body, scalars.names.fresh)
         self._varies: dict[E.Expr, bool] = {}
 
     # -- types -------------------------------------------------------------------------------------
@@ -139,13 +139,13 @@ class VectorPrinter:
     # -- values ------------------------------------------------------------------------------------
     def varies(self, expr: E.Expr) -> bool:
         """Whether lanes may have different values of ``expr``."""
-        found = self._varies.get(expr)
-        if found is None:
-            found = not self.varying.isdisjoint(expr.variables) or any(
+        cached = self._varies.get(expr)
+        if cached is None:
+            cached = not self.varying.isdisjoint(expr.variables) or any(
                 load.buffer.data in self.varying for load in E.find(expr, E.Load)
             )
-            self._varies[expr] = found
-        return found
+            self._varies[expr] = cached
+        return cached
 
     def changes(self, var: E.Var) -> None:
         """From here on ``var`` differs between lanes."""
@@ -205,12 +205,12 @@ class VectorPrinter:
     @contextmanager
     def masked(self, mask: str) -> Iterator[None]:
         """Only the lanes of ``mask``, of those that are on, are asked for."""
-        old, known = self.mask, set(self.safe)
+        old, safe = self.mask, set(self.safe)
         self.mask = self.named("on", self.type("mask"), f"{old} & {mask}") if old else mask
         try:
             yield
         finally:
-            self.mask, self.safe = old, known
+            self.mask, self.safe = old, safe
 
     def named(self, wanted: str, kind: str, text: str) -> str:
         """A name for a vector, before the statement that is being printed."""
@@ -261,24 +261,24 @@ class VectorPrinter:
     def elements(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Elements as they lie in memory, neighbours or a few apart."""
         names = frozenset(self.varying - {self.var})
-        apart = stride_of(buffer, indices, self.var, names)
-        if apart not in _LOADS or buffer.dtype.bits < 8:
+        stride = stride_of(buffer, indices, self.var, names)
+        if stride not in _LOADS or buffer.dtype.bits < 8:
             raise NoVectorError
         kind = self.stored_type(buffer.dtype)
-        place = self.place(buffer, indices)
-        if apart != 1:
+        address = self.place(buffer, indices)
+        if stride != 1:
             if self.mask:
                 raise NoVectorError
             integers = self.type(f"i{8 if buffer.dtype.is_bool else buffer.dtype.bits}")
-            word = _LOADS[apart] if apart != 2 else _of_pairs(buffer, indices)
-            return f"{word}({self.family}, {kind}, {integers}, {place})"
+            word = _LOADS[stride] if stride != 2 else _of_pairs(buffer, indices)
+            return f"{word}({self.family}, {kind}, {integers}, {address})"
         where = (id(buffer.data), *map(id, indices))
         if self.mask and where not in self.safe:
-            return f"TL_LOAD_IF({self.family}, {kind}, {place}, {self.mask})"
+            return f"TL_LOAD_IF({self.family}, {kind}, {address}, {self.mask})"
         if not self.conditional:
             self.safe.add(where)
-            self.fetch(buffer, indices, place)
-        return f"TL_LOAD({kind}, {place})"
+            self.fetch(buffer, indices, address)
+        return f"TL_LOAD({kind}, {address})"
 
     def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """The pointer to the first of the elements."""
@@ -288,15 +288,15 @@ class VectorPrinter:
         """The same without names."""
         return f"{self.p.pointer(buffer)} + {self.p.flat_index(buffer, indices)}"
 
-    def fetch(self, buffer: Buffer, indices: tuple[E.Expr, ...], place: str) -> None:
+    def fetch(self, buffer: Buffer, indices: tuple[E.Expr, ...], address: str) -> None:
         """Of a short part of a row of a tensor, the part two rows below is fetched meanwhile: it is
         too short for the machine to see where reads go on."""
         var, count = self.rows
         if var is None or count is None or buffer.storage != "global":
             return
-        apart, size = stride_of(buffer, indices, var, frozenset()), buffer.dtype.bits // 8
-        if apart is not None and count * size <= PART and abs(apart) > count:
-            self.before.append(f"__builtin_prefetch({place} + {2 * apart});")
+        stride, size = stride_of(buffer, indices, var, frozenset()), buffer.dtype.bits // 8
+        if stride is not None and count * size <= PART and abs(stride) > count:
+            self.before.append(f"__builtin_prefetch({address} + {2 * stride});")
 
     def decoded(self, dtype: DType, text: str) -> str:
         """The values of elements."""
@@ -414,16 +414,16 @@ class VectorPrinter:
         symbol = BINARY[expr.op].symbol
         mask = self.type("mask")
         if self.p.is_index(expr.a) and self.p.is_index(expr.b):
-            mine = frozenset((self.var,))
-            forms = parted(expr.a, mine), parted(expr.b, mine)
+            lane_vars = frozenset((self.var,))
+            forms = parted(expr.a, lane_vars), parted(expr.b, lane_vars)
             if forms[0] is None or forms[1] is None:
                 raise NoVectorError
             step = forms[0][0].factor(self.var) - forms[1][0].factor(self.var)
             most = _SIGNS[self.family]
             if abs(step) * (MOST_LANES[self.family] - 1) >= most:
                 raise NoVectorError
-            apart = self.p.index_sum("sub", self.p.index(expr.a), self.p.index(expr.b))
-            return f"(TL_SIGNS({self.family}, {bare(apart)}, {step}, {most}) {symbol} 0)"
+            difference = self.p.index_sum("sub", self.p.index(expr.a), self.p.index(expr.b))
+            return f"(TL_SIGNS({self.family}, {bare(difference)}, {step}, {most}) {symbol} 0)"
         dtype = expr.a.dtype
         if dtype.is_bool and expr.op not in ("eq", "ne"):
             raise NoVectorError
@@ -458,8 +458,8 @@ class VectorPrinter:
                 continue
             if not on.isidentifier():
                 on = self.named("on", mask, on)
-            taken = self.named("on", mask, f"~{on}") if sign else on
-            with self.masked(taken):
+            selected = self.named("on", mask, f"~{on}") if sign else on
+            with self.masked(selected):
                 sides.append(self.value(side))
         integers = self.integers(expr.dtype)
         return f"TL_SELECT({kind}, {integers}, {bare(on)}, {bare(sides[0])}, {bare(sides[1])})"
@@ -471,11 +471,11 @@ class VectorPrinter:
             return ""
         if not reads_memory(expr.t) and not reads_memory(expr.f):
             return ""
-        old, known, first = self.conditional, set(self.safe), len(self.before)
+        old, safe, first = self.conditional, set(self.safe), len(self.before)
         self.conditional, sides = True, []
         for side in (expr.t, expr.f):
             sides.append(self.value(side))
-            self.safe = set(known)
+            self.safe = set(safe)
         self.conditional = old
         if len(self.before) > first:
             del self.before[first:]

@@ -64,14 +64,14 @@ class VectorLoop:
 
     def write(self) -> bool:
         """Put the loop; False, and nothing is put, where its values have no vectors."""
-        kept, line, depth = self.writer.lines, self.writer.last_line, self.writer.depth
+        outer_lines, line, depth = self.writer.lines, self.writer.last_line, self.writer.depth
         try:
             lines = self.text()
         except NoVectorError:
             self.writer.last_line = line
             return False
         finally:
-            self.writer.lines, self.writer.depth = kept, depth
+            self.writer.lines, self.writer.depth = outer_lines, depth
         self.writer.lines += lines
         unit = self.writer.unit
         unit.vectors = True
@@ -101,8 +101,8 @@ class VectorLoop:
             zeros = ", ".join([self.p.splat(zero)] * self.parts)
             put(f"{kind} {self.partial(total)}[{self.parts}] = {{{zeros}}};")
         if self.scan is not None:
-            kind, own = self.p.of(self.scan[1].dtype), writer.p.pointer(self.scan[1])
-            put(f"{kind} {self.before} = TL_SPLAT({kind}, {own});")
+            kind, total_name = self.p.of(self.scan[1].dtype), writer.p.pointer(self.scan[1])
+            put(f"{kind} {self.before} = TL_SPLAT({kind}, {total_name});")
         if rest:
             put(f"int64_t {first} = {start};")
             put(f"for (; {first} + {step} <= {stop}; {first} += {step}) {{")
@@ -142,11 +142,13 @@ class VectorLoop:
         self.p.safe.clear()
         many = self.parts > 1
         if many:
-            part = self.part = writer.names.of(self.p, f"{self.loop.var.name}_part")
+            part_name = self.part = writer.names.of(self.p, f"{self.loop.var.name}_part")
             writer.put(f"#pragma GCC unroll {self.parts}")
-            writer.put(f"for (int64_t {part} = 0; {part} < {self.parts}; ++{part}) {{")
+            writer.put(
+                f"for (int64_t {part_name} = 0; {part_name} < {self.parts}; ++{part_name}) {{"
+            )
             writer.depth += 1
-            writer.put(f"const int64_t {var} = {first} + {part} * TL_LANES_{self.family};")
+            writer.put(f"const int64_t {var} = {first} + {part_name} * TL_LANES_{self.family};")
         elif first != var:
             writer.put(f"const int64_t {var} = {first};")
         for op, total in self.totals:
@@ -185,16 +187,16 @@ class VectorLoop:
     def bring_together(self, op: str, total: Buffer) -> None:
         """The total of the parts, their lanes and what was there before."""
         kind, name = self.p.of(total.dtype), self.partial(total)
-        found = [f"{name}[{i}]" for i in range(self.count_of_parts())]
-        while len(found) > 1:
-            found = [self.both(op, total, a, b) for a, b in zip(found[::2], found[1::2])]
+        partials = [f"{name}[{i}]" for i in range(self.count_of_parts())]
+        while len(partials) > 1:
+            partials = [self.both(op, total, a, b) for a, b in zip(partials[::2], partials[1::2])]
         writer = self.writer
-        own = writer.p.pointer(total)
+        total_name = writer.p.pointer(total)
         macro = _FOLDS[op][1].format(writer.p.suffix(total.dtype))
         both = self.both(op, total, "tl_folded_", "tl_other_")
-        lanes = f"TL_FOLD({kind}, {bare(found[0])}, {both})"
-        text = writer.p.rounded(total.dtype, f"{macro}({own}, {lanes})")
-        writer.put(f"{own} = {bare(text)};")
+        lanes = f"TL_FOLD({kind}, {bare(partials[0])}, {both})"
+        text = writer.p.rounded(total.dtype, f"{macro}({total_name}, {lanes})")
+        writer.put(f"{total_name} = {bare(text)};")
 
     def count_of_parts(self) -> int:
         """How many vectors of partial results each reduction has: registers hold all of them."""
@@ -228,8 +230,8 @@ class VectorLoop:
         assert isinstance(stmt, (S.Seq, S.Let, S.Alloc, S.Store, S.If))
         match stmt:
             case S.Seq():
-                for item in stmt.stmts:
-                    self.statement(item)
+                for nested in stmt.stmts:
+                    self.statement(nested)
             case S.Let():
                 self.let(stmt)
             case S.Alloc():
@@ -283,12 +285,12 @@ class VectorLoop:
         else:
             text = p.coded(buffer.dtype, source)
         self.flush()
-        place = p.place(buffer, stmt.indices)
+        address = p.place(buffer, stmt.indices)
         if p.mask:
-            put = f"TL_STORE_IF({self.family}, {kind}, {place}, {bare(text)}, {p.mask});"
+            put = f"TL_STORE_IF({self.family}, {kind}, {address}, {bare(text)}, {p.mask});"
         else:
             word = "TL_STREAM" if self.streams(buffer) else "TL_STORE"
-            put = f"{word}({kind}, {place}, {bare(text)});"
+            put = f"{word}({kind}, {address}, {bare(text)});"
         self.writer.put(put)
 
     def streams(self, buffer: Buffer) -> bool:
@@ -306,15 +308,15 @@ class VectorLoop:
         kind, start = self.p.of(total.dtype), start_of(_FOLDS[op][0], total.dtype)
         each, zero = self.p.value(value), bare(self.p.p.value(start))
         self.flush()
-        put, mine = self.writer.put, self.writer.names.fresh(f"{total.name}_lanes")
+        put, lanes = self.writer.put, self.writer.names.fresh(f"{total.name}_lanes")
         if op in ("min", "max"):  # of a NaN alone it is the start, and the same holds for each lane
             each = self.both(op, total, bare(each), self.p.splat(start))
         both = self.both(op, total, "tl_moved_", "tl_running_")
         types = f"{self.p.family}, {kind}, {self.p.integers(total.dtype)}"
-        put(f"const {kind} {mine} = TL_RUNNING({types}, {bare(each)}, {zero}, {both});")
-        self.p.names[total.data] = found = self.writer.names.fresh(total.name)
-        put(f"const {kind} {found} = {bare(self.both(op, total, self.before, mine))};")
-        last = f"TL_SPLAT({kind}, {mine}[TL_LANES_{self.p.family} - 1])"
+        put(f"const {kind} {lanes} = TL_RUNNING({types}, {bare(each)}, {zero}, {both});")
+        self.p.names[total.data] = scalar = self.writer.names.fresh(total.name)
+        put(f"const {kind} {scalar} = {bare(self.both(op, total, self.before, lanes))};")
+        last = f"TL_SPLAT({kind}, {lanes}[TL_LANES_{self.p.family} - 1])"
         put(f"{self.before} = {bare(self.both(op, total, self.before, last))};")
 
     def branch(self, stmt: S.If) -> None:
@@ -328,9 +330,9 @@ class VectorLoop:
                 if block is None:
                     continue
                 with writer.block(head, "}" if stmt.orelse in (None, block) else None):
-                    known = set(p.safe)
+                    safe = set(p.safe)
                     self.statement(block)
-                    p.safe = known
+                    p.safe = safe
                 head = "} else {"
             p.conditional = old
             return

@@ -37,12 +37,12 @@ def address_of(call: E.Call, position: int) -> E.AddressOf:
 def demand_whole_block(p: GpuPrinter, call: E.Call, machine: str) -> None:
     """A barrier must be one of all threads of its block where the machine has no other; its number
     says nothing then."""
-    whole = p.threads[0] * p.threads[1] * p.threads[2]
-    if all(isinstance(arg, E.Const) and arg.value == whole for arg in call.args[1:]):
+    block_threads = p.threads[0] * p.threads[1] * p.threads[2]
+    if all(isinstance(arg, E.Const) and arg.value == block_threads for arg in call.args[1:]):
         return
     raise TileUnsupportedError(
         f"a barrier of some threads of a block is not available on {machine}",
-        expected=f"T.sync_threads() by all threads of the block, {whole} here",
+        expected=f"T.sync_threads() by all threads of the block, {block_threads} here",
         got=f"`{call!r}`",
     )
 
@@ -69,9 +69,9 @@ def _ldg(p: GpuPrinter, call: E.Call) -> str:
     return p.load(target.buffer, target.indices)
 
 
-def is_constant(p: GpuPrinter, place: E.AddressOf) -> bool:
+def is_constant(p: GpuPrinter, address: E.AddressOf) -> bool:
     """Whether nothing writes a tensor while the kernel runs."""
-    return p.declared.get(place.buffer.data, "").startswith("const ")
+    return p.declared.get(address.buffer.data, "").startswith("const ")
 
 
 def _word(p: GpuPrinter, call: E.Call) -> str:
@@ -80,12 +80,12 @@ def _word(p: GpuPrinter, call: E.Call) -> str:
     value = call.args[0]
     if isinstance(value, E.Select) and value.lazy and isinstance(value.t, E.Load):
         guarded = E.Call(call.atom, (value.t,), call.dtype)
-        other = E.call("reinterpret", value.f, dtype=call.dtype)
-        return f"({p.value(value.cond)} ? {_word(p, guarded)} : {p.value(other)})"
+        otherwise = E.call("reinterpret", value.f, dtype=call.dtype)
+        return f"({p.value(value.cond)} ? {_word(p, guarded)} : {p.value(otherwise)})"
     if call.op == "ldg32" and isinstance(value, E.Load) and value.buffer.storage == "global":
-        place = E.AddressOf(value.buffer, value.indices, "r")
-        if is_constant(p, place):
-            return f"tl_ldg32({p.value(place)})"
+        address = E.AddressOf(value.buffer, value.indices, "r")
+        if is_constant(p, address):
+            return f"tl_ldg32({p.value(address)})"
     return _reinterpret(p, E.Call(portable("reinterpret"), call.args, call.dtype))
 
 

@@ -171,12 +171,12 @@ class _Kernel:
         self.printer.templates = _templates(module.preludes)
         self.args: tuple[KernelArg, ...] = ()
         self.shared: list[SharedBuffer] = []
-        found = list(effects.accesses(stmt.body, nested=True))
+        accesses = list(effects.accesses(stmt.body, nested=True))
         # Pointers with names are no pointers to constants.
-        named = {access.data for access in found if access.how is effects.How.NAMED}
+        named = {access.data for access in accesses if access.how is effects.How.NAMED}
         self.written = effects.written(stmt.body) | named
         self.addressed = frozenset(
-            access.data for access in found if not isinstance(access.by, (S.Stmt, E.Load))
+            access.data for access in accesses if not isinstance(access.by, (S.Stmt, E.Load))
         )
         self.restrict = True
         self.lets: dict[E.Var, E.Expr] = {}
@@ -223,8 +223,8 @@ class _Kernel:
 
     def _name_map(self, call: E.Call, name: str | None) -> None:
         tensor = self.dialect.map_tensor(call, self.module.slots)
-        found = name or (f"{tensor.name}_map" if tensor is not None else "tensor_map")
-        self.printer.map_names[call] = found
+        base = name or (f"{tensor.name}_map" if tensor is not None else "tensor_map")
+        self.printer.map_names[call] = base
 
     def _launch_var(self, var: E.Var, extent: int) -> None:
         self.names.of(var, var.name)
@@ -281,9 +281,9 @@ class _Kernel:
     def _arguments(self) -> list[tuple[KernelArg, str]]:
         """Used slots as kernel parameters: pointers first, in slot order."""
         slots = self.module.slots
-        found = sorted((slots.of[var], var) for var in self.printer.used if var in slots.of)
-        arguments = [(slots.argument(var), self._parameter(var)) for _, var in found]
-        arguments.sort(key=lambda item: item[0].kind != "pointer")
+        used = sorted((slots.of[var], var) for var in self.printer.used if var in slots.of)
+        arguments = [(slots.argument(var), self._parameter(var)) for _, var in used]
+        arguments.sort(key=lambda pair: pair[0].kind != "pointer")
         forms = {True: self.dialect.pointer, False: self.dialect.scalar}
         declared = [
             (arg, forms[arg.kind == "pointer"].format(kind=kind, name=name, at=at))
@@ -293,14 +293,14 @@ class _Kernel:
 
     def _maps(self) -> list[tuple[KernelArg, str]]:
         """Tensor maps as parameters; the host encodes them before this kernel."""
-        found = []
+        maps = []
         for call, name in self.printer.maps.items():
             with at(self.stmt.loc):
                 step = self.dialect.map_step(call, name, self.module.host, self.lets)
             self.module.host.steps.append(step)
             text = f"const __grid_constant__ tl_tensor_map {name}"
-            found.append((KernelArg(step.slot, "tensormap", name), text))
-        return found
+            maps.append((KernelArg(step.slot, "tensormap", name), text))
+        return maps
 
     def _parameter(self, var: E.Var) -> tuple[str, str]:
         """Type and name of a kernel parameter."""
@@ -372,11 +372,11 @@ def _shared(kernel: str, name: str, buffer: Buffer, stmt: S.Launch) -> SharedBuf
 @lru_cache(maxsize=2)
 def _calls(body: S.Stmt) -> tuple[E.Call, ...]:
     """Every call in ``body``, once."""
-    found: dict[E.Call, None] = {}
+    calls: dict[E.Call, None] = {}
     for stmt in S.walk(body):
-        for item in stmt.exprs():
-            found.update(dict.fromkeys(E.find(item, E.Call)))
-    return tuple(found)
+        for expr in stmt.exprs():
+            calls.update(dict.fromkeys(E.find(expr, E.Call)))
+    return tuple(calls)
 
 
 def _depends(row: Atom) -> bool:

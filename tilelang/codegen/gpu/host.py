@@ -96,8 +96,8 @@ class HostWriter:
     def _statement(self, stmt: S.Stmt) -> None:
         match stmt:
             case S.Seq():
-                for item in stmt.stmts:
-                    self.write(item)
+                for nested in stmt.stmts:
+                    self.write(nested)
             case S.Attr():
                 self.write(stmt.body)
             case S.Let():
@@ -194,8 +194,8 @@ class HostWriter:
             case E.Binary() if expr.op in _REAL and expr.a.dtype.is_float:
                 word, swapped, negated = _REAL[expr.op]
                 sides = (expr.b, expr.a) if swapped else (expr.a, expr.b)
-                made = (*self._real(sides[0]), *self._real(sides[1]), word)
-                return (*made, "lnot") if negated else made
+                program = (*self._real(sides[0]), *self._real(sides[1]), word)
+                return (*program, "lnot") if negated else program
             case E.Cast():
                 return self._cast(expr)
             case E.Call(op="isnullptr"):
@@ -252,8 +252,8 @@ class HostWriter:
         for index, stride in zip(expr.indices, buffer.stride_list()):
             if isinstance(index, E.Const) and int(index.value) == 0:
                 continue
-            part = (*self.program(index), *self.program(E.as_expr(stride)), "mul", size, "mul")
-            result = (*result, *part, "add")
+            offset = (*self.program(index), *self.program(E.as_expr(stride)), "mul", size, "mul")
+            result = (*result, *offset, "add")
         return result
 
 

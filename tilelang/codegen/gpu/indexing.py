@@ -78,17 +78,17 @@ def combine(op: str, a: Term, b: Term, within: bool = False) -> Term:
 
 def _function(op: str, a: Term, b: Term) -> Term:
     """A call of the header's function."""
-    found, wide = span(op, a.values, b.values), a.wide or b.wide
+    values, wide = span(op, a.values, b.values), a.wide or b.wide
     text = f"tl_{op}_i{64 if wide else 32}({a.text}, {b.text})"
-    return Term(text, found.low, found.high, wide)
+    return Term(text, values.low, values.high, wide)
 
 
 def _ring(op: str, a: Term, b: Term, within: bool) -> Term:
-    known = _plain(op, a, b)
-    if known is not None:
-        return known
-    found = span(op, a.values, b.values)
-    low, high = found.low, found.high
+    simplified = _plain(op, a, b)
+    if simplified is not None:
+        return simplified
+    values = span(op, a.values, b.values)
+    low, high = values.low, values.high
     if not within and (low < LEAST or high > MOST):
         text = f"tl_{op}_i64({a.text}, {b.text})"  # C++ leaves an overflow undefined
         return Term(text, LEAST, MOST, True)
@@ -120,8 +120,8 @@ def _plain(op: str, a: Term, b: Term) -> Term | None:
 
 
 def _division(op: str, a: Term, b: Term) -> Term:
-    found, wide = span(op, a.values, b.values), a.wide or b.wide
-    low, high = found.low, found.high
+    values, wide = span(op, a.values, b.values), a.wide or b.wide
+    low, high = values.low, values.high
     divides = op.endswith("div")
     if b.low > 0 and (op.startswith("trunc") or a.low >= 0):
         sign = "/" if divides else "%"

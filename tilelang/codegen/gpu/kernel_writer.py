@@ -58,17 +58,17 @@ class KernelWriter(Writer):
             return
         var, kind = stmt.var, "bool" if stmt.var.dtype.is_bool else value_type(stmt.var.dtype)
         if var.dtype in ("int32", "int64") and self.p.is_index(stmt.value):
-            found = self.p.term(stmt.value)
-            value = found.text
+            term = self.p.term(stmt.value)
+            value = term.text
             self.p.indices.add(var)
-            if found.wide:
+            if term.wide:
                 self.p.wide.add(var)
                 kind = "int64_t"
             else:
                 kind = "int"
                 self.p.narrow.add(var)
-            if abs(found.low) < 2**63 and abs(found.high) < 2**63:
-                self.p.ranges[var] = Interval(found.low, found.high)
+            if abs(term.low) < 2**63 and abs(term.high) < 2**63:
+                self.p.ranges[var] = Interval(term.low, term.high)
         else:
             value = bare(self.p.value(stmt.value))
             if var.dtype.is_integer:
@@ -129,9 +129,9 @@ class KernelWriter(Writer):
             self.put(self.p.dialect.shared.format(kind=kind, name=name, length=length))
             return
         self.uses_arena = True
-        place = f"tl_smem + {offset}" if offset else "tl_smem"
+        address = f"tl_smem + {offset}" if offset else "tl_smem"
         space = self.p.dialect.space(buffer.storage)
-        self.put(f"{space}{kind}* const {name} = ({space}{kind}*)({place});")
+        self.put(f"{space}{kind}* const {name} = ({space}{kind}*)({address});")
 
     def view(self, stmt: S.View) -> None:
         """A name for memory that exists; views of the same storage need nothing."""
@@ -151,9 +151,9 @@ class KernelWriter(Writer):
     def repeated(self, expr: E.Expr) -> str:
         """The condition of a loop; what other threads may change is loaded every time."""
         self.p.polls = True
-        found = self.condition(expr)
+        condition = self.condition(expr)
         self.p.polls = False
-        return found
+        return condition
 
     def loop(self, stmt: S.For) -> None:
         """A counted loop, in int where its variable cannot leave it."""
@@ -204,7 +204,7 @@ class KernelWriter(Writer):
         if not count:
             return [], loop.body
         assert isinstance(loop.body, S.Seq) and isinstance(loop.start, E.Const)
-        found: list[tuple[str, E.Expr, int]] = []
+        advances: list[tuple[str, E.Expr, int]] = []
         phases: list[_Counter] = []
         stages: dict[tuple[E.Expr, int], str] = {}
         for let in loop.body.stmts[:count]:
@@ -218,13 +218,13 @@ class KernelWriter(Writer):
                     _Counter(f"{name} = {bare(self.p.index(first))}", f"{name} ^= {wraps}")
                 )
             else:
-                found.append((name, first, size))
+                advances.append((name, first, size))
                 stages[inner, size] = name
             self.p.indices.add(let.var)
             self.p.ranges[let.var] = Interval(0, size - 1)
             (self.p.wide if wide else self.p.narrow).add(let.var)
         made = []
-        for (name, first, size), after in zip(found, [*found[1:], None]):
+        for (name, first, size), after in zip(advances, [*advances[1:], None]):
             step = f"{name} == {size - 1} ? 0 : {name} + 1"
             following = simplify((first + 1) % size)
             if after is not None and after[1] is following and after[2] == size:

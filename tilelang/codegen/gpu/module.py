@@ -136,8 +136,8 @@ def programs_of(step: Step) -> tuple[Program, ...]:
         case ForStep():
             return (step.start, step.stop, step.step)
         case MapStep():
-            items = (*step.map.dims, *step.map.strides[1:])
-            numbers = ((item,) if isinstance(item, int) else item for item in items)
+            sizes = (*step.map.dims, *step.map.strides[1:])
+            numbers = ((size,) if isinstance(size, int) else size for size in sizes)
             return (step.address, *numbers)
 
 

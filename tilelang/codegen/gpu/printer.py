@@ -134,12 +134,12 @@ class GpuPrinter(CPrinter):
         name = self.pointer(buffer)
         if buffer.attr("matrices"):  # counted in whole ones
             indices = (simplify(indices[0] // HELD),)
-        indices, apart = self.parted(buffer, indices)
+        indices, immediate = self.parted(buffer, indices)
         offset = self.offset(buffer, indices)
         if is_packed(buffer.dtype):
             offset = indexing.combine("floordiv", offset, indexing.number(2))
-        place = name if offset.text == "0" else f"&{name}[{bare(offset.text)}]"
-        return place if apart.text == "0" else f"({place} + {apart.at(indexing.PRODUCT)})"
+        text = name if offset.text == "0" else f"&{name}[{bare(offset.text)}]"
+        return text if immediate.text == "0" else f"({text} + {immediate.at(indexing.PRODUCT)})"
 
     def parted(
         self, buffer: Buffer, indices: tuple[E.Expr, ...]
@@ -195,30 +195,30 @@ class GpuPrinter(CPrinter):
             return indexing.number(expr)
         if isinstance(expr, E.Const) or self.is_index(expr):
             return self.arithmetic(expr)
-        known = self.interval(expr)
+        range_ = self.interval(expr)
         text = self.value(expr)
         if expr.dtype in ("int64", "uint64", "uint32"):
             cast = "" if expr.dtype == "int64" else "(int64_t)"
-            return Term(cast + text, known.low, known.high, True)
-        return Term(text, known.low, known.high)
+            return Term(cast + text, range_.low, range_.high, True)
+        return Term(text, range_.low, range_.high)
 
     def arithmetic(self, expr: E.Expr) -> Term:
         """The exact text of what `is_index`."""
         if isinstance(expr, E.Const):
             return indexing.number(int(expr.value))
         if isinstance(expr, E.Var):
-            known = self.ranges.get(expr, full(expr.dtype))
+            range_ = self.ranges.get(expr, full(expr.dtype))
             wide = expr in self.wide or (expr.dtype == "int64" and expr not in self.narrow)
-            return Term(self.name_of(expr), known.low, known.high, wide)
+            return Term(self.name_of(expr), range_.low, range_.high, wide)
         if isinstance(expr, E.Cast):
             return self.arithmetic(expr.value)  # the type follows from the values
         if isinstance(expr, E.Binary):
             return indexing.combine(expr.op, self.arithmetic(expr.a), self.arithmetic(expr.b))
         assert isinstance(expr, E.Select)
-        known = self.interval(expr)
+        range_ = self.interval(expr)
         t, f = self.arithmetic(expr.t), self.arithmetic(expr.f)
         text = f"({bare(self.value(expr.cond))} ? {t.text} : {f.text})"
-        return Term(text, known.low, known.high, t.wide or f.wide)
+        return Term(text, range_.low, range_.high, t.wide or f.wide)
 
     def index(self, expr: E.Expr | int) -> str:
         """An index expression, exact."""
@@ -243,8 +243,8 @@ class GpuPrinter(CPrinter):
             if expr in self.map_alias:
                 return self.tensor_map(expr)
             name = self.name_of(expr)
-            other = expr in (self.narrow if expr.dtype == "int64" else self.wide)
-            return f"({value_type(expr.dtype)}){name}" if other else name
+            needs_cast = expr in (self.narrow if expr.dtype == "int64" else self.wide)
+            return f"({value_type(expr.dtype)}){name}" if needs_cast else name
         return super().value(expr)
 
     def unary(self, expr: E.Unary) -> str:
@@ -276,8 +276,8 @@ class GpuPrinter(CPrinter):
 
     def stays(self, expr: E.Binary) -> bool:
         """Whether a sum or product of signed integers never leaves its dtype."""
-        found = indexing.span(expr.op, self.interval(expr.a), self.interval(expr.b))
-        return found.low >= min_value(expr.dtype) and found.high <= max_value(expr.dtype)
+        range_ = indexing.span(expr.op, self.interval(expr.a), self.interval(expr.b))
+        return range_.low >= min_value(expr.dtype) and range_.high <= max_value(expr.dtype)
 
     def cast(self, expr: E.Cast) -> str:
         """Conversions; stochastic rounding has no instruction here."""
@@ -294,8 +294,8 @@ class GpuPrinter(CPrinter):
     def call(self, expr: E.Call) -> str:
         """An intrinsic: one with a rule of its own, an elementwise one, or a header function."""
         self.rows.add(expr.atom)
-        own = call_text(self, expr)
-        return super().call(expr) if own is None else own
+        text = call_text(self, expr)
+        return super().call(expr) if text is None else text
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """An intrinsic that the dialect has no text for."""

@@ -48,7 +48,7 @@ def call_text(p: GpuPrinter, call: E.Call) -> str | None:
     )
     operands = [argument(p, call, at) for at in range(len(call.args))]
     attrs.update((str(at), operand) for at, operand in enumerate(operands))
-    filled = re.sub(r"\{(\w+)\}", lambda found: str(attrs[found[1]]), text)
+    filled = re.sub(r"\{(\w+)\}", lambda field: str(attrs[field[1]]), text)
     return filled if text.endswith(")") else f"{filled}({', '.join(operands)})"
 
 
@@ -56,9 +56,9 @@ def argument(p: GpuPrinter, call: E.Call, at: int) -> str:
     """The operand at a position, as its row says what it is."""
     arg = call.args[at]
     operand = call.atom.operands[at] if at < len(call.atom.operands) else VALUE
-    own = p.dialect.operands.get(operand.space)
-    if own is not None:
-        return own(p, arg)
+    converter = p.dialect.operands.get(operand.space)
+    if converter is not None:
+        return converter(p, arg)
     if operand.space == "constant":
         return str(constant(call, at, operand.role))
     if operand.space == "map":
@@ -73,16 +73,16 @@ def place(p: GpuPrinter, base: E.Expr) -> str:
     return bare(p.value(base))
 
 
-def constant(call: E.Call, position: int, what: str) -> int:
+def constant(call: E.Call, position: int, role: str) -> int:
     """The compile-time integer operand `position`."""
-    return known(call, call.args[position] if position < len(call.args) else None, what)
+    return known(call, call.args[position] if position < len(call.args) else None, role)
 
 
-def known(call: E.Call, arg: E.Expr | None, what: str) -> int:
+def known(call: E.Call, arg: E.Expr | None, role: str) -> int:
     """A compile-time integer operand."""
     if not isinstance(arg, E.Const):
         raise TileTypeError(
-            f"the {what} of T.{call.op} is not a constant",
+            f"the {role} of T.{call.op} is not a constant",
             expected="a number known when the kernel is compiled",
             got=f"`{arg!r}`",
         )

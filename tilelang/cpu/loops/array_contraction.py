@@ -31,16 +31,16 @@ def contract_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def contracted(launch: S.Launch) -> S.Stmt:
         counts = element_tiles(launch.body)
-        found: dict[E.Var, int] = {}  # storage -> the dimension that is one row
+        row_dims: dict[E.Var, int] = {}  # storage -> the dimension that is one row
         for loop in S.walk(launch.body):
             if isinstance(loop, S.For) and loop.body.blocks():
-                for data, at in _rows(loop, counts).items():
-                    found.setdefault(data, at)
-        if not found:
+                for data, dim in _rows(loop, counts).items():
+                    row_dims.setdefault(data, dim)
+        if not row_dims:
             return launch
-        names = (data.name for data in counts if data in found)
+        names = (data.name for data in counts if data in row_dims)
         lines = tuple(f"`{name}` needs one row: an iteration uses no other" for name in names)
-        return with_lines(replace(launch, body=_OneRow(found).rewrite(launch.body)), lines)
+        return with_lines(replace(launch, body=_OneRow(row_dims).rewrite(launch.body)), lines)
 
     return rewrite_launches(func, contracted)
 
@@ -52,35 +52,39 @@ def _rows(loop: S.For, counts: dict[E.Var, int]) -> dict[E.Var, int]:
     for access in effects.accesses(loop.body, nested=True):
         if access.data in counts and not isinstance(access.by, S.Alloc):
             inside.setdefault(access.data, []).append(access)
-    found = {}
+    row_dims = {}
     for data, uses in inside.items():
         if len(uses) != counts[data] or len(uses[0].buffer.shape) != 2:
             continue
-        at = next((d for d in range(2) if all(use.indices[d] is loop.var for use in uses)), None)
-        if at is not None and _is_filled_first(loop, uses[0].buffer, at):
-            found[data] = at
-    if found and any(isinstance(node, _LEAVES) for node in S.walk(loop.body)):
+        dim = next((d for d in range(2) if all(use.indices[d] is loop.var for use in uses)), None)
+        if dim is not None and _is_filled_first(loop, uses[0].buffer, dim):
+            row_dims[data] = dim
+    if row_dims and any(isinstance(node, _LEAVES) for node in S.walk(loop.body)):
         return {}
-    return found
+    return row_dims
 
 
-def _is_filled_first(loop: S.For, tile: Buffer, at: int) -> bool:
+def _is_filled_first(loop: S.For, tile: Buffer, dim: int) -> bool:
     """Whether each iteration of ``loop`` stores the whole row first, and the loop that does so uses
     of it what it has just stored."""
     inner = _first(loop.body, tile)
-    if not isinstance(inner, S.For) or not same_extent(trip_count(inner), tile.shape[1 - at]):
+    if not isinstance(inner, S.For) or not same_extent(trip_count(inner), tile.shape[1 - dim]):
         return False
-    one = isinstance(inner.step, E.Const) and inner.step.value == 1
-    zero = isinstance(inner.start, E.Const) and inner.start.value == 0
+    steps_by_one = isinstance(inner.step, E.Const) and inner.step.value == 1
+    starts_at_zero = isinstance(inner.start, E.Const) and inner.start.value == 0
     store = _first(inner.body, tile)
-    if not (one and zero) or not isinstance(store, S.Store) or store.buffer.data is not tile.data:
+    if (
+        not (steps_by_one and starts_at_zero)
+        or not isinstance(store, S.Store)
+        or store.buffer.data is not tile.data
+    ):
         return False
     if any(
-        load.buffer.data is tile.data for item in store.exprs() for load in E.find(item, E.Load)
+        load.buffer.data is tile.data for expr in store.exprs() for load in E.find(expr, E.Load)
     ):
         return False
     uses = effects.accesses(inner.body, nested=True)
-    return all(use.indices[1 - at] is inner.var for use in uses if use.data is tile.data)
+    return all(use.indices[1 - dim] is inner.var for use in uses if use.data is tile.data)
 
 
 def _first(body: S.Stmt, tile: Buffer) -> S.Stmt | None:
@@ -94,37 +98,37 @@ def _first(body: S.Stmt, tile: Buffer) -> S.Stmt | None:
 class _OneRow(Rewriter):
     """Tiles with one row, and their uses."""
 
-    def __init__(self, found: dict[E.Var, int]) -> None:
-        self.found = found
+    def __init__(self, row_dims: dict[E.Var, int]) -> None:
+        self.row_dims = row_dims
         self.memo: dict[E.Expr, E.Expr] = {}
-        self.made: dict[Buffer, Buffer] = {}
+        self.contracted: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        at = self.found.get(buffer.data)
-        if at is None:
+        dim = self.row_dims.get(buffer.data)
+        if dim is None:
             return buffer
-        if buffer not in self.made:
-            shape = Shape(1 if d == at else extent for d, extent in enumerate(buffer.shape))
-            self.made[buffer] = replace(buffer, shape=shape)
-        return self.made[buffer]
+        if buffer not in self.contracted:
+            shape = Shape(1 if d == dim else extent for d, extent in enumerate(buffer.shape))
+            self.contracted[buffer] = replace(buffer, shape=shape)
+        return self.contracted[buffer]
 
-    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
-        at = self.found.get(buffer.data)
-        return tuple(E.const(0) if d == at else index for d, index in enumerate(indices))
+    def row_indices(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
+        dim = self.row_dims.get(buffer.data)
+        return tuple(E.const(0) if d == dim else index for d, index in enumerate(indices))
 
     def expr(self, expr: E.Expr) -> E.Expr:
         if not E.holds(expr, E.Load):
             return expr
-        found = self.memo.get(expr)
-        if found is None:
-            found = rebuild(expr, self.expr)
-            if isinstance(found, E.Load) and found.buffer.data in self.found:
-                place = self.place(found.buffer, found.indices)
-                found = E.Load(self.buffer(found.buffer), place)
-            self.memo[expr] = found
-        return found
+        result = self.memo.get(expr)
+        if result is None:
+            result = rebuild(expr, self.expr)
+            if isinstance(result, E.Load) and result.buffer.data in self.row_dims:
+                indices = self.row_indices(result.buffer, result.indices)
+                result = E.Load(self.buffer(result.buffer), indices)
+            self.memo[expr] = result
+        return result
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Store) and stmt.buffer.data in self.found:
-            return replace(stmt, indices=self.place(stmt.buffer, stmt.indices))
+        if isinstance(stmt, S.Store) and stmt.buffer.data in self.row_dims:
+            return replace(stmt, indices=self.row_indices(stmt.buffer, stmt.indices))
         return stmt

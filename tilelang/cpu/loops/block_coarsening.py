@@ -44,42 +44,42 @@ def coarsen_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with blocks that do the work of their neighbours, too."""
 
     def widened(launch: S.Launch) -> S.Stmt:
-        for at, var in enumerate(launch.block_vars):
-            made = _widened(launch, at, var)
-            if made is not None:
-                return made
+        for axis, var in enumerate(launch.block_vars):
+            coarsened = _coarsened(launch, axis, var)
+            if coarsened is not None:
+                return coarsened
         return launch
 
     return rewrite_launches(func, widened)
 
 
-def _widened(launch: S.Launch, at: int, var: E.Var) -> S.Launch | None:
-    sizes = [int(item.value) if isinstance(item, E.Const) else 0 for item in launch.grid]
-    if not all(sizes) or sizes[at] == 1 or not is_quiet(launch.body):
+def _coarsened(launch: S.Launch, axis: int, var: E.Var) -> S.Launch | None:
+    sizes = [int(extent.value) if isinstance(extent, E.Const) else 0 for extent in launch.grid]
+    if not all(sizes) or sizes[axis] == 1 or not is_quiet(launch.body):
         return None
     if S.holds(launch.body, S.Gemm, S.View):
         return None
     rows = _Rows(launch.body, var)
     if not rows.fit():
         return None
-    others = prod(sizes) // sizes[at]
+    other_blocks = prod(sizes) // sizes[axis]
     factors = (
         factor
-        for factor in range(sizes[at], 1, -1)
-        if sizes[at] % factor == 0
+        for factor in range(sizes[axis], 1, -1)
+        if sizes[axis] % factor == 0
         and factor * max(map(rows.extent, rows.loops)) <= LONGEST
         and factor * rows.bytes() <= LARGEST
-        and others * (sizes[at] // factor) >= FEWEST
+        and other_blocks * (sizes[axis] // factor) >= FEWEST
     )
     factor = next(factors, 1)
     if factor == 1:
         return None
     grid = tuple(
-        E.const(sizes[at] // factor, item.dtype) if n == at else item
-        for n, item in enumerate(launch.grid)
+        E.const(sizes[axis] // factor, extent.dtype) if n == axis else extent
+        for n, extent in enumerate(launch.grid)
     )
-    made = replace(launch, grid=grid, body=rows.widened(factor))
-    return with_lines(made, (f"{factor} blocks along {var.name} are one",))
+    coarsened = replace(launch, grid=grid, body=rows.widened(factor))
+    return with_lines(coarsened, (f"{factor} blocks along {var.name} are one",))
 
 
 @dataclass
@@ -105,11 +105,11 @@ class _Rows:
         if accesses is None or not self.paired(accesses):
             return False
         elements = list(self.elements())
-        self.follow(elements)
+        self.propagate(elements)
         if any(self.extent(var) < 2 for var in self.loops):
             return False
         return all(map(self.allows, self.values())) and all(
-            self.stands(buffer, indices) for buffer, indices in elements
+            self.is_row_element(buffer, indices) for buffer, indices in elements
         )
 
     def extent(self, var: E.Var) -> int:
@@ -127,9 +127,9 @@ class _Rows:
         for access in accesses:
             if access.buffer.storage != "global":
                 return False
-            found = [self.row_of(index) for index in access.indices]
-            self.loops.update(var for var in found if var is not None)
-            if access.writes and found[-1] is None:
+            row_vars = [self.row_of(index) for index in access.indices]
+            self.loops.update(var for var in row_vars if var is not None)
+            if access.writes and row_vars[-1] is None:
                 return False
         return bool(self.loops)
 
@@ -140,20 +140,20 @@ class _Rows:
         if form is None or not form[0].factor(self.block):
             return None
         for var in self.parallel:
-            apart = form[0].factor(var)
-            if apart > 0 and form[0].factor(self.block) == apart * self.extent(var):
+            stride = form[0].factor(var)
+            if stride > 0 and form[0].factor(self.block) == stride * self.extent(var):
                 return var
         return None
 
-    def place(self, index: E.Expr) -> tuple[E.Var, int] | None:
-        """The loop variable of an index of a tile, ``apart * j + rest`` with a smaller rest, and
+    def tile_position(self, index: E.Expr) -> tuple[E.Var, int] | None:
+        """The loop variable of an index of a tile, ``stride * j + rest`` with a smaller rest, and
         how long the tile is then; else None."""
         form = parted(index, frozenset(self.parallel))
         if form is None or len(form[0].terms) != 1 or not isinstance(form[1], E.Const):
             return None
-        ((var, apart),) = form[0].terms
-        inside = isinstance(var, E.Var) and 0 <= int(form[1].value) < apart
-        return (cast("E.Var", var), apart * self.extent(cast("E.Var", var))) if inside else None
+        ((var, stride),) = form[0].terms
+        inside = isinstance(var, E.Var) and 0 <= int(form[1].value) < stride
+        return (cast("E.Var", var), stride * self.extent(cast("E.Var", var))) if inside else None
 
     def elements(self) -> Iterator[tuple[Buffer, tuple[E.Expr, ...]]]:
         """All accesses of arrays."""
@@ -161,7 +161,7 @@ class _Rows:
             if isinstance(access.by, (S.Store, E.Load)):
                 yield access.buffer, access.indices
 
-    def follow(self, elements: list[tuple[Buffer, tuple[E.Expr, ...]]]) -> None:
+    def propagate(self, elements: list[tuple[Buffer, tuple[E.Expr, ...]]]) -> None:
         """Tiles along rows have rows of their own, which other loops go along, too."""
         before = -1
         while before != len(self.loops) + len(self.tiles):
@@ -170,11 +170,11 @@ class _Rows:
                 if buffer.storage == "global":
                     continue
                 for dim, index in enumerate(indices):
-                    if (found := self.place(index)) and found[0] in self.loops:
+                    if (position := self.tile_position(index)) and position[0] in self.loops:
                         self.tiles.setdefault(buffer.data, dim)
-                known = self.tiles.get(buffer.data)
-                if known is not None and (found := self.place(indices[known])):
-                    self.loops.add(found[0])
+                row_dim = self.tiles.get(buffer.data)
+                if row_dim is not None and (position := self.tile_position(indices[row_dim])):
+                    self.loops.add(position[0])
 
     def moves(self, expr: E.Expr) -> bool:
         """Whether ``expr`` depends on the block or on a place in a row."""
@@ -185,22 +185,22 @@ class _Rows:
         if not self.moves(expr):
             return True
         if isinstance(expr, E.Load):
-            return self.stands(expr.buffer, expr.indices)
+            return self.is_row_element(expr.buffer, expr.indices)
         if isinstance(expr, E.Var):
             return False
         return all(map(self.allows, expr.children()))
 
-    def stands(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> bool:
+    def is_row_element(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> bool:
         """Whether these are indices of an element that a longer row holds at the same place."""
         if buffer.storage == "global":
             return all(not self.moves(i) or self.is_row(i) for i in indices)
         dim = self.tiles.get(buffer.data)
         if dim is None:
             return not any(map(self.moves, indices))
-        found = self.place(indices[dim])
-        whole = found is not None and same_extent(buffer.shape[dim], found[1])
-        rest = (index for at, index in enumerate(indices) if at != dim)
-        return whole and buffer.strides is None and not any(map(self.moves, rest))
+        position = self.tile_position(indices[dim])
+        covers_dim = position is not None and same_extent(buffer.shape[dim], position[1])
+        rest = (index for d, index in enumerate(indices) if d != dim)
+        return covers_dim and buffer.strides is None and not any(map(self.moves, rest))
 
     def is_row(self, index: E.Expr) -> bool:
         """Whether ``index`` is ``extent * block + j``, or a multiple, and nothing else moves."""
@@ -212,7 +212,7 @@ class _Rows:
         """The size of the tiles that grow."""
         buffers = (node.buffer for node in S.find(self.body, S.Alloc))
         along = (buffer for buffer in buffers if buffer.data in self.tiles)
-        return sum(prod(map(int, one.shape)) * one.dtype.bits // 8 for one in along)
+        return sum(prod(map(int, grown.shape)) * grown.dtype.bits // 8 for grown in along)
 
     def widened(self, factor: int) -> S.Stmt:
         """The body of a block that does the work of ``factor`` of them."""

@@ -25,46 +25,48 @@ LINE = 64
 
 
 def pad_rows(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the tiles that products add to in rows that do not meet in the caches."""
+    """``func`` with padded accumulator tiles, whose rows do not conflict in cache sets."""
 
-    def spread(launch: S.Launch) -> S.Stmt:
-        found = _sums(launch.body)
-        if not found:
+    def padded_launch(launch: S.Launch) -> S.Stmt:
+        accumulators = _conflicting_accumulators(launch.body)
+        if not accumulators:
             return launch
         memo: dict[Buffer, Buffer] = {}
 
-        def spaced(buffer: Buffer) -> Buffer:
-            if buffer.data not in found:
+        def padded(buffer: Buffer) -> Buffer:
+            if buffer.data not in accumulators:
                 return buffer
             if buffer not in memo:
                 columns = int(buffer.shape[1]) + LINE * 8 // buffer.dtype.bits
                 memo[buffer] = replace(buffer, strides=(columns, 1))
             return memo[buffer]
 
-        return map_buffers(launch, spaced)
+        return map_buffers(launch, padded)
 
-    return rewrite_launches(func, spread)
+    return rewrite_launches(func, padded_launch)
 
 
-def _sums(body: S.Stmt) -> set[E.Var]:
-    """The storage of tiles that products add to, with rows that meet, and of which only elements
-    are used."""
-    made = {n.buffer.data: n.buffer for n in S.find(body, S.Alloc)}
+def _conflicting_accumulators(body: S.Stmt) -> set[E.Var]:
+    """The storage of accumulators of GEMMs whose rows conflict in cache sets, and of which only
+    elements are used."""
+    allocated = {n.buffer.data: n.buffer for n in S.find(body, S.Alloc)}
     added = {n.c.buffer.data for n in S.find(body, S.Gemm)}
-    found = {data for data in added if data in made and _meet(made[data])}
-    if not found:
-        return found
-    found -= {node.buffer.data for node in S.find(body, S.View)}
-    found -= {var for var, _ in effects.pointers(body, nested=True)}
+    accumulators = {
+        data for data in added if data in allocated and _has_set_conflicts(allocated[data])
+    }
+    if not accumulators:
+        return accumulators
+    accumulators -= {node.buffer.data for node in S.find(body, S.View)}
+    accumulators -= {var for var, _ in effects.pointers(body, nested=True)}
     for access in effects.accesses(body, nested=True):
         simple = isinstance(access.by, (S.Alloc, S.Store, S.Gemm, E.Load))
         if not simple or access.how is not effects.How.PLAIN:
-            found.discard(access.data)
-    return found
+            accumulators.discard(access.data)
+    return accumulators
 
 
-def _meet(buffer: Buffer) -> bool:
-    """Whether the rows of a tile fall into the same sets."""
+def _has_set_conflicts(buffer: Buffer) -> bool:
+    """Whether the rows of a tile fall into the same cache sets."""
     if len(buffer.shape) != 2 or buffer.strides is not None or buffer.storage == "global":
         return False
     columns = buffer.shape[1]

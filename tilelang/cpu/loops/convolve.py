@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tilelang.cpu.gemm_kernels import panel_width
 from tilelang.cpu.loops.k_loop_coalescing import first_only
-from tilelang.cpu.loops.operand_forwarding import Places
+from tilelang.cpu.loops.operand_forwarding import LaunchWalker
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
@@ -51,7 +51,7 @@ class _Sizes:
     reach: int
 
 
-class _Walk(Places):
+class _Walk(LaunchWalker):
     def loop(self, loop: S.For) -> S.Stmt:
         body = loop.body.stmts if isinstance(loop.body, S.Seq) else ()
         if len(body) != 2:
@@ -65,23 +65,25 @@ class _Walk(Places):
     def _sizes(self, loop: S.For, column: S.Im2col, gemm: S.Gemm) -> _Sizes | None:
         """The sizes of a convolution that can go without columns; None for others."""
         shape, tile = column.img.buffer.shape, column.col
-        if not all(isinstance(one, int) for one in (*shape, *tile.extents, *gemm.c.extents)):
+        if not all(isinstance(extent, int) for extent in (*shape, *tile.extents, *gemm.c.extents)):
             return None
-        count, height, width, channels = (int(one) for one in shape)
+        count, height, width, channels = (int(extent) for extent in shape)
         taps, reach = column.kernel**2, column.dilation * (column.kernel - 1)
         lines, columns = height + 2 * column.pad - reach, width + 2 * column.pad - reach
-        rows, step = (int(one) for one in tile.extents[-2:])
+        rows, step = (int(extent) for extent in tile.extents[-2:])
         if min(lines, columns) < 1 or rows % columns or lines * columns % rows:
             return None
         sizes = _Sizes(count, height, width, channels, lines, columns, rows // columns, reach)
-        part = (sizes.rows + reach) * (width + 2 * column.pad) * channels * tile.dtype.bits // 8
+        padded_bytes = (
+            (sizes.rows + reach) * (width + 2 * column.pad) * channels * tile.dtype.bits // 8
+        )
         fits = (
             column.stride == 1
             and step == channels
             and column.c_step is loop.var
             and (trip_count(loop), int(loop.start), int(loop.step)) == (taps, 0, 1)
             and tile.dtype == column.img.dtype == accumulator(gemm.a.dtype, gemm.c.dtype)
-            and part <= ROOM
+            and padded_bytes <= ROOM
             and self.uses.get(tile.buffer.data) == 2
             and first_only(gemm.clear, loop.var) is not None
             and not depends_on(column.nhw_step, frozenset({loop.var}))
@@ -102,7 +104,7 @@ def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
         return False
     ahead: dict[E.Var, E.Expr] = {var: var + 1}
     far = [simplify(substitute(low, ahead) - low) for low in b.mins]
-    moves = [one.value if isinstance(one, E.Const) else None for one in far]
+    moves = [value.value if isinstance(value, E.Const) else None for value in far]
     wanted = [step if dim == len(moves) - 2 else 0 for dim in range(len(moves))]
     return moves == wanted and not any(depends_on(low, frozenset({var})) for low in c.mins)
 
@@ -113,12 +115,12 @@ def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.
     width = sizes.width + 2 * pad
     name, storage = f"{column.img.buffer.name}_part", column.col.buffer.storage
     shape = Shape((sizes.rows + sizes.reach, width, channels))
-    part = Buffer(name, shape, column.col.dtype, storage)
+    padded = Buffer(name, shape, column.col.dtype, storage)
     row = E.Var("r", DType("int32"))
     low = (row, E.const(0), E.const(0))
-    a = Region(part, low, (sizes.reach + 1, width, channels))
+    a = Region(padded, low, (sizes.reach + 1, width, channels))
     at_first: dict[E.Var, E.Expr] = {loop.var: E.const(0)}
-    b = gemm.b.map(lambda one: simplify(substitute(one, at_first)))
+    b = gemm.b.map(lambda index: simplify(substitute(index, at_first)))
     extents = list(b.extents)
     extents[-2] = channels * column.kernel**2
     columns = E.const(sizes.columns)
@@ -133,10 +135,10 @@ def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.
         annotations=(*gemm.annotations, ("taps", taps)),
     )  # fmt: skip
     rows = S.counted(row, sizes.rows, product, "serial", (), loop.loc)
-    return S.seq(S.Alloc(buffer=part, loc=column.loc), _fill(part, column, sizes), rows)
+    return S.seq(S.Alloc(buffer=padded, loc=column.loc), _fill(padded, column, sizes), rows)
 
 
-def _fill(part: Buffer, column: S.Im2col, sizes: _Sizes) -> S.Stmt:
+def _fill(padded: Buffer, column: S.Im2col, sizes: _Sizes) -> S.Stmt:
     """Pixels of the image, and zeros outside."""
     i, j, c = (E.Var(name, DType("int32")) for name in "ijc")
     first = column.nhw_step * (sizes.rows * sizes.columns)
@@ -147,7 +149,7 @@ def _fill(part: Buffer, column: S.Im2col, sizes: _Sizes) -> S.Stmt:
     for index, limit in ((h, sizes.height), (w, sizes.width), (n, sizes.count)):
         within = E.binary("land", index >= 0, index < limit)
         inside = E.binary("land", inside, within)
-    found = E.select(inside, E.Load(column.img.buffer, (n, h, w, c)), E.const(0, part.dtype))
-    store = S.Store(buffer=part, indices=(i, j, c), value=found, loc=column.loc)
-    extents = tuple(map(E.as_expr, part.shape))
+    element = E.select(inside, E.Load(column.img.buffer, (n, h, w, c)), E.const(0, padded.dtype))
+    store = S.Store(buffer=padded, indices=(i, j, c), value=element, loc=column.loc)
+    extents = tuple(map(E.as_expr, padded.shape))
     return S.Parallel(vars=(i, j, c), extents=extents, body=store, loc=column.loc)

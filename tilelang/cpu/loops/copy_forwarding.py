@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tilelang.cpu.loops.operand_forwarding import Places
+from tilelang.cpu.loops.operand_forwarding import LaunchWalker
 from tilelang.cpu.loops.scalar_replacement import element_tiles
 from tilelang.cpu.loops.vectorization import stride_of
 from tilelang.ir import effects
@@ -37,7 +37,7 @@ def forward_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func.with_body(_Walk(Memory(func)).visit(func.body))
 
 
-class _Walk(Places):
+class _Walk(LaunchWalker):
     def __init__(self, memory: Memory) -> None:
         super().__init__()
         self.memory = memory
@@ -49,25 +49,25 @@ class _Walk(Places):
         self.counts = element_tiles(stmt.body)
         self.facts = self.memory.facts(stmt.body)
         self.gone: dict[E.Var, str] = {}
-        made = super().visit(stmt)
+        rewritten = super().visit(stmt)
         self.counts = {}
         if not self.gone:
-            return made
+            return rewritten
         lines = tuple(f"`{name}` is read where it was copied from" for name in self.gone.values())
-        made = without_allocations(made, self.gone)
-        assert isinstance(made, S.Launch)
-        return with_lines(made, lines)
+        rewritten = without_allocations(rewritten, self.gone)
+        assert isinstance(rewritten, S.Launch)
+        return with_lines(rewritten, lines)
 
     def sequence(self, seq: S.Seq) -> S.Stmt:
         stmts = S.flat(seq)
-        for at, stmt in enumerate(stmts):
-            found = self._copy(stmt) if isinstance(stmt, S.For) else None
-            if found is not None and self._saves(*found, stmts[at + 1 :]):
-                tile = found[0].buffer
+        for position, stmt in enumerate(stmts):
+            forwarded = self._copy(stmt) if isinstance(stmt, S.For) else None
+            if forwarded is not None and self._is_profitable(*forwarded, stmts[position + 1 :]):
+                tile = forwarded[0].buffer
                 self.gone[tile.data] = tile.name
-                later = _ReadThere(*found)
+                later = _ForwardLoads(*forwarded)
                 return self.sequence(
-                    S.Seq(stmts=(*stmts[:at], *map(later.rewrite, stmts[at + 1 :])))
+                    S.Seq(stmts=(*stmts[:position], *map(later.rewrite, stmts[position + 1 :])))
                 )
         return seq
 
@@ -91,9 +91,13 @@ class _Walk(Places):
         sizes = {
             one.var: trip_count(one) for one in loops if trip_count(one) and not int(one.start)
         }
-        places = [index for index in stmt.indices if isinstance(index, E.Var)]
-        whole = [sizes.get(one) if isinstance(one, E.Var) else 1 for one in stmt.indices]
-        if set(places) != sizes.keys() or len(places) < len(loops) or whole != list(tile.shape):
+        copied_vars = [index for index in stmt.indices if isinstance(index, E.Var)]
+        covered = [sizes.get(one) if isinstance(one, E.Var) else 1 for one in stmt.indices]
+        if (
+            set(copied_vars) != sizes.keys()
+            or len(copied_vars) < len(loops)
+            or covered != list(tile.shape)
+        ):
             return None
         accesses = self.facts.accesses
         if accesses is None or any(
@@ -107,31 +111,40 @@ class _Walk(Places):
                     return None
         return stmt, source
 
-    def _saves(self, store: S.Store, source: E.Load, later: Sequence[S.Stmt]) -> bool:
+    def _is_profitable(self, store: S.Store, source: E.Load, later: Sequence[S.Stmt]) -> bool:
         """Whether ``later`` has all uses of the tile, and reads about as many elements as it has,
         in their order."""
         tile, uses = store.buffer, 0
-        left: list[tuple[S.Stmt, int, E.Var | None]] = [(stmt, 1, None) for stmt in later]
-        while left:
-            stmt, times, var = left.pop()
-            mine = [access for access in effects.accesses(stmt) if access.data is tile.data]
-            uses += len(mine)
-            for access in mine:
+        worklist: list[tuple[S.Stmt, int, E.Var | None]] = [(stmt, 1, None) for stmt in later]
+        while worklist:
+            stmt, times, var = worklist.pop()
+            tile_accesses = [
+                access for access in effects.accesses(stmt) if access.data is tile.data
+            ]
+            uses += len(tile_accesses)
+            for access in tile_accesses:
                 read = E.Load(tile, access.indices)
-                there = _ReadThere(store, source).expr(read)
-                assert isinstance(there, E.Load)
-                apart: int | None = 0
+                source_element = _ForwardLoads(store, source).expr(read)
+                assert isinstance(source_element, E.Load)
+                stride: int | None = 0
                 if var is not None:
-                    apart = stride_of(there.buffer, there.indices, var, frozenset())
-                if access.writes or times > prod(tile.shape) or apart is None or abs(apart) > NEAR:
+                    stride = stride_of(
+                        source_element.buffer, source_element.indices, var, frozenset()
+                    )
+                if (
+                    access.writes
+                    or times > prod(tile.shape)
+                    or stride is None
+                    or abs(stride) > NEAR
+                ):
                     return False
             if isinstance(stmt, S.For):
                 times, var = times * (trip_count(stmt) or 1 << 60), stmt.var
-            left += [(inner, times, var) for inner in stmt.blocks()]
+            worklist += [(inner, times, var) for inner in stmt.blocks()]
         return uses > 0 and uses == self.counts[tile.data] - 1
 
 
-class _ReadThere(ExprRewriter):
+class _ForwardLoads(ExprRewriter):
     """Elements of a tile are read where they were copied from."""
 
     kinds = (E.Load,)
@@ -140,9 +153,9 @@ class _ReadThere(ExprRewriter):
         self.store, self.source = store, source
 
     def node(self, expr: E.Expr) -> E.Expr:
-        found = rebuild(expr, self.expr)
-        if isinstance(found, E.Load) and found.buffer.data is self.store.buffer.data:
-            pairs = zip(self.store.indices, found.indices)
-            at = {var: index for var, index in pairs if isinstance(var, E.Var)}
-            return substitute(self.source, at)
-        return found
+        rebuilt = rebuild(expr, self.expr)
+        if isinstance(rebuilt, E.Load) and rebuilt.buffer.data is self.store.buffer.data:
+            pairs = zip(self.store.indices, rebuilt.indices)
+            values = {var: index for var, index in pairs if isinstance(var, E.Var)}
+            return substitute(self.source, values)
+        return rebuilt

@@ -29,17 +29,17 @@ class _Quotients(ExprRewriter):
         self.bounds = bounds
 
     def node(self, expr: E.Expr) -> E.Expr:
-        found = super().node(expr)
-        if isinstance(found, E.Binary) and found.op == "floordiv":
-            return _steady(found, self.bounds)
-        return found
+        rebuilt = super().node(expr)
+        if isinstance(rebuilt, E.Binary) and rebuilt.op == "floordiv":
+            return _steady(rebuilt, self.bounds)
+        return rebuilt
 
 
 def _steady(quotient: E.Binary, bounds: Bounds) -> E.Expr:
     """``(step * x + y) // (step * n)`` as ``x // n`` where ``0 <= y < step``: the sum does not
     wrap, so that it is ``step * x`` and a part of a step, and x is an integer."""
-    n, whole = quotient.b, interval(quotient.a, bounds)
-    may_wrap = not whole.known or whole == full(quotient.dtype)
+    n, range_ = quotient.b, interval(quotient.a, bounds)
+    may_wrap = not range_.known or range_ == full(quotient.dtype)
     if not isinstance(n, E.Const) or int(n.value) <= 1 or may_wrap:
         return quotient
     form = Linear.of(quotient.a)

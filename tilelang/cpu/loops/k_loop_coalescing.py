@@ -73,13 +73,15 @@ def _counts_along(gemm: S.Gemm, var: E.Var) -> bool:
     ended, with the same rows and columns."""
     if words_of(gemm.a.dtype, gemm.b.dtype, accumulator(gemm.a.dtype, gemm.c.dtype)) is None:
         return False
-    if not all(isinstance(one, int) for one in (*gemm.a.extents, *gemm.b.extents, *gemm.c.extents)):
+    if not all(
+        isinstance(extent, int) for extent in (*gemm.a.extents, *gemm.b.extents, *gemm.c.extents)
+    ):
         return False
 
     def moves(region: Region) -> tuple[object, ...]:
         ahead: dict[E.Var, E.Expr] = {var: var + 1}
         far = (simplify(substitute(low, ahead) - low) for low in region.mins)
-        return tuple(one.value if isinstance(one, E.Const) else None for one in far)
+        return tuple(extent.value if isinstance(extent, E.Const) else None for extent in far)
 
     def along(region: Region, dim: int) -> bool:
         wanted: list[object] = [0] * len(region.mins)

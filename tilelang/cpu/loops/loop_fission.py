@@ -29,7 +29,7 @@ ENOUGH = "as many threads as the barrier counts, before the first of them waits"
 ZERO = (E.const(0),)
 
 
-def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
+def unsupported_intrinsic(call: E.Call) -> TileUnsupportedError:
     """The error for an operation that exists on other targets only."""
     needs = call.atom.needs
     name = call.attr("name", call.op)
@@ -49,7 +49,7 @@ def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
     )
 
 
-def check_words(launch: S.Launch) -> None:
+def check_intrinsics(launch: S.Launch) -> None:
     """Refuse barriers in the hands of other operations than those that are counted here.
 
     Intrinsics that complete a barrier need it as an object in memory, and none is left. What an
@@ -58,18 +58,18 @@ def check_words(launch: S.Launch) -> None:
     """
     for stmt in S.walk(launch.body):
         with located(stmt.loc):
-            for node in (part for item in stmt.exprs() for part in E.walk(item)):
+            for node in (sub_expr for expr in stmt.exprs() for sub_expr in E.walk(expr)):
                 if isinstance(node, E.Call) and not (node.atom.synchronises or node.atom.optional):
                     foreign = node.atom.needs in FEATURES and not node.atom.emulated
                     if foreign or node.atom.by_name or any(map(_is_barrier, node.args)):
-                        raise no_word_of_cpus(node)
+                        raise unsupported_intrinsic(node)
 
 
 def _is_barrier(arg: E.Expr) -> bool:
     return isinstance(arg, (E.AddressOf, E.Load)) and arg.buffer.storage.endswith("barrier")
 
 
-def _meetings(launch: S.Launch) -> int:
+def _count_barriers(launch: S.Launch) -> int:
     """How many statements are barriers of threads."""
     calls = (stmt.value for stmt in S.find(launch.body, S.Eval))
     orders = (call.atom.orders for call in calls if isinstance(call, E.Call))
@@ -81,7 +81,7 @@ class Barriers:
 
     def __init__(self, launch: S.Launch, loops: ThreadLoops) -> None:
         self.loops = loops
-        self.several = _meetings(launch) > 1  # the others may come at another barrier
+        self.several = _count_barriers(launch) > 1  # the others may come at another barrier
         self.states: dict[E.Var, Buffer] = {}  # storage of barriers -> what is known of each
         self.named: Buffer | None = None  # arrivals at the hardware barriers
 
@@ -101,10 +101,10 @@ class Barriers:
         state = Buffer(buffer.name, Shape((size, 3)), INT, "shared")
         self.states[buffer.data] = state
         out: list[S.Stmt] = [S.Alloc(buffer=state, loc=stmt.loc)]
-        for at in range(size):
-            count = int(counts[at] if len(counts) > 1 else counts[0])
-            for place, value in ((PENDING, count), (PHASE, 0), (COUNT, count)):
-                indices = (E.const(at), E.const(place))
+        for barrier in range(size):
+            count = int(counts[barrier] if len(counts) > 1 else counts[0])
+            for field, value in ((PENDING, count), (PHASE, 0), (COUNT, count)):
+                indices = (E.const(barrier), E.const(field))
                 out.append(S.Store(buffer=state, indices=indices, value=E.const(value)))
         return out
 
@@ -118,14 +118,14 @@ class Barriers:
         assert isinstance(call, E.Call) and call.atom.orders is not None
         match call.atom.orders.kind, call.atom.orders.scope:
             case "arrive", _ if call.atom.operands[0].space == "barrier id":
-                self._named()
-                return self._meet(stmt, call.args[0], None, mask)
+                self._arrival_counts()
+                return self._hardware_barrier(stmt, call.args[0], None, mask)
             case "arrive", _:
                 return [self._arrive(stmt, call, mask)]
             case "wait", _:
                 return [self._wait(stmt, call, mask)]
             case "rendezvous", "grid":
-                return [*(self._all_here(stmt, mask) if masked else []), stmt]
+                return [*(self._check_convergence(stmt, mask) if masked else []), stmt]
             case "rendezvous", "block" if masked or self.named is not None:
                 return self._block(stmt, call.args, mask, masked)
             case _:  # bytes arrive at once, and threads of a warp end statements in order
@@ -136,33 +136,35 @@ class Barriers:
     ) -> list[S.Stmt]:
         """A barrier of the block, or of the threads that a number stands for."""
         if not args or (isinstance(args[0], E.Const) and int(args[0].value) < 0):
-            return self._all_here(stmt, mask) if masked else []
+            return self._check_convergence(stmt, mask) if masked else []
         if len(args) == 1:
-            return self._all_here(stmt, mask) if masked else []
-        self._named()
-        return self._meet(stmt, args[0], args[1], mask)
+            return self._check_convergence(stmt, mask) if masked else []
+        self._arrival_counts()
+        return self._hardware_barrier(stmt, args[0], args[1], mask)
 
     # -- barriers in memory ----------------------------------------------------------------------
-    def _place(self, arg: E.Expr) -> tuple[Buffer, E.Expr]:
+    def _state_index(self, arg: E.Expr) -> tuple[Buffer, E.Expr]:
         assert isinstance(arg, (E.AddressOf, E.Load))
         index = arg.indices[-1] if arg.indices else E.const(0)
         return self.states[arg.buffer.data], index
 
     def _arrive(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
-        state, index = self._place(call.args[0])
+        state, index = self._state_index(call.args[0])
 
-        def field(place: int) -> E.Expr:
-            return E.Load(state, (index, E.const(place)))
+        def field(field_index: int) -> E.Expr:
+            return E.Load(state, (index, E.const(field_index)))
 
-        def put(place: int, value: E.Expr) -> S.Stmt:
-            return S.Store(buffer=state, indices=(index, E.const(place)), value=value, loc=stmt.loc)
+        def put(field_index: int, value: E.Expr) -> S.Stmt:
+            return S.Store(
+                buffer=state, indices=(index, E.const(field_index)), value=value, loc=stmt.loc
+            )
 
         over = S.seq(put(PHASE, field(PHASE) + 1), put(PENDING, field(COUNT)))
         last = S.If(cond=E.binary("eq", field(PENDING), 0), then=over)
         return self.loops.over([put(PENDING, field(PENDING) - 1), last], mask)
 
     def _wait(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
-        state, index = self._place(call.args[0])
+        state, index = self._state_index(call.args[0])
         phase = E.binary("bitand", E.Load(state, (index, E.const(PHASE))), 1)
         parity = E.binary("bitand", E.cast(call.args[1], INT), 1)
         over = E.binary("ne", phase, parity)
@@ -171,7 +173,7 @@ class Barriers:
         )
 
     # -- barriers of the hardware ----------------------------------------------------------------
-    def _named(self) -> Buffer:
+    def _arrival_counts(self) -> Buffer:
         if self.named is None:
             self.named = Buffer("arrived", Shape((NAMED,)), INT, "local")
         return self.named
@@ -179,34 +181,34 @@ class Barriers:
     def _count(self, mask: E.Expr | None) -> tuple[list[S.Stmt], E.Expr]:
         """The number of threads that are here."""
         total = Buffer("here", Shape((1,)), INT, "local.var")
-        one = S.Store(buffer=total, indices=ZERO, value=E.Load(total, ZERO) + 1)
-        return [S.Alloc(buffer=total, init=E.const(0)), self.loops.over([one], mask)], E.Load(
+        increment = S.Store(buffer=total, indices=ZERO, value=E.Load(total, ZERO) + 1)
+        return [S.Alloc(buffer=total, init=E.const(0)), self.loops.over([increment], mask)], E.Load(
             total, ZERO
         )
 
-    def _all_here(self, stmt: S.Eval, mask: E.Expr | None) -> list[S.Stmt]:
+    def _check_convergence(self, stmt: S.Eval, mask: E.Expr | None) -> list[S.Stmt]:
         """All threads that have not returned are here, or none of them is."""
-        made, here = self._count(mask)
+        counting, here = self._count(mask)
         all_made, everyone = self._count(None)
         right = E.binary("lor", E.binary("eq", here, everyone), E.binary("eq", here, 0))
         text = LATER if self.several else NEVER
         failed = S.Assert(cond=right, message=text, threads=ALL_HERE, loc=stmt.loc)
-        return [*made, *all_made, failed]
+        return [*counting, *all_made, failed]
 
-    def _meet(
+    def _hardware_barrier(
         self, stmt: S.Eval, ident: E.Expr, count: E.Expr | None, mask: E.Expr | None
     ) -> list[S.Stmt]:
         """Arrivals at a barrier of the hardware; with ``count`` that many have to be there."""
-        named = self._named()
+        named = self._arrival_counts()
         at = (E.cast(ident, INT),)
-        made, here = self._count(mask)
+        counting, here = self._count(mask)
         arrived = E.Load(named, at)
         add = S.Store(buffer=named, indices=at, value=arrived + here, loc=stmt.loc)
         if count is None:
-            return [*made, add]
+            return [*counting, add]
         need = E.cast(count, INT)
         enough = E.binary("lor", arrived >= need, E.binary("eq", here, 0))
-        left = E.select(arrived >= need, arrived - need, arrived)
-        done = S.Store(buffer=named, indices=at, value=left, loc=stmt.loc)
+        remaining = E.select(arrived >= need, arrived - need, arrived)
+        done = S.Store(buffer=named, indices=at, value=remaining, loc=stmt.loc)
         failed = S.Assert(cond=enough, message=LATER, threads=ENOUGH, loc=stmt.loc)
-        return [*made, add, failed, done]
+        return [*counting, add, failed, done]

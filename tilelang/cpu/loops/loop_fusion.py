@@ -48,8 +48,8 @@ def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def joined(launch: S.Launch) -> S.Stmt:
         fuser = _Fuser(memory)
         body = fuser.visit(launch.body)
-        made = replace(launch, body=_numbered(body)) if fuser.count else launch
-        return with_lines(made, fuser.notes())
+        fused = replace(launch, body=_numbered(body)) if fuser.count else launch
+        return with_lines(fused, fuser.notes())
 
     return rewrite_launches(func, joined)
 
@@ -60,8 +60,8 @@ class _Fuser:
         self.plain: dict[S.For, bool] = {}  # loops that have been looked at
         self.neighbours: dict[S.For, bool] = {}
         self.count = 0  # loops that have joined others
-        self.found: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
-        self.apart: dict[int, str] = {}  # line -> why its loop stays one of its own
+        self.hosts: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
+        self.obstacles: dict[int, str] = {}  # line -> why its loop stays one of its own
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with the loops of each sequence in it joined."""
@@ -80,57 +80,57 @@ class _Fuser:
         new = sum(not _is_early(stmt) for stmt in stmts[settled:])
         ordered = sorted(stmts, key=lambda stmt: not _is_early(stmt))
         out = ordered[: len(ordered) - new]
-        for item in ordered[len(ordered) - new :]:
-            out = self.placed(out, item)
+        for loop in ordered[len(ordered) - new :]:
+            out = self.append(out, loop)
         return seq if self.count == before else S.seq(*out)
 
-    def placed(self, out: list[S.Stmt], item: S.Stmt) -> list[S.Stmt]:
-        """``out`` and then ``item``, which joins an earlier loop if it can."""
-        if not isinstance(item, S.For) or not self.is_plain(item):
-            return [*out, item]
-        mine = self.memory.facts(item.body).used
-        apart: tuple[S.For, str] | None = None
-        for at in reversed(range(max(0, len(out) - REACH), len(out))):
-            loop = out[at]
+    def append(self, out: list[S.Stmt], stmt: S.Stmt) -> list[S.Stmt]:
+        """``out`` and then ``stmt``, which joins an earlier loop if it can."""
+        if not isinstance(stmt, S.For) or not self.is_plain(stmt):
+            return [*out, stmt]
+        used = self.memory.facts(stmt.body).used
+        obstacle: tuple[S.For, str] | None = None
+        for position in reversed(range(max(0, len(out) - REACH), len(out))):
+            loop = out[position]
             if not isinstance(loop, S.For) or not self.is_plain(loop):
                 continue
-            if mine.isdisjoint(self.memory.facts(loop.body).used):
+            if used.isdisjoint(self.memory.facts(loop.body).used):
                 continue
-            why = self.why_not(loop, item)
-            behind = [] if why else self.waiting(loop, out[at + 1 :])
-            if not why and all(self.memory.is_independent(other, item) for other in behind):
-                self.note(item, loop, "")
-                before = [other for other in out[at + 1 :] if other not in behind]
-                return [*self.placed([*out[:at], *before], self.joined(loop, item)), *behind]
-            apart = apart or (loop, why or "what stands between them depends on both")
-        if apart is not None:
-            self.note(item, *apart)
-        return [*out, item]
+            why = self.why_not(loop, stmt)
+            behind = [] if why else self.dependent(loop, out[position + 1 :])
+            if not why and all(self.memory.is_independent(between, stmt) for between in behind):
+                self.note(stmt, loop, "")
+                before = [between for between in out[position + 1 :] if between not in behind]
+                return [*self.append([*out[:position], *before], self.fused(loop, stmt)), *behind]
+            obstacle = obstacle or (loop, why or "what stands between them depends on both")
+        if obstacle is not None:
+            self.note(stmt, *obstacle)
+        return [*out, stmt]
 
-    def note(self, item: S.For, loop: S.For, why: str) -> None:
+    def note(self, stmt: S.For, loop: S.For, why: str) -> None:
         """Says what became of a loop, for reports."""
-        if item.loc is None or loop.loc is None or item.loc.line == loop.loc.line:
+        if stmt.loc is None or loop.loc is None or stmt.loc.line == loop.loc.line:
             return
-        line, other = item.loc.line, f"line {loop.loc.line}"
+        line, host = stmt.loc.line, f"line {loop.loc.line}"
         if why:
-            self.apart.setdefault(line, f"does not run in the loop of {other}: {why}")
-        elif other not in (known := self.found.setdefault(line, [])):
-            known.append(other)
+            self.obstacles.setdefault(line, f"does not run in the loop of {host}: {why}")
+        elif host not in (hosts := self.hosts.setdefault(line, [])):
+            hosts.append(host)
 
     def notes(self) -> tuple[str, ...]:
         """What became of loops, for reports, in the order of the program's lines."""
-        texts = {line: f"line {line} {why}" for line, why in self.apart.items()}
-        for line, others in self.found.items():
-            texts[line] = f"line {line} runs in the loop of {' and of '.join(others)}"
+        texts = {line: f"line {line} {why}" for line, why in self.obstacles.items()}
+        for line, hosts in self.hosts.items():
+            texts[line] = f"line {line} runs in the loop of {' and of '.join(hosts)}"
         return tuple(texts[line] for line in sorted(texts))
 
-    def waiting(self, loop: S.For, others: list[S.Stmt]) -> list[S.Stmt]:
-        """Those of ``others`` that have to stay behind ``loop``."""
-        found: list[S.Stmt] = [loop]
-        for other in others:
-            if not all(self.memory.is_independent(one, other) for one in found):
-                found.append(other)
-        return found[1:]
+    def dependent(self, loop: S.For, between: list[S.Stmt]) -> list[S.Stmt]:
+        """Those of ``between`` that have to stay behind ``loop``."""
+        blocked: list[S.Stmt] = [loop]
+        for stmt in between:
+            if not all(self.memory.is_independent(earlier, stmt) for earlier in blocked):
+                blocked.append(stmt)
+        return blocked[1:]
 
     def why_not(self, a: S.For, b: S.For) -> str:
         """Why the iterations of ``b`` do not follow those of ``a`` one by one; "" where they do."""
@@ -141,21 +141,21 @@ class _Fuser:
         totals = [reductions_of(loop) or scan_of(loop) for loop in (a, b)]
         if all(totals) and (scan_of(a) or scan_of(b)):
             return "a loop with a running total has no other"
-        one, other = self.memory.facts(a.body), self.memory.facts(b.body)
-        if _is_innermost(one) and _is_innermost(other):
+        first, second = self.memory.facts(a.body), self.memory.facts(b.body)
+        if _is_innermost(first) and _is_innermost(second):
             if self.stores_neighbours(a) != self.stores_neighbours(b):
                 return "one of them stores elements that are no neighbours"
             if (
-                len({(store.buffer, store.indices) for store in one.stores + other.stores})
+                len({(store.buffer, store.indices) for store in first.stores + second.stores})
                 > LARGEST
             ):
                 return "the loop would be too long"
-        elif _wants_vectors(a, one) or _wants_vectors(b, other):
+        elif _wants_vectors(a, first) or _wants_vectors(b, second):
             return "one of them is computed in vectors"
-        alike = self.memory.is_fusion_legal(a, b)
-        return "" if alike else "an iteration uses what other iterations write"
+        is_legal = self.memory.is_fusion_legal(a, b)
+        return "" if is_legal else "an iteration uses what other iterations write"
 
-    def joined(self, a: S.For, b: S.For) -> S.For:
+    def fused(self, a: S.For, b: S.For) -> S.For:
         """One loop of the bodies of both."""
         self.count += 1
         settled = S.flat(a.body)
@@ -174,24 +174,24 @@ class _Fuser:
 
     def is_plain(self, loop: S.For) -> bool:
         """Whether a loop is one of those that tile operations become; looked at once."""
-        found = self.plain.get(loop)
-        if found is None:
-            found = self.plain[loop] = _is_plain(loop, self.memory.facts(loop.body))
-        return found
+        known = self.plain.get(loop)
+        if known is None:
+            known = self.plain[loop] = _is_plain(loop, self.memory.facts(loop.body))
+        return known
 
     def stores_neighbours(self, loop: S.For) -> bool:
         """Whether all stores to memory move on by one element with each iteration."""
-        found = self.neighbours.get(loop)
-        if found is None:
+        known = self.neighbours.get(loop)
+        if known is None:
             facts = self.memory.facts(loop.body)
-            found = self.neighbours[loop] = _stores_neighbours(loop, facts)
-        return found
+            known = self.neighbours[loop] = _stores_neighbours(loop, facts)
+        return known
 
 
 def _is_plain(loop: S.For, facts: Facts) -> bool:
-    one = isinstance(loop.step, E.Const) and loop.step.value == 1
-    known = {name for name, _ in loop.annotations} <= _NOTES
-    if not (one and known and loop.kind == "serial" and facts.quiet):
+    steps_by_one = isinstance(loop.step, E.Const) and loop.step.value == 1
+    has_known_notes = {name for name, _ in loop.annotations} <= _NOTES
+    if not (steps_by_one and has_known_notes and loop.kind == "serial" and facts.quiet):
         return False
     if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):
         return False  # what it depends on may change
@@ -214,8 +214,8 @@ def _wants_vectors(loop: S.For, facts: Facts) -> bool:
 
 def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
     """Whether all stores to memory move on by one element with each iteration."""
-    places = {store.indices: None for store in facts.stores if not store.buffer.is_var}
-    for indices in places:
+    stored = {store.indices: None for store in facts.stores if not store.buffer.is_var}
+    for indices in stored:
         forms = [parted(index, frozenset((loop.var,))) for index in indices]
         steps = [None if form is None else form[0].factor(loop.var) for form in forms]
         if not steps or steps[-1] != 1 or any(steps[:-1]):
@@ -236,8 +236,8 @@ def _is_early(stmt: S.Stmt) -> bool:
 def _numbered(stmt: S.Stmt, depth: int = 0) -> S.Stmt:
     """``stmt`` with the depths of loops in their nests as they are now."""
 
-    def inner(part: S.Stmt) -> S.Stmt:
-        return _numbered(part, depth)
+    def inner(nested: S.Stmt) -> S.Stmt:
+        return _numbered(nested, depth)
 
     if not isinstance(stmt, S.For):
         return rewrite_blocks(stmt, inner)

@@ -45,7 +45,7 @@ LARGEST = 128 * 1024  # bytes of vectors that every row reads again: they stay i
 class _Copy:
     """A loop that fills a tile of one dimension: ``tile[place] = value``."""
 
-    place: E.Var
+    index_var: E.Var
     value: E.Load
     bytes: int
 
@@ -60,19 +60,19 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         gone: dict[E.Var, _Copy] = {}
 
         def visit(stmt: S.Stmt) -> S.Stmt:
-            found = _interchanged(stmt, counts, memory) if isinstance(stmt, S.For) else None
-            if found is None:
+            result = _interchanged(stmt, counts, memory) if isinstance(stmt, S.For) else None
+            if result is None:
                 return rewrite_blocks(stmt, visit)
-            made, copies = found
+            new_loop, copies = result
             gone.update(copies)
-            if made.loc is not None:
-                lines.append(f"line {made.loc.line} takes each row whole")
-            return made
+            if new_loop.loc is not None:
+                lines.append(f"line {new_loop.loc.line} takes each row whole")
+            return new_loop
 
         body = visit(launch.body)
         if body is launch.body:
             return launch
-        body = _ReadThere(gone).rewrite(body)
+        body = _ForwardLoads(gone).rewrite(body)
         return with_lines(replace(launch, body=body), tuple(dict.fromkeys(lines)))
 
     return rewrite_launches(func, interchanged)
@@ -88,20 +88,24 @@ def _interchanged(
         return None
     if steps.annotations or not dict(rows.annotations).keys() <= {"parallel"}:
         return None
-    found = [_copy(stmt, counts) for stmt in before]
-    copies = dict(copy for copy in found if copy is not None)
+    found_copies = [_copy(stmt, counts) for stmt in before]
+    copies = dict(copy for copy in found_copies if copy is not None)
     if len(copies) != len(before):
         return None
     uses = Counter(access.data for access in effects.accesses(steps.body, nested=True))
     if any(uses[data] != counts[data] for data in copies):
         return None
-    body = _ReadThere(copies).rewrite(rows.body)
-    made = replace(rows, body=replace(steps, body=body))
-    facts = memory.facts(made)
-    if not facts.quiet or not memory.is_fusion_legal(made, made) or not _is_along(made, steps.var):
+    body = _ForwardLoads(copies).rewrite(rows.body)
+    interchanged = replace(rows, body=replace(steps, body=body))
+    facts = memory.facts(interchanged)
+    if (
+        not facts.quiet
+        or not memory.is_fusion_legal(interchanged, interchanged)
+        or not _is_along(interchanged, steps.var)
+    ):
         return None
     again = sum(copy.bytes for copy in copies.values()) * (trip_count(steps) or 0)
-    return (made, copies) if again <= LARGEST else None
+    return (interchanged, copies) if again <= LARGEST else None
 
 
 def _counts(loop: S.For) -> bool:
@@ -117,8 +121,8 @@ def _copy(stmt: S.Stmt, counts: dict[E.Var, int]) -> tuple[E.Var, _Copy] | None:
     buffer, value = store.buffer, store.value
     if buffer.data not in counts or buffer.ndim != 1 or store.indices[0] is not stmt.var:
         return None
-    whole = int(stmt.start) == 0 and int(stmt.step) == 1 if trip_count(stmt) else False
-    if not whole or not same_extent(buffer.shape[0], trip_count(stmt)):
+    covers_range = int(stmt.start) == 0 and int(stmt.step) == 1 if trip_count(stmt) else False
+    if not covers_range or not same_extent(buffer.shape[0], trip_count(stmt)):
         return None
     if not isinstance(value, E.Load) or value.buffer.storage != "global" or value.buffer.is_var:
         return None
@@ -131,21 +135,21 @@ def _is_along(rows: S.For, step: E.Var) -> bool:
     """Whether the steps within a row continue each other somewhere in memory, and no element's
     neighbour in memory is that of the next row."""
     inner = {node.var: trip_count(node) for node in S.find(rows.body, S.For)}
-    own, continued = frozenset((rows.var, *inner)), False
+    loop_vars, continued = frozenset((rows.var, *inner)), False
     for access in effects.accesses(rows.body, nested=True):
         if access.buffer.storage != "global" or not access.indices:
             continue
-        *others, last = access.indices
-        form = parted(last, own)
+        *leading, last = access.indices
+        form = parted(last, loop_vars)
         if form is None or form[0].factor(rows.var):
             return False
-        if any(rows.var in index.variables for index in others):
+        if any(rows.var in index.variables for index in leading):
             pieces = [count for var, count in inner.items() if form[0].factor(var) == 1]
             continued |= form[0].factor(step) in pieces
     return continued
 
 
-class _ReadThere(ExprRewriter):
+class _ForwardLoads(ExprRewriter):
     """Elements of tiles are read where they were copied from; the tiles are gone."""
 
     kinds = (E.Load,)
@@ -154,11 +158,11 @@ class _ReadThere(ExprRewriter):
         self.copies = copies
 
     def node(self, expr: E.Expr) -> E.Expr:
-        found = rebuild(expr, self.expr)
-        copy = self.copies.get(found.buffer.data) if isinstance(found, E.Load) else None
-        if isinstance(found, E.Load) and copy is not None:
-            found = substitute(copy.value, {copy.place: found.indices[0]})
-        return found
+        rebuilt = rebuild(expr, self.expr)
+        copy = self.copies.get(rebuilt.buffer.data) if isinstance(rebuilt, E.Load) else None
+        if isinstance(rebuilt, E.Load) and copy is not None:
+            rebuilt = substitute(copy.value, {copy.index_var: rebuilt.indices[0]})
+        return rebuilt
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         gone = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.copies

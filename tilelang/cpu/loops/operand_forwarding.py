@@ -36,7 +36,7 @@ def forward_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func.with_body(_Walk().visit(func.body))
 
 
-class Places:
+class LaunchWalker:
     """Walks with the ranges of variables, and how often the statements of a launch name a tile."""
 
     def __init__(self) -> None:
@@ -86,10 +86,10 @@ class Places:
             and all(same_extent(extent, 1) for extent in leading)
             and memory.buffer.has_unit_stride
             and isinstance(strides[-2], int)
-            and self._inside(memory)
+            and self._is_in_bounds(memory)
         )
 
-    def _inside(self, region: Region) -> bool:
+    def _is_in_bounds(self, region: Region) -> bool:
         """Whether all elements certainly exist."""
         for low, extent, size in zip(region.mins, region.extents, region.buffer.shape):
             last = E.binary("add", low, E.as_expr(extent))
@@ -99,25 +99,25 @@ class Places:
         return True
 
 
-class _Walk(Places):
+class _Walk(LaunchWalker):
     def sequence(self, seq: S.Seq) -> S.Stmt:
         copies: dict[E.Var, S.Copy] = {}  # those of which nothing has changed the source yet
-        found: list[S.Stmt] = []
+        rewritten: list[S.Stmt] = []
         gone: set[S.Stmt] = set()
         for stmt in seq.stmts:
             if isinstance(stmt, S.Gemm):
                 changed, used = self._product(stmt, copies)
                 gone |= used
-                found.append(changed)
+                rewritten.append(changed)
                 stmt = changed
             else:
-                found.append(stmt)
+                rewritten.append(stmt)
             written = effects.written(stmt)
             plain = isinstance(stmt, (S.Copy, S.Fill, S.Gemm)) and _to_tile(stmt)
             copies = {tile: copy for tile, copy in copies.items() if plain and tile not in written}
             if isinstance(stmt, S.Copy) and self.moves_whole(stmt, tile=stmt.dst, memory=stmt.src):
                 copies[stmt.dst.buffer.data] = stmt
-        return S.seq(*(stmt for stmt in found if stmt not in gone)) if gone else seq
+        return S.seq(*(stmt for stmt in rewritten if stmt not in gone)) if gone else seq
 
     def _product(self, stmt: S.Gemm, copies: dict[E.Var, S.Copy]) -> tuple[S.Gemm, set[S.Stmt]]:
         wide = accumulator(stmt.a.dtype, stmt.c.dtype)
@@ -141,15 +141,15 @@ class _Walk(Places):
 def _uses(launch: S.Launch) -> dict[E.Var, int]:
     """How many statements, besides those that make a buffer, name each of them; an expression that
     does counts for more than two."""
-    found: dict[E.Var, int] = {}
+    counts: dict[E.Var, int] = {}
     for stmt in S.walk(launch.body):
         if not isinstance(stmt, S.Alloc):
-            for data in {one.data for one in effects.own(stmt)}:
-                found[data] = found.get(data, 0) + 1
-        for item in effects.expressions(stmt):
-            for data in effects.used(item):
-                found[data] = found.get(data, 0) + 3
-    return found
+            for data in {access.data for access in effects.own(stmt)}:
+                counts[data] = counts.get(data, 0) + 1
+        for expr in effects.expressions(stmt):
+            for data in effects.used(expr):
+                counts[data] = counts.get(data, 0) + 3
+    return counts
 
 
 def _to_tile(stmt: S.Copy | S.Fill | S.Gemm) -> bool:

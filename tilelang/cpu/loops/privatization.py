@@ -63,7 +63,7 @@ class ThreadLoops:
                 value = _AtThread(self, t).expr(self.recompute[var])
                 lets.append(S.Let(var=var, value=value))
         x, y, _ = self.launch.threads
-        used = {v for item in (*lets, rewritten) for v in vars_in(item)}
+        used = {v for node in (*lets, rewritten) for v in vars_in(node)}
         indices = (t % x, t // x % y, t // (x * y))
         plain = (t, E.const(0), E.const(0))
         only_x = self.count == x
@@ -111,19 +111,19 @@ class ThreadLoops:
     def slot_buffer(self, buffer: Buffer) -> Buffer:
         """``buffer``, an allocation or a view of one, with a leading dimension of one slot per
         thread."""
-        known = self._wide.get(id(buffer))
-        if known is not None:
-            return known[1]
+        cached = self._wide.get(id(buffer))
+        if cached is not None:
+            return cached[1]
         base = self._bases.get(buffer.data)
         units = self._views.get(buffer.data)
         strides = None
         if units is not None:  # views of one slot have the same stride from slot to slot
-            own = storage_bits(buffer.dtype)
-            whole = buffer if base is None else base
-            unit = lcm(storage_bits(whole.dtype), *units)
-            bits = -(-whole.constant_span() * storage_bits(whole.dtype) // unit) * unit
-            dense = buffer.strides is None and buffer.constant_span() * own == bits
-            strides = None if dense else (bits // own, *buffer.stride_list())
+            narrow_bits = storage_bits(buffer.dtype)
+            parent = buffer if base is None else base
+            unit = lcm(storage_bits(parent.dtype), *units)
+            bits = -(-parent.constant_span() * storage_bits(parent.dtype) // unit) * unit
+            dense = buffer.strides is None and buffer.constant_span() * narrow_bits == bits
+            strides = None if dense else (bits // narrow_bits, *buffer.stride_list())
         data = self._handles.setdefault(buffer.data, E.Var(buffer.name, DType("handle")))
         shape = Shape((self.count, *buffer.shape))
         wide = replace(buffer, shape=shape, storage="local", strides=strides, data=data)
@@ -158,20 +158,20 @@ class _AtThread(ExprRewriter):
         """A view whose place is computed from kept values, with those."""
         if buffer.strides is None and isinstance(buffer.elem_offset, int):
             return buffer
-        known = self.moved.get(id(buffer))
-        if known is None:
-            known = self.moved[id(buffer)] = buffer, self._moved(buffer)
-        return known[1]
+        cached = self.moved.get(id(buffer))
+        if cached is None:
+            cached = self.moved[id(buffer)] = buffer, self._moved(buffer)
+        return cached[1]
 
     def _moved(self, buffer: Buffer) -> Buffer:
         if self.loops.spilled.keys().isdisjoint(shape_vars(buffer)):
             return buffer
         offset = self.expr(E.as_expr(buffer.elem_offset))
-        strides = buffer.strides and tuple(self._extent(item) for item in buffer.strides)
+        strides = buffer.strides and tuple(self._extent(stride) for stride in buffer.strides)
         return replace(buffer, elem_offset=offset, strides=strides)
 
-    def _extent(self, item: int | E.Expr) -> int | E.Expr:
-        return item if isinstance(item, int) else self.expr(item)
+    def _extent(self, extent: int | E.Expr) -> int | E.Expr:
+        return extent if isinstance(extent, int) else self.expr(extent)
 
     def _slots(self, buffer: Buffer) -> Buffer:
         return self.buffer(self.loops.slot_buffer(buffer))
@@ -204,13 +204,13 @@ def thread_loop(t: E.Var, count: int, body: S.Stmt, alive: Buffer | None = None)
 
 def vars_in(stmt: S.Stmt) -> list[E.Var]:
     """The variables that the expressions of ``stmt`` mention, and the places of its buffers."""
-    found: list[E.Var] = []
-    for part in S.walk(stmt):
-        for access in effects.accesses(part):
-            found += _place_vars(access.buffer)
-        for item in part.exprs():
-            found += [node for node in E.walk(item) if isinstance(node, E.Var)]
-    return found
+    variables: list[E.Var] = []
+    for nested in S.walk(stmt):
+        for access in effects.accesses(nested):
+            variables += _place_vars(access.buffer)
+        for expr in nested.exprs():
+            variables += [node for node in E.walk(expr) if isinstance(node, E.Var)]
+    return variables
 
 
 def _place_vars(buffer: Buffer) -> list[E.Var]:
@@ -225,9 +225,9 @@ def storage_bits(dtype: DType) -> int:
 
 def _view_units(launch: S.Launch) -> dict[E.Var, set[int]]:
     """Bits of the elements of the views of each storage: a slot holds whole ones."""
-    found: dict[E.Var, set[int]] = {}
+    units: dict[E.Var, set[int]] = {}
     for node in S.find(launch.body, S.View):
         if node.source is None:
             bits = storage_bits(node.buffer.dtype)
-            found.setdefault(node.buffer.data, set()).add(bits)
-    return found
+            units.setdefault(node.buffer.data, set()).add(bits)
+    return units

@@ -69,7 +69,7 @@ def tile_registers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             factors = _factors(nest, memory, blocks)
             if not factors:
                 return stmt
-            lines.append(_line(nest, factors))
+            lines.append(_note(nest, factors))
             grid = tuple(
                 E.const(blocks[var] // factors[var], n.dtype) if var in factors else n
                 for var, n in zip(launch.block_vars, grid)
@@ -98,9 +98,13 @@ def _nest(stmt: S.Stmt) -> _Nest | None:
     """The loops at the top of ``stmt`` and the straight body in them."""
     around: list[S.For] = []
     while isinstance(stmt, S.For):
-        one = isinstance(stmt.step, E.Const) and stmt.step.value == 1
+        steps_by_one = isinstance(stmt.step, E.Const) and stmt.step.value == 1
         bounds = (stmt.start, stmt.stop)
-        if not one or stmt.kind != "serial" or any(E.holds(x, E.Load, E.Call) for x in bounds):
+        if (
+            not steps_by_one
+            or stmt.kind != "serial"
+            or any(E.holds(x, E.Load, E.Call) for x in bounds)
+        ):
             return None
         if not dict(stmt.annotations).keys() <= {"parallel"}:
             return None
@@ -116,14 +120,16 @@ def _nest(stmt: S.Stmt) -> _Nest | None:
 
 def _is_straight(body: tuple[S.Stmt, ...]) -> bool:
     """Whether ``body`` is names, variables of its own and, at its end, the one store to memory."""
-    own = {part.buffer.data for part in body if isinstance(part, S.Alloc) and part.buffer.is_var}
+    local_vars = {
+        stmt.buffer.data for stmt in body if isinstance(stmt, S.Alloc) and stmt.buffer.is_var
+    }
     last = body[-1] if body else None
     if not isinstance(last, S.Store) or last.buffer.is_var or last.buffer.strides is not None:
         return False
     return all(
-        isinstance(part, S.Let)
-        or (isinstance(part, (S.Alloc, S.Store)) and part.buffer.data in own)
-        for part in body[:-1]
+        isinstance(stmt, S.Let)
+        or (isinstance(stmt, (S.Alloc, S.Store)) and stmt.buffer.data in local_vars)
+        for stmt in body[:-1]
     )
 
 
@@ -136,7 +142,7 @@ def _blocks(launch: S.Launch) -> dict[E.Var, int]:
 
 # -- what is shared --------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _Address:
     """Where a vector is loaded from: in each dimension a distance and the steps that it goes with
     each loop that may be jammed, from ``base`` on. A ``loose`` loop leads anywhere."""
 
@@ -146,13 +152,13 @@ class _Place:
 
     def at(self, offsets: tuple[int, ...]) -> tuple[object, ...]:
         """The place in an iteration that is ``offsets`` further."""
-        found: list[object] = [self.base]
+        address: list[object] = [self.base]
         for distance, steps in self.forms:
-            found.append(distance + sum(step * n for step, n in zip(steps, offsets)))
-        return (*found, *(n for n, loose in zip(offsets, self.loose) if loose))
+            address.append(distance + sum(step * n for step, n in zip(steps, offsets)))
+        return (*address, *(n for n, loose in zip(offsets, self.loose) if loose))
 
 
-def _place(load: E.Load, dims: tuple[E.Var, ...]) -> _Place:
+def _address(load: E.Load, dims: tuple[E.Var, ...]) -> _Address:
     base: list[object] = [load.buffer.data]
     forms: list[tuple[int, tuple[int, ...]]] = []
     loose = set[E.Var]()
@@ -165,7 +171,7 @@ def _place(load: E.Load, dims: tuple[E.Var, ...]) -> _Place:
         rest = Linear.of(form[1])
         base.append(rest.terms)
         forms.append((rest.constant, tuple(form[0].factor(var) for var in dims)))
-    return _Place((*base,), (*forms,), tuple(var in loose for var in dims))
+    return _Address((*base,), (*forms,), tuple(var in loose for var in dims))
 
 
 class _Loads:
@@ -174,12 +180,12 @@ class _Loads:
     def __init__(self, nest: _Nest, dims: dict[E.Var, int]) -> None:
         self.dims = dims
         body = S.flat(inline_lets(S.seq(*nest.body), is_position))
-        names = {part.var for part in body if isinstance(part, S.Let)}
-        self.each = [list(_vectors(part, nest.inner.var, names)) for part in body]
-        self.all = list(dict.fromkeys(load for part in self.each for load in part))
+        names = {stmt.var for stmt in body if isinstance(stmt, S.Let)}
+        self.each = [list(_vectors(stmt, nest.inner.var, names)) for stmt in body]
+        self.all = list(dict.fromkeys(load for stmt in self.each for load in stmt))
         self.known: dict[tuple[int, ...], int] = {}
 
-    def are_worth_it(self) -> bool:
+    def is_profitable(self) -> bool:
         """Whether there are many, and some loop does nothing to a third of them."""
         still = [load for load in self.all if any(v not in load.variables for v in self.dims)]
         most = max(map(len, self.each))
@@ -189,30 +195,32 @@ class _Loads:
         """How many different ones so many iterations of each loop load."""
         if factors not in self.known:
             if not self.known:
-                self.places = [_place(load, tuple(self.dims)) for load in self.all]
+                self.addresses = [_address(load, tuple(self.dims)) for load in self.all]
             offsets = list(product(*map(range, factors)))
-            self.known[factors] = len({one.at(n) for one in self.places for n in offsets})
+            self.known[factors] = len(
+                {address.at(n) for address in self.addresses for n in offsets}
+            )
         return self.known[factors]
 
     def cost(self, factors: tuple[int, ...]) -> int:
         """What all iterations take, where so many of each loop are taken at a time and the rest of
         a loop one by one: loads, and the time that a sum waits for itself, once for all that are
         taken at a time."""
-        parts = [
+        groups = [
             ((factor, n // factor), (1, n % factor)) if factor > 1 else ((1, n),)
             for factor, n in zip(factors, self.dims.values())
         ]
         return sum(
-            prod(count for _, count in part)
-            * (self.of(tuple(n for n, _ in part)) + len(self.all) // 2)
-            for part in product(*parts)
+            prod(count for _, count in group)
+            * (self.of(tuple(n for n, _ in group)) + len(self.all) // 2)
+            for group in product(*groups)
         )
 
 
 def _vectors(stmt: S.Stmt, var: E.Var, names: set[E.Var]) -> Iterator[E.Load]:
     """The loads of ``stmt`` from memory that the innermost loop moves, and ``names`` do not."""
-    for item in stmt.exprs():
-        for load in E.find(item, E.Load):
+    for expr in stmt.exprs():
+        for load in E.find(expr, E.Load):
             if load.buffer.is_var or var not in load.variables:
                 continue
             if names.isdisjoint(load.variables):
@@ -229,20 +237,20 @@ def _factors(nest: _Nest, memory: Memory, blocks: dict[E.Var, int]) -> dict[E.Va
     moved = {var for bound in bounds for var in bound.variables}
     dims = {var: n for var, n in {**blocks, **trips}.items() if n > 1 and var not in moved}
     loads = _Loads(nest, dims)
-    if not loads.are_worth_it() or not memory.facts(every[0]).quiet:
+    if not loads.is_profitable() or not memory.facts(every[0]).quiet:
         return {}
     for loop in nest.around:
         if loop.var in dims and not memory.is_fusion_legal(loop, loop):
             del dims[loop.var]
-    if not loads.are_worth_it():
+    if not loads.is_profitable():
         return {}
-    found = min(_choices(nest, dims, blocks), key=lambda choice: _worse(choice, loads, blocks))
-    if 5 * loads.cost(found) > 3 * loads.cost((1,) * len(dims)):
+    best = min(_choices(nest, dims, blocks), key=lambda choice: _cost_key(choice, loads, blocks))
+    if 5 * loads.cost(best) > 3 * loads.cost((1,) * len(dims)):
         return {}
-    return {var: factor for var, factor in zip(dims, found) if factor > 1}
+    return {var: factor for var, factor in zip(dims, best) if factor > 1}
 
 
-def _worse(
+def _cost_key(
     choice: tuple[int, ...], loads: _Loads, blocks: dict[E.Var, int]
 ) -> tuple[int, int, int]:
     """What makes a choice worse: its cost, then its length, then blocks that are gone."""
@@ -254,11 +262,11 @@ def _choices(
     nest: _Nest, dims: dict[E.Var, int], blocks: dict[E.Var, int]
 ) -> Iterator[tuple[int, ...]]:
     """How many iterations of each of ``dims`` may be taken at a time."""
-    variables = sum(isinstance(part, S.Alloc) for part in nest.body)
-    names = any(isinstance(part, S.Let) for part in nest.body)
+    variables = sum(isinstance(stmt, S.Alloc) for stmt in nest.body)
+    names = any(isinstance(stmt, S.Let) for stmt in nest.body)
     most = MOST // max(1, variables + names)
-    whole = (trip_count(nest.inner) or 1) % SHORTEST == 0
-    statements = STATEMENTS if whole else STATEMENTS // 2  # the rest is written once more
+    is_full = (trip_count(nest.inner) or 1) % SHORTEST == 0
+    statements = STATEMENTS if is_full else STATEMENTS // 2  # the rest is written once more
     for choice in product(*(_factors_of(n, var in blocks) for var, n in dims.items())):
         gone = prod(factor for var, factor in zip(dims, choice) if var in blocks)
         written = prod(factor + (n % factor > 0) for factor, n in zip(choice, dims.values()))
@@ -268,19 +276,19 @@ def _choices(
             yield choice
 
 
-def _factors_of(n: int, whole: bool) -> list[int]:
+def _factors_of(n: int, is_full: bool) -> list[int]:
     """How many of ``n`` iterations may be taken at a time; of blocks none is left over."""
-    return [few for few in range(1, min(n, MOST) + 1) if n % few == 0 or not whole]
+    return [few for few in range(1, min(n, MOST) + 1) if n % few == 0 or not is_full]
 
 
 # -- the nest with several iterations at a time ----------------------------------------------------
-def _line(nest: _Nest, factors: dict[E.Var, int]) -> str:
+def _note(nest: _Nest, factors: dict[E.Var, int]) -> str:
     """What was done, for reports."""
     loc = nest.body[-1].loc
-    place = f"line {loc.line}" if loc is not None else f"the loop of {nest.inner.var.name}"
+    subject = f"line {loc.line}" if loc is not None else f"the loop of {nest.inner.var.name}"
     loops = {loop.var for loop in nest.around}
     counts = (f"{n} {'iterations' if var in loops else 'blocks'}" for var, n in factors.items())
-    return f"{place} takes {' x '.join(counts)} at a time, which share loads"
+    return f"{subject} takes {' x '.join(counts)} at a time, which share loads"
 
 
 def _jammed(nest: _Nest, factors: dict[E.Var, int], launch: S.Launch) -> S.Stmt:
@@ -308,7 +316,7 @@ def _loops(
     """``loops``, which run ``body`` for all of ``iterations`` around them."""
     if not loops:
         copies = [_Iteration(names, body).copies(body) for names in iterations]
-        return S.seq(*(part for parts in zip(*copies) for part in parts))
+        return S.seq(*(stmt for round_ in zip(*copies) for stmt in round_))
     loop, *inner = loops
     var = E.Var(loop.var.name, loop.var.dtype)
     start, stop = (substitute(bound, iterations[0]) for bound in (loop.start, loop.stop))
@@ -318,15 +326,15 @@ def _loops(
         return replace(loop, var=var, start=start, stop=stop, body=body_of)
     rounds, zero = E.const(total // factor, var.dtype), E.const(0, var.dtype)
     several = _split(iterations, loop.var, start + var * factor, factor)
-    made = replace(
+    tiled = replace(
         loop, var=var, start=zero, stop=rounds, body=_loops((*inner,), body, factors, several)
     )
     if total % factor == 0:
-        return made
+        return tiled
     var = E.Var(loop.var.name, loop.var.dtype)
     rest = _loops((*inner,), body, factors, _split(iterations, loop.var, var, 1))
     first = start + total // factor * factor
-    return S.seq(made, replace(loop, var=var, start=first, stop=stop, body=rest))
+    return S.seq(tiled, replace(loop, var=var, start=first, stop=stop, body=rest))
 
 
 class _Iteration(ExprRewriter):
@@ -335,14 +343,14 @@ class _Iteration(ExprRewriter):
     def __init__(self, names: dict[E.Var, E.Expr], body: tuple[S.Stmt, ...]) -> None:
         self.names = dict(names)
         self.own = {
-            part.buffer: Buffer(part.buffer.name, part.buffer.shape, part.buffer.dtype, "local.var")
-            for part in body
-            if isinstance(part, S.Alloc)
+            stmt.buffer: Buffer(stmt.buffer.name, stmt.buffer.shape, stmt.buffer.dtype, "local.var")
+            for stmt in body
+            if isinstance(stmt, S.Alloc)
         }
 
     def copies(self, body: tuple[S.Stmt, ...]) -> list[S.Stmt]:
         """``body`` in this iteration."""
-        return [self.rewrite(part) for part in body]
+        return [self.rewrite(stmt) for stmt in body]
 
     def buffer(self, buffer: Buffer) -> Buffer:
         return self.own.get(buffer, buffer)

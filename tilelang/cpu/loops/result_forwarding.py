@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.cpu.loops.operand_forwarding import Places
+from tilelang.cpu.loops.operand_forwarding import LaunchWalker
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
@@ -25,30 +25,34 @@ def forward_results(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func.with_body(_Walk().visit(func.body))
 
 
-class _Walk(Places):
+class _Walk(LaunchWalker):
     def sequence(self, seq: S.Seq) -> S.Stmt:
-        found: list[S.Stmt] = []
+        rewritten: list[S.Stmt] = []
         for stmt in seq.stmts:
-            before = found[-1] if found else None
-            if isinstance(before, S.Gemm) and isinstance(stmt, S.Copy) and self._goes(before, stmt):
-                found[-1] = replace(before, c=stmt.dst)
+            before = rewritten[-1] if rewritten else None
+            if (
+                isinstance(before, S.Gemm)
+                and isinstance(stmt, S.Copy)
+                and self._can_forward(before, stmt)
+            ):
+                rewritten[-1] = replace(before, c=stmt.dst)
             else:
-                found.append(stmt)
-        return seq if len(found) == len(seq.stmts) else S.seq(*found)
+                rewritten.append(stmt)
+        return seq if len(rewritten) == len(seq.stmts) else S.seq(*rewritten)
 
-    def _goes(self, gemm: S.Gemm, copy: S.Copy) -> bool:
+    def _can_forward(self, gemm: S.Gemm, copy: S.Copy) -> bool:
         """Whether ``gemm`` can store what ``copy`` moves."""
         clears = isinstance(gemm.clear, E.Const) and bool(gemm.clear.value)
         if not clears or gemm.c.buffer.data is not copy.src.buffer.data or not gemm.c.is_whole:
             return False
         if gemm.c.dtype != accumulator(gemm.a.dtype, gemm.c.dtype):
             return False  # sums are beside the tile, and converted
-        apart = all(_apart(copy.dst, operand) for operand in (gemm.a, gemm.b))
-        return apart and self.moves_whole(copy, tile=copy.src, memory=copy.dst)
+        is_disjoint = all(_is_disjoint(copy.dst, operand) for operand in (gemm.a, gemm.b))
+        return is_disjoint and self.moves_whole(copy, tile=copy.src, memory=copy.dst)
 
 
-def _apart(a: Region, b: Region) -> bool:
-    """Whether two regions are certainly not of the same memory."""
+def _is_disjoint(a: Region, b: Region) -> bool:
+    """Whether two regions are certainly in different memory."""
     if "global" not in (a.buffer.storage, b.buffer.storage) or a.buffer.storage != b.buffer.storage:
         return True
     return a.dtype != b.dtype or len(a.extents) != len(b.extents)

@@ -45,17 +45,17 @@ def replace_tiles_by_scalars(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def element_tiles(body: S.Stmt) -> dict[E.Var, int]:
     """Storage of tiles of which only elements are used, by their one name, and how often."""
-    found = {node.buffer.data for node in S.find(body, S.Alloc) if _may_be_variables(node)}
-    found -= {node.buffer.data for node in S.find(body, S.View)}
-    found -= {var for var, _ in effects.pointers(body, nested=True)}
+    tiles = {node.buffer.data for node in S.find(body, S.Alloc) if _may_be_variables(node)}
+    tiles -= {node.buffer.data for node in S.find(body, S.View)}
+    tiles -= {var for var, _ in effects.pointers(body, nested=True)}
     counts: Counter[E.Var] = Counter()
     for access in effects.accesses(body, nested=True):
         if isinstance(access.by, S.Alloc):
             continue
         if not isinstance(access.by, (S.Store, E.Load)) or access.how is not effects.How.PLAIN:
-            found.discard(access.data)
+            tiles.discard(access.data)
         counts[access.data] += 1
-    return {data: counts[data] for data in found if counts[data]}
+    return {data: counts[data] for data in tiles if counts[data]}
 
 
 def _may_be_variables(stmt: S.Alloc) -> bool:
@@ -70,41 +70,45 @@ def _may_be_variables(stmt: S.Alloc) -> bool:
 def _kept(body: S.Stmt, tiles: dict[E.Var, int]) -> set[E.Var]:
     """The tiles that are memory still: some use of theirs is not of the element that was stored
     before in a sequence around it."""
-    left = dict(tiles)
+    remaining = dict(tiles)
 
     def visit(block: S.Stmt, done: frozenset[E.Var]) -> None:
         stmts, here = S.flat(block), set(done)
-        uses = _uses(stmts, left.keys())
-        for at, item in enumerate(stmts):
-            if isinstance(item, S.Store) and item.buffer.data in left:
-                if item.buffer.data not in here and (count := _covered(uses, at, item)):
-                    left[item.buffer.data] -= count
-                    here.add(item.buffer.data)
-        for item in stmts:
-            for inner in item.blocks():
+        uses = _uses(stmts, remaining.keys())
+        for position, stmt in enumerate(stmts):
+            if isinstance(stmt, S.Store) and stmt.buffer.data in remaining:
+                if stmt.buffer.data not in here and (count := _covered(uses, position, stmt)):
+                    remaining[stmt.buffer.data] -= count
+                    here.add(stmt.buffer.data)
+        for stmt in stmts:
+            for inner in stmt.blocks():
                 visit(inner, frozenset(here))
 
     visit(body, frozenset())
-    return {data for data, count in left.items() if count}
+    return {data for data, count in remaining.items() if count}
 
 
-def _covered(uses: _Uses, at: int, store: S.Store) -> int:
-    """How many uses of its tile begin with the store at ``at``: all in the sequence, where it is
+def _covered(uses: _Uses, position: int, store: S.Store) -> int:
+    """How many uses of its tile begin with the store at ``position``: all in the sequence, if it is
     the first and all are of the same element."""
-    mine, reads = uses[store.buffer.data], E.find(store.value, E.Load)
-    if mine[0][0] != at or any(load.buffer.data is store.buffer.data for load in reads):
+    tile_uses, reads = uses[store.buffer.data], E.find(store.value, E.Load)
+    if tile_uses[0][0] != position or any(load.buffer.data is store.buffer.data for load in reads):
         return 0
-    return len(mine) if all(E.same_exprs(use, mine[0][1]) for _, use in mine) else 0
+    return len(tile_uses) if all(E.same_exprs(use, tile_uses[0][1]) for _, use in tile_uses) else 0
 
 
 def _contracted(block: S.Stmt, tiles: Set[E.Var]) -> S.Stmt:
     """``block`` with names for the elements of ``tiles``, from the outermost sequences in."""
-    stmts = [item for item in S.flat(block) if not _allocates(item, tiles)]
+    stmts = [stmt for stmt in S.flat(block) if not _allocates(stmt, tiles)]
     uses = _uses(stmts, tiles)  # a name for one tile leaves the uses of the others where they are
-    for at, item in enumerate(stmts):
-        if isinstance(item, S.Store) and item.buffer.data in tiles and _covered(uses, at, item):
-            _name(stmts, [place for place, _ in uses[item.buffer.data]], item)
-    inner = [rewrite_blocks(item, lambda part: _contracted(part, tiles)) for item in stmts]
+    for position, stmt in enumerate(stmts):
+        if (
+            isinstance(stmt, S.Store)
+            and stmt.buffer.data in tiles
+            and _covered(uses, position, stmt)
+        ):
+            _name(stmts, [use for use, _ in uses[stmt.buffer.data]], stmt)
+    inner = [rewrite_blocks(stmt, lambda nested: _contracted(nested, tiles)) for stmt in stmts]
     return block if inner == [block] else S.seq(*inner)
 
 
@@ -114,40 +118,40 @@ def _allocates(stmt: S.Stmt, tiles: Set[E.Var]) -> bool:
 
 def _uses(stmts: Sequence[S.Stmt], tiles: Set[E.Var]) -> _Uses:
     """Which of ``stmts`` use each of ``tiles``, in their order, and which element."""
-    found: _Uses = {}
-    for at, stmt in enumerate(stmts):
+    uses: _Uses = {}
+    for position, stmt in enumerate(stmts):
         for access in effects.accesses(stmt, nested=True):
             data = access.buffer.data
             if data in tiles and not isinstance(access.by, S.Alloc):
-                found.setdefault(data, []).append((at, access.indices))
-    return found
+                uses.setdefault(data, []).append((position, access.indices))
+    return uses
 
 
-def _name(stmts: list[S.Stmt], places: list[int], store: S.Store) -> None:
+def _name(stmts: list[S.Stmt], positions: list[int], store: S.Store) -> None:
     """Gives the element of ``store`` a name, or a variable, in ``stmts``: its tile is used in those
-    at ``places``, the first of which is the store. Where all that follows is a copy of the element,
+    at ``positions``, the first of which is the store. If all that follows is a copy of the element,
     the copy stores the value itself: a narrow float is then converted once."""
     data, name, dtype = store.buffer.data, store.buffer.name, store.buffer.dtype
-    at, *later = dict.fromkeys(places)
-    after = stmts[at + 1] if places == [at, at + 1] else store
+    first, *later = dict.fromkeys(positions)
+    after = stmts[first + 1] if positions == [first, first + 1] else store
     if _copies(after, data):
-        stmts[at : at + 2] = S.seq(), replace(after, value=store.value, loc=store.loc)
+        stmts[first : first + 2] = S.seq(), replace(after, value=store.value, loc=store.loc)
         return
     writes = sum(
         isinstance(node, S.Store) and node.buffer.data is data
-        for place in (at, *later)
-        for node in S.walk(stmts[place])
+        for position in (first, *later)
+        for node in S.walk(stmts[position])
     )
     if writes == 1:
         var = E.Var(name, dtype)
-        stmts[at] = S.Let(var=var, value=store.value, loc=store.loc)
+        stmts[first] = S.Let(var=var, value=store.value, loc=store.loc)
         rest = _Elements(data, var, None)
     else:
         cell = Buffer(name, Shape((1,)), dtype, "local.var")
-        stmts[at] = S.Alloc(buffer=cell, init=store.value, loc=store.loc)
+        stmts[first] = S.Alloc(buffer=cell, init=store.value, loc=store.loc)
         rest = _Elements(data, E.Load(cell, ZERO), cell)
-    for place in later:
-        stmts[place] = rest.rewrite(stmts[place])
+    for position in later:
+        stmts[position] = rest.rewrite(stmts[position])
 
 
 def _copies(stmt: S.Stmt, data: E.Var) -> TypeGuard[S.Store]:
@@ -168,8 +172,8 @@ class _Elements(ExprRewriter):
         self.cell = cell
 
     def node(self, expr: E.Expr) -> E.Expr:
-        mine = isinstance(expr, E.Load) and expr.buffer.data is self.data
-        return self.value if mine else super().node(expr)
+        is_element = isinstance(expr, E.Load) and expr.buffer.data is self.data
+        return self.value if is_element else super().node(expr)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Store) and stmt.buffer.data is self.data and self.cell is not None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from tilelang.cpu.loops.loop_fission import Barriers, check_words
+from tilelang.cpu.loops.loop_fission import Barriers, check_intrinsics
 from tilelang.cpu.loops.privatization import BOOL, INT, ThreadLoops, thread_loop, vars_in
 from tilelang.cpu.loops.thread_shares import deal_exchanges
 from tilelang.cpu.loops.warp_intrinsics import Exchange, exchanges
@@ -73,7 +73,7 @@ def memory_use(stmt: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:
 
 
 @dataclass(frozen=True)
-class _Turns:
+class _DivergentLoop:
     """A loop that threads leave at different iterations: variables that tell each thread whether
     it is in it, and whether it is still in the current iteration."""
 
@@ -90,14 +90,15 @@ class _Serializer:
         self.count = self.loops.count
         self.ordered: set[E.Var] = set()  # varying lets that stay where they stand
         self.uses = _count_uses(launch.body)
-        self.left = False  # whether a thread may have returned before the current statement
+        self.may_have_returned = False  # some thread, before the current statement
         self.present: list[E.Expr | None] = []  # masks that some thread is known to pass
-        self.turns: list[_Turns | None] = []  # of the loops around; None for a plain loop
+        # The loops around; None for a loop that all threads leave together.
+        self.loop_stack: list[_DivergentLoop | None] = []
 
     def run(self) -> S.Launch:
-        check_words(self.launch)
+        check_intrinsics(self.launch)
         head: list[S.Stmt] = []
-        if self._threads_return_apart():
+        if self._has_divergent_return():
             alive, head = self._flags("alive")
             head.append(self._set(alive, True, None))
             self.loops.alive = self.loops.spilled[alive]
@@ -105,12 +106,12 @@ class _Serializer:
         head += self.barriers.head()
         return replace(self.launch, body=S.seq(*head, *body), thread_vars=())
 
-    def _threads_return_apart(self) -> bool:
+    def _has_divergent_return(self) -> bool:
         def search(stmt: S.Stmt, control: bool) -> bool:
             if isinstance(stmt, S.ThreadReturn):
                 return control
             conds = list(stmt.exprs()) if isinstance(stmt, (S.If, S.For, S.While)) else []
-            under = control or any(self.varying.expr(item) for item in conds)
+            under = control or any(self.varying.expr(cond) for cond in conds)
             return any(search(block, under) for block in stmt.blocks())
 
         return search(self.launch.body, False)
@@ -120,11 +121,11 @@ class _Serializer:
         """``stmts`` run by the threads for which ``mask`` (over the thread variables) holds."""
         out: list[S.Stmt] = []
         run = _Run()
-        for item in S.flat(*stmts):
-            stmt = self._opened(item)
+        for original in S.flat(*stmts):
+            stmt = self._condition_in_body(original)
             if any(map(exchanges, stmt.exprs())):
                 self._flush(run, mask, out)
-                stmt = self._exchanged(stmt, mask, out)
+                stmt = self._with_exchanges(stmt, mask, out)
             kind = self.classify(stmt)
             if kind == "drop":
                 self._flush(run, mask, out)
@@ -146,31 +147,31 @@ class _Serializer:
                 run.writes |= writes
             else:
                 self._flush(run, mask, out)
-                out.extend(self._once(stmt, mask))
-            self.left |= self.loops.alive is not None and _returns(stmt)
+                out.extend(self._uniform(stmt, mask))
+            self.may_have_returned |= self.loops.alive is not None and _may_return(stmt)
         self._flush(run, mask, out)
         return out
 
-    def _opened(self, stmt: S.Stmt) -> S.Stmt:
-        """A loop whose condition asks other threads, with the question in its body."""
+    def _condition_in_body(self, stmt: S.Stmt) -> S.Stmt:
+        """A loop whose condition is a warp intrinsic, with the condition evaluated in its body."""
         if not isinstance(stmt, S.While) or not exchanges(stmt.cond):
             return stmt
-        kept = E.Var("cond", BOOL)
-        self.varying.vars.add(kept)
-        leave = S.If(cond=E.unary("lnot", kept), then=S.Break(loc=stmt.loc), loc=stmt.loc)
-        head = S.Let(var=kept, value=stmt.cond, loc=stmt.loc)
+        keep_going = E.Var("cond", BOOL)
+        self.varying.vars.add(keep_going)
+        leave = S.If(cond=E.unary("lnot", keep_going), then=S.Break(loc=stmt.loc), loc=stmt.loc)
+        head = S.Let(var=keep_going, value=stmt.cond, loc=stmt.loc)
         return replace(stmt, cond=E.const(True), body=S.seq(head, leave, stmt.body))
 
-    def _exchanged(self, stmt: S.Stmt, mask: E.Expr | None, out: list[S.Stmt]) -> S.Stmt:
-        """``stmt`` with variables for what its threads are told by others; the exchanges, in which
+    def _with_exchanges(self, stmt: S.Stmt, mask: E.Expr | None, out: list[S.Stmt]) -> S.Stmt:
+        """``stmt`` with variables for the results of its warp intrinsics; the exchanges, in which
         the threads that pass ``mask`` take part, go to ``out``."""
         exchange = Exchange(self.loops, mask)
-        made = rewrite_exprs(stmt, exchange.expr)
+        rewritten = rewrite_exprs(stmt, exchange.expr)
         out.extend(exchange.out)
-        return made
+        return rewritten
 
     def classify(self, stmt: S.Stmt) -> str:
-        """How to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (structured)."""
+        """How to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (uniform)."""
         if stmt.call is not None:
             atom = stmt.call.atom
             if atom.synchronises:
@@ -180,34 +181,36 @@ class _Serializer:
         if isinstance(stmt, S.Let):
             if not self.varying.expr(stmt.value):
                 return "once"
-            return "recompute" if self._anywhere(stmt.value) else "thread"
+            return "recompute" if self._can_recompute(stmt.value) else "thread"
         if isinstance(stmt, S.View):
             self._check_view(stmt)
         if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Attr, S.Launch)):
             return "once"
-        if self._in_turns() and leaves(stmt):
+        if self._is_in_divergent_loop() and leaves(stmt):
             return "once"
-        if not self._per_thread(stmt):
+        if not self._differs_by_thread(stmt):
             return "once"
-        if _cooperates(stmt) or self._orders_threads(stmt) or self._changes_alike(stmt):
+        if _is_collective(stmt) or self._orders_threads(stmt) or self._updates_uniform_state(stmt):
             return "once"
         return "thread"
 
     def _check_view(self, view: S.View) -> None:
-        own = sorted(var.name for var in shape_vars(view.buffer) if self.varying.expr(var))
-        if own:
+        varying_names = sorted(
+            var.name for var in shape_vars(view.buffer) if self.varying.expr(var)
+        )
+        if varying_names:
             raise TileUnsupportedError(
                 f"the shape of the view `{view.buffer.name}` differs between threads",
                 expected="extents, strides and an offset that all threads of a block share",
-                got=f"one that depends on `{own[0]}`",
+                got=f"one that depends on `{varying_names[0]}`",
                 loc=view.loc,
                 hint="put what differs into the indices; GPUs and the interpreter run it as it is",
             )
 
-    def _in_turns(self) -> bool:
-        return bool(self.turns) and self.turns[-1] is not None
+    def _is_in_divergent_loop(self) -> bool:
+        return bool(self.loop_stack) and self.loop_stack[-1] is not None
 
-    def _anywhere(self, value: E.Expr) -> bool:
+    def _can_recompute(self, value: E.Expr) -> bool:
         """Whether a varying value may be computed at the head of any later loop: it reads no
         memory, and nothing that it is computed from has to be kept from where it was bound."""
         return self.ordered.isdisjoint(value.variables) and not any(
@@ -215,21 +218,21 @@ class _Serializer:
             for n in E.walk(value)
         )
 
-    def _per_thread(self, stmt: S.Stmt) -> bool:
+    def _differs_by_thread(self, stmt: S.Stmt) -> bool:
         """Whether threads do different things in ``stmt``, or one thing each."""
         for node in S.walk(stmt):
             if isinstance(node, S.ThreadReturn):
                 return self.loops.alive is not None
             if isinstance(node, S.ReducerUpdate):
                 return True  # each thread contributes, alike or not
-            if any(self.varying.has_effect(item) for item in node.exprs()):
+            if any(self.varying.has_effect(expr) for expr in node.exprs()):
                 return True
         return self.varying.touches(stmt)
 
-    def _changes_alike(self, stmt: S.Stmt) -> bool:
+    def _updates_uniform_state(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` changes a private variable that is the same for all threads and so
-        stands once: the turn of each thread would find what the one before it left."""
-        own = {node.buffer.data for node in S.find(stmt, S.Alloc)}
+        is updated once: each thread in a loop over them would update it again."""
+        allocated = {node.buffer.data for node in S.find(stmt, S.Alloc)}
         changed = [
             access.buffer
             for access in effects.accesses(stmt, nested=True)
@@ -237,7 +240,7 @@ class _Serializer:
         ]
         return any(
             buffer.storage in PRIVATE
-            and buffer.data not in own
+            and buffer.data not in allocated
             and not self.loops.is_private(buffer)
             for buffer in changed
         )
@@ -273,15 +276,15 @@ class _Serializer:
         out.append(self.loops.over(body, mask, t))
         run.stmts, run.reads, run.writes = [], set(), set()
 
-    # -- statements that stand once ----------------------------------------------------------
-    def _once(self, stmt: S.Stmt, mask: E.Expr | None) -> list[S.Stmt]:
+    # -- uniform statements ----------------------------------------------------------
+    def _uniform(self, stmt: S.Stmt, mask: E.Expr | None) -> list[S.Stmt]:
         if isinstance(stmt, S.Alloc):
             return self._alloc(stmt, mask)
         if isinstance(stmt, S.View):
             private = stmt.source is None and self.loops.is_private(stmt.buffer)
             return [replace(stmt, buffer=self.loops.slot_buffer(stmt.buffer)) if private else stmt]
-        if isinstance(stmt, (S.Break, S.Continue)) and self._in_turns():
-            return [self._leave(stmt, mask)]
+        if isinstance(stmt, (S.Break, S.Continue)) and self._is_in_divergent_loop():
+            return [self._exit_loop(stmt, mask)]
         if isinstance(stmt, S.Parallel):
             return self._when_any(mask, [self._parallel(stmt, mask)])
         if isinstance(stmt, S.TileOp):
@@ -309,8 +312,8 @@ class _Serializer:
     def _tile_op(self, stmt: S.TileOp, mask: E.Expr | None) -> list[S.Stmt]:
         if isinstance(stmt, S.Copy) and stmt.barrier is not None:
             stmt = replace(stmt, barrier=None)  # it is complete where it stands
-        private = any(one.data in self.varying.buffers for one in effects.own(stmt))
-        if not private and not any(self.varying.expr(item) for item in stmt.exprs()):
+        private = any(access.data in self.varying.buffers for access in effects.own(stmt))
+        if not private and not any(self.varying.expr(expr) for expr in stmt.exprs()):
             return [stmt]
         return [self.loops.over([stmt], mask)]  # the operation of each thread on its own storage
 
@@ -332,9 +335,9 @@ class _Serializer:
 
     def _masked(self, mask: E.Expr | None) -> bool:
         """Whether it may be that no thread runs what stands here."""
-        if any(known is mask for known in self.present):
+        if any(nonempty is mask for nonempty in self.present):
             return False
-        return mask is not None or self.left
+        return mask is not None or self.may_have_returned
 
     def _when_any(self, mask: E.Expr | None, stmts: list[S.Stmt]) -> list[S.Stmt]:
         """``stmts`` if some thread that has not returned passes ``mask``."""
@@ -347,8 +350,8 @@ class _Serializer:
         """Statements that find out whether some thread is here, and the expression that tells."""
         flag = Buffer("any", Shape((1,)), BOOL, "local.var")
         zero = (E.const(0),)
-        found = S.Store(buffer=flag, indices=zero, value=E.const(True))
-        test = self.loops.over([found], mask)
+        set_flag = S.Store(buffer=flag, indices=zero, value=E.const(True))
+        test = self.loops.over([set_flag], mask)
         return [S.Alloc(buffer=flag, init=E.const(False)), test], E.Load(flag, zero)
 
     def _if(self, stmt: S.If, mask: E.Expr | None) -> list[S.Stmt]:
@@ -361,20 +364,22 @@ class _Serializer:
         if any(isinstance(node, E.Load) for node in E.walk(cond)):
             # The branch must not change what it was chosen by.
             out, cond = self.loops.kept("cond", cond, mask, stmt.loc)
-        taken = cond if mask is None else E.binary("land", mask, cond)
-        out.extend(self.block([stmt.then], taken))
+        then_mask = cond if mask is None else E.binary("land", mask, cond)
+        out.extend(self.block([stmt.then], then_mask))
         if stmt.orelse is not None:
-            other = E.unary("lnot", cond)
-            rest = other if mask is None else E.binary("land", mask, other)
-            out.extend(self.block([stmt.orelse], rest))
+            negated = E.unary("lnot", cond)
+            else_mask = negated if mask is None else E.binary("land", mask, negated)
+            out.extend(self.block([stmt.orelse], else_mask))
         return out
 
     def _loop(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
         bounds = [stmt.cond] if isinstance(stmt, S.While) else [stmt.start, stmt.stop, stmt.step]
-        if any(self.varying.expr(item) for item in bounds) or varying_exit(stmt.body, self.varying):
-            return self._loop_in_turns(stmt, mask)
-        if _returns(stmt):  # threads of an earlier iteration
-            self.left |= self.loops.alive is not None
+        if any(self.varying.expr(bound) for bound in bounds) or varying_exit(
+            stmt.body, self.varying
+        ):
+            return self._divergent_loop(stmt, mask)
+        if _may_return(stmt):  # threads of an earlier iteration
+            self.may_have_returned |= self.loops.alive is not None
         elif self._masked(mask):
             # Tested once for all iterations; and without a thread to run its body, the condition
             # of a While would never change.
@@ -384,45 +389,48 @@ class _Serializer:
             return self._when_any(mask, [replace(stmt, body=S.seq(*body))])
         return [replace(stmt, body=S.seq(*self._body(stmt.body, mask, None)))]
 
-    def _body(self, body: S.Stmt, mask: E.Expr | None, turns: _Turns | None) -> list[S.Stmt]:
-        self.turns.append(turns)
-        made = self.block([body], mask)
-        self.turns.pop()
-        return made
+    def _body(self, body: S.Stmt, mask: E.Expr | None, loop: _DivergentLoop | None) -> list[S.Stmt]:
+        self.loop_stack.append(loop)
+        statements = self.block([body], mask)
+        self.loop_stack.pop()
+        return statements
 
     # -- loops that threads leave at different iterations --------------------------------------
-    def _loop_in_turns(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
+    def _divergent_loop(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
         """The loop as long as some thread is in it, each iteration run by those that are."""
         going, out = self._flags("going")
         here = going
         if leaves(stmt.body):  # some are out of an iteration that others go on with
-            here, made = self._flags("here")
-            out += made
-        turns = _Turns(going, here)
+            here, setup = self._flags("here")
+            out += setup
+        loop = _DivergentLoop(going, here)
         if mask is not None:
             out.append(self._set(going, False, None))
         out.append(self._set(going, True, mask))
         if isinstance(stmt, S.While):
-            body = S.seq(*self._turn(stmt, turns, stmt.cond))
+            body = S.seq(*self._divergent_iteration(stmt, loop, stmt.cond))
             return [*out, replace(stmt, cond=E.const(True), body=body)]
         fixed: list[E.Expr] = []
         for bound in (stmt.start, stmt.stop, stmt.step):
             if isinstance(bound, E.Const) or not self.varying.expr(bound):
                 fixed.append(bound)
             else:  # as it is when the loop starts
-                made, kept = self.loops.kept("bound", bound, mask, stmt.loc)
-                out += made
-                fixed.append(kept)
+                setup, frozen_bound = self.loops.kept("bound", bound, mask, stmt.loc)
+                out += setup
+                fixed.append(frozen_bound)
         start, stop, step = fixed
         if not any(map(self.varying.expr, fixed)):
-            return [*out, replace(stmt, body=S.seq(*self._turn(stmt, turns, E.const(True))))]
+            return [
+                *out,
+                replace(stmt, body=S.seq(*self._divergent_iteration(stmt, loop, E.const(True)))),
+            ]
         up, down = stmt.var < stop, E.binary("land", step < 0, stmt.var > stop)
         more = E.binary("lor", E.binary("land", step > 0, up), down)
         if isinstance(step, E.Const):
             more = up if step.value > 0 else stmt.var > stop
         if self.varying.expr(start) or self.varying.expr(step):
-            made, index = self.loops.kept(stmt.var.name, start, mask, stmt.loc)
-            out += made
+            setup, index = self.loops.kept(stmt.var.name, start, mask, stmt.loc)
+            out += setup
             self.loops.spilled[stmt.var] = self.loops.spilled[index]
             head: list[S.Stmt] = []
             last: S.Stmt = self._set(stmt.var, stmt.var + step, going)
@@ -433,43 +441,45 @@ class _Serializer:
             head = [S.Let(var=stmt.var, value=E.Load(count, zero), loc=stmt.loc)]
             value = E.cast(stmt.var + step, stmt.var.dtype)
             last = S.Store(buffer=count, indices=zero, value=value)
-        body = S.seq(*head, *self._turn(stmt, turns, more), last)
+        body = S.seq(*head, *self._divergent_iteration(stmt, loop, more), last)
         return [*out, S.While(cond=E.const(True), body=body, loc=stmt.loc)]
 
-    def _turn(self, stmt: S.For | S.While, turns: _Turns, more: E.Expr) -> list[S.Stmt]:
+    def _divergent_iteration(
+        self, stmt: S.For | S.While, loop: _DivergentLoop, more: E.Expr
+    ) -> list[S.Stmt]:
         """One iteration: who still goes on, the end when nobody does, and the body."""
         flag = Buffer("any", Shape((1,)), BOOL, "local.var")
         t, zero = E.Var("t", INT), (E.const(0),)
-        apart = turns.here is not turns.going
+        has_own_mask = loop.here is not loop.going
         stays: list[S.Stmt] = [S.Store(buffer=flag, indices=zero, value=E.const(True))]
-        if apart:
-            stays.append(self._slot_store(turns.here, t, True))
+        if has_own_mask:
+            stays.append(self._slot_store(loop.here, t, True))
         choose = S.seq(*stays)
         if not isinstance(more, E.Const):
-            goes = self._slot_store(turns.going, t, False)
+            goes = self._slot_store(loop.going, t, False)
             choose = S.If(cond=more, then=choose, orelse=goes)
         stop = S.If(cond=E.unary("lnot", E.Load(flag, zero)), then=S.Break())
         out: list[S.Stmt] = [S.Alloc(buffer=flag, init=E.const(False))]
-        if apart:
-            out.append(self._set(turns.here, False, None))
-        out += [self.loops.over([choose], turns.going, t), stop]
-        known = not apart and not _returns(stmt)
-        self.left |= self.loops.alive is not None and _returns(stmt)
-        if known:
-            self.present.append(turns.here)
-        out += self._body(stmt.body, turns.here, turns)
-        if known:
+        if has_own_mask:
+            out.append(self._set(loop.here, False, None))
+        out += [self.loops.over([choose], loop.going, t), stop]
+        is_nonempty = not has_own_mask and not _may_return(stmt)
+        self.may_have_returned |= self.loops.alive is not None and _may_return(stmt)
+        if is_nonempty:
+            self.present.append(loop.here)
+        out += self._body(stmt.body, loop.here, loop)
+        if is_nonempty:
             self.present.pop()
         return out
 
-    def _leave(self, stmt: S.Break | S.Continue, mask: E.Expr | None) -> S.Stmt:
+    def _exit_loop(self, stmt: S.Break | S.Continue, mask: E.Expr | None) -> S.Stmt:
         """The threads that come here are out of the iteration, and with break out of the loop."""
-        turns = self.turns[-1]
-        assert turns is not None
+        loop = self.loop_stack[-1]
+        assert loop is not None
         t = E.Var("t", INT)
-        body = [self._slot_store(turns.here, t, False)]
+        body = [self._slot_store(loop.here, t, False)]
         if isinstance(stmt, S.Break):
-            body.append(self._slot_store(turns.going, t, False))
+            body.append(self._slot_store(loop.going, t, False))
         return self.loops.over(body, mask, t)
 
     def _flags(self, name: str) -> tuple[E.Var, list[S.Stmt]]:
@@ -500,7 +510,7 @@ class _Serializer:
             else:
                 owner = linear % self.count
             body = self.loops.at_thread(body, t)
-            if mask is None and _draws(stmt.body):
+            if mask is None and _uses_thread_state(stmt.body):
                 # In order: each thread has its own generator, which the loop over it alone names.
                 body = replace(thread_loop(t, 1, body), start=owner, stop=owner + 1)
                 return S.nested(stmt.vars, stmt.extents, body, False, stmt.loc)
@@ -513,12 +523,12 @@ class _Serializer:
         return map_stmts(body, S.Parallel, lambda loop: self._parallel(loop, None))
 
 
-def _draws(stmt: S.Stmt) -> bool:
+def _uses_thread_state(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` uses the state of the thread that runs it."""
     return any(call.atom.per_thread and call.atom.effect is Effect.OUTPUT for call in S.calls(stmt))
 
 
-def _cooperates(stmt: S.Stmt) -> bool:
+def _is_collective(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` holds an operation of the whole group: tile op, Parallel, barrier, vote."""
     return any(
         isinstance(node, (S.TileOp, S.Parallel))
@@ -527,7 +537,7 @@ def _cooperates(stmt: S.Stmt) -> bool:
     )
 
 
-def _returns(stmt: S.Stmt) -> bool:
+def _may_return(stmt: S.Stmt) -> bool:
     """Whether a thread may leave the kernel in ``stmt``."""
     return S.holds(stmt, S.ThreadReturn)
 

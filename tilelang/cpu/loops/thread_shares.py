@@ -46,7 +46,7 @@ def _needs_threads(stmt: S.Stmt, count: int) -> bool:
     return (
         prod(map(int, stmt.extents)) <= count
         and exchange_in(stmt.body) is not None
-        and not any(isinstance(item, (S.Parallel, S.TileOp)) for item in inside)
+        and not any(isinstance(node, (S.Parallel, S.TileOp)) for node in inside)
         and not any(
             access.buffer.storage == "local.fragment"
             for access in effects.accesses(stmt, nested=True)
@@ -58,12 +58,12 @@ def _dealt(loop: S.Parallel, launch: S.Launch) -> S.Stmt:
     x, y, z = launch.thread_vars
     at: E.Expr = x + launch.threads[0] * (y + launch.threads[1] * z)
     extents = [int(extent) for extent in loop.extents]
-    places: dict[E.Var, E.Expr] = {}
+    values: dict[E.Var, E.Expr] = {}
     rest = at
     for var, extent in reversed(list(zip(loop.vars, extents))):
-        places[var] = rest if var is loop.vars[0] else rest % extent
+        values[var] = rest if var is loop.vars[0] else rest % extent
         rest = rest // extent
-    body = substitute_in(loop.body, places)
+    body = substitute_in(loop.body, values)
     if prod(extents) == prod(launch.threads):
         return body
     return S.If(cond=at < prod(extents), then=body, loc=loop.loc)

@@ -45,8 +45,8 @@ def lower_tiles_except(func: S.PrimFunc, keep: Callable[[S.Gemm], bool]) -> S.Pr
     """Like :func:`lower_tiles`, leaving the products for which a back end has a kernel."""
 
     def lowered(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-        kept = isinstance(stmt, S.Gemm) and keep(stmt)
-        return stmt if kept else lower_tile_op(stmt)
+        is_kept = isinstance(stmt, S.Gemm) and keep(stmt)
+        return stmt if is_kept else lower_tile_op(stmt)
 
     return func.with_body(map_stmts(func.body, S.Stmt, lowered))
 
@@ -122,24 +122,24 @@ def elementwise(dst: Region, sources: list[Region], compute: object, stmt: S.Stm
 
 def reductions_of(loop: S.For) -> tuple[tuple[str, Buffer], ...]:
     """Operator and total of each value that a loop reduces to."""
-    found = dict(loop.annotations).get("reduction", ())
-    return cast("tuple[tuple[str, Buffer], ...]", found)
+    reductions = dict(loop.annotations).get("reduction", ())
+    return cast("tuple[tuple[str, Buffer], ...]", reductions)
 
 
 def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
     """Rows reduced one by one when the dimension is contiguous, else row after row into dst."""
     src, dst = stmt.src, stmt.dst
     rank = len(src.extents)
-    kept = [d for d in range(rank) if d != stmt.dim]
+    kept_dims = [d for d in range(rank) if d != stmt.dim]
     same_rank = len(dst.extents) == rank
-    extents = [E.as_expr(src.extents[d]) for d in kept]
+    extents = [E.as_expr(src.extents[d]) for d in kept_dims]
 
     def at_dst(variables: list[E.Var]) -> tuple[E.Expr, ...]:
         if same_rank:
-            return indices_at(dst, tuple(kept), variables)
-        if not kept:  # a one-dimensional source gives one element
+            return indices_at(dst, tuple(kept_dims), variables)
+        if not kept_dims:  # a one-dimensional source gives one element
             return dst.mins
-        return indices_at(dst, tuple(range(len(kept))), variables)
+        return indices_at(dst, tuple(range(len(kept_dims))), variables)
 
     def element(variables: list[E.Var], k: E.Var) -> E.Expr:
         every = list(variables)
@@ -240,21 +240,21 @@ def _scan(stmt: S.Scan) -> list[S.Stmt]:
     """Rows scanned one by one when the dimension is contiguous, else row after row of ``dst``."""
     rank = len(stmt.src.extents)
     length = E.as_expr(stmt.src.extents[stmt.dim])
-    others = [d for d in range(rank) if d != stmt.dim]
-    extents = [E.as_expr(stmt.src.extents[d]) for d in others]
+    other_dims = [d for d in range(rank) if d != stmt.dim]
+    extents = [E.as_expr(stmt.src.extents[d]) for d in other_dims]
     start, zero, k = start_of(stmt.kind, stmt.dst.dtype), (E.const(0),), E.Var("k", INT)
 
-    def at(region: Region, variables: list[E.Var], place: E.Expr) -> E.Load:
-        position: dict[int, E.Expr] = dict(zip(others, variables))
-        position[stmt.dim] = length - 1 - place if stmt.reverse else place
+    def at(region: Region, variables: list[E.Var], index: E.Expr) -> E.Load:
+        position: dict[int, E.Expr] = dict(zip(other_dims, variables))
+        position[stmt.dim] = length - 1 - index if stmt.reverse else index
         every = tuple(range(rank))
         return E.Load(region.buffer, indices_at(region, every, [position[d] for d in every]))
 
-    def step(old: E.Expr, variables: list[E.Var], place: E.Expr) -> E.Expr:
-        return combine(stmt.kind, old, E.cast(at(stmt.src, variables, place), stmt.dst.dtype))
+    def step(old: E.Expr, variables: list[E.Var], index: E.Expr) -> E.Expr:
+        return combine(stmt.kind, old, E.cast(at(stmt.src, variables, index), stmt.dst.dtype))
 
-    def put(variables: list[E.Var], place: E.Expr, value: E.Expr) -> S.Stmt:
-        to = at(stmt.dst, variables, place).indices
+    def put(variables: list[E.Var], index: E.Expr, value: E.Expr) -> S.Stmt:
+        to = at(stmt.dst, variables, index).indices
         return S.Store(buffer=stmt.dst.buffer, indices=to, value=value, loc=stmt.loc)
 
     def over(first: int, body: S.Stmt, notes: S.Pairs = ()) -> S.Stmt:

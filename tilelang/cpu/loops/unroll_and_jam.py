@@ -64,18 +64,18 @@ def _rows(loop: S.For, views: set[E.Var]) -> _Rows | None:
     """The loop over rows that ``loop`` is, else None."""
     inner = loop.body
     total = trip_count(loop)
-    one = isinstance(loop.step, E.Const) and loop.step.value == 1 and loop.kind == "serial"
-    if loop.annotations or not one or not isinstance(inner, S.For) or not total:
+    steps_by_one = isinstance(loop.step, E.Const) and loop.step.value == 1 and loop.kind == "serial"
+    if loop.annotations or not steps_by_one or not isinstance(inner, S.For) or not total:
         return None
     count = next((n for n in (ROWS, ROWS // 2, ROWS // 4) if total % n == 0), 1)
     body = S.flat(inner.body)
-    simple = all(isinstance(part, (S.Let, S.Store)) for part in body) and len(body) <= LARGEST
+    simple = all(isinstance(stmt, (S.Let, S.Store)) for stmt in body) and len(body) <= LARGEST
     if count == 1 or "parallel" not in dict(inner.annotations) or not (simple and body):
         return None
     store = body[-1]
     if not isinstance(store, S.Store) or not is_quiet(inner):
         return None
-    if sum(isinstance(part, S.Store) for part in body) > 1:
+    if sum(isinstance(stmt, S.Store) for stmt in body) > 1:
         return None
     rows = _Rows(loop, inner, body, store, count)
     return rows if store.buffer.data not in views and rows.fit() else None
@@ -93,7 +93,7 @@ class _Rows:
     def fit(self) -> bool:
         """Whether each row works on the same elements of a tile, and on nothing else of it."""
         buffer, names = self.store.buffer, {self.loop.var}
-        names |= {part.var for part in self.body if isinstance(part, S.Let)}
+        names |= {stmt.var for stmt in self.body if isinstance(stmt, S.Let)}
         if buffer.storage == "global" or buffer.is_var or buffer.dtype.bits < 8:
             return False
         bounds = {*self.inner.start.variables, *self.inner.stop.variables}
@@ -103,9 +103,9 @@ class _Rows:
             return False
         loads = [
             load
-            for part in self.body
-            for item in part.exprs()
-            for load in E.find(item, E.Load)
+            for stmt in self.body
+            for expr in stmt.exprs()
+            for load in E.find(expr, E.Load)
             if load.buffer.data is buffer.data
         ]
         return bool(loads) and all(
@@ -115,15 +115,15 @@ class _Rows:
 
     def jammed(self) -> S.Stmt:
         """The loop with several rows in each iteration."""
-        place, buffer = self.store.indices, self.store.buffer
+        indices, buffer = self.store.indices, self.store.buffer
         cell = Buffer(buffer.name, Shape((1,)), buffer.dtype, "local.var")
-        start = S.Alloc(buffer=cell, init=E.Load(buffer, place), loc=self.store.loc)
-        parts: list[S.Stmt] = [start]
+        start = S.Alloc(buffer=cell, init=E.Load(buffer, indices), loc=self.store.loc)
+        body: list[S.Stmt] = [start]
         for row in range(self.count):
-            at = self.loop.start + self.loop.var * self.count + row
-            parts += _Element(buffer, cell, {self.loop.var: at}).copies(self.body)
-        parts.append(replace(self.store, value=E.Load(cell, ZERO)))
-        inner = replace(self.inner, body=S.seq(*parts))
+            row_index = self.loop.start + self.loop.var * self.count + row
+            body += _Element(buffer, cell, {self.loop.var: row_index}).copies(self.body)
+        body.append(replace(self.store, value=E.Load(cell, ZERO)))
+        inner = replace(self.inner, body=S.seq(*body))
         stop = E.const((trip_count(self.loop) or 0) // self.count, self.loop.var.dtype)
         zero = E.const(0, self.loop.var.dtype)
         return replace(self.loop, start=zero, stop=stop, body=inner)
@@ -137,15 +137,15 @@ class _Element(Rewriter):
 
     def copies(self, body: tuple[S.Stmt, ...]) -> list[S.Stmt]:
         """``body`` with names of its own."""
-        found: list[S.Stmt] = []
-        for part in body:
-            made = self.rewrite(part)
-            if isinstance(made, S.Let):
-                var = E.Var(made.var.name, made.var.dtype)
-                self.names = {**self.names, made.var: var}
-                made = replace(made, var=var)
-            found.append(made)
-        return found
+        renamed: list[S.Stmt] = []
+        for stmt in body:
+            rewritten = self.rewrite(stmt)
+            if isinstance(rewritten, S.Let):
+                var = E.Var(rewritten.var.name, rewritten.var.dtype)
+                self.names = {**self.names, rewritten.var: var}
+                rewritten = replace(rewritten, var=var)
+            renamed.append(rewritten)
+        return renamed
 
     def expr(self, expr: E.Expr) -> E.Expr:
         return self.loaded(substitute(expr, self.names))

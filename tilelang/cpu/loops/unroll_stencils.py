@@ -36,79 +36,87 @@ def unroll_stencils(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with loops over taps inside those over elements, written out."""
     views = {node.buffer.data for node in S.walk(func.body) if isinstance(node, S.View)}
 
-    def joined(launch: S.Launch) -> S.Stmt:
+    def unrolled(launch: S.Launch) -> S.Stmt:
         lines: list[str] = []
 
         def visit(stmt: S.Stmt) -> S.Stmt:
-            made = _joined(stmt, views) if isinstance(stmt, S.For) else None
-            if made is None:
+            unrolled = _interchanged(stmt, views) if isinstance(stmt, S.For) else None
+            if unrolled is None:
                 return rewrite_blocks(stmt, visit)
             if stmt.loc is not None:
                 lines.append(f"line {stmt.loc.line} runs in the loop over elements, tap after tap")
-            return made
+            return unrolled
 
         body = visit(launch.body)
         return launch if body is launch.body else with_lines(replace(launch, body=body), (*lines,))
 
-    return rewrite_launches(func, joined)
+    return rewrite_launches(func, unrolled)
 
 
-def _joined(loop: S.For, views: set[E.Var]) -> S.Stmt | None:
-    """The loops over elements around all taps, if ``loop`` is one over taps around them."""
-    taps, nest = _nest(loop, set())
+def _interchanged(outer: S.For, views: set[E.Var]) -> S.Stmt | None:
+    """The loops over elements around all taps, if ``outer`` is one over taps around them."""
+    taps, nest = _nest(outer, set())
     elements, store = _nest(nest, {"parallel"})
-    steps = {one.var: trip_count(one) or 0 for one in taps}
+    steps = {loop.var: trip_count(loop) or 0 for loop in taps}
     if not isinstance(store, S.Store) or not 1 < prod(steps.values()) <= MOST:
         return None
-    own = frozenset(one.var for one in elements)
-    if store.buffer.data in views or not is_quiet(store) or not _is_own(store, own, steps):
+    element_vars = frozenset(loop.var for loop in elements)
+    if (
+        store.buffer.data in views
+        or not is_quiet(store)
+        or not _is_elementwise(store, element_vars, steps)
+    ):
         return None
-    bounds = [bound for one in elements for bound in (one.start, one.stop)]
+    bounds = [bound for loop in elements for bound in (loop.start, loop.stop)]
     if any(
         E.holds(bound, E.Load) or not steps.keys().isdisjoint(bound.variables) for bound in bounds
     ):
         return None
     loads = list(E.find(store.value, E.Load))
-    if not all(any(_overlap(load, own, steps, tap) for load in loads) for tap in steps):
+    if not all(any(_overlap(load, element_vars, steps, tap) for load in loads) for tap in steps):
         return None
     written = []
-    for places in product(*(range(steps[one.var]) for one in taps)):
-        at = {one.var: one.start + place for one, place in zip(taps, places)}
-        written.append(substitute_in(store, at))
-    made = S.seq(*written)
-    for one in reversed(elements):
-        made = replace(one, body=made)
-    return made
+    for offsets in product(*(range(steps[loop.var]) for loop in taps)):
+        tap_values = {loop.var: loop.start + offset for loop, offset in zip(taps, offsets)}
+        written.append(substitute_in(store, tap_values))
+    unrolled = S.seq(*written)
+    for loop in reversed(elements):
+        unrolled = replace(loop, body=unrolled)
+    return unrolled
 
 
 def _nest(stmt: S.Stmt, notes: set[str]) -> tuple[list[S.For], S.Stmt]:
     """The loops at the top of ``stmt`` that take steps of one and have these annotations, and what
     is in them."""
-    found: list[S.For] = []
+    loops: list[S.For] = []
     while isinstance(stmt, S.For) and dict(stmt.annotations).keys() == notes:
-        one = isinstance(stmt.step, E.Const) and stmt.step.value == 1
-        if not one or stmt.kind not in ("serial", "unroll"):
+        steps_by_one = isinstance(stmt.step, E.Const) and stmt.step.value == 1
+        if not steps_by_one or stmt.kind not in ("serial", "unroll"):
             break
-        found.append(stmt)
+        loops.append(stmt)
         stmt = stmt.body
-    return found, stmt
+    return loops, stmt
 
 
-def _is_own(store: S.Store, own: frozenset[E.Var], steps: dict[E.Var, int]) -> bool:
+def _is_elementwise(
+    store: S.Store, element_vars: frozenset[E.Var], steps: dict[E.Var, int]
+) -> bool:
     """Whether each iteration sets an element of a tile that no other one uses."""
     buffer = store.buffer
     if buffer.storage == "global" or buffer.is_var or buffer.dtype.bits < 8:
         return False
     moving = {var for index in store.indices for var in index.variables}
-    if not own or not own.issubset(store.indices) or not moving.isdisjoint(steps):
+    if not element_vars or not element_vars.issubset(store.indices) or not moving.isdisjoint(steps):
         return False
-    mine = [load for load in E.find(store.value, E.Load) if load.buffer.data is buffer.data]
-    return bool(mine) and all(
-        load.buffer is buffer and E.same_exprs(load.indices, store.indices) for load in mine
+    own_loads = [load for load in E.find(store.value, E.Load) if load.buffer.data is buffer.data]
+    return bool(own_loads) and all(
+        load.buffer is buffer and E.same_exprs(load.indices, store.indices) for load in own_loads
     )
 
 
-def _overlap(load: E.Load, own: frozenset[E.Var], steps: dict[E.Var, int], tap: E.Var) -> bool:
+def _overlap(
+    load: E.Load, element_vars: frozenset[E.Var], steps: dict[E.Var, int], tap: E.Var
+) -> bool:
     """Whether the windows of neighbours overlap along ``tap``, or touch each other in the tile."""
     for index in load.indices:
         form = parted(index, frozenset(index.variables))
@@ -116,7 +124,7 @@ def _overlap(load: E.Load, own: frozenset[E.Var], steps: dict[E.Var, int], tap: 
             continue
         reach = abs(form[0].factor(tap)) * steps[tap]
         for var in index.variables - steps.keys():
-            apart = abs(form[0].factor(var))
-            if 0 < apart < reach + (var in own):
+            stride = abs(form[0].factor(var))
+            if 0 < stride < reach + (var in element_vars):
                 return True
     return False

@@ -39,7 +39,7 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.fusion_legality import Memory
 from tilelang.transforms.analysis.loops import trip_count
 
-_ASKING = {"parallel", "reduction", "scan"}
+_VECTOR_NOTES = {"parallel", "reduction", "scan"}
 FEWEST = 4  # iterations that are worth it
 _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 
@@ -55,15 +55,15 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     class Mark(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if not isinstance(stmt, S.For) or not _is_asked(stmt):
+            if not isinstance(stmt, S.For) or not _is_candidate(stmt):
                 return stmt
             loop = replace(stmt, body=inline_lets(stmt.body, is_position))
-            found = _Loop(loop, same)
-            bits = found.bits()
+            candidate = _Loop(loop, same)
+            bits = candidate.bits()
             if not bits:
                 return stmt
             notes: tuple[tuple[str, object], ...] = (("vector", bits),)
-            if found.is_idempotent(memory):
+            if candidate.is_idempotent(memory):
                 notes += (("idempotent", 1),)
             return replace(loop, annotations=(*loop.annotations, *notes))
 
@@ -112,8 +112,8 @@ def added_value(store: S.Store, op: str) -> E.Expr | None:
     value = store.value
     if not isinstance(value, E.Binary) or value.op != op:
         return None
-    for mine, other in ((value.a, value.b), (value.b, value.a)):
-        if _is_of(mine, store.buffer):
+    for operand, other in ((value.a, value.b), (value.b, value.a)):
+        if _is_of(operand, store.buffer):
             return other
     return None
 
@@ -125,68 +125,72 @@ def moves_bits(store: S.Store) -> bool:
     return plain and not cast("E.Load", value).buffer.is_var and store.buffer.dtype.bits >= 8
 
 
-def _is_asked(loop: S.For) -> bool:
+def _is_candidate(loop: S.For) -> bool:
     notes = dict(loop.annotations)
-    asked = loop.kind == "vectorized" or not notes.keys().isdisjoint(_ASKING)
-    one = isinstance(loop.step, E.Const) and loop.step.value == 1
-    count = trip_count(loop) if one else 0
-    return asked and one and "threads" not in notes and (count is None or count >= FEWEST)
+    is_marked = loop.kind == "vectorized" or not notes.keys().isdisjoint(_VECTOR_NOTES)
+    steps_by_one = isinstance(loop.step, E.Const) and loop.step.value == 1
+    count = trip_count(loop) if steps_by_one else 0
+    return (
+        is_marked and steps_by_one and "threads" not in notes and (count is None or count >= FEWEST)
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _Access:
     buffer: Buffer
     indices: tuple[E.Expr, ...]
     stores: bool
 
 
 class _Loop:
-    """One loop that asks for vectors."""
+    """A candidate for vectorisation."""
 
     def __init__(self, loop: S.For, same: dict[E.Var, E.Var]) -> None:
         self.loop = loop
         self.same = same
-        parts = list(S.walk(loop.body))
-        self.stores = [node for node in parts if isinstance(node, S.Store)]
-        self.own = {node.buffer.data for node in parts if isinstance(node, S.Alloc)}
-        self.lets = frozenset(node.var for node in parts if isinstance(node, S.Let))
-        self.parts = parts
+        nodes = list(S.walk(loop.body))
+        self.stores = [node for node in nodes if isinstance(node, S.Store)]
+        self.own = {node.buffer.data for node in nodes if isinstance(node, S.Alloc)}
+        self.lets = frozenset(node.var for node in nodes if isinstance(node, S.Let))
+        self.nodes = nodes
         self.totals = [total for _, total in reductions_of(loop)]
         self.scan = scan_of(loop)
 
     def bits(self) -> int:
         """Bits of the widest value; 0 where the loop stays as it is."""
-        if not self.stores or not all(map(self.is_plain, self.parts)):
+        if not self.stores or not all(map(self.is_plain, self.nodes)):
             return 0
-        widths = [self.width_of(part) for part in self.parts]
-        if min(widths) < 0 or not all(map(self.sums_in, self.totals)):
+        widths = [self.width_of(node) for node in self.nodes]
+        if min(widths) < 0 or not all(map(self.is_reduction, self.totals)):
             return 0
-        if self.scan is not None and not self.runs(*self.scan):
+        if self.scan is not None and not self.is_running_total(*self.scan):
             return 0
-        places = self.places()
-        stored = [place for place in places if place.stores]
-        if not all(self.stride(place) == 1 for place in stored):
+        accesses = self.accesses()
+        stores = [access for access in accesses if access.stores]
+        if not all(self.stride(access) == 1 for access in stores):
             return 0
-        if not any(self.stride(place) == 1 for place in places):
+        if not any(self.stride(access) == 1 for access in accesses):
             return 0
-        meets = any(self.meets(a, b) for a in stored for b in places if a is not b)
-        return 0 if meets else max(8, *widths)
+        has_conflict = any(self.may_conflict(a, b) for a in stores for b in accesses if a is not b)
+        return 0 if has_conflict else max(8, *widths)
 
     def is_idempotent(self, memory: Memory) -> bool:
         """Whether no iteration reads what one may store."""
         if self.totals or self.scan is not None:
             return False
-        places = self.places()
-        stored, read = ([one for one in places if one.stores is kind] for kind in (True, False))
+        accesses = self.accesses()
+        stored, read = (
+            [access for access in accesses if access.stores is kind] for kind in (True, False)
+        )
         return not any(memory.may_alias(a.buffer, b.buffer) for a in stored for b in read)
 
     def is_plain(self, stmt: S.Stmt) -> bool:
-        """Whether ``stmt`` is one that vectors have."""
+        """Whether ``stmt`` is vectorisable."""
         if isinstance(stmt, S.Alloc):
             return stmt.buffer.is_var and stmt.buffer.dtype.bits >= 8
         if isinstance(stmt, S.Store):
             data = stmt.buffer.data
-            total = any(one.data is data for one in self.totals)
+            total = any(buffer.data is data for buffer in self.totals)
             total |= self.scan is not None and self.scan[1].data is data
             if stmt.buffer.is_var and not (data in self.own or total):
                 return False  # the last iteration counts
@@ -194,20 +198,20 @@ class _Loop:
         return isinstance(stmt, (S.Seq, S.Let, S.If))
 
     def width_of(self, stmt: S.Stmt) -> int:
-        """Bits of the widest value of ``stmt`` itself; -1 where vectors have no word for one."""
+        """Bits of the widest value of ``stmt`` itself; -1 if it cannot be vectorised."""
         if isinstance(stmt, S.Store) and moves_bits(stmt):
             return stmt.buffer.dtype.bits
         widest = 0
         for name, role in stmt.role_table().items():
-            if role == "expr" and isinstance(item := getattr(stmt, name), E.Expr):
-                width = self.width(item)
+            if role == "expr" and isinstance(expr := getattr(stmt, name), E.Expr):
+                width = self.width(expr)
                 if width < 0:
                     return -1
                 widest = max(widest, width)
         return widest
 
     def width(self, expr: E.Expr) -> int:
-        """Bits of the widest value in ``expr``; -1 where vectors have no word for one."""
+        """Bits of the widest value in ``expr``; -1 if it cannot be vectorised."""
         if not isinstance(expr, _NODES) or expr.dtype.lanes > 1 or expr.dtype == "handle":
             return -1
         if isinstance(expr, E.Load):
@@ -221,24 +225,24 @@ class _Loop:
         widths = [self.width(child) for child in expr.children() if isinstance(child, E.Expr)]
         return -1 if -1 in widths else max(value_bits(expr.dtype), *widths, 8)
 
-    def sums_in(self, total: Buffer) -> bool:
+    def is_reduction(self, total: Buffer) -> bool:
         """Whether the total of a reduction is read where its own new value is computed, once."""
         data, dtype = total.data, total.dtype
         if dtype.is_bool or dtype.bits < 8 or (dtype.is_float and dtype.bits < 32):
             return False  # rounded in each step
-        mine = [store for store in self.stores if store.buffer.data is data]
+        own_stores = [store for store in self.stores if store.buffer.data is data]
         loads = [
             load
-            for part in self.parts
-            for item in part.exprs()
-            for load in E.find(item, E.Load)
+            for node in self.nodes
+            for expr in node.exprs()
+            for load in E.find(expr, E.Load)
             if load.buffer.data is data
         ]
-        if len(mine) != 1 or len(loads) != 1:
+        if len(own_stores) != 1 or len(loads) != 1:
             return False
-        return any(load is loads[0] for load in E.find(mine[0].value, E.Load))
+        return any(load is loads[0] for load in E.find(own_stores[0].value, E.Load))
 
-    def runs(self, op: str, total: Buffer) -> bool:
+    def is_running_total(self, op: str, total: Buffer) -> bool:
         """Whether the running total gets its new value once, from its old one and a value that
         does not need it, before anything reads it."""
         if (
@@ -247,44 +251,44 @@ class _Loop:
             or value_bits(total.dtype) != total.dtype.bits
         ):
             return False  # rounded in each step
-        found = False
-        for part in self.parts:
-            if isinstance(part, S.Store) and part.buffer.data is total.data:
-                value = added_value(part, op)
-                if found or value is None:
+        has_update = False
+        for node in self.nodes:
+            if isinstance(node, S.Store) and node.buffer.data is total.data:
+                value = added_value(node, op)
+                if has_update or value is None:
                     return False
                 if any(_is_of(load, total) for load in E.find(value, E.Load)):
                     return False
-                found = True
-            elif not found and any(
-                _is_of(x, total) for y in part.exprs() for x in E.find(y, E.Load)
+                has_update = True
+            elif not has_update and any(
+                _is_of(x, total) for y in node.exprs() for x in E.find(y, E.Load)
             ):
                 return False
-        return found and not any(isinstance(part, S.If) for part in self.parts)
+        return has_update and not any(isinstance(node, S.If) for node in self.nodes)
 
-    def places(self) -> list[_Place]:
+    def accesses(self) -> list[_Access]:
         """The accesses of memory, each once; the variables of the loop aside."""
-        found: dict[tuple[object, ...], _Place] = {}
+        accesses: dict[tuple[object, ...], _Access] = {}
 
         def add(buffer: Buffer, indices: tuple[E.Expr, ...], stores: bool) -> None:
             if not buffer.is_var:
                 key = (id(buffer), stores, *map(id, indices))
-                found.setdefault(key, _Place(buffer, indices, stores))
+                accesses.setdefault(key, _Access(buffer, indices, stores))
 
-        for part in self.parts:
-            if isinstance(part, S.Store):
-                add(part.buffer, part.indices, True)
-            for item in part.exprs():
-                for load in E.find(item, E.Load):
+        for node in self.nodes:
+            if isinstance(node, S.Store):
+                add(node.buffer, node.indices, True)
+            for expr in node.exprs():
+                for load in E.find(expr, E.Load):
                     add(load.buffer, load.indices, False)
-        return list(found.values())
+        return list(accesses.values())
 
-    def stride(self, place: _Place) -> int | None:
+    def stride(self, access: _Access) -> int | None:
         """Elements from one iteration to the next."""
-        return stride_of(place.buffer, place.indices, self.loop.var, self.lets)
+        return stride_of(access.buffer, access.indices, self.loop.var, self.lets)
 
-    def meets(self, store: _Place, other: _Place) -> bool:
-        """Whether an iteration may access through ``other`` what another stores."""
+    def may_conflict(self, store: _Access, other: _Access) -> bool:
+        """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""
         a, b = (self.same.get(p.buffer.data, p.buffer.data) for p in (store, other))
         if a is not b:
             return False
@@ -299,17 +303,17 @@ class _Loop:
         if step is None or self.stride(other) != step:
             return True
         names, plain = self.lets | {self.loop.var}, store.buffer.strides is None
-        for mine, others, stride in pairs:
-            forms = parted(mine, names), parted(others, names)
+        for store_index, other_index, stride in pairs:
+            forms = parted(store_index, names), parted(other_index, names)
             if forms[0] is None or forms[1] is None:
                 return True
-            apart = Linear.of(E.binary("sub", forms[0][1], forms[1][1]))
-            still = not (forms[0][0].terms or forms[1][0].terms or apart.terms)
-            if still and apart.constant and store.buffer is other.buffer and plain:
+            difference = Linear.of(E.binary("sub", forms[0][1], forms[1][1]))
+            still = not (forms[0][0].terms or forms[1][0].terms or difference.terms)
+            if still and difference.constant and store.buffer is other.buffer and plain:
                 return False  # accesses outside of a tensor do not happen
-            if apart.terms or not (isinstance(stride, int) or apart.constant == 0):
+            if difference.terms or not (isinstance(stride, int) or difference.constant == 0):
                 return True
-            distance += apart.constant * stride if isinstance(stride, int) else 0
+            distance += difference.constant * stride if isinstance(stride, int) else 0
         count = trip_count(self.loop)
         return distance % step == 0 and (count is None or abs(distance // step) < count)
 

@@ -41,10 +41,10 @@ class Exchange(ExprRewriter):
 
     def node(self, expr: E.Expr) -> E.Expr:
         """``expr`` with variables for the values of its exchanges, whose statements go to `out`."""
-        found = rebuild(expr, self.expr)
-        if isinstance(found, E.Call) and found.atom.exchanges:
-            return _WRITERS[found.op](self, found)
-        return found
+        rebuilt = rebuild(expr, self.expr)
+        if isinstance(rebuilt, E.Call) and rebuilt.atom.exchanges:
+            return _WRITERS[rebuilt.op](self, rebuilt)
+        return rebuilt
 
     # -- pieces ----------------------------------------------------------------------------------
     def slots(self, name: str, dtype: DType, first: E.Expr) -> Buffer:
@@ -118,7 +118,7 @@ def plain_loop(var: E.Var, count: int, *body: S.Stmt) -> S.For:
     return S.counted(var, count, S.seq(*body))
 
 
-def _harmless(value: E.Expr) -> bool:
+def _is_speculatable(value: E.Expr) -> bool:
     """Whether threads that do not execute a statement may evaluate ``value`` all the same."""
     return not E.find(value, E.Load, E.Call, E.RegionArg)
 
@@ -133,15 +133,15 @@ def _source(kind: str, lane: E.Expr, step: E.Expr, width: E.Expr) -> E.Expr:
         return E.select(lane - step < base, lane, lane - step)
     if kind == "down":
         return E.select((lane - base) + step >= width, lane, lane + step)
-    other = E.binary("bitxor", lane, step)
-    return E.select(other >= base + width, lane, other)
+    partner = E.binary("bitxor", lane, step)
+    return E.select(partner >= base + width, lane, partner)
 
 
 def _shuffle(kind: str) -> Writer:
     def write(x: Exchange, call: E.Call) -> E.Expr:
         value = call.args[0]
         # A lane that is not there has no defined value; this one is had for nothing.
-        table = x.gather("own", value, E.const(0, value.dtype), _harmless(value))
+        table = x.gather("own", value, E.const(0, value.dtype), _is_speculatable(value))
         width = (
             E.cast(call.args[2], INT) if len(call.args) > 2 else E.const(call.attr("width", WARP))
         )
@@ -162,14 +162,14 @@ def _warp_reduce(op: str) -> Writer:
     def write(x: Exchange, call: E.Call) -> E.Expr:
         dtype = call.args[0].dtype
         table = x.gather("part", call.args[0], start_of(op, dtype))
-        other = Buffer("next", table.shape, dtype, "local")
-        x.out.append(S.Alloc(buffer=other))
+        next_table = Buffer("next", table.shape, dtype, "local")
+        x.out.append(S.Alloc(buffer=next_table))
         for step in (16, 8, 4, 2, 1):
             lane = E.Var("lane", INT)
             partner = E.Load(table, (E.binary("bitxor", lane, step),))
             value = combine(op, E.Load(table, (lane,)), partner)
-            x.over(x.lanes, lane, S.Store(buffer=other, indices=(lane,), value=value))
-            table, other = other, table
+            x.over(x.lanes, lane, S.Store(buffer=next_table, indices=(lane,), value=value))
+            table, next_table = next_table, table
         return x.each("total", lambda t: E.Load(table, (t,)), call.dtype)
 
     return write
@@ -190,11 +190,11 @@ def _allreduce(x: Exchange, call: E.Call) -> E.Expr:
     while count > 1:
         half = count // 2
         lane = E.Var("lane", INT)
-        place = lane // stride % extent
+        group_lane = lane // stride % extent
         far = E.Load(table, (lane + half * stride,))
         folded = combine(op, E.Load(table, (lane,)), far)
         store = S.Store(buffer=table, indices=(lane,), value=folded)
-        x.over(x.loops.count, lane, S.If(cond=place < half, then=store))
+        x.over(x.loops.count, lane, S.If(cond=group_lane < half, then=store))
         if count % 2:  # the last one moves up
             lane = E.Var("lane", INT)
             far = E.Load(table, (lane + half * stride,))
@@ -254,21 +254,21 @@ def _match(every: bool) -> Writer:
         value = call.args[0]
         present = x.present(call)
         table = x.gather("own", value, E.const(0, value.dtype))
-        found = x.slots("found", WORD, E.const(0, WORD))
-        lane, other = E.Var("lane", INT), E.Var("other", INT)
-        far = lane - lane % WARP + other
+        matches = x.slots("found", WORD, E.const(0, WORD))
+        lane, peer = E.Var("lane", INT), E.Var("other", INT)
+        far = lane - lane % WARP + peer
         same = E.binary("eq", E.Load(table, (far,)), E.Load(table, (lane,)))
         both = E.cast(E.binary("land", E.Load(present, (far,)), same), WORD)
-        bit = E.binary("shl", both, E.cast(other, WORD))
-        word = E.binary("bitor", E.Load(found, (lane,)), bit)
-        step = S.Store(buffer=found, indices=(lane,), value=word)
-        x.over(x.lanes, lane, plain_loop(other, WARP, step))
+        bit = E.binary("shl", both, E.cast(peer, WORD))
+        word = E.binary("bitor", E.Load(matches, (lane,)), bit)
+        step = S.Store(buffer=matches, indices=(lane,), value=word)
+        x.over(x.lanes, lane, plain_loop(peer, WARP, step))
         if not every:
-            return x.each("matching", lambda t: E.Load(found, (t,)), call.dtype)
+            return x.each("matching", lambda t: E.Load(matches, (t,)), call.dtype)
         there = x.words("members", present)
 
         def whole(t: E.Var) -> E.Expr:
-            agree = E.binary("eq", E.Load(found, (t,)), _of_warp(there, t))
+            agree = E.binary("eq", E.Load(matches, (t,)), _of_warp(there, t))
             return E.select(agree, _of_warp(there, t), E.const(0, WORD))
 
         return x.each("matching", whole, call.dtype)
