@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from contexts import CPU
 from script_text import body_of, text
-from test_loop_fusion import loops
 
 import tilelang.language as T
 from tilelang import interpret
@@ -15,6 +14,8 @@ from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.notes import FUSION
+
+from .test_loop_fusion import loops
 
 
 def before(func: S.PrimFunc) -> S.PrimFunc:

@@ -8,7 +8,6 @@ import numpy as np
 from contexts import CPU
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_loop_fusion import loops
 
 import tilelang.language as T
 from tilelang import interpret
@@ -16,6 +15,8 @@ from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.ir import stmt as S
 from tilelang.transforms.lower.guards import insert_guards
+
+from .test_loop_fusion import loops
 
 N = 4
 

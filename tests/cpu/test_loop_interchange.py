@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from contexts import CPU
 from script_text import body_of, text
-from test_block_coarsening import before, launch_of
 
 import tilelang
 import tilelang.language as T
@@ -18,6 +17,8 @@ from tilelang.cpu.loops.loop_interchange import interchange_loops
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.notes import FUSION
+
+from .test_block_coarsening import before, launch_of
 
 
 def ready(func: S.PrimFunc) -> S.PrimFunc:

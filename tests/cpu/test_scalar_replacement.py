@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contexts import CPU
 from script_text import body_of, text
-from test_loop_fusion import loops
 
 import tilelang.language as T
 from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.ir import stmt as S
+
+from .test_loop_fusion import loops
 
 
 def contracted(func: S.PrimFunc) -> str:

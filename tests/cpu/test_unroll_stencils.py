@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from contexts import CPU
 from script_text import body_of, text
-from test_block_coarsening import launch_of
-from test_loop_fusion import loops
 
 import tilelang.language as T
 from tilelang import interpret
@@ -20,6 +18,9 @@ from tilelang.cpu.loops.unroll_stencils import unroll_stencils
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.notes import FUSION
+
+from .test_block_coarsening import launch_of
+from .test_loop_fusion import loops
 
 
 def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
