@@ -278,8 +278,8 @@ class _Statements:
         liveness = self.flow.of(stmt)
         captured = tuple(name for name in liveness.again if name in self.flow.captured)
         second = liveness.orelse if isinstance(stmt, ast.If) else liveness.again
-        wanted = (liveness.after, second, captured, liveness.carried)
-        return [constant(wanted)] if liveness.after or second else []
+        names = (liveness.after, second, captured, liveness.carried)
+        return [constant(names)] if liveness.after or second else []
 
     def reread(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
         """Give the Python names what the followed statement ``kept`` says that they hold."""
@@ -295,12 +295,12 @@ class _Statements:
     def do_Assign(self, stmt: ast.Assign) -> list[ast.stmt]:
         if len(stmt.targets) == 1:
             return self.assign(stmt.targets[0], stmt.value, stmt)
-        kept = self.fresh()
+        temporary = self.fresh()
         hint = next((t.id for t in stmt.targets if isinstance(t, ast.Name)), "_tmp")
         value = scope_call("snapshot", [self.expr(stmt.value), constant(hint)], stmt)
-        out = [set_name(kept, value)]
+        out = [set_name(temporary, value)]
         for target in stmt.targets:
-            again = same_place(load(kept), stmt.value)
+            again = same_place(load(temporary), stmt.value)
             out += self.assign(target, again, stmt)
         return out
 
@@ -319,11 +319,11 @@ class _Statements:
             return [set_name(target.id, scope_call("assign", args, at))]
         return self.place(target, rewritten, at)
 
-    def place(self, target: ast.expr, made: ast.expr, at: ast.AST) -> list[ast.stmt]:
-        """Store the rewritten value ``made`` into a subscript or attribute."""
+    def place(self, target: ast.expr, value: ast.expr, at: ast.AST) -> list[ast.stmt]:
+        """Store the rewritten value ``value`` into a subscript or attribute."""
         if isinstance(target, ast.Subscript):
             base, key = self.expr(target.value), self.key(target.slice)
-            return [statement(scope_call("store_item", [made, base, key], at))]
+            return [statement(scope_call("store_item", [value, base, key], at))]
         if isinstance(target, ast.Attribute):
             if not self.attributes:
                 self.refuse(
@@ -331,7 +331,7 @@ class _Statements:
                     "assignment to an attribute",
                     "assign to a name, or keep state in a class decorated with @T.meta_class",
                 )
-            args = [made, self.expr(target.value), constant(target.attr)]
+            args = [value, self.expr(target.value), constant(target.attr)]
             return [statement(scope_call("store_attr", args, at))]
         self.refuse(target, "this assignment target", "assign to names and subscripts")
         return []
@@ -356,12 +356,12 @@ class _Statements:
         else:
             names = []
         rewritten = self.expr(value)
-        kept = self.fresh()
+        temporary = self.fresh()
         args = [rewritten, constant(shape_of(target)), constant(tuple(names))]
-        out = [set_name(kept, scope_call("unpack", args, at))]
+        out = [set_name(temporary, scope_call("unpack", args, at))]
         for number, leaf in enumerate(leaves(target)):
             element = ast.Subscript(
-                value=load(kept), slice=ast.Constant(value=number), ctx=ast.Load()
+                value=load(temporary), slice=ast.Constant(value=number), ctx=ast.Load()
             )
             same_place(element, leaf)
             if isinstance(leaf, ast.Name) and leaf.id not in self.outer:
@@ -405,18 +405,18 @@ class _Statements:
 
     # -- control flow -------------------------------------------------------------------------
     def do_If(self, stmt: ast.If) -> list[ast.stmt]:
-        kept, liveness = self.fresh(), self.flow.of(stmt)
+        branch, liveness = self.fresh(), self.flow.of(stmt)
         args = [self.expr(stmt.test), *self.followed(stmt)]
-        out = [set_name(kept, scope_call("if_", args, stmt.test))]
+        out = [set_name(branch, scope_call("if_", args, stmt.test))]
         sides = [("then", 0, stmt.body)] + ([("orelse", 1, stmt.orelse)] if stmt.orelse else [])
         for method, which, body in sides:
-            rewritten = self.nested(stmt, which, body, kept)
+            rewritten = self.nested(stmt, which, body, branch)
             if which and liveness.orelse:
-                rewritten = [*self.restored(kept, liveness.orelse, stmt.test), *rewritten]
-            test = method_call(kept, method, stmt.test)
+                rewritten = [*self.restored(branch, liveness.orelse, stmt.test), *rewritten]
+            test = method_call(branch, method, stmt.test)
             out.append(same_place(ast.If(test=test, body=rewritten, orelse=[]), stmt.test))
-        out.append(statement(method_call(kept, "end", stmt.test)))
-        return out + self.reread(kept, liveness.after, stmt.test)
+        out.append(statement(method_call(branch, "end", stmt.test)))
+        return out + self.reread(branch, liveness.after, stmt.test)
 
     def restored(self, kept: str, names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
         """At the start of the second side of ``kept``: what the names held before the first."""
@@ -432,7 +432,7 @@ class _Statements:
             self.refuse(stmt.orelse[0], "`else` of a `for`", "write the statements after the loop")
         if _is_rounds(stmt):
             return self.rounds(stmt)
-        kept = self.fresh()
+        loop = self.fresh()
         single = isinstance(stmt.target, ast.Name)
         targets = list(leaves(stmt.target))
         for leaf in targets:
@@ -441,28 +441,28 @@ class _Statements:
         names = tuple(leaf.id for leaf in targets if isinstance(leaf, ast.Name))
         args = [self.loop_source(stmt.iter), constant(names), constant(single)]
         args += self.followed(stmt)
-        out = [set_name(kept, scope_call("for_", args, stmt.iter))]
+        out = [set_name(loop, scope_call("for_", args, stmt.iter))]
         for number, name in enumerate(names):
-            values = ast.Attribute(value=load(kept), attr="values", ctx=ast.Load())
+            values = ast.Attribute(value=load(loop), attr="values", ctx=ast.Load())
             value: ast.expr = ast.Subscript(
                 value=values, slice=ast.Constant(value=number), ctx=ast.Load()
             )
             same_place(value, stmt.target)
             out.append(set_name(name, scope_call("bind", [constant(name), value], stmt.target)))
         out += self.nested(stmt, 0, stmt.body)
-        out.append(statement(method_call(kept, "end", stmt.iter)))
-        return out + self.reread(kept, self.flow.of(stmt).after, stmt.iter)
+        out.append(statement(method_call(loop, "end", stmt.iter)))
+        return out + self.reread(loop, self.flow.of(stmt).after, stmt.iter)
 
     def rounds(self, stmt: ast.For) -> list[ast.stmt]:
         """``for i, x in enumerate(sequence)``: a loop of Python, whose body is traced each time."""
         assert isinstance(stmt.iter, ast.Call)
-        kept, each, around = self.fresh(), self.fresh(), self.level
+        iterable, each, around = self.fresh(), self.fresh(), self.level
         pairs = [ast.keyword(arg=k.arg, value=self.expr(k.value)) for k in stmt.iter.keywords]
         args = [self.expr(stmt.iter.func), *map(self.expr, stmt.iter.args)]
         loop_call = scope_call("rounds", args, stmt.iter)
         loop_call.keywords = pairs
         self.level = self.fresh()
-        out = [set_name(kept, same_place(loop_call, stmt.iter))]
+        out = [set_name(iterable, same_place(loop_call, stmt.iter))]
         out.append(set_name(self.level, scope_call("level", [], stmt.iter)))
         value = same_place(load(each), stmt.target)
         at = same_place(ast.Pass(), stmt.target)
@@ -473,7 +473,7 @@ class _Statements:
         body += self.nested(stmt, 0, stmt.body)
         self.level = around
         target = ast.Name(id=each, ctx=ast.Store())
-        loop = ast.For(target=target, iter=load(kept), body=body, orelse=[])
+        loop = ast.For(target=target, iter=load(iterable), body=body, orelse=[])
         return [*out, same_place(loop, stmt.iter)]
 
     def loop_source(self, node: ast.expr) -> ast.expr:
@@ -490,17 +490,17 @@ class _Statements:
             self.refuse(
                 stmt.orelse[0], "`else` of a `while`", "write the statements after the loop"
             )
-        kept = self.fresh()
+        loop = self.fresh()
         self.again += self.flow.of(stmt).again
         test = thunk(self.expr(stmt.test))
         del self.again[len(self.again) - len(self.flow.of(stmt).again) :]
         args = [test, *self.followed(stmt)]
-        out = [set_name(kept, scope_call("while_", args, stmt.test))]
+        out = [set_name(loop, scope_call("while_", args, stmt.test))]
         body = self.nested(stmt, 0, stmt.body)
-        begin = method_call(kept, "begin", stmt.test)
+        begin = method_call(loop, "begin", stmt.test)
         out.append(same_place(ast.If(test=begin, body=body, orelse=[]), stmt.test))
-        out.append(statement(method_call(kept, "end", stmt.test)))
-        return out + self.reread(kept, self.flow.of(stmt).after, stmt.test)
+        out.append(statement(method_call(loop, "end", stmt.test)))
+        return out + self.reread(loop, self.flow.of(stmt).after, stmt.test)
 
     def do_With(self, stmt: ast.With) -> list[ast.stmt]:
         return self.with_items(stmt, list(stmt.items))
@@ -513,11 +513,11 @@ class _Statements:
         names = tuple(leaf.id if isinstance(leaf, ast.Name) else "" for leaf in targets)
         args = [self.expr(first.context_expr), constant(names), *self.followed(stmt)]
         context = scope_call("with_", args, first.context_expr)
-        frame, kept = self.fresh(), self.fresh()
+        frame, entered = self.fresh(), self.fresh()
         opened = set_name(frame, context)
         body: list[ast.stmt] = []
         if target is not None:
-            value = same_place(load(kept), target)
+            value = same_place(load(entered), target)
             if isinstance(target, (ast.Tuple, ast.List)):
                 body += self.unpack(target, value, same_place(ast.Pass(), target))
             else:
@@ -525,7 +525,7 @@ class _Statements:
         body += self.with_items(stmt, items[1:])
         entry = ast.withitem(
             context_expr=same_place(load(frame), first.context_expr),
-            optional_vars=ast.Name(kept, ast.Store()),
+            optional_vars=ast.Name(entered, ast.Store()),
         )
         with_stmt = same_place(ast.With(items=[entry], body=body), first.context_expr)
         return [
@@ -554,13 +554,13 @@ class _Statements:
         if not self.path:
             return_stmt = ast.Return(value=scope_call("return_", [value], stmt))
             return [same_place(return_stmt, stmt)]
-        kept = self.fresh()
+        temporary = self.fresh()
         ends = ast.If(
-            test=scope_call("returns", [load(kept)], stmt),
-            body=[ast.Return(value=scope_call("return_", [load(kept)], stmt))],
+            test=scope_call("returns", [load(temporary)], stmt),
+            body=[ast.Return(value=scope_call("return_", [load(temporary)], stmt))],
             orelse=[],
         )
-        return [set_name(kept, same_place(value, stmt)), same_place(ends, stmt)]
+        return [set_name(temporary, same_place(value, stmt)), same_place(ends, stmt)]
 
     # -- other statements ---------------------------------------------------------------------
     def do_Expr(self, stmt: ast.Expr) -> list[ast.stmt]:

@@ -677,11 +677,11 @@ def _is_root(frame: FrameType) -> bool:
     return frame.f_code.co_name == ROOT and is_ours(frame)
 
 
-def _chain(found: list[tuple[FrameType, int]]) -> Loc | None:
+def _chain(frames: list[tuple[FrameType, int]]) -> Loc | None:
     """Location from (frame, instruction) pairs, outermost first."""
     loc: Loc | None = None
     inner: str | None = None
-    for frame, lasti in found:
+    for frame, lasti in frames:
         name = frame.f_code.co_name
         nested = name.startswith("<") and inner is not None  # lambdas and comprehensions
         here = _position(frame, lasti)

@@ -54,11 +54,11 @@ class _Walker:
         names = {name for node in nodes if node is not None for name in self.reads(node)}
         return _NONE.union(*(state.get(name, _NONE) for name in names))
 
-    def bind(self, state: State, target: ast.AST, found: frozenset[str]) -> None:
-        """``target`` is bound to a value that depends on ``found``."""
+    def bind(self, state: State, target: ast.AST, origins: frozenset[str]) -> None:
+        """``target`` is bound to a value that depends on ``origins``."""
         for name in _stored(target):
-            state[name] = found
-            self.edges.setdefault(name, set()).update(found)
+            state[name] = origins
+            self.edges.setdefault(name, set()).update(origins)
 
     def block(
         self, body: Sequence[ast.stmt], state: State, around: frozenset[str]
@@ -155,7 +155,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
         parts = [*target.elts, *value.elts]
         plain = not any(isinstance(part, ast.Starred) for part in parts)
         if plain and len(target.elts) == len(value.elts):
-            for element, other in zip(target.elts, value.elts, strict=True):
-                yield from _pairs(element, other)
+            for left, other in zip(target.elts, value.elts, strict=True):
+                yield from _pairs(left, other)
             return
     yield target, value

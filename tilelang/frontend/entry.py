@@ -247,20 +247,20 @@ def _in_units_of(kind: DType, base: BufferNode) -> Any:
     return as_expr(start) * base.dtype.width // kind.width
 
 
-def _check_inside(made: BufferNode, base: BufferNode) -> None:
+def _check_inside(view: BufferNode, base: BufferNode) -> None:
     """Refuse a tensor that certainly leaves the memory that it is made of."""
-    wanted, there = reach(made.shape, made.strides), reach(base.shape, base.strides)
+    wanted, there = reach(view.shape, view.strides), reach(base.shape, base.strides)
     if wanted is None or there is None or wanted == 0:
         return
-    if isinstance(made.elem_offset, Expr) or isinstance(base.elem_offset, Expr):
+    if isinstance(view.elem_offset, Expr) or isinstance(base.elem_offset, Expr):
         return
-    bits = (made.elem_offset + wanted) * made.dtype.width
+    bits = (view.elem_offset + wanted) * view.dtype.width
     most = (base.elem_offset + there) * base.dtype.width
     if bits > most:
         raise TileValueError(
             f"a tensor is made of `{base.name}`, which it leaves",
             expected=f"at most {most // 8} bytes of `{base.name}`",
-            got=f"{tuple(made.shape)} of {made.dtype} from element {made.elem_offset} on: "
+            got=f"{tuple(view.shape)} of {view.dtype} from element {view.elem_offset} on: "
             f"{bits // 8} bytes",
         )
 

@@ -107,11 +107,11 @@ class Results:
             elif not same_value(element, first):
                 raise self._differ(describe(first), describe(element))
 
-    def _differ(self, one: str, other: str) -> TileTypeError:
+    def _differ(self, first: str, other: str) -> TileTypeError:
         return TileTypeError(
             f"`{self.name}` returns different things on two ways",
             expected="on every way as many scalars of the same dtypes, or the same tile",
-            got=f"{one} on one, {other} on another",
+            got=f"{first} on one, {other} on another",
             hint="the branch is taken while the kernel runs: cast scalars to one dtype; for tiles, "
             "write into one that the macro gets",
         )

@@ -146,13 +146,13 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
         )
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-    wanted = code.co_varnames[:count]
+    arguments = code.co_varnames[:count]
     functions: list[ast.FunctionDef] = []
     lambdas: list[ast.Lambda] = []
     module = _parse("".join(lines), filename)
     for node in _around(module, first, code.co_name == "<lambda>"):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
-            if node.lineno == first and argument_names(node.args) == wanted:
+            if node.lineno == first and argument_names(node.args) == arguments:
                 lambdas.append(node)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if node.name != code.co_name or _first_line(node) != first:
@@ -162,7 +162,7 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
                 raise TileSyntaxError(
                     f"`async def {fn.__name__}` cannot be a kernel", loc=loc, hint="write `def`"
                 )
-            if argument_names(node.args) == wanted:
+            if argument_names(node.args) == arguments:
                 functions.append(node)
     if len(lambdas) > 1:
         lambdas = [node for node in lambdas if _same_code(node, fn)]

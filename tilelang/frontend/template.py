@@ -275,13 +275,13 @@ def trace_prim_func(fn: Any) -> PrimFunc:
     return _finished(trace, body)
 
 
-def _finished(made: Builder, body: Block) -> PrimFunc:
+def _finished(builder: Builder, body: Block) -> PrimFunc:
     from tilelang.frontend.symbols import check_symbols
 
-    return check_symbols(made.finish(made.pop(body)))
+    return check_symbols(builder.finish(builder.pop(body)))
 
 
-def _prim_func_arg(raw: Any, name: str, made: Builder, vt: ArgVarTable) -> Any:
+def _prim_func_arg(raw: Any, name: str, builder: Builder, vt: ArgVarTable) -> Any:
     from tilelang.ir.trace_context import activate
 
     annot = annotation_of(raw, name, runtime_scalars=True)
@@ -294,7 +294,7 @@ def _prim_func_arg(raw: Any, name: str, made: Builder, vt: ArgVarTable) -> Any:
     if isinstance(annot, BufferAnnot) and annot.dtype is None:
         annot = annot.with_name(name)
         annot.dtype = DType("float32")  # as T.Tensor(shape) has it
-    with activate(made):
+    with activate(builder):
         return annot.create_prim_func_arg(name, None, vt)
 
 

@@ -178,8 +178,8 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
     return frames
 
 
-def _is_kernel_code(item: TracebackType) -> bool:
-    code = item.tb_frame.f_code
+def _is_kernel_code(frame: TracebackType) -> bool:
+    code = frame.tb_frame.f_code
     return "__tl" in code.co_varnames + code.co_cellvars + code.co_freevars
 
 

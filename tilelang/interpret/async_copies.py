@@ -78,18 +78,18 @@ class Flight:
     def _land(
         self, s: DivergentGroup, kind: str, lanes: Array, over: Callable[[Copying], Array]
     ) -> None:
-        kept: list[Copying] = []
+        remaining: list[Copying] = []
         for copying in self.copies.get(kind, ()):
             done = copying.waiting & np.isin(copying.lanes, lanes) & over(copying)
             if done.any():
                 copying.arrive(done)
                 copying.waiting &= ~done
             if copying.waiting.any():
-                kept.append(copying)
+                remaining.append(copying)
             elif s.run.observer is not None:
                 s.run.observer.end(s.block, copying)
         if kind in self.copies:
-            self.copies[kind] = kept
+            self.copies[kind] = remaining
 
     def _counts(self, s: DivergentGroup, kind: str) -> Array:
         counts = self.committed.get(kind)

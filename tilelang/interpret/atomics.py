@@ -132,11 +132,11 @@ def _vector_add(width: int) -> Callable[[DivergentGroup, Call, Active], Value]:
         bound = s.bound(buffer)
         indices = s.place(buffer, exprs, active)
         want_old = bool(node.attr("return_prev", False))
-        result = []
+        olds = []
         for k in range(width):
             here = [*indices[:-1], indices[-1] + indices[-1].dtype.type(k)]
-            result.append(update(s, bound, here, amount[..., k], "add", active, want_old))
-        return np.stack(result, axis=-1)
+            olds.append(update(s, bound, here, amount[..., k], "add", active, want_old))
+        return np.stack(olds, axis=-1)
 
     return handler
 

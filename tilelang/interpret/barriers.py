@@ -169,7 +169,7 @@ def _named(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) ->
         unique, counts = np.unique(pairs, axis=1, return_counts=True)
         matches = [(int(i), int(p), int(n)) for (i, p), n in zip(unique.T, counts)]
     counts_of = buffer.attr("arrive_counts", (1,))
-    result = []
+    waits = []
     for at, bit, threads in matches:
         if not 0 <= at < bound.shape[0]:
             raise TileRuntimeError(
@@ -182,8 +182,8 @@ def _named(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) ->
         if barrier is None:
             count = int(counts_of[at] if len(counts_of) > 1 else counts_of[0])
             barrier = s.block.mbarriers[key] = MBarrier(count, count)
-        result.append(_Named(barrier, threads, bit, f"{buffer.name}[{at}]"))
-    return result
+        waits.append(_Named(barrier, threads, bit, f"{buffer.name}[{at}]"))
+    return waits
 
 
 def _wait(

@@ -53,9 +53,9 @@ class _Map:
         return self.strides[0]
 
 
-def _numbers(s: DivergentGroup, made: Call, active: Active) -> list[int]:
+def _numbers(s: DivergentGroup, box_map: Call, active: Active) -> list[int]:
     """What stands behind the address in a tensor map."""
-    return [s.number(arg, active, "an operand of a tensor map") for arg in made.args[3:]]
+    return [s.number(arg, active, "an operand of a tensor map") for arg in box_map.args[3:]]
 
 
 def _map_of(s: DivergentGroup, expr: Expr, active: Active) -> _Map:
@@ -80,34 +80,34 @@ class _Box:
 
 
 def _boxes(
-    s: DivergentGroup, tile: Expr, made: _Map, coordinates: list[Expr], active: Active
+    s: DivergentGroup, tile: Expr, box_map: _Map, coordinates: list[Expr], active: Active
 ) -> list[tuple[int, _Box]]:
     """The box of each active lane.
 
     Raises:
         OutOfBoundsError: the memory of the tensor is smaller than its map says.
     """
-    near, far = spot_of(s, tile, active), spot_of(s, made.start, active)
+    near, far = spot_of(s, tile, active), spot_of(s, box_map.start, active)
     corners = [s.spread(s.eval(coordinate, active)) for coordinate in coordinates]
     boxes = []
     for lane in s.lanes.members(active):
-        axes = np.indices(tuple(reversed(made.box))).reshape(len(made.box), -1)
+        axes = np.indices(tuple(reversed(box_map.box))).reshape(len(box_map.box), -1)
         indices = [axis + int(low[lane]) for axis, low in zip(reversed(axes), corners, strict=True)]
-        there = sum(at * step for at, step in zip(indices, made.strides, strict=True))
+        there = sum(at * step for at, step in zip(indices, box_map.strides, strict=True))
         inside = np.logical_and.reduce(
-            [(at >= 0) & (at < extent) for at, extent in zip(indices, made.dims, strict=True)]
+            [(at >= 0) & (at < extent) for at, extent in zip(indices, box_map.dims, strict=True)]
         )
-        there = _bytes(np.asarray(there)[inside] + far.offset[lane], made.size)
+        there = _bytes(np.asarray(there)[inside] + far.offset[lane], box_map.size)
         if there.size and (there.min() < 0 or there.max() >= far.memory.size):
             raise OutOfBoundsError(
                 f"a tensor map leaves `{far.name}`",
                 expected=f"bytes 0..{far.memory.size}",
                 got=f"bytes {there.min()} to {there.max()} {s.site.text(int(lane))}",
             )
-        count = prod(made.box) * made.size
+        count = prod(box_map.box) * box_map.size
         start = located(s, near, np.array([lane]), count, _START)[0] - near.base[lane]
-        shared = near.base[lane] + (start ^ ((start >> 7) % _PHASES[made.swizzle] << 4))
-        whole = np.repeat(inside, made.size)
+        shared = near.base[lane] + (start ^ ((start >> 7) % _PHASES[box_map.swizzle] << 4))
+        whole = np.repeat(inside, box_map.size)
         boxes.append((int(lane), _Box(near, shared, far, there + far.base[lane], whole)))
     return boxes
 

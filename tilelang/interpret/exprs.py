@@ -104,7 +104,7 @@ def exact(s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
         case Const():
             return np.int64(int(expr.value))
         case Var():
-            result = s.lookup(expr, long)
+            value = s.lookup(expr, long)
         case Cast() if widens(expr):
             return exact(s, expr.value, active, long)
         case Binary() if is_sum(expr):
@@ -117,8 +117,8 @@ def exact(s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
         case Broadcast() if expr.value.dtype.lanes == 1:
             return _broadcast(exact(s, expr.value, active, long), 1, expr.lanes)
         case _:
-            result = evaluate(s, expr, active)
-    return np.asarray(result).astype(np.int64)[()]
+            value = evaluate(s, expr, active)
+    return np.asarray(value).astype(np.int64)[()]
 
 
 def _narrowed(value: Value, var: Var) -> Value:

@@ -178,10 +178,10 @@ def _async_copy(s: DivergentGroup, node: Call, active: Active) -> Value:
     dst, src = spot_of(s, node.args[0], active), spot_of(s, node.args[1], active)
     at = located(s, dst, members, count, count)
     raw = np.zeros((members.size, count), np.uint8)
-    wanted = np.ones(members.size, np.bool_)
+    predicate = np.ones(members.size, np.bool_)
     if fills:
-        wanted = s.spread(np.not_equal(s.eval(fills[0], active), 0))[members]
-    raw[wanted] = read_bytes(s, src, members[wanted], count, count)
+        predicate = s.spread(np.not_equal(s.eval(fills[0], active), 0))[members]
+    raw[predicate] = read_bytes(s, src, members[predicate], count, count)
     observe.tell_bytes(s, dst.bound, members, at, True)
 
     def arrive(done: Array) -> None:

@@ -236,15 +236,15 @@ class DivergentGroup:
     def lookup(self, var: Var, long: bool = False) -> Value:
         """The value of a variable in the current lanes; with ``long`` the exact one of a name for
         integer arithmetic, as an index of a long dimension needs it."""
-        cached = self.scope.long.get(var) if long else None
-        if cached is None:
-            cached = self.scope.values.get(var)
-        if cached is None:
+        entry = self.scope.long.get(var) if long else None
+        if entry is None:
+            entry = self.scope.values.get(var)
+        if entry is None:
             raise TileNameError(
                 f"the variable `{var.name}` has no value here",
                 hint="it is used outside the region that defines it, or no argument determines it",
             )
-        value, space = cached
+        value, space = entry
         if space is None or space is self.lanes:
             return value
         ids = self.lanes.index_in(space)
@@ -304,8 +304,8 @@ class DivergentGroup:
     # -- memory -------------------------------------------------------------------------------
     def bound(self, buffer: Buffer) -> Bound:
         """``buffer`` with memory and concrete shape."""
-        cached = self.scope.bounds.get(id(buffer))
-        return self.attach(buffer) if cached is None else cached
+        attached = self.scope.bounds.get(id(buffer))
+        return self.attach(buffer) if attached is None else attached
 
     def attach(self, buffer: Buffer, storage: Memory | None = None) -> Bound:
         """Bind ``buffer`` to ``storage``, or to the memory its data pointer already has."""

@@ -51,10 +51,10 @@ def _row_addresses(
     s: DivergentGroup, node: Call, address: Expr, used: Array, active: Active
 ) -> Spot:
     """Addresses of rows that lanes supply; those of other lanes are ignored."""
-    spot = spot_of(s, address, active)
-    offset = np.zeros_like(spot.offset)
-    offset[used] = spot.offset[used]
-    return Spot(spot.bound, spot.base, offset)
+    start = spot_of(s, address, active)
+    offset = np.zeros_like(start.offset)
+    offset[used] = start.offset[used]
+    return Spot(start.bound, start.base, offset)
 
 
 def _load(s: DivergentGroup, node: Call, active: Active) -> Value:

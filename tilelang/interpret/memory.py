@@ -220,17 +220,17 @@ def read(
             raise _outside(bound, indices, bad, site)
         linear = np.where(good, linear, 0)
     width = bound.buffer.dtype.lanes
-    spot = linear if width == 1 else linear[..., None] + np.arange(width)
+    offsets = linear if width == 1 else linear[..., None] + np.arange(width)
     if bound.memory.valid is not None:
-        unwritten = ~_written(bound, spot)
+        unwritten = ~_written(bound, offsets)
         if width > 1:
             unwritten = np.asarray(unwritten.any(-1))
         if (unwritten & good).any():
             bound.memory.complain(_unwritten(bound, indices, unwritten & good, site))
     if not good.any():
-        result: Value = np.broadcast_to(bound.safe, spot.shape)
+        result: Value = np.broadcast_to(bound.safe, offsets.shape)
     else:
-        result = values.decode(_codes(bound, spot, good, site, indices), bound.buffer.dtype)
+        result = values.decode(_codes(bound, offsets, good, site, indices), bound.buffer.dtype)
         if not good.all():
             result = np.where(good if width == 1 else good[..., None], result, bound.safe)
     return result[()]
@@ -245,43 +245,43 @@ def _single(bound: Bound, indices: list[Value]) -> bool:
 def _spot(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> int | None:
     """Position of one element; None outside the shape or the memory behind it, where the
     out-of-bounds rule allows that."""
-    spot = bound.offset
+    offset = bound.offset
     for index, extent, stride in zip(indices, bound.shape, bound.strides):
         at = int(index)
         if not 0 <= at < extent:
             break
-        spot += at * stride
+        offset += at * stride
     else:
-        if 0 <= spot < bound.memory.typed(_stored(bound.buffer.dtype)).size:
-            return spot
+        if 0 <= offset < bound.memory.typed(_stored(bound.buffer.dtype)).size:
+            return offset
     if bound.guarded and safe_memory:
         return None
     raise _outside(bound, indices, np.ones((), np.bool_), site)
 
 
 def _read_one(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> Value:
-    spot = _spot(bound, indices, site, safe_memory)
-    if spot is None:
+    offset = _spot(bound, indices, site, safe_memory)
+    if offset is None:
         return bound.safe
-    if bound.memory.valid is not None and not _written(bound, np.asarray(spot)).all():
+    if bound.memory.valid is not None and not _written(bound, np.asarray(offset)).all():
         bound.memory.complain(_unwritten(bound, indices, np.ones((), np.bool_), site))
     kind = bound.buffer.dtype
-    return values.decode(bound.memory.typed(_stored(kind))[spot], kind)
+    return values.decode(bound.memory.typed(_stored(kind))[offset], kind)
 
 
 def _write_one(
     bound: Bound, indices: list[Value], value: Value, site: Site, safe_memory: bool
 ) -> None:
-    spot = _spot(bound, indices, site, safe_memory)
-    if spot is None:
+    offset = _spot(bound, indices, site, safe_memory)
+    if offset is None:
         return
     if not bound.memory.writable:
         raise read_only(bound)
     memory, kind = bound.memory, bound.buffer.dtype
-    memory.typed(_stored(kind))[spot] = values.encode(value, kind)
+    memory.typed(_stored(kind))[offset] = values.encode(value, kind)
     if memory.valid is not None:
         per = memory.units_per(nibbles_of(kind))
-        memory.valid[spot * per : (spot + 1) * per] = True
+        memory.valid[offset * per : (offset + 1) * per] = True
 
 
 def _codes(bound: Bound, spot: Array, good: Array, site: Site, indices: list[Value]) -> Array:
@@ -347,12 +347,12 @@ def write(
             raise _outside(bound, indices, bad, site)
     if not bound.memory.writable:
         raise read_only(bound)
-    spot = linear[good]
+    offsets = linear[good]
     chosen = np.broadcast_to(value, shape + value.shape[len(tail) :])[good]
     if width > 1:
-        spot = (spot[..., None] + np.arange(width)).reshape(-1)
+        offsets = (offsets[..., None] + np.arange(width)).reshape(-1)
         chosen = chosen.reshape(-1)
-    _put(bound, spot, values.encode(chosen, kind), site, indices)
+    _put(bound, offsets, values.encode(chosen, kind), site, indices)
 
 
 def _put(bound: Bound, spot: Array, codes: Array, site: Site, indices: list[Value]) -> None:

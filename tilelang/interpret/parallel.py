@@ -51,8 +51,8 @@ def _differs_by_thread(s: DivergentGroup, facts: LoopFacts) -> bool:
     if facts.private_written or facts.thread_code:
         return True
     for data in facts.private_read:
-        cached = s.scope.memory.get(data)
-        if cached is not None and cached.copies > 1:
+        memory = s.scope.memory.get(data)
+        if memory is not None and memory.copies > 1:
             return True
     known = s.scope.values
     return any(var in known and known[var][1] is not None for var in facts.free)
@@ -110,19 +110,19 @@ def _dealt(
     return active
 
 
-def _turns(mine: Array, place: tuple[Array, ...], serial: frozenset[int]) -> list[Array]:
+def _turns(executing: Array, element: tuple[Array, ...], serial: frozenset[int]) -> list[Array]:
     """Lanes of a round that run together: not those that update an element together."""
     if not serial:
-        return [mine]
-    chosen = np.flatnonzero(mine)
+        return [executing]
+    chosen = np.flatnonzero(executing)
     keys = np.zeros(chosen.size, np.int64)
-    for d, index in enumerate(place):
+    for d, index in enumerate(element):
         if d not in serial:
             keys = keys * (int(index.max()) + 1) + index[chosen]
     rank = ranks(keys)
     groups = []
     for step in range(int(rank.max(initial=-1)) + 1):
-        group = np.zeros_like(mine)
+        group = np.zeros_like(executing)
         group[chosen[rank == step]] = True
         groups.append(group)
     return groups
@@ -236,8 +236,8 @@ def _shifted(index: Expr, var: Var, loop_vars: set[Var]) -> bool:
         return True
     if not isinstance(index, Binary) or index.op not in ("add", "sub"):
         return False
-    for element, other in ((index.a, index.b), (index.b, index.a)):
-        if element is var and plain(other) and not variables(other) & loop_vars:
+    for side, other in ((index.a, index.b), (index.b, index.a)):
+        if side is var and plain(other) and not variables(other) & loop_vars:
             return True
     return False
 
@@ -246,11 +246,7 @@ def _alone(store: Store, depth: int, facts: LoopFacts) -> bool:
     """Whether one statement both reads and writes the buffer, always the same element: then the
     statement itself keeps the order (see ``stmts.store``)."""
     data = store.buffer.data
-    rest = [
-        element
-        for element, _ in facts.stores
-        if element.buffer.data is data and element is not store
-    ]
+    rest = [other for other, _ in facts.stores if other.buffer.data is data and other is not store]
     return (
         depth == 0
         and not rest

@@ -95,11 +95,11 @@ def _draw(s: DivergentGroup, chosen: Array) -> Array:
     if "place" not in state:
         return recurrences.word(state, chosen)
     words = philox(state["counter"], state["key"])
-    result = np.take_along_axis(words, state["place"][None, :], axis=0)[0]
+    drawn = np.take_along_axis(words, state["place"][None, :], axis=0)[0]
     index = np.where(chosen, state["place"] + 1, state["place"])
     _advance(state, (index == 4).astype(np.uint64))
     state["place"] = index % 4
-    return np.asarray(result, np.uint32)
+    return np.asarray(drawn, np.uint32)
 
 
 def _chosen(s: DivergentGroup, active: Active) -> Array:
@@ -114,8 +114,8 @@ def _rand_float(s: DivergentGroup, node: Call, active: Active) -> Value:
     chosen = _chosen(s, active)
     double = int(node.attr("bit", 32)) == 64
     if str(node.attr("dist", "uniform")) == "normal":
-        result = _normal(s, chosen)
-        return result.astype(np.float64) if double else result
+        drawn = _normal(s, chosen)
+        return drawn.astype(np.float64) if double else drawn
     if "mrg" in s.block.random:
         real = recurrences.real(s.block.random, chosen)
         return real if double else real.astype(np.float32)
@@ -143,10 +143,10 @@ def _normal(s: DivergentGroup, chosen: Array) -> Array:
         u = x * _INVERSE + _INVERSE / np.float32(2)
         v = y * _INVERSE_2PI + _INVERSE_2PI / np.float32(2)
     radius = np.sqrt(np.float32(-2) * np.log(u))
-    result = np.where(fresh, np.sin(v) * radius, state["extra"])
+    normals = np.where(fresh, np.sin(v) * radius, state["extra"])
     state["extra"] = np.where(fresh, np.cos(v) * radius, state["extra"])
     state["has_extra"] = np.where(chosen, fresh, state["has_extra"])
-    return np.asarray(result, np.float32)
+    return np.asarray(normals, np.float32)
 
 
 MEANINGS: dict[str, Callable[[DivergentGroup, Call, Active], Value]] = {

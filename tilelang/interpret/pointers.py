@@ -63,17 +63,17 @@ def storage_of(buffer: Buffer, array: Any, name: str) -> Array:
             got=type(array).__name__,
         )
     kind = buffer.dtype
-    wanted = kind.as_numpy()
-    if array.dtype == wanted:
+    dtype = kind.as_numpy()
+    if array.dtype == dtype:
         return array
-    same_size = array.dtype.itemsize == wanted.itemsize
+    same_size = array.dtype.itemsize == dtype.itemsize
     opaque = kind.is_bool or kind.packing > 1 or (kind.is_float and kind.as_numpy().kind == "u")
     pointer = kind.is_handle and array.dtype.kind in "iu"
     if same_size and (opaque or pointer) and array.dtype.kind in "iub":
-        return array.view(wanted)
+        return array.view(dtype)
     raise ArgumentTypeError(
         f"the argument `{name}` has the wrong dtype",
-        expected=f"{kind}, held in {wanted}",
+        expected=f"{kind}, held in {dtype}",
         got=str(array.dtype),
     )
 

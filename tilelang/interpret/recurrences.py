@@ -15,8 +15,8 @@ State = dict[str, Any]
 
 def _bits(count: Array) -> list[tuple[int, Array]]:
     """The positions of bits that some of the numbers have, and which ones have them."""
-    result = ((at, count >> np.uint64(at) & np.uint64(1) != 0) for at in range(64))
-    return [(at, which) for at, which in result if which.any()]
+    bits = ((at, count >> np.uint64(at) & np.uint64(1) != 0) for at in range(64))
+    return [(at, which) for at, which in bits if which.any()]
 
 
 # -- XORWOW: a step is a product by x modulo the step's characteristic polynomial ------------------

@@ -64,12 +64,12 @@ def _held(
 
 
 def _put(
-    s: DivergentGroup, expr: Expr, made: Array, lanes: Array, active: Active,
+    s: DivergentGroup, expr: Expr, matrix: Array, lanes: Array, active: Active,
     where: Where = (_ROW, _COLUMN),
 ) -> None:  # fmt: skip
     """Matrices into the registers of all warps."""
     kind = _kind(expr)
-    rounded = values.rounded(made[:, where[0], where[1]].reshape(-1, 2), kind)
+    rounded = values.rounded(matrix[:, where[0], where[1]].reshape(-1, 2), kind)
     raw = values.to_bytes(rounded, kind.with_lanes(2))
     write_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), raw)
 

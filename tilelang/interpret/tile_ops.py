@@ -259,10 +259,10 @@ def reduce(s: DivergentGroup, node: Reduce, active: Active) -> None:
     write_tile(s, node.dst, result, per_lane, active)
 
 
-def _combined(node: Reduce, old: Array, found: Array, kind: DType) -> Value:
+def _combined(node: Reduce, old: Array, computed: Array, kind: DType) -> Value:
     if node.nan_propagate and node.kind in ("max", "min", "absmax"):
-        return (np.minimum if node.kind == "min" else np.maximum)(old, found)
-    return values.combine(node.kind, old, found, kind)
+        return (np.minimum if node.kind == "min" else np.maximum)(old, computed)
+    return values.combine(node.kind, old, computed, kind)
 
 
 def scan(s: DivergentGroup, node: Scan, active: Active) -> None:

@@ -37,12 +37,12 @@ def _mins(s: DivergentGroup, region: Region, active: Active) -> list[Value]:
 def _lane_grid(mins: list[Value], extents: tuple[int, ...]) -> list[Value]:
     """Index arrays with the lanes in front."""
     rank = len(extents)
-    result: list[Value] = []
+    grid: list[Value] = []
     for dim, (low, extent) in enumerate(zip(mins, extents)):
         steps = np.arange(extent).reshape((1,) + (1,) * dim + (-1,) + (1,) * (rank - dim - 1))
         first = np.asarray(low).astype(np.int64)
-        result.append(first.reshape((-1,) + (1,) * rank) + steps)
-    return result
+        grid.append(first.reshape((-1,) + (1,) * rank) + steps)
+    return grid
 
 
 def _need(active: Active, rank: int) -> Array | None:

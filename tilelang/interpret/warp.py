@@ -111,8 +111,8 @@ def _named_lanes(s: DivergentGroup, node: Call, active: Active) -> Array:
     return np.asarray(present & ((mask >> np.arange(WARP, dtype=np.uint64)) & np.uint64(1) != 0))
 
 
-def _per_warp(s: DivergentGroup, found: Array, kind: DType) -> Value:
-    table = np.repeat(found[:, None], WARP, axis=1).astype(values.compute_dtype(kind))
+def _per_warp(s: DivergentGroup, operands: Array, kind: DType) -> Value:
+    table = np.repeat(operands[:, None], WARP, axis=1).astype(values.compute_dtype(kind))
     return s.collapse(_threads(s, table), None)
 
 
@@ -164,8 +164,8 @@ def _block_vote(kind: str) -> Handler:
     def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         value = s.spread(np.not_equal(s.eval(node.args[0], active), 0))
         votes = value[s.lanes.members(active)]
-        result = {"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind]
-        return np.int32(result)
+        outcomes = {"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind]
+        return np.int32(outcomes)
 
     return handler
 

@@ -56,9 +56,9 @@ def _places(
     return np.asarray(offsets)
 
 
-def _swizzled(place: Array, swizzle: int) -> Array:
+def _swizzled(address: Array, swizzle: int) -> Array:
     """Bits 4 to 6 of an address, combined with bits 7 to 9 as far as the swizzle goes."""
-    return np.asarray(place ^ ((place >> 7 & SPANS[swizzle] // UNIT - 1) << 4))
+    return np.asarray(address ^ ((address >> 7 & SPANS[swizzle] // UNIT - 1) << 4))
 
 
 def _operand(
@@ -85,12 +85,12 @@ def _operand(
     return _used(elements if k_inner else elements.T, kind)
 
 
-def _used(held: Array, kind: DType) -> Array:
+def _used(elements: Array, kind: DType) -> Array:
     """Of float32 only 19 bits are used."""
     if kind in ("float32", "tfloat32"):
-        bits = np.ascontiguousarray(held.astype(np.float32)).view(np.uint32)
+        bits = np.ascontiguousarray(elements.astype(np.float32)).view(np.uint32)
         return np.asarray((bits & np.uint32(0xFFFFE000)).view(np.float32))
-    return held
+    return elements
 
 
 def _row_of(lane: Array, register: Array, per: int) -> Array:
@@ -133,15 +133,15 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
         left = None if both else _first(s, node, first, k, lanes)
         finished = done.reshape(lanes.shape)
         for number, group in enumerate(lanes):
-            result = {
+            operands = {
                 name: _operand(
                     s, node, name, spot, int(step[group[0]]), group[0],
                     ROWS if name == "a" else columns, k,
                 )
                 for name, spot, step in shared
             }  # fmt: skip
-            a = result["a"] if left is None else left[number]
-            total = (a.astype(wide) @ result["b"].T.astype(wide))[row, column]
+            a = operands["a"] if left is None else left[number]
+            total = (a.astype(wide) @ operands["b"].T.astype(wide))[row, column]
             if adds[group[0]]:
                 raw = read_bytes(s, d, group, total.shape[1] * c_kind.bits // 8, 4)
                 total = total + np.asarray(values.from_bytes(raw, accumulator_dtype)).astype(wide)

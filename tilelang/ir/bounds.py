@@ -122,8 +122,8 @@ class Bounds:
 
     def of(self, var: Var) -> Interval:
         """What is known of ``var``."""
-        cached = self.ranges.get(var)
-        return full(var.dtype) if cached is None else cached
+        bounds = self.ranges.get(var)
+        return full(var.dtype) if bounds is None else bounds
 
 
 Range: TypeAlias = "tuple[Var, object, object, object]"

@@ -442,21 +442,21 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
     return Region(buffer, tuple(mins), tuple(extents))
 
 
-def _normal_slice(buffer: Buffer, dim: int, item: object) -> tuple[Expr, int | Expr]:
-    if not isinstance(item, slice):
-        return _normal_index(buffer, dim, item, False), 1
-    if item.step is not None and not same_extent(item.step, 1):
+def _normal_slice(buffer: Buffer, dim: int, key: object) -> tuple[Expr, int | Expr]:
+    if not isinstance(key, slice):
+        return _normal_index(buffer, dim, key, False), 1
+    if key.step is not None and not same_extent(key.step, 1):
         raise TileUnsupportedError(
             f"a slice of `{buffer.name}` has a step",
             expected="start:stop",
-            got=f"step {item.step!r} in dimension {dim}",
+            got=f"step {key.step!r} in dimension {dim}",
             hint="index element by element in T.Parallel",
         )
-    low = const(0) if item.start is None else _normal_index(buffer, dim, item.start, False)
+    low = const(0) if key.start is None else _normal_index(buffer, dim, key.start, False)
     stop = (
         as_expr(buffer.shape[dim])
-        if item.stop is None
-        else _normal_index(buffer, dim, item.stop, False)
+        if key.stop is None
+        else _normal_index(buffer, dim, key.stop, False)
     )
     from tilelang.ir.simplify import simplify
 

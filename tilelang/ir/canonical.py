@@ -72,10 +72,10 @@ class _Canonical:
         """One line at the current depth."""
         self.lines.append(" " * self.depth + line)
 
-    def number(self, item: Expr | Buffer, letter: str) -> str:
-        """A new reference for ``item``."""
+    def number(self, node: Expr | Buffer, letter: str) -> str:
+        """A new reference for ``node``."""
         name = f"{letter}{len(self.numbers)}"
-        self.numbers[item] = name
+        self.numbers[node] = name
         return name
 
     # -- statements ------------------------------------------------------------------------------
@@ -154,27 +154,27 @@ class _Canonical:
 
     def buffer(self, buffer: Buffer) -> str:
         """A reference to ``buffer``, defined on first use."""
-        cached = self.numbers.get(buffer)
-        if cached is not None:
-            return cached
+        number = self.numbers.get(buffer)
+        if number is not None:
+            return number
         name = repr(buffer.name) if self.exact or buffer in self.public else "_"
         shape = self.value(tuple(buffer.shape))
         strides = self.value(buffer.strides)
         offset = self.value(buffer.elem_offset)
         data = self.value(buffer.data)
         attrs = self.value(buffer.attrs)
-        cached = self.number(buffer, "b")
+        number = self.number(buffer, "b")
         self.add(
-            f"{cached} = buffer {name} {shape} {buffer.dtype} {buffer.storage} strides={strides} "
+            f"{number} = buffer {name} {shape} {buffer.dtype} {buffer.storage} strides={strides} "
             f"offset={offset} data={data} attrs={attrs}"
         )
-        return cached
+        return number
 
     def expr(self, expr: Expr) -> str:
         """A reference to ``expr``; it and what it needs are defined on first use."""
-        cached = self.numbers.get(expr)
-        if cached is not None:
-            return cached
+        number = self.numbers.get(expr)
+        if number is not None:
+            return number
         for node in postorder(expr):
             if node not in self.numbers:
                 self.define(node)

@@ -218,11 +218,11 @@ def operands(call: E.Call) -> Iterator[tuple[int, str]]:
 def _tagged(cls: type[S.Stmt]) -> tuple[tuple[str, str], ...]:
     """(field, mode) of the fields that are memory: reads before writes."""
     modes = {
-        item.name: item.metadata.get("mode") or _BY_ROLE.get(item.metadata["role"])
-        for item in fields(cls)
+        spec.name: spec.metadata.get("mode") or _BY_ROLE.get(spec.metadata["role"])
+        for spec in fields(cls)
     }
-    modes_of = [(name, mode) for name, mode in modes.items() if mode is not None]
-    return tuple(sorted(modes_of, key=lambda item: item[1] != READ))
+    tagged = [(name, mode) for name, mode in modes.items() if mode is not None]
+    return tuple(sorted(tagged, key=lambda pair: pair[1] != READ))
 
 
 def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
@@ -259,7 +259,7 @@ def _in_expr(expr: E.Expr) -> list[Access]:
     return accesses_in
 
 
-def _visit(node: E.Expr, seen: set[E.Expr], found: list[Access]) -> None:
+def _visit(node: E.Expr, seen: set[E.Expr], accesses_in: list[Access]) -> None:
     """Enter the accesses of ``node``, operands first, each distinct node once."""
     if node in seen or not E.holds(node, *PLACES):
         return
@@ -269,16 +269,16 @@ def _visit(node: E.Expr, seen: set[E.Expr], found: list[Access]) -> None:
     for at, child in enumerate(node.children()):
         if call is not None and _is_place(child, at in said):
             for part in child.children():
-                _visit(part, seen, found)
-            found.append(_operand(call, child, said.get(at), at))
+                _visit(part, seen, accesses_in)
+            accesses_in.append(_operand(call, child, said.get(at), at))
         else:
-            _visit(child, seen, found)
+            _visit(child, seen, accesses_in)
     if isinstance(node, E.Load):
-        found.append(Access(node.buffer, node.indices, READ, How.PLAIN, node))
+        accesses_in.append(Access(node.buffer, node.indices, READ, How.PLAIN, node))
     elif isinstance(node, E.RegionArg):
-        found.append(Access(node.region.buffer, node.region, READ, How.PLAIN, node))
+        accesses_in.append(Access(node.region.buffer, node.region, READ, How.PLAIN, node))
     elif isinstance(node, E.AddressOf):
-        found.append(Access(node.buffer, _pointed(node), _declared(node), How.NAMED, node))
+        accesses_in.append(Access(node.buffer, _pointed(node), _declared(node), How.NAMED, node))
 
 
 def _is_place(operand: E.Expr, declared: bool) -> bool:

@@ -564,11 +564,11 @@ class AddressOf(Expr):
         return (Load(self.buffer, self.indices), count, const(mask))
 
 
-def moved_to(place: Load | AddressOf, buffer: Buffer, *indices: Expr) -> Load | AddressOf:
-    """The access of ``place`` to an element of another array; how many follow is not kept."""
-    if isinstance(place, Load):
+def moved_to(target: Load | AddressOf, buffer: Buffer, *indices: Expr) -> Load | AddressOf:
+    """The access of ``target`` to an element of another array; how many follow is not kept."""
+    if isinstance(target, Load):
         return Load(buffer, indices)
-    return AddressOf(buffer, indices, place.access)
+    return AddressOf(buffer, indices, target.access)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -261,8 +261,8 @@ def _each(make: Make) -> Make:
     return lambda *args: _lanes(*(make(*(_lane(x, k) for x in args)) for k in range(2)))
 
 
-def _pairs(kind: DType, word: str, one: str) -> dict[str, Function]:
-    """Functions of vectors of two: ``word`` is "half2" or "bfloat162", ``one`` its element."""
+def _pairs(kind: DType, word: str, scalar_type: str) -> dict[str, Function]:
+    """Functions of pairs: ``word`` is "half2" or "bfloat162", ``scalar_type`` its element."""
 
     def element(x: E.Expr) -> E.Expr:
         return E.cast(x, kind)
@@ -272,13 +272,13 @@ def _pairs(kind: DType, word: str, one: str) -> dict[str, Function]:
 
     return {
         f"__float2{word}": Function(1, both),
-        f"__{one}2{word}": Function(1, both),
+        f"__{scalar_type}2{word}": Function(1, both),
         f"__floats2{word}": Function(2, lambda a, b: _lanes(element(a), element(b))),
         f"__halves2{word}": Function(2, lambda a, b: _lanes(element(a), element(b))),
         f"__float22{word}": Function(1, _each(element)),
         f"__{word}2float2": Function(1, _each(lambda x: E.cast(x, _F32))),
-        f"__low2{one}": Function(1, lambda x: _lane(x, 0)),
-        f"__high2{one}": Function(1, lambda x: _lane(x, 1)),
+        f"__low2{scalar_type}": Function(1, lambda x: _lane(x, 0)),
+        f"__high2{scalar_type}": Function(1, lambda x: _lane(x, 1)),
         f"__low2{word}": Function(1, lambda x: E.Broadcast(_lane(x, 0), 2)),
         f"__high2{word}": Function(1, lambda x: E.Broadcast(_lane(x, 1), 2)),
     }
@@ -342,8 +342,8 @@ def _funnel(left: bool, most: int) -> Function:
 
 def _reversed_bits(x: E.Expr) -> E.Expr:
     for step, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
-        by, kept = E.const(step, _U32), E.const(mask, _U32)
-        x = (x >> by & kept) | ((x & kept) << by)
+        by, selected = E.const(step, _U32), E.const(mask, _U32)
+        x = (x >> by & selected) | ((x & selected) << by)
     return E.as_expr(x >> E.const(16, _U32) | x << E.const(16, _U32))
 
 

@@ -152,5 +152,5 @@ def with_known_keys(stmt: S.Stmt, level: str) -> S.Stmt:
     if not isinstance(stmt, keyed) or not stmt.annotations:
         return stmt
     known = LEVELS[level].keys.get(type(stmt).__name__, frozenset())
-    kept = tuple(pair for pair in stmt.annotations if pair[0] in known)
-    return stmt if len(kept) == len(stmt.annotations) else replace(stmt, annotations=kept)
+    pairs = tuple(pair for pair in stmt.annotations if pair[0] in known)
+    return stmt if len(pairs) == len(stmt.annotations) else replace(stmt, annotations=pairs)

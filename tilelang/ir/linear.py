@@ -52,8 +52,8 @@ class Linear:
     @classmethod
     def made(cls, terms: dict[Expr, int], constant: int, dtype: DType) -> Linear:
         """Without the terms that vanish."""
-        kept = ((term, balanced(factor, dtype)) for term, factor in terms.items())
-        return cls(tuple(pair for pair in kept if pair[1]), balanced(constant, dtype), dtype)
+        wrapped = ((term, balanced(factor, dtype)) for term, factor in terms.items())
+        return cls(tuple(pair for pair in wrapped if pair[1]), balanced(constant, dtype), dtype)
 
     def factor(self, term: Expr) -> int:
         """The coefficient of ``term``, 0 where it does not occur."""

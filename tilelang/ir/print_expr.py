@@ -58,30 +58,30 @@ class Names:
         for named in self._scopes.pop():
             self._used.discard(self._of.pop(named))
 
-    def knows(self, item: Var | Buffer) -> bool:
-        """Whether ``item`` has been named."""
-        return item in self._of
+    def knows(self, node: Var | Buffer) -> bool:
+        """Whether ``node`` has been named."""
+        return node in self._of
 
-    def define(self, item: Var | Buffer, fallback: str = "v") -> str:
-        """The name of ``item``, new in the innermost block if it has none."""
-        cached = self._of.get(item)
+    def define(self, node: Var | Buffer, fallback: str = "v") -> str:
+        """The name of ``node``, new in the innermost block if it has none."""
+        cached = self._of.get(node)
         if cached is not None:
             return cached
-        name = self._unique(item.name or fallback)
-        self._of[item] = name
+        name = self._unique(node.name or fallback)
+        self._of[node] = name
         if self._scopes:
-            self._scopes[-1].append(item)
-        if isinstance(item, Buffer):
-            self._data.setdefault(item.data, item)
+            self._scopes[-1].append(node)
+        if isinstance(node, Buffer):
+            self._data.setdefault(node.data, node)
         return name
 
-    def of(self, item: Var | Buffer) -> str:
-        """The name of ``item``; one that nothing has defined is free in the whole text."""
-        if item not in self._of:
+    def of(self, node: Var | Buffer) -> str:
+        """The name of ``node``; one that nothing has defined is free in the whole text."""
+        if node not in self._of:
             scopes, self._scopes = self._scopes, []
-            self.define(item, "buf" if isinstance(item, Buffer) else "v")
+            self.define(node, "buf" if isinstance(node, Buffer) else "v")
             self._scopes = scopes
-        return self._of[item]
+        return self._of[node]
 
     def data(self, var: Var) -> str:
         """The storage of a buffer, written as ``buffer.data``."""

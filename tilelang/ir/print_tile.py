@@ -93,18 +93,18 @@ def _operand(value: object, text: ExprPrinter) -> str:
     return text.region(value) if isinstance(value, Region) else text.value(value)
 
 
-def _option(item: Field[Any], value: object, row: _Row, text: ExprPrinter) -> list[str]:
+def _option(spec: Field[Any], value: object, row: _Row, text: ExprPrinter) -> list[str]:
     """The keyword argument for a field, or the ones it holds."""
-    if item.name in ("annotations", "options"):
+    if spec.name in ("annotations", "options"):
         pairs = [pair for pair in _pairs(value) if pair[1] is not None]
         if all(key.isidentifier() for key, _ in pairs):
             return [f"{key}={text.value(inner)}" for key, inner in pairs]
-        return [f"{item.name}={text.mapping(pairs)}"]
+        return [f"{spec.name}={text.mapping(pairs)}"]
     if isinstance(value, Expr) and isinstance(value, Const) and value.value is False:
         return []
-    if item.default is not MISSING and not isinstance(value, Expr) and value == item.default:
+    if spec.default is not MISSING and not isinstance(value, Expr) and value == spec.default:
         return []
-    name = dict(row.renamed).get(item.name, item.name)
+    name = dict(row.renamed).get(spec.name, spec.name)
     return [f"{name}={_operand(value, text)}"]
 
 

@@ -223,8 +223,8 @@ class _Simplifier:
         if not (first.is_integer and middle.is_integer and last.is_integer):
             return node
         bounds, whole = self.interval(inner.value), full(middle)
-        kept = bounds.low >= whole.low and bounds.high <= whole.high
-        if kept or middle.bits >= last.bits:
+        fits = bounds.low >= whole.low and bounds.high <= whole.high
+        if fits or middle.bits >= last.bits:
             return cast(inner.value, last)
         return node
 
@@ -271,8 +271,8 @@ class _Simplifier:
         factors = dict(left.terms)
         for term, factor in right.terms:
             factors[term] = factors.get(term, 0) - factor
-        kept = (pair for pair in factors.items() if pair[1])
-        return self.sum_of(kept, left.constant - right.constant)
+        nonzero = (pair for pair in factors.items() if pair[1])
+        return self.sum_of(nonzero, left.constant - right.constant)
 
     def expr_of(self, form: Linear) -> Expr:
         """The canonical sum: positive terms, then negative ones, large factors first."""

@@ -44,9 +44,9 @@ def specialize(func: PrimFunc, given: Mapping[object, object]) -> PrimFunc:
         return func
     rewriter = _Fix(values)
     position = {id(old): at for at, old in enumerate(func.params)}
-    kept = [param for param in func.params if not (isinstance(param, Var) and param in values)]
-    moved = {position[id(param)]: at for at, param in enumerate(kept)}
-    params = tuple(rewriter.buffer(p) if isinstance(p, Buffer) else p for p in kept)
+    remaining = [param for param in func.params if not (isinstance(param, Var) and param in values)]
+    moved = {position[id(param)]: at for at, param in enumerate(remaining)}
+    params = tuple(rewriter.buffer(p) if isinstance(p, Buffer) else p for p in remaining)
     outputs = tuple(moved[at] for at in func.outputs)
     return replace(func, params=params, body=rewriter.rewrite(func.body), outputs=outputs)
 

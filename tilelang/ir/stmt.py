@@ -585,13 +585,13 @@ class PrimFunc(Preformatted):
 
     def with_attr(self, key: str, value: object) -> PrimFunc:
         """A copy with the attribute set."""
-        kept = tuple(pair for pair in self.attrs if pair[0] != key)
-        return replace(self, attrs=(*kept, (key, value)))
+        rest = tuple(pair for pair in self.attrs if pair[0] != key)
+        return replace(self, attrs=(*rest, (key, value)))
 
     def without_attr(self, key: str) -> PrimFunc:
         """A copy without the attribute; itself when there is none."""
-        kept = tuple(pair for pair in self.attrs if pair[0] != key)
-        return self if len(kept) == len(self.attrs) else replace(self, attrs=kept)
+        rest = tuple(pair for pair in self.attrs if pair[0] != key)
+        return self if len(rest) == len(self.attrs) else replace(self, attrs=rest)
 
     def with_body(self, body: Stmt) -> PrimFunc:
         """A copy with another body; itself where it is the same."""

@@ -39,8 +39,8 @@ def update_of(stmt: S.Stmt) -> Update | None:
     """What a statement updates, if that is all it does."""
     if isinstance(stmt, S.If) and stmt.orelse is None and isinstance(stmt.then, S.Store):
         target = _place(stmt.then)
-        kept = _larger(stmt.cond, stmt.then.value, target)
-        return None if kept is None else Update(target, kept, stmt.then.value)
+        op = _larger(stmt.cond, stmt.then.value, target)
+        return None if op is None else Update(target, op, stmt.then.value)
     return _of_value(_place(stmt), stmt.value) if isinstance(stmt, S.Store) else None
 
 
@@ -89,10 +89,10 @@ def _of_choice(target: E.Load, value: E.Select) -> Update | None:
         if not _is(other, target):
             continue
         cond = value.cond if holds else E.unary("lnot", value.cond)
-        kept = _larger(value.cond, side, target)
-        if kept is not None:
+        op = _larger(value.cond, side, target)
+        if op is not None:
             # `x if x > s else s` keeps the larger one, `s if x > s else x` the smaller one.
-            return Update(target, kept if holds else {"max": "min", "min": "max"}[kept], side)
+            return Update(target, op if holds else {"max": "min", "min": "max"}[op], side)
         update = None if reads((cond,), target.buffer) else _of_value(target, side)
         return (
             None

@@ -248,11 +248,11 @@ def _elements(target: Region) -> tuple[list[tuple[Var, Expr]], tuple[Expr, ...]]
     return variables, tuple(indices)
 
 
-def _deliver(found: Expr, return_prev: bool, what: str) -> Expr | None:
+def _deliver(expr: Expr, return_prev: bool, what: str) -> Expr | None:
     """The expression when its value is wanted, otherwise a statement."""
     if return_prev:
-        return found
-    emitter(what).emit(Eval(value=found))
+        return expr
+    emitter(what).emit(Eval(value=expr))
     return None
 
 

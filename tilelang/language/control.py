@@ -268,9 +268,9 @@ def branch(cond: object, t: object, f: object) -> None:
     orelse, then = _taken(active, f), _taken(active, t)
     test = truth(cond, "the condition of T.if_then_else")
     if not isinstance(test, Expr):
-        kept = then if test else orelse
-        if kept is not None:
-            active.emit(kept)
+        side = then if test else orelse
+        if side is not None:
+            active.emit(side)
     elif then is None and orelse is not None:
         active.emit(IfNode(cond=unary("lnot", test), then=orelse))
     elif then is not None:

@@ -271,11 +271,11 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
             expected="two or more dimensions",
             got=f"`{a!r}`",
         )
-    wanted = (*a.extents[:-2], a.extents[-1], a.extents[-2])
-    if not equal_shapes(wanted, b.extents):
+    transposed = (*a.extents[:-2], a.extents[-1], a.extents[-2])
+    if not equal_shapes(transposed, b.extents):
         raise TileValueError(
             "the destination of T.transpose has the wrong shape",
-            expected=f"{text_of(wanted)}, the transpose of `{a!r}`",
+            expected=f"{text_of(transposed)}, the transpose of `{a!r}`",
             got=f"{text_of(b.extents)} of `{b!r}`",
         )
     emitter(what).emit(Transpose(src=a, dst=b))

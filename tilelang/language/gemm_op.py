@@ -99,10 +99,10 @@ def _check_dtypes(a: Region, b: Region, c: Region, what: str) -> None:
                 got=str(dtype),
             )
     if kind.is_integer != result.is_integer:
-        wanted = "int32" if kind.is_integer else "float32, or float16 for float16 operands"
+        accumulators = "int32" if kind.is_integer else "float32, or float16 for float16 operands"
         raise TileTypeError(
             f"C of {what} cannot hold the product of {kind} matrices",
-            expected=wanted,
+            expected=accumulators,
             got=str(result),
         )
 

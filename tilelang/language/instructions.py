@@ -46,15 +46,15 @@ def operand(value: object, what: str = "an instruction") -> Expr:
     return as_expr(value)
 
 
-def _address(value: object, item: Operand, what: str) -> Expr:
+def _address(value: object, operand: Operand, what: str) -> Expr:
     """A place in memory: elements count as their addresses, pointers as they are."""
     if isinstance(value, (Buffer, Region, Load)):
-        return address_of_operand(value, what, item.access or "rw")
+        return address_of_operand(value, what, operand.access or "rw")
     return as_expr(value)
 
 
-def _tensor_place(value: object, item: Operand, what: str) -> Expr:
-    address = _address(value, item, what)
+def _tensor_place(value: object, operand: Operand, what: str) -> Expr:
+    address = _address(value, operand, what)
     if isinstance(address, AddressOf) and address.buffer.storage != "shared.tmem":
         raise TileTypeError(
             f"{what} of something that is not tensor memory",
@@ -64,7 +64,7 @@ def _tensor_place(value: object, item: Operand, what: str) -> Expr:
     return address
 
 
-def _descriptor(value: object, item: Operand, what: str) -> Expr:
+def _descriptor(value: object, operand: Operand, what: str) -> Expr:
     if isinstance(value, Buffer) and value.storage == "local.descriptor":
         return AddressOf(value, value.whole().mins, "w")
     if isinstance(value, Load) and value.buffer.storage == "local.descriptor":
@@ -76,21 +76,21 @@ def _descriptor(value: object, item: Operand, what: str) -> Expr:
     )
 
 
-def _value(value: object, item: Operand, what: str) -> Expr:
-    expr = scalar(value, what, item.role)
+def _value(value: object, operand: Operand, what: str) -> Expr:
+    expr = scalar(value, what, operand.role)
     if expr.dtype.is_float:  # they count, number and mask: data is in memory or registers
         raise TileTypeError(
-            f"the {item.role} of {what} is not an integer",
+            f"the {operand.role} of {what} is not an integer",
             expected="an integer",
             got=f"{describe(value)} of dtype {expr.dtype}",
             hint="convert with T.int32(x)",
         )
     known = expr.value if isinstance(expr, Const) else 0
-    if item.role.endswith(_NUMBERED) and known < 0:
+    if operand.role.endswith(_NUMBERED) and known < 0:
         raise TileValueError(
-            f"the {item.role} of {what} is negative", expected="0 or more", got=str(known)
+            f"the {operand.role} of {what} is negative", expected="0 or more", got=str(known)
         )
-    return cast_to(expr, DType(item.dtype)) if item.dtype else expr
+    return cast_to(expr, DType(operand.dtype)) if operand.dtype else expr
 
 
 _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {

@@ -243,11 +243,11 @@ def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tupl
     return region, bits // size
 
 
-def _run(place: Region, lanes: int) -> tuple[Expr, ...]:
-    """Indices of ``lanes`` contiguous elements from the start of ``place`` on."""
-    last = place.mins[-1]
+def _run(region: Region, lanes: int) -> tuple[Expr, ...]:
+    """Indices of ``lanes`` contiguous elements from the start of ``region`` on."""
+    last = region.mins[-1]
     at = last if lanes == 1 else Ramp(last, const(1, last.dtype), lanes)
-    return (*place.mins[:-1], at)
+    return (*region.mins[:-1], at)
 
 
 def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> Expr:
@@ -385,11 +385,11 @@ def dp4a(A: object, B: object, C: object) -> None:
     what = "T.dp4a"
     regions = [region_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
     for region, role in zip(regions, "ABC", strict=True):
-        wanted = ("int32", "uint32") if role == "C" else ("int8", "uint8")
-        if region.dtype not in wanted:
+        dtypes = ("int32", "uint32") if role == "C" else ("int8", "uint8")
+        if region.dtype not in dtypes:
             raise TileTypeError(
                 f"{role} of {what} has the dtype {region.dtype}",
-                expected=" or ".join(wanted),
+                expected=" or ".join(dtypes),
                 got=str(region.dtype),
             )
     addresses = [AddressOf(region.buffer, region.mins) for region in regions]

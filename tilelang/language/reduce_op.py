@@ -82,12 +82,16 @@ def _reduce(
     result = constant_extents(dst, what, "result")
     axis = dimension(dim, len(extents), what)
     dropped = (*extents[:axis], *extents[axis + 1 :]) or (1,)
-    kept = (*extents[:axis], 1, *extents[axis + 1 :])
-    if result not in (dropped, kept):
-        wanted = text_of(dropped) if dropped == kept else f"{text_of(dropped)} or {text_of(kept)}"
+    with_axis = (*extents[:axis], 1, *extents[axis + 1 :])
+    if result not in (dropped, with_axis):
+        expected = (
+            text_of(dropped)
+            if dropped == with_axis
+            else f"{text_of(dropped)} or {text_of(with_axis)}"
+        )
         raise TileValueError(
             f"the result of {what} has the wrong shape",
-            expected=f"{wanted} for dim {axis} of {text_of(extents)}",
+            expected=f"{expected} for dim {axis} of {text_of(extents)}",
             got=f"{text_of(result)} of `{dst!r}`",
         )
     for region, role in ((src, "source"), (dst, "result")):
