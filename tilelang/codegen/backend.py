@@ -113,21 +113,21 @@ class ForeignProgram:
     kept: Any = None
 
 
-def _unshipped() -> Shipping | None:
+def _no_export() -> Shipping | None:
     """For back ends whose kernels stay."""
     return None
 
 
-def _uncalled() -> Foreign | None:
+def _no_foreign_calls() -> Foreign | None:
     """For back ends whose kernels XLA does not call."""
     return None
 
 
-def _nothing(program: Program) -> None:
+def _no_preparation(program: Program) -> None:
     """For back ends whose toolchain is ready at once."""
 
 
-def _always() -> bool:
+def _is_always_ready() -> bool:
     """For back ends that need nothing of the machine before a kernel is called."""
     return True
 
@@ -159,12 +159,12 @@ class Backend:
     language: str
     emit: Callable[[PrimFunc, Context], Artifact]
     executable: Callable[[Program, Artifact], Executable]
-    ready: Callable[[], bool] = _always
-    ahead: Callable[[Program], None] = _nothing
+    ready: Callable[[], bool] = _is_always_ready
+    ahead: Callable[[Program], None] = _no_preparation
     keeps_text: bool = False
     emulated: bool = False
     texts: tuple[str, ...] = ()
     standalone: Callable[[str], str] = str
     steps: Callable[[], tuple[Step, ...]] = tuple
-    shipping: Callable[[], Shipping | None] = _unshipped
-    foreign: Callable[[], Foreign | None] = _uncalled
+    shipping: Callable[[], Shipping | None] = _no_export
+    foreign: Callable[[], Foreign | None] = _no_foreign_calls

@@ -14,16 +14,16 @@ TYPES = {
 PHILOX = next(iter(TYPES))
 
 
-def one_generator(call: E.Call, known: str) -> str:
-    """The type of the generators of a kernel, in which ``call`` is; ``known`` so far, or ""."""
+def one_generator(call: E.Call, name: str) -> str:
+    """The type of the generators of a kernel, in which ``call`` is; ``name`` so far, or ""."""
     if call.atom is not RNG_INIT:
-        return known or TYPES[PHILOX]
+        return name or TYPES[PHILOX]
     wanted = TYPES[str(call.attr("generator", PHILOX))]
-    if known not in ("", wanted):
+    if name not in ("", wanted):
         raise TileUnsupportedError(
             "two kinds of random generators in one kernel",
             expected="one: each thread has a single state",
-            got=f"{wanted.removeprefix('tl_')} after {known.removeprefix('tl_')}",
+            got=f"{wanted.removeprefix('tl_')} after {name.removeprefix('tl_')}",
             hint="start the generator before the first number is drawn",
         )
     return wanted

@@ -1,9 +1,9 @@
-"""Places in memory that are a constant number of elements apart, under one name.
+"""Address sharing: base + offset CSE of addresses that differ by a constant.
 
 The taps of a window are loads at the same index and a different constant each. Given their sums in
 full, a C compiler takes a pointer of its own for each of them, moves all of them on in every step,
 and keeps them in registers of vectors; finding out takes it longer than everything else. Where
-the first place has a name, the others are that and a constant, which an instruction holds.
+the first address has a name, the others are that plus a constant, which an instruction holds.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.linear import Linear
 from tilelang.records import dataclass
 
-MANY = 9  # places that are worth a name; sums over eight rows at a time are faster in full
+MANY = 9  # addresses that are worth a name; sums over eight rows at a time are faster in full
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Places that differ in a constant: the buffer and the indices of the first one, its distance
-    from the others' common part, and its name."""
+    """Addresses that differ by a constant: the buffer and the indices of the first one, its
+    distance from the others' common part, and its name."""
 
     buffer: Buffer
     indices: tuple[E.Expr, ...]
@@ -32,7 +32,7 @@ class _Group:
 
 
 class SharedAddresses:
-    """The names of places in the body of one loop.
+    """The names of addresses in the body of one loop.
 
     Attributes:
         lines: what has to stand at the start of the body: the names that its text uses.
@@ -82,7 +82,7 @@ class SharedAddresses:
 
 
 def _parts(buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[tuple[object, ...], int]:
-    """What an element's place has in common with others, and how many elements it is away."""
+    """The base that an element's address shares with others, and its distance in elements."""
     key: list[object] = [buffer]
     distance = 0
     for index, stride in zip(indices, buffer.stride_list()):

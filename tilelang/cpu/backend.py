@@ -1,4 +1,4 @@
-"""The row of the CPU back end: C text."""
+"""The entry of the CPU back end: C text."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def _emit(func: S.PrimFunc, context: Context) -> Artifact:
             *_view_flags(func),
             *_exact_flags(func),
         ),
-        explain=_explained(func),
+        explain=_fusion_notes(func),
     )
 
 
-def _explained(func: S.PrimFunc) -> str:
+def _fusion_notes(func: S.PrimFunc) -> str:
     """Which loops of each kernel run as one, and why others do not."""
     lines = [f"`{func.name}` runs as C on the CPU cores"]
     launches = S.find(func.body, S.Launch)
@@ -54,7 +54,7 @@ def _explained(func: S.PrimFunc) -> str:
     return "\n".join(lines)
 
 
-def _ready() -> bool:
+def _has_compiler() -> bool:
     """Whether there is a C compiler; the first call without one warns."""
     from tilelang.cpu.toolchain import find_compiler
     from tilelang.runtime.cache import default_cache
@@ -115,7 +115,7 @@ CPU = Backend(
     language="C",
     emit=_emit,
     executable=_executable,
-    ready=_ready,
+    ready=_has_compiler,
     standalone=_standalone,
     shipping=_shipping,
     foreign=_foreign,

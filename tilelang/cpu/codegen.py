@@ -222,7 +222,7 @@ class BlockWriter(Writer):
         self.put(f"const {kind} {self.names.of(stmt.var, stmt.var.name)} = {value};")
 
     def alloc(self, stmt: S.Alloc) -> None:
-        """Variables and small arrays are C locals, tiles have a place in the arena."""
+        """Variables and small arrays are C locals, tiles have an offset in the arena."""
         buffer = stmt.buffer
         name = self.p.pointer(buffer)
         dtype = buffer.dtype
@@ -420,7 +420,7 @@ def is_straight(body: S.Stmt) -> bool:
 
 def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
     """Whether every store of the body goes to an element chosen by ``var``: then no two
-    iterations meet, and the loop may be vectorised as it stands. Where the old value is read too
+    iterations conflict, and the loop may be vectorised as it is. Where the old value is read too
     (sums at computed indices), each iteration has to have an element of its own."""
     allocated = {node.buffer.data for node in S.find(body, S.Alloc)}
     lets: dict[E.Var, E.Expr] = {}

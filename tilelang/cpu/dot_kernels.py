@@ -90,7 +90,7 @@ def _kernel(spec: FewRows, columns: int, pairs: bool) -> list[str]:
     more = "const uint16_t* pairs, " if spec.pairs else ""
     lines += [
         f"static void {spec.name}(const float* a, {more}const {ctype}* b, float* c, int clear) {{",
-        *(_look(spec) if pairs else ["    (void)pairs;"] if spec.pairs else []),
+        *(_subnormal_check(spec) if pairs else ["    (void)pairs;"] if spec.pairs else []),
         f"    for (long j = 0; j + {columns} <= {spec.n}; j += {columns})",
         f"        {_call(spec, 'part', f'b + j * {spec.b_row}', 'c + j', pairs)}",
     ]
@@ -108,7 +108,7 @@ def _call(spec: FewRows, word: str, b: str, c: str, pairs: bool) -> str:
     return f"{tried}{name}(a, {b}, {c}, clear);"
 
 
-def _look(spec: FewRows) -> list[str]:
+def _subnormal_check(spec: FewRows) -> list[str]:
     """Whether factors of A are subnormal."""
     return [
         "    tl_u16x32 some = {0};",

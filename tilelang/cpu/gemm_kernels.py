@@ -204,7 +204,7 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     stored = loose if spec.b_row else factors
     addresses = {v: f"{right_operand} + {_column(v * lanes, width, spec.b_row)}" for v in vectors}
     loads = " ".join(f"const {factors} b{v} = *(const {stored}*)({addresses[v]});" for v in vectors)
-    out.append(f"        {_ahead(spec, rows)}{loads}")
+    out.append(f"        {_prefetch(spec, rows)}{loads}")
     step = "p" if spec.words is not None or spec.a_col == 1 else f"p * {spec.a_col}"
     for i in range(rows):
         at = f"{left_operand}[{_times(i, spec.a_stride)} + {step}]"
@@ -225,7 +225,7 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     return "\n".join(out)
 
 
-def _ahead(spec: KernelSpec, rows: int) -> str:
+def _prefetch(spec: KernelSpec, rows: int) -> str:
     """Fetches what the next block needs of A, where its rows lie one behind the other: about a line
     for each step. What a part of B is multiplied with does not stay in the first cache until the
     next part, and a processor does not follow so many rows at a time."""

@@ -230,7 +230,7 @@ class GemmWriter:
 
     def _word_tiles(self, words: Words) -> list[tuple[Region, str, int, bool, str]]:
         """Each operand with the form it gets, its rows or columns, whether it is transposed, and
-        the place for its words."""
+        the address of its words."""
         self.w.unit.support.setdefault(words.prefix, words.text)
         self.w.unit.dots = True
         stmt, most = self.stmt, words.most_words(self.k)

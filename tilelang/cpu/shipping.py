@@ -90,7 +90,7 @@ def link(sources: Mapping[str, tuple[str, tuple[str, ...]]], name: str, march: s
     machine = compiler.native if march == "native" else (f"-march={march}",) if march else ()
     common = ("-fPIC", "-std=gnu11", "-pthread", *machine_flags(), *machine)
 
-    def made(folder: Path) -> bytes:
+    def build(folder: Path) -> bytes:
         hostcc.write_files(folder, {file: text for file, (text, _) in sources.items()})
         log = ""
         for file, (_, file_flags) in sources.items():
@@ -102,7 +102,7 @@ def link(sources: Mapping[str, tuple[str, tuple[str, ...]]], name: str, march: s
         words += [f"-Wl,{','.join(named)}", "-o", str(library), "-lm", "-ldl"]
         return compiler.made(library, log + compiler.run(words, folder))
 
-    return compiler.in_scratch(made)
+    return compiler.in_scratch(build)
 
 
 def load(

@@ -101,10 +101,10 @@ class VectorPrinter:
         self.mask = ""  # of the lanes that are on
         self.conditional = False
         self.rows: tuple[E.Var | None, int | None] = None, None  # loop over rows, elements of one
-        self.safe: set[tuple[int, ...]] = set()  # places that are read for all lanes already
+        self.safe: set[tuple[int, ...]] = set()  # addresses that are read for all lanes already
         self.math = 0  # calls of functions
         self.eighths = False  # whether floats of eight bits are converted
-        self.near = SharedAddresses(loop.body, scalars.names.fresh)
+        self.shared_addresses = SharedAddresses(loop.body, scalars.names.fresh)
         self._varies: dict[E.Expr, bool] = {}
 
     # -- types -------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class VectorPrinter:
     def each(self, expr: E.Expr) -> str:
         """``expr`` computed lane by lane, where the mask is on."""
         kind = self.of(expr.dtype)
-        with self.one_lane():
+        with self.per_lane():
             text = self.p.value(expr)
         if expr.dtype.is_bool:
             text = f"-({text})"
@@ -191,7 +191,7 @@ class VectorPrinter:
         return self.p.names.of(var, var.name)
 
     @contextmanager
-    def one_lane(self) -> Iterator[None]:
+    def per_lane(self) -> Iterator[None]:
         """The printer of scalars speaks of ``tl_lane_``."""
         self.p.lanes = {
             var: f"({name}[tl_lane_] != 0)" if var.dtype.is_bool else f"{name}[tl_lane_]"
@@ -265,7 +265,7 @@ class VectorPrinter:
         if stride not in _LOADS or buffer.dtype.bits < 8:
             raise NoVectorError
         kind = self.stored_type(buffer.dtype)
-        address = self.place(buffer, indices)
+        address = self.address(buffer, indices)
         if stride != 1:
             if self.mask:
                 raise NoVectorError
@@ -277,18 +277,18 @@ class VectorPrinter:
             return f"TL_LOAD_IF({self.family}, {kind}, {address}, {self.mask})"
         if not self.conditional:
             self.safe.add(where)
-            self.fetch(buffer, indices, address)
+            self.prefetch_row(buffer, indices, address)
         return f"TL_LOAD({kind}, {address})"
 
-    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+    def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """The pointer to the first of the elements."""
-        return self.near.of(buffer, indices, self.full_place)
+        return self.shared_addresses.of(buffer, indices, self.full_address)
 
-    def full_place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+    def full_address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """The same without names."""
         return f"{self.p.pointer(buffer)} + {self.p.flat_index(buffer, indices)}"
 
-    def fetch(self, buffer: Buffer, indices: tuple[E.Expr, ...], address: str) -> None:
+    def prefetch_row(self, buffer: Buffer, indices: tuple[E.Expr, ...], address: str) -> None:
         """Of a short part of a row of a tensor, the part two rows below is fetched meanwhile: it is
         too short for the machine to see where reads go on."""
         var, count = self.rows
@@ -446,7 +446,7 @@ class VectorPrinter:
     def select(self, expr: E.Select) -> str:
         """A choice; each side reads memory where it is taken."""
         kind = self.of(expr.dtype)
-        text = self.one_side(expr)
+        text = self.uniform_select(expr)
         if text:
             return text
         mask = self.type("mask")
@@ -464,7 +464,7 @@ class VectorPrinter:
         integers = self.integers(expr.dtype)
         return f"TL_SELECT({kind}, {integers}, {bare(on)}, {bare(sides[0])}, {bare(sides[1])})"
 
-    def one_side(self, expr: E.Select) -> str:
+    def uniform_select(self, expr: E.Select) -> str:
         """A choice that is the same in all lanes, where it saves reads of memory: one side is
         computed. Nothing of a side may stand before the statement."""
         if self.varies(expr.cond) or (self.mask and reads_memory(expr.cond)):

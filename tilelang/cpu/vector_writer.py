@@ -60,7 +60,7 @@ class VectorLoop:
         self.partials: dict[E.Var, str] = {}  # storage of a total -> name of its vectors
         self.scan = scan_of(loop)
         self.before = ""  # name of the running total before a vector, in all lanes
-        self.parts = self.count_of_parts()
+        self.parts = self.accumulator_count()
 
     def write(self) -> bool:
         """Put the loop; False, and nothing is put, where its values have no vectors."""
@@ -117,7 +117,7 @@ class VectorLoop:
             writer.lines += self.body(var, first)
             put("}")
         for op, total in self.totals:
-            self.bring_together(op, total)
+            self.reduce_partials(op, total)
         if self.scan is not None:
             put(f"{writer.p.pointer(self.scan[1])} = {self.before}[0];")
         if rest and (not single or self.count is None or self.count % self.most != 0):
@@ -157,9 +157,9 @@ class VectorLoop:
             if op in ("min", "max"):
                 self.p.numbers.add(total.data)
         at, inner = len(writer.lines), "    " * writer.depth
-        self.p.near.lines.clear()
+        self.p.shared_addresses.lines.clear()
         self.statement(self.loop.body)
-        writer.lines[at:at] = [inner + line for line in self.p.near.lines.values()]
+        writer.lines[at:at] = [inner + line for line in self.p.shared_addresses.lines.values()]
         if many:
             writer.depth -= 1
             writer.put("}")
@@ -184,10 +184,10 @@ class VectorLoop:
             self.partials[total.data] = self.writer.names.fresh(f"{total.name}_parts")
         return self.partials[total.data]
 
-    def bring_together(self, op: str, total: Buffer) -> None:
+    def reduce_partials(self, op: str, total: Buffer) -> None:
         """The total of the parts, their lanes and what was there before."""
         kind, name = self.p.of(total.dtype), self.partial(total)
-        partials = [f"{name}[{i}]" for i in range(self.count_of_parts())]
+        partials = [f"{name}[{i}]" for i in range(self.accumulator_count())]
         while len(partials) > 1:
             partials = [self.both(op, total, a, b) for a, b in zip(partials[::2], partials[1::2])]
         writer = self.writer
@@ -198,7 +198,7 @@ class VectorLoop:
         text = writer.p.rounded(total.dtype, f"{macro}({total_name}, {lanes})")
         writer.put(f"{total_name} = {bare(text)};")
 
-    def count_of_parts(self) -> int:
+    def accumulator_count(self) -> int:
         """How many vectors of partial results each reduction has: registers hold all of them."""
         if not self.totals:
             return 1
@@ -285,7 +285,7 @@ class VectorLoop:
         else:
             text = p.coded(buffer.dtype, source)
         self.flush()
-        address = p.place(buffer, stmt.indices)
+        address = p.address(buffer, stmt.indices)
         if p.mask:
             put = f"TL_STORE_IF({self.family}, {kind}, {address}, {bare(text)}, {p.mask});"
         else:

@@ -74,14 +74,14 @@ def is_constant(p: GpuPrinter, address: E.AddressOf) -> bool:
     return p.declared.get(address.buffer.data, "").startswith("const ")
 
 
-def _word(p: GpuPrinter, call: E.Call) -> str:
+def _move_bits(p: GpuPrinter, call: E.Call) -> str:
     """T.ldg32 of one element, whose guard, if it has one, is the condition around it; the bits
     that T.stg32 stores."""
     value = call.args[0]
     if isinstance(value, E.Select) and value.lazy and isinstance(value.t, E.Load):
         guarded = E.Call(call.atom, (value.t,), call.dtype)
         otherwise = E.call("reinterpret", value.f, dtype=call.dtype)
-        return f"({p.value(value.cond)} ? {_word(p, guarded)} : {p.value(otherwise)})"
+        return f"({p.value(value.cond)} ? {_move_bits(p, guarded)} : {p.value(otherwise)})"
     if call.op == "ldg32" and isinstance(value, E.Load) and value.buffer.storage == "global":
         address = E.AddressOf(value.buffer, value.indices, "r")
         if is_constant(p, address):
@@ -169,7 +169,7 @@ def _call_extern(p: GpuPrinter, call: E.Call) -> str:
 
 SHARED: dict[str, CallText] = {
     "load": _ldg,
-    "move bits": _word,
+    "move bits": _move_bits,
     "dp4a": _dp4a,
     "is null": _isnullptr,
     "reinterpret": _reinterpret,

@@ -122,7 +122,7 @@ class KernelWriter(Writer):
         super().store(stmt)
 
     def shared(self, buffer: Buffer, kind: str, name: str, length: int) -> None:
-        """A place in the block's arena, or static memory where none was planned."""
+        """An address in the block's arena, or static memory if none was planned."""
         offset = buffer.attr("arena_offset")
         self.tiles.append((name, buffer))
         if offset is None:
@@ -223,14 +223,14 @@ class KernelWriter(Writer):
             self.p.indices.add(let.var)
             self.p.ranges[let.var] = Interval(0, size - 1)
             (self.p.wide if wide else self.p.narrow).add(let.var)
-        made = []
+        updates = []
         for (name, first, size), after in zip(advances, [*advances[1:], None]):
             step = f"{name} == {size - 1} ? 0 : {name} + 1"
             following = simplify((first + 1) % size)
             if after is not None and after[1] is following and after[2] == size:
                 step = after[0]
-            made.append(_Counter(f"{name} = {bare(self.p.index(first))}", f"{name} = {step}"))
-        return [*made, *phases], S.seq(*loop.body.stmts[count:])
+            updates.append(_Counter(f"{name} = {bare(self.p.index(first))}", f"{name} = {step}"))
+        return [*updates, *phases], S.seq(*loop.body.stmts[count:])
 
     @staticmethod
     def pragma(stmt: S.For) -> str:

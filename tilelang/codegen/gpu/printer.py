@@ -134,30 +134,32 @@ class GpuPrinter(CPrinter):
         name = self.pointer(buffer)
         if buffer.attr("matrices"):  # counted in whole ones
             indices = (simplify(indices[0] // HELD),)
-        indices, immediate = self.parted(buffer, indices)
+        indices, immediate = self.split_immediate(buffer, indices)
         offset = self.offset(buffer, indices)
         if is_packed(buffer.dtype):
             offset = indexing.combine("floordiv", offset, indexing.number(2))
         text = name if offset.text == "0" else f"&{name}[{bare(offset.text)}]"
         return text if immediate.text == "0" else f"({text} + {immediate.at(indexing.PRODUCT)})"
 
-    def parted(
+    def split_immediate(
         self, buffer: Buffer, indices: tuple[E.Expr, ...]
     ) -> tuple[tuple[E.Expr, ...], Term]:
         """The indices without their immediate parts, and the elements that those are together."""
         starts: list[E.Expr] = []
-        apart = indexing.number(0)
+        immediate_offset = indexing.number(0)
         for index, stride in zip(indices, buffer.stride_list()):
-            start, immediate = parted(index)
+            start, immediate_index = parted(index)
             starts.append(start)
-            if immediate is None:
+            if immediate_index is None:
                 continue
-            form, step = Linear.of(immediate), int(stride)
+            form, step = Linear.of(immediate_index), int(stride)
             for term, factor in form.terms:
                 far = indexing.combine("mul", self.term(term), indexing.number(factor * step))
-                apart = indexing.combine("add", apart, far)
-            apart = indexing.combine("add", apart, indexing.number(form.constant * step))
-        return tuple(starts), apart
+                immediate_offset = indexing.combine("add", immediate_offset, far)
+            immediate_offset = indexing.combine(
+                "add", immediate_offset, indexing.number(form.constant * step)
+            )
+        return tuple(starts), immediate_offset
 
     def tensor_map(self, operand: E.Expr) -> str:
         """A pointer to a tensor map: a parameter of the kernel, or what the program has."""
@@ -265,7 +267,7 @@ class GpuPrinter(CPrinter):
                 return term.widened().at(indexing.ATOM)
             if not term.wide:
                 return term.at(indexing.ATOM)
-        if op in ("add", "sub", "mul") and dtype in _SIGNED and not self.stays(expr):
+        if op in ("add", "sub", "mul") and dtype in _SIGNED and not self.stays_in_range(expr):
             a, b = self.value(expr.a), self.value(expr.b)
             return f"tl_{op}_{self.suffix(dtype)}({a}, {b})"
         if op in _DIVISIONS and dtype.bits >= 32:
@@ -274,7 +276,7 @@ class GpuPrinter(CPrinter):
             return f"(uint16_t)((uint32_t){self.value(expr.a)} * {self.value(expr.b)})"
         return super().binary(expr)
 
-    def stays(self, expr: E.Binary) -> bool:
+    def stays_in_range(self, expr: E.Binary) -> bool:
         """Whether a sum or product of signed integers never leaves its dtype."""
         range_ = indexing.span(expr.op, self.interval(expr.a), self.interval(expr.b))
         return range_.low >= min_value(expr.dtype) and range_.high <= max_value(expr.dtype)

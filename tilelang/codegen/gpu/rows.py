@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tilelang.codegen.gpu.printer import GpuPrinter
 
 MAP = "tensor map"  # the writer of rows whose values the host makes and the kernel gets
-_PLACES = ("registers", "shared", "global", "memory", "any", "barrier", "descriptor")
+_MEMORY_SPACES = ("registers", "shared", "global", "memory", "any", "barrier", "descriptor")
 
 
 class _Attributes(dict[str, object]):
@@ -63,7 +63,7 @@ def argument(p: GpuPrinter, call: E.Call, at: int) -> str:
         return str(constant(call, at, operand.role))
     if operand.space == "map":
         return p.tensor_map(arg)
-    return place(p, arg) if operand.space in _PLACES else bare(p.value(arg))
+    return place(p, arg) if operand.space in _MEMORY_SPACES else bare(p.value(arg))
 
 
 def place(p: GpuPrinter, base: E.Expr) -> str:

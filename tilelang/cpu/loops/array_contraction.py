@@ -40,7 +40,9 @@ def contract_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             return launch
         names = (data.name for data in counts if data in row_dims)
         lines = tuple(f"`{name}` needs one row: an iteration uses no other" for name in names)
-        return with_lines(replace(launch, body=_OneRow(row_dims).rewrite(launch.body)), lines)
+        return with_lines(
+            replace(launch, body=_ContractToRow(row_dims).rewrite(launch.body)), lines
+        )
 
     return rewrite_launches(func, contracted)
 
@@ -95,7 +97,7 @@ def _first(body: S.Stmt, tile: Buffer) -> S.Stmt | None:
     return None
 
 
-class _OneRow(Rewriter):
+class _ContractToRow(Rewriter):
     """Tiles with one row, and their uses."""
 
     def __init__(self, row_dims: dict[E.Var, int]) -> None:

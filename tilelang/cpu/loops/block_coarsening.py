@@ -177,11 +177,11 @@ class _Rows:
                     self.loops.add(position[0])
 
     def moves(self, expr: E.Expr) -> bool:
-        """Whether ``expr`` depends on the block or on a place in a row."""
+        """Whether ``expr`` depends on the block or on a position in a row."""
         return self.block in expr.variables or not self.loops.isdisjoint(expr.variables)
 
     def allows(self, expr: E.Expr) -> bool:
-        """Whether the block and places in rows occur only as indices in ``expr``."""
+        """Whether the block and positions in rows occur only as indices in ``expr``."""
         if not self.moves(expr):
             return True
         if isinstance(expr, E.Load):
@@ -191,7 +191,7 @@ class _Rows:
         return all(map(self.allows, expr.children()))
 
     def is_row_element(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> bool:
-        """Whether these are indices of an element that a longer row holds at the same place."""
+        """Whether these are indices of an element that a longer row holds at the same position."""
         if buffer.storage == "global":
             return all(not self.moves(i) or self.is_row(i) for i in indices)
         dim = self.tiles.get(buffer.data)

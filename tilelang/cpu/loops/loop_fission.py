@@ -86,7 +86,7 @@ class Barriers:
         self.named: Buffer | None = None  # arrivals at the hardware barriers
 
     def head(self) -> list[S.Stmt]:
-        """What stands at the head of the kernel."""
+        """Statements at the head of the kernel."""
         if self.named is None:
             return []
         number = E.Var("number", INT)
@@ -109,7 +109,7 @@ class Barriers:
         return out
 
     def operation(self, stmt: S.Eval, mask: E.Expr | None, masked: bool) -> list[S.Stmt]:
-        """What is left of a barrier operation that the threads which pass ``mask`` execute.
+        """The checks and state updates of a barrier operation of the threads that pass ``mask``.
 
         Args:
             masked: whether that may be fewer than all.
@@ -134,7 +134,7 @@ class Barriers:
     def _block(
         self, stmt: S.Eval, args: tuple[E.Expr, ...], mask: E.Expr | None, masked: bool
     ) -> list[S.Stmt]:
-        """A barrier of the block, or of the threads that a number stands for."""
+        """A barrier of the block, or a named barrier of some of its threads."""
         if not args or (isinstance(args[0], E.Const) and int(args[0].value) < 0):
             return self._check_convergence(stmt, mask) if masked else []
         if len(args) == 1:
@@ -198,7 +198,7 @@ class Barriers:
     def _hardware_barrier(
         self, stmt: S.Eval, ident: E.Expr, count: E.Expr | None, mask: E.Expr | None
     ) -> list[S.Stmt]:
-        """Arrivals at a barrier of the hardware; with ``count`` that many have to be there."""
+        """Arrivals at a named hardware barrier; with ``count`` that many have to be there."""
         named = self._arrival_counts()
         at = (E.cast(ident, INT),)
         counting, here = self._count(mask)

@@ -1,16 +1,16 @@
 """Loop fusion: loops over the same elements become one loop.
 
 The loops of neighbouring tile operations, whose producer and consumer run over the same elements,
-are joined from the outermost one inwards: a copy in, the computation and the copy out run over a
-tile once, and a reduction joins the loop that computes what it reduces. What the joined iterations
+are fused from the outermost one inwards: a copy in, the computation and the copy out run over a
+tile once, and a reduction joins the loop that computes what it reduces. What the fused iterations
 hand to each other is then no longer memory
 (:mod:`~tilelang.cpu.loops.scalar_replacement`). Each element goes through the same operations in
 the same order as before, so no result changes.
 
-Two loops are joined where they use common memory and ``fusion_legality.Memory``
-shows that an iteration of one meets only the same iteration of the other; what stands
-between them has to be independent of the one that moves. Innermost loops are joined only when the
-stores of both go to neighbours, or of none: vectors are made of the first kind. A loop sums in
+Two loops are fused if they use common memory and ``fusion_legality.Memory``
+shows that an iteration of one depends only on the same iteration of the other; what is
+between them has to be independent of the one that moves. Innermost loops are fused only if the
+stores of both are contiguous, or of none: vectors are made of the first kind. A loop sums in
 four variables at most, and one with functions stays one of its own where it would join a nest.
 
 Relies on tile operations being loops; guards are put in after it, at what is left.
@@ -180,7 +180,7 @@ class _Fuser:
         return known
 
     def stores_neighbours(self, loop: S.For) -> bool:
-        """Whether all stores to memory move on by one element with each iteration."""
+        """Whether all stores to memory are contiguous: one element further with each iteration."""
         known = self.neighbours.get(loop)
         if known is None:
             facts = self.memory.facts(loop.body)
@@ -213,7 +213,7 @@ def _wants_vectors(loop: S.For, facts: Facts) -> bool:
 
 
 def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
-    """Whether all stores to memory move on by one element with each iteration."""
+    """Whether all stores to memory are contiguous: one element further with each iteration."""
     stored = {store.indices: None for store in facts.stores if not store.buffer.is_var}
     for indices in stored:
         forms = [parted(index, frozenset((loop.var,))) for index in indices]
@@ -224,7 +224,7 @@ def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
 
 
 def _is_early(stmt: S.Stmt) -> bool:
-    """Whether a statement is an allocation whose first value is no matter of where it stands: those
+    """Whether a statement is an allocation whose first value does not depend on its position: those
     go before what computes."""
     if not isinstance(stmt, S.Alloc) or stmt.buffer.strides is not None:
         return False

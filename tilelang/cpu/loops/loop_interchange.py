@@ -43,7 +43,7 @@ LARGEST = 128 * 1024  # bytes of vectors that every row reads again: they stay i
 
 @dataclass(frozen=True, eq=False)
 class _Copy:
-    """A loop that fills a tile of one dimension: ``tile[place] = value``."""
+    """A loop that fills a tile of one dimension: ``tile[index_var] = value``."""
 
     index_var: E.Var
     value: E.Load

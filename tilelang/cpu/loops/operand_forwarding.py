@@ -70,7 +70,7 @@ class LaunchWalker:
 
     def moves_whole(self, copy: S.Copy, tile: Region, memory: Region) -> bool:
         """Whether a copy is all that a tile of the block is there for, beside one product, and a
-        product can use the place in ``memory`` itself."""
+        product can use the region in ``memory`` itself."""
         if self.uses.get(tile.buffer.data) != 2 or tile.buffer.storage not in TILE_SCOPES:
             return False
         if copy.mode != "copy" or not tile.is_whole or len(tile.extents) != 2:

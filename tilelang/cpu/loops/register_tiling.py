@@ -151,7 +151,7 @@ class _Address:
     loose: tuple[bool, ...]
 
     def at(self, offsets: tuple[int, ...]) -> tuple[object, ...]:
-        """The place in an iteration that is ``offsets`` further."""
+        """The address in the iteration that is ``offsets`` further."""
         address: list[object] = [self.base]
         for distance, steps in self.forms:
             address.append(distance + sum(step * n for step, n in zip(steps, offsets)))

@@ -1,9 +1,9 @@
 """Copy forwarding of GEMM results: a product stores its result in global memory, uncopied.
 
 Where one product overwrites a tile, and the copy behind it is all that reads the tile, the product
-gets the place that the copy writes to, and copy and tile are gone. All of the place has to exist.
-What the product reads where it lies must not be the same memory: tensors of another dtype or rank
-are not.
+gets the region that the copy writes to, and copy and tile are gone. The whole region has to exist.
+An operand that the product reads from global memory must not be the same memory: tensors of another
+dtype or rank are not.
 
 Relies on ``coalesce_k_loops``: a product in a loop adds to its tile, which is nearer than a tensor.
 """

@@ -1,17 +1,17 @@
 """Thread serialization: SIMT statements become loops over the threads of a block.
 
 For a target on which one core runs a whole block. After this pass no statement means "every
-thread": what all threads do alike stands once, what differs stands in a loop over the thread index
+thread": a uniform statement runs once, a divergent one in a loop over the thread index
 (For with the annotation "threads"), ``T.Parallel`` is a loop nest (annotation "parallel"), and
 private storage that differs has a leading dimension of one slot per thread. Tile operations stay,
 each executed once; block barriers disappear, because statements run to completion in order
-(:mod:`barriers` says what is left of them).
+(:mod:`loop_fission` checks them).
 
-A loop that threads leave at different iterations, and in which they meet, goes on as long as one
+A loop that threads leave at different iterations, and which has a barrier, goes on as long as one
 of them is in it; each of its statements is run by the threads that are. What threads exchange
-(shuffles, votes) goes through slots (:mod:`exchange`).
+(shuffles, votes) goes through slots (:mod:`warp_intrinsics`).
 
-Relies on :mod:`tilelang.ir.uniform` and on programs whose threads only meet through tile
+Relies on :mod:`tilelang.ir.uniform` and on programs whose threads only communicate through tile
 operations, barriers and statements in program order (the language orders shared-memory accesses of
 different statements). Loops over threads are therefore split wherever a later statement touches
 memory that an earlier one wrote.
@@ -334,7 +334,7 @@ class _Serializer:
         return out
 
     def _masked(self, mask: E.Expr | None) -> bool:
-        """Whether it may be that no thread runs what stands here."""
+        """Whether it may be that no thread runs this statement."""
         if any(nonempty is mask for nonempty in self.present):
             return False
         return mask is not None or self.may_have_returned

@@ -7,9 +7,9 @@ element goes through the same operations in the same order, so results do not ch
 read at the same time, which hides the time that memory takes.
 
 A loop over rows is one of a constant number of iterations whose body is one parallel innermost
-loop with one store, to a tile, at a place that the row does not choose; what else the loop reads is
-other memory, or that place. Relies on loops having been joined and tiles contracted; conditions of
-accesses are put in after it.
+loop with one store, to a tile, at indices that the row does not choose; what else the loop reads is
+other memory, or that element. Relies on fused loops and contracted tiles; guards of accesses are
+put in after it.
 """
 
 from __future__ import annotations
