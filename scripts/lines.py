@@ -24,11 +24,11 @@ TOTAL = 76_500
 BUDGET = {
     "core": 10_850,
     "passes": 19_200,
-    "back ends": 12_030,
+    "back ends": 12_100,
     "language": 11_220,
-    "runtime": 5_870,
+    "runtime": 5_840,
     "interpreters": 6_500,
-    "tools": 4_470,
+    "tools": 4_430,
     "compatibility": 4_860,
     "support": 1_500,
 }

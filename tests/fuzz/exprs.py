@@ -301,7 +301,11 @@ class Exprs:
 def _fitting(value: Value, dtype: str) -> Value:
     """``value``, or its magnitude where it is a negative constant that ``dtype`` has not."""
     digits = value.text.strip("()")
-    if dtype.startswith("u") and digits.startswith("-") and digits[1:].isdigit():
+    if (
+        dtype.startswith("u")
+        and digits.startswith("-")
+        and digits[1:].replace(".", "", 1).isdigit()
+    ):
         return replace(value, text=digits[1:])
     return value
 

@@ -264,6 +264,6 @@ class _Method(Macro):
         return super().__call__(*args, **kwargs)
 
 
-def inline(name: Any) -> Any:
+def inline(item: Any) -> Any:
     """Make a macro of a function, or a meta class of a class."""
-    return meta_class(name) if isinstance(name, type) else macro(name)
+    return meta_class(item) if isinstance(item, type) else macro(item)
