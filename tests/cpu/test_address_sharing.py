@@ -75,12 +75,12 @@ def test_places_that_a_value_of_the_loop_chooses_are_printed_in_full() -> None:
                     y[j] += X[at[0] + r, j]
             T.copy(y, Y)
 
-    made = tilelang.compile(kernel, target="cpu")
+    compiled = tilelang.compile(kernel, target="cpu")
     x = np.random.default_rng(0).standard_normal((64, 16)).astype(np.float32)
     y = np.zeros(16, np.float32)
-    made(x, np.array([5], np.int32), y)
+    compiled(x, np.array([5], np.int32), y)
     np.testing.assert_allclose(y, x[5 : 5 + MANY].sum(0), rtol=1e-5)
-    assert "X_at" not in made.get_kernel_source()
+    assert "X_at" not in compiled.get_kernel_source()
 
 
 def test_rows_of_any_length_are_not_taken_for_a_constant_distance() -> None:
@@ -96,10 +96,10 @@ def test_rows_of_any_length_are_not_taken_for_a_constant_distance() -> None:
                     y[j] += X[r, j + s]
             T.copy(y, Y)
 
-    made = tilelang.compile(kernel, target="cpu")
+    compiled = tilelang.compile(kernel, target="cpu")
     for length in (64, 71, 100):
         x = np.random.default_rng(length).standard_normal((32, length)).astype(np.float32)
         y, padded = np.zeros(64, np.float32), np.pad(x, ((0, 0), (0, 80)))
-        made(x, y)
+        compiled(x, y)
         wanted = sum(padded[r, s : s + 64] for r in range(3) for s in range(MANY))
         np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)

@@ -46,8 +46,8 @@ def columns(blocks: int = 32) -> S.PrimFunc:
 
 
 def test_loops_and_tiles_along_the_block_grow_and_the_grid_shrinks() -> None:
-    made = coarsen_blocks(before(columns()), CPU)
-    assert body_of(simplify_func(made, CPU)) == text("""
+    transformed = coarsen_blocks(before(columns()), CPU)
+    assert body_of(simplify_func(transformed, CPU)) == text("""
         s = T.alloc_buffer((128,), "float32", scope="local")
         for i in T.serial(128, parallel=0):
             s[i] = T.float32(0.0)
@@ -58,15 +58,15 @@ def test_loops_and_tiles_along_the_block_grow_and_the_grid_shrinks() -> None:
         for i in T.serial(128, parallel=0):
             B[b * 128 + i] = s[i]
         """)
-    assert [int(extent) for extent in launch_of(made).grid] == [16]
-    assert "2 blocks along b are one" in launch_of(made).annotation(FUSION)
+    assert [int(extent) for extent in launch_of(transformed).grid] == [16]
+    assert "2 blocks along b are one" in launch_of(transformed).annotation(FUSION)
 
 
 def test_results_are_the_same() -> None:
     numbers = np.random.default_rng(0).integers(-9, 9, (2, 2048)).astype(np.float32)
-    found = np.zeros(2048, np.float32)
-    interpret.run(coarsen_blocks(before(columns()), CPU), (numbers, found))
-    np.testing.assert_array_equal(found, numbers.sum(axis=0))
+    actual = np.zeros(2048, np.float32)
+    interpret.run(coarsen_blocks(before(columns()), CPU), (numbers, actual))
+    np.testing.assert_array_equal(actual, numbers.sum(axis=0))
 
 
 def test_few_blocks_stay_for_the_cores() -> None:
@@ -136,8 +136,8 @@ def pairs(rest: int = 1) -> S.PrimFunc:
 
 
 def test_tiles_of_pairs_grow_twice_as_much() -> None:
-    made = coarsen_blocks(before(pairs()), CPU)
-    assert body_of(simplify_func(made, CPU)) == text("""
+    transformed = coarsen_blocks(before(pairs()), CPU)
+    assert body_of(simplify_func(transformed, CPU)) == text("""
         a = T.alloc_buffer((2, 256), "float32", scope="shared.dyn")
         for i in T.serial(2, parallel=0):
             for j in T.serial(256, parallel=1):
@@ -146,9 +146,9 @@ def test_tiles_of_pairs_grow_twice_as_much() -> None:
                 B[i, b * 128 + j] = a[i, j * 2] + a[i, j * 2 + 1]
         """)
     numbers = np.random.default_rng(0).integers(-9, 9, (2, 4096)).astype(np.float32)
-    found = np.zeros((2, 2048), np.float32)
-    interpret.run(made, (numbers, found))
-    np.testing.assert_array_equal(found, numbers[:, ::2] + numbers[:, 1::2])
+    actual = np.zeros((2, 2048), np.float32)
+    interpret.run(transformed, (numbers, actual))
+    np.testing.assert_array_equal(actual, numbers[:, ::2] + numbers[:, 1::2])
 
 
 def test_tiles_of_pairs_stay_where_an_element_is_not_of_the_pair() -> None:

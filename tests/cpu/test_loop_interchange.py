@@ -57,8 +57,8 @@ def matrix_vector(
 
 
 def test_rows_are_taken_whole_and_vectors_read_where_they_lie() -> None:
-    made = interchange_loops(ready(matrix_vector()), CPU)
-    assert body_of(simplify_func(made, CPU)) == text("""
+    transformed = interchange_loops(ready(matrix_vector()), CPU)
+    assert body_of(simplify_func(transformed, CPU)) == text("""
         y = T.alloc_buffer((64,), "float32", scope="local")
         for i in T.serial(64, parallel=0):
             y[i] = T.float32(0.0)
@@ -74,16 +74,16 @@ def test_rows_are_taken_whole_and_vectors_read_where_they_lie() -> None:
         for i in T.serial(64, parallel=0):
             Y[b * 64 + i] = y[i]
         """)
-    assert any("takes each row whole" in line for line in launch_of(made).annotation(FUSION))
+    assert any("takes each row whole" in line for line in launch_of(transformed).annotation(FUSION))
 
 
 def test_each_sum_is_the_same_to_the_bit() -> None:
     rng = np.random.default_rng(0)
     a, x = rng.standard_normal((128, 256), np.float32), rng.standard_normal(256, np.float32)
-    plain, found = np.zeros(128, np.float32), np.zeros(128, np.float32)
+    plain, actual = np.zeros(128, np.float32), np.zeros(128, np.float32)
     interpret.run(ready(matrix_vector()), (a, x, plain))
-    interpret.run(interchange_loops(ready(matrix_vector()), CPU), (a, x, found))
-    np.testing.assert_array_equal(found, plain)
+    interpret.run(interchange_loops(ready(matrix_vector()), CPU), (a, x, actual))
+    np.testing.assert_array_equal(actual, plain)
 
 
 @pytest.mark.parametrize(("m", "n", "width"), [(128, 256, 256), (100, 250, 250), (100, 250, 200)])

@@ -36,17 +36,17 @@ def text(func: Any) -> str:
 
 
 def test_large_results_are_stored_past_the_caches_and_fenced() -> None:
-    found = text(sums(2048, 2048))
-    assert found.count("TL_STREAM(tl_w_f32, C + ") == 1
-    assert "TL_STORE(" not in found
-    assert found.count("    if (!args->tl_ordinary) TL_PAST_FENCE();\n}") == 1
-    assert "tl_fits(50331648.0)" in found
+    printed = text(sums(2048, 2048))
+    assert printed.count("TL_STREAM(tl_w_f32, C + ") == 1
+    assert "TL_STORE(" not in printed
+    assert printed.count("    if (!args->tl_ordinary) TL_PAST_FENCE();\n}") == 1
+    assert "tl_fits(50331648.0)" in printed
 
 
 def test_the_call_decides_where_shapes_are_dynamic() -> None:
-    found = text(sums(T.dynamic("m"), T.dynamic("n")))
-    assert "TL_STREAM(tl_w_f32, C + " in found
-    assert "tl_fits(0.0 + 4 * (double)((int64_t)m) * (double)((int64_t)n) + " in found
+    printed = text(sums(T.dynamic("m"), T.dynamic("n")))
+    assert "TL_STREAM(tl_w_f32, C + " in printed
+    assert "tl_fits(0.0 + 4 * (double)((int64_t)m) * (double)((int64_t)n) + " in printed
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_the_call_decides_where_shapes_are_dynamic() -> None:
     ids=["small", "short rows", "read again"],
 )
 def test_other_results_are_stored_as_ever(func: Any) -> None:
-    found = text(func)
-    assert "TL_STREAM" not in found
-    assert "tl_ordinary" not in found
+    printed = text(func)
+    assert "TL_STREAM" not in printed
+    assert "tl_ordinary" not in printed
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")

@@ -40,14 +40,14 @@ def product(M: int, N: int, K: int, bn: int, bk: int, dtype: str = "float32") ->
 @pytest.mark.parametrize("bn", [48, 128])
 def test_all_counts_of_rows_are_right(M: int, bn: int, width: int) -> None:
     N, K = 3 * bn, 192
-    made = tilelang.compile(
+    compiled = tilelang.compile(
         product(M, N, K, bn, 64), out_idx=[-1], target="cpu",
         compile_flags=[f"-DTL_VECTOR_BYTES={width}"],
     )  # fmt: skip
-    assert "tl_passing_" in made.get_kernel_source()
+    assert "tl_passing_" in compiled.get_kernel_source()
     rng = np.random.default_rng(M)
     a, b = (rng.integers(-8, 8, size).astype(np.float32) for size in ((M, K), (K, N)))
-    np.testing.assert_array_equal(made(a, b), a @ b)
+    np.testing.assert_array_equal(compiled(a, b), a @ b)
 
 
 @needs_compiler
@@ -64,18 +64,18 @@ def test_all_counts_of_rows_are_right(M: int, bn: int, width: int) -> None:
     ids=["rows", "columns", "depth", "vectors", "steps", "halves"],
 )
 def test_others_bring_b_to_panels(func: Any) -> None:
-    made = tilelang.compile(func, out_idx=[-1], target="cpu")
-    assert "tl_passing_" not in made.get_kernel_source()
+    compiled = tilelang.compile(func, out_idx=[-1], target="cpu")
+    assert "tl_passing_" not in compiled.get_kernel_source()
     shapes = [tuple(int(x) for x in param.shape) for param in func.params[:2]]
     rng = np.random.default_rng(0)
     dtype = np.dtype(str(func.params[0].dtype))
     a, b = (rng.integers(-8, 8, shape).astype(dtype) for shape in shapes)
-    np.testing.assert_array_equal(made(a, b), a.astype(np.float32) @ b.astype(np.float32))
+    np.testing.assert_array_equal(compiled(a, b), a.astype(np.float32) @ b.astype(np.float32))
 
 
 def test_rows_are_in_groups_of_up_to_four() -> None:
-    found = {m: PassingRows(m, 256, 64, 64, 256, 256) for m in (1, 2, 4, 5, 8)}
-    sizes = {m: [len(rows) for rows in one.groups] for m, one in found.items()}
+    specs = {m: PassingRows(m, 256, 64, 64, 256, 256) for m in (1, 2, 4, 5, 8)}
+    sizes = {m: [len(rows) for rows in spec.groups] for m, spec in specs.items()}
     assert sizes == {1: [1], 2: [2], 4: [4], 5: [2, 3], 8: [4, 4]}
-    assert [one.vectors for one in found.values()] == [8, 4, 2, 2, 2]
+    assert [spec.vectors for spec in specs.values()] == [8, 4, 2, 2, 2]
     assert PassingRows(1, 48, 64, 64, 48, 48).vectors == 1

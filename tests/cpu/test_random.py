@@ -59,10 +59,10 @@ def test_uniform_numbers_are_equal_and_normal_ones_nearly(bit: int) -> None:
                 B[1, tx, k] = T.rng_rand_float(bit, "normal")
 
     shape = (2, COUNT, 5)
-    wanted, found = (run(kernel, shape, f"float{bit}", mode) for mode in ("interpret", "cpu"))
-    np.testing.assert_array_equal(found[0], wanted[0])
-    np.testing.assert_allclose(found[1], wanted[1], rtol=2e-5, atol=2e-6)
-    assert abs(found[1]).max() > 1
+    wanted, actual = (run(kernel, shape, f"float{bit}", mode) for mode in ("interpret", "cpu"))
+    np.testing.assert_array_equal(actual[0], wanted[0])
+    np.testing.assert_allclose(actual[1], wanted[1], rtol=2e-5, atol=2e-6)
+    assert abs(actual[1]).max() > 1
 
 
 @needs_compiler
@@ -106,15 +106,15 @@ def test_iterations_of_a_shared_loop_draw_from_the_generators_of_their_threads()
                 T.rng_init(5, seq=i)
                 C[2, i] = T.rng_rand_float()
 
-    found = []
+    actual = []
     for mode in ("interpret", "cpu"):
         words, numbers = np.zeros((4, COUNT, 9), np.uint32), np.zeros((3, COUNT), np.float32)
         tilelang.compile(kernel, **MODES[mode])(words, numbers)  # type: ignore[call-overload]  # options by name
-        found.append((words, numbers))
-    np.testing.assert_array_equal(found[1][0], found[0][0])
-    np.testing.assert_array_equal(found[1][1][[0, 2]], found[0][1][[0, 2]])
-    np.testing.assert_allclose(found[1][1][1], found[0][1][1], rtol=2e-5, atol=2e-6)
-    assert len(np.unique(found[0][0][0])) == COUNT * 9
+        actual.append((words, numbers))
+    np.testing.assert_array_equal(actual[1][0], actual[0][0])
+    np.testing.assert_array_equal(actual[1][1][[0, 2]], actual[0][1][[0, 2]])
+    np.testing.assert_allclose(actual[1][1][1], actual[0][1][1], rtol=2e-5, atol=2e-6)
+    assert len(np.unique(actual[0][0][0])) == COUNT * 9
 
 
 @needs_compiler
@@ -204,9 +204,9 @@ def test_normal_numbers_of_other_generators(name: str) -> None:
     first = {"XORWOW": (0.292536646, -0.718359053, 0.958011329)}
     first["MRG32k3a"] = (1.84607279, -0.847925067, -1.36147583)
     for mode in ("interpret", "cpu", "sm_80"):
-        found = run(kernel, (COUNT, 5), "float32", mode)
-        np.testing.assert_allclose(found[0, :3], first[name], rtol=2e-5, err_msg=mode)
-        assert len(np.unique(found)) == found.size
+        actual = run(kernel, (COUNT, 5), "float32", mode)
+        np.testing.assert_allclose(actual[0, :3], first[name], rtol=2e-5, err_msg=mode)
+        assert len(np.unique(actual)) == actual.size
 
 
 @pytest.mark.parametrize("mode", ["interpret", "cpu", "sm_80"])

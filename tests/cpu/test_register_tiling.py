@@ -140,8 +140,8 @@ def test_statements_of_iterations_take_turns_and_the_rest_follows(
 
 def test_blocks_are_iterations_that_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_module, "MOST", 2)
-    made = tile_registers(ready(row_by_row(64)), CPU)
-    assert body_of(simplify_func(made, CPU)) == text("""
+    transformed = tile_registers(ready(row_by_row(64)), CPU)
+    assert body_of(simplify_func(transformed, CPU)) == text("""
         for i in T.serial(16, parallel=0):
             y = T.alloc_buffer((1,), "float32", scope="local.var")
             y[0] = T.float32(0.0)
@@ -158,8 +158,8 @@ def test_blocks_are_iterations_that_have_no_order(monkeypatch: pytest.MonkeyPatc
             Y[b * 2, i] = y[0]
             Y[b * 2 + 1, i] = y_1[0]
         """)
-    assert [int(extent) for extent in launch_of(made).grid] == [32]
-    (line,) = [one for one in launch_of(made).annotation(FUSION) if "share" in one]
+    assert [int(extent) for extent in launch_of(transformed).grid] == [32]
+    (line,) = [one for one in launch_of(transformed).annotation(FUSION) if "share" in one]
     assert line.endswith(" takes 2 blocks at a time, which share loads")
 
 
@@ -195,17 +195,17 @@ def test_results_are_the_same_to_the_bit(
     rows: int, columns: int, taps: int, stride: int, dilation: int
 ) -> None:
     plain = ready(picture(rows, columns, taps, stride, dilation))
-    made = tile_registers(plain, CPU)
-    assert made is not plain
+    transformed = tile_registers(plain, CPU)
+    assert transformed is not plain
     rng = np.random.default_rng(0)
     x, w, wanted = (
         rng.standard_normal([int(n) for n in param.shape]).astype(np.float32)
         for param in plain.buffers
     )
-    found = np.zeros_like(wanted)
+    actual = np.zeros_like(wanted)
     interpret.run(plain, (x, w, wanted))
-    interpret.run(made, (x, w, found))
-    np.testing.assert_array_equal(found, wanted)
+    interpret.run(transformed, (x, w, actual))
+    np.testing.assert_array_equal(actual, wanted)
 
 
 def nest(body: Callable[..., None], inner: int = 32) -> S.PrimFunc:

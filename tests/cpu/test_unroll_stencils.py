@@ -42,11 +42,11 @@ def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
 
 
 def test_an_element_takes_all_taps_and_needs_no_memory_meanwhile() -> None:
-    made = unroll_stencils(loops(window()), CPU)
-    (line,) = launch_of(made).annotation(FUSION)
+    transformed = unroll_stencils(loops(window()), CPU)
+    (line,) = launch_of(transformed).annotation(FUSION)
     assert re.fullmatch(r"line \d+ runs in the loop over elements, tap after tap", line)
-    made = replace_tiles_by_scalars(fuse_loops(made, CPU), CPU)
-    assert body_of(simplify_func(made, CPU)) == text("""
+    transformed = replace_tiles_by_scalars(fuse_loops(transformed, CPU), CPU)
+    assert body_of(simplify_func(transformed, CPU)) == text("""
         for i in T.serial(8, parallel=0):
             for j in T.serial(8, parallel=1):
                 y = T.alloc_buffer((1,), "float32", scope="local.var")
@@ -64,16 +64,16 @@ def test_windows_that_overlap_or_touch_are_joined_and_results_are_the_same(
     taps: int, apart: int
 ) -> None:
     plain = loops(window(taps, apart))
-    made = unroll_stencils(plain, CPU)
-    assert made is not plain
+    transformed = unroll_stencils(plain, CPU)
+    assert transformed is not plain
     size = 8 * apart + taps
     rng = np.random.default_rng(0)
     x = rng.standard_normal((size, size)).astype(np.float32)
     w = rng.standard_normal((taps, taps)).astype(np.float32)
-    found, wanted = np.zeros((8, 8), np.float32), np.zeros((8, 8), np.float32)
+    actual, wanted = np.zeros((8, 8), np.float32), np.zeros((8, 8), np.float32)
     interpret.run(plain, (x, w, wanted))
-    interpret.run(made, (x, w, found))
-    np.testing.assert_array_equal(found, wanted)
+    interpret.run(transformed, (x, w, actual))
+    np.testing.assert_array_equal(actual, wanted)
 
 
 def test_a_window_may_begin_at_a_block_and_be_a_maximum() -> None:
@@ -87,8 +87,8 @@ def test_a_window_may_begin_at_a_block_and_be_a_maximum() -> None:
                     y[j] = T.max(y[j], X[b + r, j])
             T.copy(y, Y[b, 0])
 
-    made = unroll_stencils(loops(kernel), CPU)
-    assert body_of(made).count("T.max(") == 3
+    transformed = unroll_stencils(loops(kernel), CPU)
+    assert body_of(transformed).count("T.max(") == 3
 
 
 def stays(operation: Callable[..., None]) -> bool:
@@ -169,6 +169,6 @@ def test_other_loops_stay(operation: Callable[..., None]) -> None:
 
 
 def test_of_many_taps_one_row_is_joined() -> None:
-    made = unroll_stencils(loops(window(9)), CPU)
-    assert "for r in range(9):" in body_of(made)
-    assert body_of(made).count("X[i + r, j") == 9
+    transformed = unroll_stencils(loops(window(9)), CPU)
+    assert "for r in range(9):" in body_of(transformed)
+    assert body_of(transformed).count("X[i + r, j") == 9

@@ -168,11 +168,11 @@ def test_every_half_is_read_and_every_float_rounded_to_the_nearest(kind: str, wi
     bits[:4] = np.array([1, 0x80000001, 0x33000000, 0x33000001], np.uint32)
     x = bits.view(np.float32)
     read = np.zeros(count, np.float32)
-    made = tilelang.compile(
+    compiled = tilelang.compile(
         kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"]
     )  # fmt: skip
     written = np.zeros(count, dtype)
-    made(codes.view(dtype), x, read, written)
+    compiled(codes.view(dtype), x, read, written)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(read, codes.view(dtype).astype(np.float32))
         rounded = x.astype(dtype).astype(np.float32)
@@ -208,10 +208,10 @@ def test_every_byte_is_read_and_floats_and_results_are_rounded_as_by_scalars(
     bits[:8] = np.array([0, 1 << 31, 1, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 1 << 23])
     x = bits.view(np.float32)
     flags = [f"-DTL_VECTOR_BYTES={width}"]
-    made = tilelang.compile(kernel, target="cpu", compile_flags=flags)
+    compiled = tilelang.compile(kernel, target="cpu", compile_flags=flags)
     oracle = tilelang.compile(kernel, target="cpu", execution_backend="interpret")
     results = []
-    for program in (made, oracle):
+    for program in (compiled, oracle):
         outs = [np.zeros(count, np.float32), np.zeros_like(codes), np.zeros_like(codes)]
         program(codes, x, *outs)
         results.append(outs)
@@ -351,8 +351,8 @@ def test_columns_are_summed_several_rows_at_a_time(dtype: str, width: int) -> No
             T.reduce_sum(a, c, dim=0)
             T.copy(c, C)
 
-    made = tilelang.compile(kernel, target="cpu")
-    assert "takes 8 rows at a time" in made.explain()
+    compiled = tilelang.compile(kernel, target="cpu")
+    assert "takes 8 rows at a time" in compiled.explain()
     a = numbers(dtype, (24, 80))
     a = np.round(a) if dtype.startswith("float") else a
     got = run(kernel, width, a, np.zeros(80, dtype))
@@ -418,11 +418,11 @@ def test_memory_behind_a_condition_is_not_touched(width: int, dtype: str) -> Non
     mine[:] = a
     after = page[len(whole) :]
     after[:] = 0xAB
-    made = tilelang.compile(
+    compiled = tilelang.compile(
         kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"]
     )  # fmt: skip
     c = np.zeros(tile, a.dtype)
-    made(mine, c)
+    compiled(mine, c)
     np.testing.assert_array_equal(c[:length], a)
     np.testing.assert_array_equal(c[length:], np.full(tile - length, 5, a.dtype))
     np.testing.assert_array_equal(mine, a + 1)
@@ -454,13 +454,13 @@ def test_a_page_that_only_lanes_without_a_condition_would_need_is_not_asked_for(
     on = RNG.integers(0, 2, tile, np.int32)
     want = np.full(tile, -1, np.float32)
     want[:length] = np.where(on[:length] != 0, A.astype("f4"), -1)
-    made = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
-    assert "TL_LOAD_IF(" in made.get_kernel_source()
+    compiled = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    assert "TL_LOAD_IF(" in compiled.get_kernel_source()
     behind = ctypes.c_void_p(A.ctypes.data + bytes_of)
     assert libc.mprotect(behind, ctypes.c_size_t(page), 0) == 0
     try:
         C = np.zeros(tile, np.float32)
-        made(A, on, C)
+        compiled(A, on, C)
     finally:
         libc.mprotect(behind, ctypes.c_size_t(page), mmap.PROT_READ | mmap.PROT_WRITE)
     np.testing.assert_array_equal(C, want)
@@ -486,8 +486,8 @@ def test_a_condition_on_the_row_is_no_mask_and_rows_that_are_not_there_are_not_r
 
     a = np.resize(np.array([1, 2, 3], TYPES.get(dtype, dtype)), (rows, columns))
     on = np.array([0, 1, 0, 1, 1, 0, 1, 1, 1], np.int32)
-    made = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
-    assert "TL_LOAD_IF(" not in made.get_kernel_source()
+    compiled = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    assert "TL_LOAD_IF(" not in compiled.get_kernel_source()
     want = np.full((rows + 3, columns), 7, a.dtype)
     want[2 : rows + 2] = np.where(on[2 : rows + 2, None] != 0, a, np.array(5, a.dtype))
     for backend in ("auto", "interpret"):
@@ -538,9 +538,9 @@ def test_elements_a_few_apart_are_loaded_as_vectors_and_nothing_behind_them(
             for i in T.Parallel(count):
                 C[i] = A[apart * i + first if apart > 0 else last - i]
 
-    made = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    compiled = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
     word = LOADS.get((apart, first), "TL_LOAD_2(" if apart == 2 else "omp simd")
-    assert word in made.get_kernel_source()
+    assert word in compiled.get_kernel_source()
     page, libc = mmap.PAGESIZE, ctypes.CDLL(None, use_errno=True)
     memory = mmap.mmap(-1, 4 * page)
     bytes_of = length * np.dtype(dtype).itemsize
@@ -550,7 +550,7 @@ def test_elements_a_few_apart_are_loaded_as_vectors_and_nothing_behind_them(
     assert libc.mprotect(behind, ctypes.c_size_t(page), 0) == 0
     try:
         C = np.zeros(count, A.dtype)
-        made(A, C)
+        compiled(A, C)
     finally:
         libc.mprotect(behind, ctypes.c_size_t(page), mmap.PROT_READ | mmap.PROT_WRITE)
     at = np.arange(count)
@@ -569,11 +569,11 @@ def test_iterations_that_meet_stay_in_order(width: int) -> None:
             for i in T.Parallel(200):
                 C[i + 200] = C[i] + 1
 
-    made = tilelang.compile(
+    compiled = tilelang.compile(
         kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"]
     )  # fmt: skip
     a, c = np.zeros(201, np.int32), np.zeros(400, np.int32)
-    made(a, c)
+    compiled(a, c)
     np.testing.assert_array_equal(a, np.arange(201))
     spread = np.zeros(400, np.int32)
     spread[::2] = np.arange(200)
@@ -589,13 +589,13 @@ def test_what_vectors_have_no_word_for_stays_a_loop_over_scalars() -> None:
             for i, j in T.Parallel(64, 64):
                 C[i, j] = C[i, j] * T.cast(2, "float16")
 
-    made = tilelang.compile(kernel, target="cpu")
-    lines = made.get_kernel_source().splitlines()
+    compiled = tilelang.compile(kernel, target="cpu")
+    lines = compiled.get_kernel_source().splitlines()
     (simd,) = (line for line in lines if "omp simd" in line)
     assert simd == "        #pragma omp simd"  # in the first nest, whose depth it has
     a = numbers("float16", (64, 64))
     c = np.zeros((64, 64), np.float16)
-    made(a, c)
+    compiled(a, c)
     np.testing.assert_array_equal(c, a.T * np.float16(2))
 
 
@@ -655,9 +655,9 @@ def test_a_kernel_that_may_work_in_place_goes_through_each_element_once(width: i
             for i in T.Parallel(length):
                 C[i] = A[i] * 2 + 1
 
-    made = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    compiled = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
     a = np.arange(length, dtype=np.float32)
-    made(a, a)
+    compiled(a, a)
     np.testing.assert_array_equal(a, np.arange(length, dtype=np.float32) * 2 + 1)
 
 
@@ -667,8 +667,8 @@ def test_a_kernel_that_may_work_in_place_goes_through_each_element_once(width: i
 def test_halves_are_vectors_with_every_compiler(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no {compiler}")
-    made = tilelang.compile(elementwise("float16", "float16", lambda a, b: a * b), target="cpu")
-    tmp_path.joinpath("x.c").write_text(made.get_kernel_source(), encoding="utf-8")
+    compiled = tilelang.compile(elementwise("float16", "float16", lambda a, b: a * b), target="cpu")
+    tmp_path.joinpath("x.c").write_text(compiled.get_kernel_source(), encoding="utf-8")
     flags = [
         "-march=haswell",
         "-std=gnu11",
