@@ -226,7 +226,7 @@ class Exprs:
         b = self.as_int(self.number(depth - 1))
         dtype = promote(a.dtype, b.dtype)
         if kind in ("min", "max"):
-            a, b = _fitting(a, dtype), _fitting(b, dtype)
+            a, b = fitting(a, dtype), fitting(b, dtype)
             return Value(f"T.{kind}({a.text}, {b.text})", dtype, 2.0 ** BITS[dtype])
         if kind == "select":
             cond = self.condition(depth - 1)
@@ -286,7 +286,7 @@ class Exprs:
         if dtype not in MANTISSA:
             if value.is_float:
                 value = self.small(self.as_exact(value), 64)
-            return _fitting(value, dtype)
+            return fitting(value, dtype)
         if not value.is_float and value.mag > mag:
             value = self.small(value, max(1, int(mag)))
         if value.exact and value.frac > frac:
@@ -298,7 +298,7 @@ class Exprs:
         return value if value.exact else self.exactly(1)
 
 
-def _fitting(value: Value, dtype: str) -> Value:
+def fitting(value: Value, dtype: str) -> Value:
     """``value``, or its magnitude where it is a negative constant that ``dtype`` has not."""
     digits = value.text.strip("()")
     if (

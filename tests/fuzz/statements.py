@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .draws import Draw
-from .exprs import BITS, MANTISSA, Exprs, Value, fits
+from .exprs import BITS, MANTISSA, Exprs, Value, fits, fitting
 from .kernels import Frame
 from .model import Names, Program, Tensor, Tile
 from .wide import WideStatements
@@ -261,7 +261,7 @@ class Body:
         value = exprs.number(draw.integer(0, 3))
         if not tile.is_float:
             value = exprs.as_exact(value)
-            value = exprs.small(value, 64) if value.is_float else value
+            value = fitting(exprs.small(value, 64) if value.is_float else value, tile.dtype)
             ops = ("=", "=", "=", "+=", "-=", "^=", "&=", "|=", "*=")
             op = draw.choice(ops) if tile.ready and not value.is_float else "="
             self.text.add(f"{place} {op} {value.text}")
