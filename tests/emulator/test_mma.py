@@ -108,7 +108,7 @@ def place(layout: RegisterLayout, i: int, j: int) -> tuple[int, int]:
     found = {"thread": 0, "register": 0}
     for index, modes in zip((i, j), layout.modes, strict=True):
         for mode in reversed(modes):
-            found[mode.place] += index % mode.extent * mode.stride
+            found[mode.kind] += index % mode.extent * mode.stride
             index //= mode.extent
     return found["thread"], found["register"]
 
