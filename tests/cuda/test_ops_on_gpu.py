@@ -20,7 +20,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.stmt import PrimFunc
 
 sys.path.append(str(Path(__file__).parents[1] / "interpret"))
-sys.path.append(str(Path(__file__).parents[1] / "passes"))
+sys.path.append(str(Path(__file__).parents[1] / "transforms"))
 import test_known_pitfalls  # these are found through the path above
 import test_programs
 import test_threads

@@ -272,13 +272,13 @@ def test_kernel_from_the_cache_still_knows_its_lines(
 
 
 def test_places_travel_with_the_contract() -> None:
-    inner = Loc("kernel.py", 3, 4, 3, 9, "helper", Loc("main.py", 7))
+    inner = Loc("kernel.py", 3, 4, 3, 9, "helper", Loc("caller_of_it.py", 7))
     sites = (Site("n > 0", inner), Site("n < 9", None, in_kernel=False))
     spec = LaunchSpec("f", (), messages=("positive", "small"), sites=sites)
     assert LaunchSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     found: Any = [site.error("no") for site in sites]
     assert [str(error) for error in found] == [
         "no\n  expected: `n > 0` to hold\n"
-        " --> kernel.py:3:5\n  in expansion of macro `helper` called at main.py:7",
+        " --> kernel.py:3:5\n  in expansion of macro `helper` called at caller_of_it.py:7",
         "no",
     ]
