@@ -290,3 +290,9 @@ def test_the_page_shows_the_parts(package: str) -> None:
         name: set(below.split()) for row, below in PARTS[package].items() for name in row.split()
     }
     assert rows_of_page(f"Inside `{package}/`") == expected
+
+
+def test_every_folder_is_a_package() -> None:
+    # An installer may leave out a folder that is none.
+    folders = {path.parent for path in ROOT.rglob("*.py")}
+    assert not [folder for folder in folders if not (folder / "__init__.py").exists()]

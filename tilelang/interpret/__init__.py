@@ -56,7 +56,7 @@ def run(
         stdout: where ``T.print`` writes; default ``sys.stdout``.
         uninitialized: what a read of on-chip memory that nothing has written does: "error" stops,
             "warn" says so once for each place and reads 0, "zero" reads 0.
-        observer: is told of accesses of shared memory, of barriers and of copies in flight.
+        observer: gets each access of shared memory, each barrier and each copy in flight.
         late_copies: asynchronous copies of tiles, too, arrive when they are waited for; meanwhile
             nothing of where they go counts as written.
 

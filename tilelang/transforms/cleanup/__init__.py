@@ -1,0 +1,1 @@
+"""Cleanup of thread programs: loop-invariant code motion, strength reduction and peepholes."""
