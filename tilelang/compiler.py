@@ -46,18 +46,18 @@ def lower(
     """``func`` through the pass list. ``watch`` is called with the program after each pass; then no
     times are printed.
 
-    A kernel that does not fit into shared memory goes through it once more, sparingly, and where
-    that is not enough with tiles that take turns.
+    A kernel that does not fit into shared memory is compiled again without what uses it only for
+    speed, and if it still does not fit, with tiles of one iteration that share memory.
     """
     context = Context(target, options)
     try:
         return _lower(func, context, watch)
     except SharedMemoryLimitError:
-        context = replace(context, sparing=True)
+        context = replace(context, low_shared=True)
     try:
         return _lower(func, context, watch)
     except SharedMemoryLimitError:
-        return _lower(func, replace(context, turns=True), watch)
+        return _lower(func, replace(context, shrink_live_ranges=True), watch)
 
 
 def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFunc:

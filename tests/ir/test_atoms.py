@@ -36,8 +36,8 @@ ARRIVALS = {"ptx_wait_group", "cp_async_wait", "loads_wait"}
 @pytest.mark.parametrize(
     "expected, holds",
     [
-        ({"sync_threads", "sync_grid", *VOTES}, lambda atom: atom.meets("block", "grid")),
-        ({"sync_warp"}, lambda atom: atom.meets("warp")),
+        ({"sync_threads", "sync_grid", *VOTES}, lambda atom: atom.is_barrier("block", "grid")),
+        ({"sync_warp"}, lambda atom: atom.is_barrier("warp")),
         (SIGNALS, lambda atom: atom.signals),
         (ARRIVALS, lambda atom: atom.waits_for("cp_async")),
         ({"wait_wgmma", "warpgroup_wait"}, lambda atom: atom.waits_for("wgmma")),

@@ -16,7 +16,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
 from tilelang.target import Context, parse_target
-from tilelang.transforms.analysis.tma import PART
+from tilelang.transforms.analysis.tma import SUBTILE
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.schedule.persistent_epilogue import overlap_persistent_epilogues
@@ -79,7 +79,9 @@ def persistent(func: S.PrimFunc, options: Options | None = None) -> S.PrimFunc:
 
 
 def parts(func: S.PrimFunc) -> list[S.Stmt]:
-    return [n for n in S.walk(func.body) if isinstance(n, S.Copy) and PART in dict(n.annotations)]
+    return [
+        n for n in S.walk(func.body) if isinstance(n, S.Copy) and SUBTILE in dict(n.annotations)
+    ]
 
 
 TILES = """\
@@ -94,12 +96,12 @@ for tile in T.serial(block, 280, 132):
         if tile >= 132 and k < 1:
             bx_before: T.int32 = (tile - 132) % 20
             by_before: T.int32 = (tile - 132) // 20
-            T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before * 64 + 64], part=Part(rows=rows, number=0, count=1, last=False))
+            T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before * 64 + 64], subtile=Subtile(rows=rows, number=0, count=1, last=False))
     T.copy(c, c_held)
 last: T.int32 = (279 - block) // 132 * 132 + block
 bx_before: T.int32 = last % 20
 by_before: T.int32 = last // 20
-T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before * 64 + 64], part=Part(rows=rows, number=0, count=1, last=True))
+T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before * 64 + 64], subtile=Subtile(rows=rows, number=0, count=1, last=True))
 """  # noqa: E501  # program text
 
 

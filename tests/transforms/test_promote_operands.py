@@ -84,8 +84,8 @@ def held(func: S.PrimFunc) -> dict[str, str]:
         ((16, 64, 64), 128, (("k_run", 4), ("swapped", True))),
         ((32, 32, 32), 64, (("k_run", 2), ("swapped", True))),
         ((16, 32, 64), 128, (("k_run", 4),)),
-        ((16, 64, 128), 256, (("k_run", 4), ("swapped", True), ("k_parts", 2))),
-        ((16, 32, 256), 256, (("k_run", 4), ("swapped", True), ("k_parts", 4))),
+        ((16, 64, 128), 256, (("k_run", 4), ("swapped", True), ("k_slices", 2))),
+        ((16, 32, 256), 256, (("k_run", 4), ("swapped", True), ("k_slices", 4))),
         ((64, 64, 64), 128, ()),
     ],
 )
@@ -100,7 +100,7 @@ def test_the_order_of_k_stands_at_the_product_and_in_its_plan(
     plan, asked = planned.plan, dict(order)
     assert plan.run == asked.get("k_run", 1)
     assert plan.swapped is asked.get("swapped", False)
-    assert plan.parts == asked.get("k_parts", 1)
+    assert plan.k_slices == asked.get("k_slices", 1)
     assert type(plan.a) is (SharedRuns if order else SharedLoad)
     assert type(plan.b) is (Registers if order else SharedLoad)
 
@@ -179,7 +179,7 @@ def test_k_is_shared_out_where_sums_start_from_zero_and_are_read_behind_the_loop
     kernel = fed(clear, several)
     (product,) = (n for n in after(kernel, "infer_layouts") if isinstance(n, S.Gemm))
     assert isinstance(product.plan, GemmPlan)
-    assert product.plan.parts == parts
+    assert product.plan.k_slices == parts
     rng = np.random.default_rng(2)
     a = rng.integers(-4, 4, (16, 512)).astype(np.float16)
     q = rng.integers(0, 256, (32, 512)).astype(np.uint8)

@@ -132,7 +132,7 @@ def mutants(node: H.Pipeline) -> Iterator[tuple[str, H.Pipeline]]:
             for by in (-1, 1, stages):
                 number = E.as_expr(stmt.number + by)
                 yield f"{name} of the item {by:+}", edited(node, stmt, replace(stmt, number=number))
-        if isinstance(stmt, H.Wait) and row.counts_items:
+        if isinstance(stmt, H.Wait) and row.counts_iterations:
             yield "one more ahead", edited(node, stmt, replace(stmt, ahead=stmt.ahead + 1))
         if isinstance(stmt, S.Copy) and stmt.dst.buffer.data in set(node.tiles):
             for by in (-1, 1):

@@ -14,7 +14,7 @@ import tilelang.language as T
 from tilelang.ir import stmt as S
 from tilelang.layout.swizzle import make_padded_layout, swizzle_of, swizzled
 from tilelang.transforms.analysis.loops import bounds_of
-from tilelang.transforms.analysis.tma import Boxes, NotBoxesError, box_layout, boxes_of
+from tilelang.transforms.analysis.tma import Boxes, TmaIneligibleError, box_layout, boxes_of
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 
 
@@ -127,7 +127,7 @@ def test_every_box_holds_what_the_copy_moves() -> None:
 
 # -- why not ---------------------------------------------------------------------------------------
 def why(func, layout=None) -> str:
-    with pytest.raises(NotBoxesError) as caught:
+    with pytest.raises(TmaIneligibleError) as caught:
         boxes(func, layout)
     return str(caught.value)
 

@@ -76,7 +76,7 @@ def _of_pairs(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
     return "TL_LOAD_SECOND" if form.constant % 2 else "TL_LOAD_FIRST"
 
 
-PART = 2048  # bytes of a row
+PREFETCH_BYTES = 2048  # longest part of a row that is prefetched
 
 
 class VectorPrinter:
@@ -295,7 +295,7 @@ class VectorPrinter:
         if var is None or count is None or buffer.storage != "global":
             return
         stride, size = stride_of(buffer, indices, var, frozenset()), buffer.dtype.bits // 8
-        if stride is not None and count * size <= PART and abs(stride) > count:
+        if stride is not None and count * size <= PREFETCH_BYTES and abs(stride) > count:
             self.before.append(f"__builtin_prefetch({address} + {2 * stride});")
 
     def decoded(self, dtype: DType, text: str) -> str:

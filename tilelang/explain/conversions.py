@@ -111,7 +111,8 @@ def _conversion(
             through += size * any(isinstance(access.by, E.Expr) for access in uses)
             for expr in node.exprs():
                 barriers += sum(
-                    isinstance(call, E.Call) and call.atom.meets("block") for call in E.walk(expr)
+                    isinstance(call, E.Call) and call.atom.is_barrier("block")
+                    for call in E.walk(expr)
                 )
     name = tile.name.removesuffix("_shared").removesuffix("_moved")
     return Conversion(items[0].loc, names.get(name), name, through, barriers, times)

@@ -212,8 +212,8 @@ def _product(plan: GemmPlan) -> str:
     )
     if plan.copies > 1:
         text += f", {plan.copies} times over"
-    if plan.parts > 1:
-        text += f", k shared out to {plan.parts} groups of them"
+    if plan.k_slices > 1:
+        text += f", k shared out to {plan.k_slices} groups of them"
     if plan.swapped:
         text += ", of the transposed product: B is in registers"
     elif plan.by_warpgroups and isinstance(plan.a, Registers):

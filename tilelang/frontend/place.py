@@ -126,7 +126,7 @@ def _word(node: Call, stmt: S.Stmt) -> str:
 def _joint(node: Call) -> bool:
     """Whether threads wait for each other at an intrinsic, or those of several warps exchange."""
     atom = node.atom
-    return atom.meets("warp", "block", "grid") or atom.signals or atom.exchanges == "block"
+    return atom.is_barrier("warp", "block", "grid") or atom.signals or atom.exchanges == "block"
 
 
 # How far a reducer is: made, started by stores, updated, finalized (then it is a fragment).

@@ -162,7 +162,7 @@ def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
     count, height, width, channels = bound.shape
     extents = extents_of(s, node.col, active)
     rows, columns = [extent for extent in extents if extent != 1] if len(extents) > 2 else extents
-    out_h, out_w = node.places(height), node.places(width)
+    out_h, out_w = node.output_extent(height), node.output_extent(width)
     m = s.number(node.nhw_step, active, "nhw_step") * rows + np.arange(rows)[:, None]
     k = s.number(node.c_step, active, "c_step") * columns + np.arange(columns)[None, :]
     n, inside = m // (out_h * out_w), m % (out_h * out_w)

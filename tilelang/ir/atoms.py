@@ -155,8 +155,8 @@ class Order:
     expects: bool = False
     memory: bool = True
 
-    def meets(self, *scopes: str) -> bool:
-        """Whether all of one of ``scopes`` wait for each other."""
+    def is_barrier(self, *scopes: str) -> bool:
+        """Whether it is a barrier of one of ``scopes``."""
         return self.kind == "rendezvous" and self.scope in scopes
 
     def waits_for(self, group: str) -> bool:
@@ -265,9 +265,9 @@ class Atom:
         """Positions of the operands whose places are written."""
         return tuple(at for at, operand in enumerate(self.operands) if "w" in operand.access)
 
-    def meets(self, *scopes: str) -> bool:
+    def is_barrier(self, *scopes: str) -> bool:
         """Whether all threads of one of ``scopes`` wait for each other there."""
-        return self.orders is not None and self.orders.meets(*scopes)
+        return self.orders is not None and self.orders.is_barrier(*scopes)
 
     def waits_for(self, group: str) -> bool:
         """Whether the thread waits there for what it started of a completion group."""
@@ -281,13 +281,13 @@ class Atom:
     @property
     def synchronises(self) -> bool:
         """Whether threads wait for others or tell them something there, and nothing else."""
-        return not self.exchanges and (self.meets("warp", "block", "grid") or self.signals)
+        return not self.exchanges and (self.is_barrier("warp", "block", "grid") or self.signals)
 
     @property
     def may_wait(self) -> bool:
         """Whether a thread may have to wait there until other warps have done something."""
         waits = self.signals and self.orders is not None and self.orders.kind == "wait"
-        return waits or (self.meets("block", "grid") and not self.exchanges)
+        return waits or (self.is_barrier("block", "grid") and not self.exchanges)
 
 
 def intrinsic(

@@ -123,7 +123,7 @@ def _im2col(stmt: S.Im2col) -> S.Parallel:
     image, col = stmt.img.buffer, stmt.col
     count, height, width, channels = (E.as_expr(extent) for extent in image.shape)
     rows, columns = (E.as_expr(extent) for extent in col.extents[-2:])
-    out_h, out_w = stmt.places(height), stmt.places(width)
+    out_h, out_w = stmt.output_extent(height), stmt.output_extent(width)
     rank = len(col.extents)
 
     def body(variables: Indices) -> S.Stmt:

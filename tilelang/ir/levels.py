@@ -75,11 +75,11 @@ _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
     Launch="notes exchanges barrier_ids tile_note direct_notes wait_notes",
     For="pipeline_note threads async tiles",
-    Parallel="commit async signals tma_note part",
-    Copy="commit signals exchange operand complete announce tma_note part",
+    Parallel="commit async signals tma_note subtile",
+    Copy="commit signals exchange operand complete announce tma_note subtile",
     AtomicTile="complete tma_note",
     Im2col="complete tma_note eviction_policy",
-    Gemm="panels taps k_run swapped k_parts",
+    Gemm="panels taps k_run swapped k_slices",
     Buffer="register_layout layout extra made joined converted matrices handed_over",
 )
 _THREAD_KEYS = _keys(

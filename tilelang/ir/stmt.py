@@ -501,8 +501,8 @@ class Im2col(ElementOp):
     pad: int = attr_()
     annotations: Pairs = attr_(())
 
-    def places(self, extent: Any) -> Any:
-        """How often the window stands along a dimension of the image of ``extent`` pixels."""
+    def output_extent(self, extent: Any) -> Any:
+        """Output pixels along a dimension of the image of ``extent`` pixels."""
         reach = self.dilation * (self.kernel - 1) + 1
         return (extent + 2 * self.pad - reach) // self.stride + 1
 

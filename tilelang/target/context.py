@@ -29,14 +29,14 @@ class Context:
     Attributes:
         target: the machine.
         options: what the program was told to be compiled with.
-        sparing: shared memory is short: what takes some of it for speed is left out.
-        turns: it is so short that tiles of an iteration take turns, with barriers between them.
+        low_shared: passes leave out what uses shared memory only for speed.
+        shrink_live_ranges: tiles of one iteration share memory, with barriers between their uses.
     """
 
     target: Target
     options: Options = field(default_factory=Options)
-    sparing: bool = False
-    turns: bool = False
+    low_shared: bool = False
+    shrink_live_ranges: bool = False
 
     @cached_property
     def features(self) -> frozenset[str]:

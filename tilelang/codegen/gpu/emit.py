@@ -109,7 +109,7 @@ class _Module:
         self.kernels.append(kernel.name)
         self.shared += kernel.shared
         self.instances.update(kernel.printer.instances)
-        cooperative = any(row.meets("grid") for row in kernel.printer.rows)
+        cooperative = any(row.is_barrier("grid") for row in kernel.printer.rows)
         pdl = any(map(_depends, kernel.printer.rows)) and kernel.printer.has("pdl")
         for feature, present in (("cooperative", cooperative), ("pdl", pdl)):
             if present:

@@ -20,7 +20,7 @@ from tilelang.transforms.analysis.tma import (
     START,
     Box,
     Boxes,
-    NotBoxesError,
+    TmaIneligibleError,
     Window,
     kind_of,
     shape_of,
@@ -42,11 +42,11 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
         bounds: of the variables in its steps.
 
     Raises:
-        NotBoxesError: it is no tile of boxes; says why.
+        TmaIneligibleError: TMA cannot make the copy; says why.
     """
     tensor, tile = stmt.img.buffer, stmt.col
     if tensor.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
-        raise NotBoxesError("it is none from global to shared memory")
+        raise TmaIneligibleError("it is none from global to shared memory")
     dtype = tensor.dtype
     kind = kind_of(dtype)
     strides = strides_of(tensor, bounds)
@@ -54,7 +54,7 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
     span, width = _panels(stmt, layout)
     rows, columns = (int(extent) for extent in tile.extents[-2:])
     if not isinstance(channels, E.Const) or int(channels) % columns:
-        raise NotBoxesError(
+        raise TmaIneligibleError(
             f"{columns} columns are not known to be channels of one place: `{tensor.name}` has "
             f"`{channels!r}`"
         )
@@ -78,11 +78,13 @@ def _panels(stmt: S.Im2col, layout: Layout | None) -> tuple[int, int]:
     tile, shape = stmt.col, shape_of(stmt.col)
     buffer, bits = tile.buffer, tile.dtype.bits
     if tuple(tile.extents[-2:]) != shape[-2:]:
-        raise NotBoxesError(f"it fills a part of `{buffer.name}`")
+        raise TmaIneligibleError(f"it fills a part of `{buffer.name}`")
     span = span_of(buffer, shape, layout)
     width = span * 8 // bits if span else shape[-1]
     if width * bits % (8 * CHUNK) or shape[-2] * width * bits % (8 * START):
-        raise NotBoxesError(f"its boxes do not start at multiples of {START} bytes of the tile")
+        raise TmaIneligibleError(
+            f"its boxes do not start at multiples of {START} bytes of the tile"
+        )
     return span, width
 
 
@@ -92,11 +94,11 @@ def _check_window(stmt: S.Im2col, rows: int, width: int) -> None:
     corners = (-stmt.pad, stmt.pad - reach)
     low, high = _CORNERS
     if stmt.stride > _MOST_STRIDE:
-        raise NotBoxesError(f"the stride {stmt.stride} is more than {_MOST_STRIDE}")
+        raise TmaIneligibleError(f"the stride {stmt.stride} is more than {_MOST_STRIDE}")
     if reach > _FARTHEST or not all(low <= corner <= high for corner in corners):
-        raise NotBoxesError(f"the window of {reach + 1} pixels is larger than a map describes")
+        raise TmaIneligibleError(f"the window of {reach + 1} pixels is larger than a map describes")
     if rows > _MOST_PIXELS or width > MOST:
-        raise NotBoxesError(
+        raise TmaIneligibleError(
             f"it takes {rows} pixels of {width} channels, more than {_MOST_PIXELS} of {MOST}"
         )
 
@@ -106,9 +108,9 @@ def _check_steps(stmt: S.Im2col, parts: int, bounds: Bounds) -> None:
     steps = parts * stmt.kernel * stmt.kernel
     across, down = interval(stmt.c_step, bounds), interval(stmt.nhw_step, bounds)
     if not (across.known and across.low >= 0 and across.high < steps):
-        raise NotBoxesError(f"the step `{stmt.c_step!r}` is not known to be below {steps}")
+        raise TmaIneligibleError(f"the step `{stmt.c_step!r}` is not known to be below {steps}")
     if not (down.known and down.low >= 0):
-        raise NotBoxesError(f"the step `{stmt.nhw_step!r}` may be negative")
+        raise TmaIneligibleError(f"the step `{stmt.nhw_step!r}` may be negative")
 
 
 def _coordinates(
@@ -116,7 +118,7 @@ def _coordinates(
 ) -> tuple[tuple[E.Expr, ...], tuple[E.Expr, ...]]:
     """Coordinates of the first pixel, innermost first, and offsets within the window."""
     _, height, width, _ = (E.as_expr(extent) for extent in stmt.img.buffer.shape)
-    out_h, out_w = stmt.places(height), stmt.places(width)
+    out_h, out_w = stmt.output_extent(height), stmt.output_extent(width)
     k, m = stmt.c_step * columns, stmt.nhw_step * rows
     at = k // channels
     h = m % (out_h * out_w) // out_w * stmt.stride - stmt.pad

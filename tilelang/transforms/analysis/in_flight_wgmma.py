@@ -111,7 +111,7 @@ class Needs:
         generated = {ident for _, _, ident in self.launch.annotation("barrier_ids", ())}
         for stmt in S.walk(self.launch.body):
             for call in stmt.calls():
-                named = call.atom.meets("block") and len(call.args) > 1
+                named = call.atom.is_barrier("block") and len(call.args) > 1
                 if call.atom.signals or (named and _number(call.args[0]) not in generated):
                     return True
         return False

@@ -48,11 +48,11 @@ class Mechanism:
         mode: of the copies (``Copy.mode``).
         acquire, commit, wait, release: what each of these statements becomes.
         close: what stands where the pipeline ends.
-        counts_items: arrivals are counted and not named, so that iterations that do not exist are
-            committed, too, and may be waited for.
+        counts_iterations: a wait counts groups and cannot name one, so that iterations behind the
+            last one commit a group, too, and may be waited for.
         elected: one thread issues the copies of all.
         versions: whether a tile has more than one.
-        spared: left out where shared memory is short.
+        extra_shared: not used where shared memory is short (``Context.low_shared``).
     """
 
     name: str
@@ -65,10 +65,10 @@ class Mechanism:
     wait: tuple[Step, ...] = ()
     release: tuple[Step, ...] = ()
     close: tuple[Step, ...] = ()
-    counts_items: bool = False
+    counts_iterations: bool = False
     elected: bool = False
     versions: bool = True
-    spared: bool = False
+    extra_shared: bool = False
 
     @property
     def has_phases(self) -> bool:
@@ -88,7 +88,7 @@ _ROWS = (
         commit=(Step.CLOSE_GROUP,),
         wait=(Step.WAIT_GROUPS, Step.BARRIER),
         close=(Step.WAIT_GROUPS, Step.BARRIER),
-        counts_items=True,
+        counts_iterations=True,
     ),
     # PTX, "mbarrier": the copy engine counts its bytes down. One thread announces them and issues
     # the copies; every user frees the version. The parity of the phase tells full and empty apart.
@@ -133,8 +133,8 @@ _ROWS = (
         commit=(Step.CLOSE_GROUP,),
         wait=(Step.WAIT_GROUPS, Step.BARRIER),
         close=(Step.WAIT_GROUPS, Step.BARRIER),
-        counts_items=True,
-        spared=True,
+        counts_iterations=True,
+        extra_shared=True,
     ),
     # Copies through registers on machines whose memory instructions overlap the computation
     # and are counted: the compiler waits where a value is stored to LDS (AMD CDNA 3 manual,
@@ -143,7 +143,7 @@ _ROWS = (
         "lds", frozenset(("vmcnt",)), "loads by threads", "one barrier per iteration", "copy",
         wait=(Step.BARRIER,),
         close=(Step.BARRIER,),
-        spared=True,
+        extra_shared=True,
     ),
     # One version: a barrier before it is overwritten and one before it is used.
     Mechanism(
@@ -164,5 +164,5 @@ def choices(context: Context) -> tuple[Mechanism, ...]:
     return tuple(
         row
         for row in rows
-        if all(map(context.has, row.needs)) and not (row.spared and context.sparing)
+        if all(map(context.has, row.needs)) and not (row.extra_shared and context.low_shared)
     )

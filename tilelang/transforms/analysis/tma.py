@@ -34,7 +34,7 @@ MOST_BOXES = 32  # of one tile; each is an instruction of its own
 # orders them; why it is not by boxes.
 COMPLETE, ANNOUNCE, TMA_NOTE = "complete", "announce", "tma_note"
 TILES = "tiles"  # annotation of a loop over tiles of a grid, which have no order
-PART = "part"  # annotation of a copy: the :class:`Part` of it that is made
+SUBTILE = "subtile"  # annotation of a copy: the :class:`Subtile` of it that is made
 _FARTHEST = 1 << 40  # bytes from one element to the next, below
 _WIDEST = (1 << 31) - 1  # coordinates are 32-bit
 # Values of CUtensorMapDataType. Copies move bits, so what has no name there goes by its size.
@@ -47,8 +47,8 @@ TmaOp: TypeAlias = "S.Copy | S.AtomicTile | S.Im2col"  # what may be one of boxe
 _ADDED = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
 
 
-class NotBoxesError(Exception):
-    """Why a copy is none of boxes; caught where copies are planned."""
+class TmaIneligibleError(Exception):
+    """Why TMA cannot make a copy; caught where copies are planned."""
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ class Boxes:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a copy of a product's result, which each warp makes by boxes of its own.
+class Subtile:
+    """An epilogue subtile: a part of the copy of a result, which each warp stores by boxes.
 
     Attributes:
-        rows: the tile in shared memory: places of :data:`PART_ROWS` x :data:`PART_COLUMNS` elements
-            for each warp.
-        number, count: which one of how many; no number is none of them.
-        last: whether its warps wait until the unit has read all that they have given to it.
+        rows: the tile in shared memory: for each warp buffers of :data:`SUBTILE_ROWS` x
+            :data:`SUBTILE_COLUMNS` elements.
+        number, count: which one of how many; without a number none is stored.
+        last: whether its warps wait until TMA has read all that they stored.
     """
 
     rows: Buffer
@@ -121,7 +121,7 @@ class Part:
     last: bool = False
 
 
-PART_ROWS, PART_COLUMNS = 16, 64
+SUBTILE_ROWS, SUBTILE_COLUMNS = 16, 64
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ def check_reduction(stmt: S.AtomicTile) -> None:
     """Check that TMA can make the update of a tile, apart from regions and layouts.
 
     Raises:
-        NotBoxesError: the unit has no such update.
+        TmaIneligibleError: TMA has no such update.
     """
     if stmt.op != "add" or str(stmt.dst.dtype) not in _ADDED:
-        raise NotBoxesError(f"TMA has no `{stmt.op}` of {stmt.dst.dtype}")
+        raise TmaIneligibleError(f"TMA has no `{stmt.op}` of {stmt.dst.dtype}")
     if stmt.memory_order != "relaxed":
-        raise NotBoxesError(f"its memory order is {stmt.memory_order}")
+        raise TmaIneligibleError(f"its memory order is {stmt.memory_order}")
 
 
 def box_layout(shape: tuple[int, ...], bits: int) -> Layout | None:
@@ -186,22 +186,22 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
         bounds: of the variables in its regions.
 
     Raises:
-        NotBoxesError: it is no copy of boxes; says why.
+        TmaIneligibleError: TMA cannot make the copy; says why.
     """
     tensor, tile, _ = endpoints_of(copy)
     if isinstance(copy, S.AtomicTile):
         check_reduction(copy)
     if tensor.buffer.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
-        raise NotBoxesError("it is none between global and shared memory")
+        raise TmaIneligibleError("it is none between global and shared memory")
     dtype = tensor.buffer.dtype
     if dtype != tile.buffer.dtype:
-        raise NotBoxesError(f"it converts {copy.src.dtype} to {copy.dst.dtype}")
+        raise TmaIneligibleError(f"it converts {copy.src.dtype} to {copy.dst.dtype}")
     kind = kind_of(dtype)
     strides = strides_of(tensor.buffer, bounds)
     first = E.binary("mul", tensor.mins[-1], E.const(dtype.bits // 8))
     if not divisible_by(first, CHUNK, bounds):
         # Anything else is an illegal instruction, seen on an H200.
-        raise NotBoxesError(
+        raise TmaIneligibleError(
             f"column `{tensor.mins[-1]!r}` of `{tensor.buffer.name}` is not known to be a multiple "
             f"of {CHUNK} bytes"
         )
@@ -231,10 +231,10 @@ def kind_of(dtype: DType) -> int:
     """What a map calls elements of ``dtype``.
 
     Raises:
-        NotBoxesError: no map has such.
+        TmaIneligibleError: no tensor map has such elements.
     """
     if dtype.lanes > 1 or dtype.bits not in KINDS_BY_SIZE:
-        raise NotBoxesError(f"no tensor map has elements of {dtype}")
+        raise TmaIneligibleError(f"no tensor map has elements of {dtype}")
     return KINDS.get(str(dtype), KINDS_BY_SIZE[dtype.bits])
 
 
@@ -242,24 +242,24 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
     """Bytes between elements of a tensor that a map can describe, innermost dimension first.
 
     Raises:
-        NotBoxesError: no map can.
+        TmaIneligibleError: no tensor map can.
     """
     name, size, rank = tensor.name, tensor.dtype.bits // 8, tensor.ndim
     if not 1 <= rank <= MOST_DIMS:
-        raise NotBoxesError(f"`{name}` has {rank} dimensions, a tensor map 1 to {MOST_DIMS}")
+        raise TmaIneligibleError(f"`{name}` has {rank} dimensions, a tensor map 1 to {MOST_DIMS}")
     if any(isinstance(extent, int) and extent == 0 for extent in tensor.shape):
-        raise NotBoxesError(f"`{name}` has no elements")
+        raise TmaIneligibleError(f"`{name}` has no elements")
     if not (isinstance(tensor.elem_offset, int) and tensor.elem_offset == 0):
-        raise NotBoxesError(f"`{name}` does not begin where its memory does")
+        raise TmaIneligibleError(f"`{name}` does not begin where its memory does")
     if tensor.attr(BASE, CHUNK) % CHUNK:
-        raise NotBoxesError(f"the address of `{name}` is no multiple of {CHUNK} bytes")
+        raise TmaIneligibleError(f"the address of `{name}` is no multiple of {CHUNK} bytes")
     *outer, last = map(E.as_expr, tensor.stride_list())
     if not (isinstance(last, E.Const) and int(last) == 1):
-        raise NotBoxesError(f"neighbours in the last dimension of `{name}` are not adjacent")
+        raise TmaIneligibleError(f"neighbours in the last dimension of `{name}` are not adjacent")
     strides: list[E.Expr] = [E.const(size, DType("int64"))]
     for extent in tensor.shape:
         if isinstance(extent, int) and extent > _WIDEST:
-            raise NotBoxesError(f"`{name}` has {extent} elements along one dimension")
+            raise TmaIneligibleError(f"`{name}` has {extent} elements along one dimension")
     for dim in reversed(range(rank - 1)):
         extent, stride = tensor.shape[dim], outer[dim]
         if isinstance(extent, int) and extent == 1:
@@ -267,12 +267,14 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
             continue
         step = E.binary("mul", E.cast(stride, DType("int64")), E.const(size, DType("int64")))
         if not divisible_by(step, CHUNK, bounds):
-            raise NotBoxesError(
+            raise TmaIneligibleError(
                 f"`{stride!r}` elements of `{name}` along dimension {dim} are not known to be a "
                 f"multiple of {CHUNK} bytes"
             )
         if isinstance(step, E.Const) and not 0 < int(step) < _FARTHEST:
-            raise NotBoxesError(f"the stride of dimension {dim} of `{name}` is {int(step)} bytes")
+            raise TmaIneligibleError(
+                f"the stride of dimension {dim} of `{name}` is {int(step)} bytes"
+            )
         strides.append(step)
     return tuple(strides)
 
@@ -282,15 +284,15 @@ def shape_of(tile: Region) -> tuple[int, ...]:
     """The extents of the buffer of a tile.
 
     Raises:
-        NotBoxesError: it is a part of another one, or they are no constants.
+        TmaIneligibleError: it is a part of another one, or they are no constants.
     """
     buffer = tile.buffer
     if buffer.strides is not None or not (
         isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0
     ):
-        raise NotBoxesError(f"`{buffer.name}` is a part of other memory")
+        raise TmaIneligibleError(f"`{buffer.name}` is a part of other memory")
     if not all(isinstance(extent, int) for extent in (*buffer.shape, *tile.extents)):
-        raise NotBoxesError(f"the extents of `{buffer.name}` are not constants")
+        raise TmaIneligibleError(f"the extents of `{buffer.name}` are not constants")
     return tuple(int(extent) for extent in buffer.shape)
 
 
@@ -298,11 +300,11 @@ def span_of(buffer: Buffer, shape: tuple[int, ...], layout: Layout | None) -> in
     """The span of the swizzle in which a tile lies, 0 without one.
 
     Raises:
-        NotBoxesError: it lies otherwise.
+        TmaIneligibleError: it lies otherwise.
     """
     span = 0 if layout is None else swizzle_of(layout, shape, buffer.dtype.bits)
     if span is None:
-        raise NotBoxesError(f"the layout of `{buffer.name}` is no swizzle of a tensor map")
+        raise TmaIneligibleError(f"the layout of `{buffer.name}` is no swizzle of a tensor map")
     return span
 
 
@@ -316,7 +318,9 @@ def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, lis
     width = span * 8 // buffer.dtype.bits
     *lead, rows, columns = shape
     if counts[-1] % width or not divisible_by(tile.mins[-1], width, bounds):
-        raise NotBoxesError(f"it takes a part of the panels of {span} bytes of `{buffer.name}`")
+        raise TmaIneligibleError(
+            f"it takes a part of the panels of {span} bytes of `{buffer.name}`"
+        )
     last = len(shape) - 1
     panel, zero = rows * width, E.const(0)
     inner = [
@@ -327,7 +331,7 @@ def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, lis
         ),
     ]  # fmt: skip
     if not divisible_by(tile.mins[-2], 8, bounds):
-        raise NotBoxesError(f"it begins inside the 8 rows of a swizzle of `{buffer.name}`")
+        raise TmaIneligibleError(f"it begins inside the 8 rows of a swizzle of `{buffer.name}`")
     outer = _rows(tuple(lead), tile, counts, columns * rows)
     return span, [*inner, *outer]
 
@@ -368,10 +372,10 @@ def _box_and_loops(
     last, size = tensor.ndim - 1, tensor.dtype.bits // 8
     row = box_extents.get(last, 1) * size
     if row % CHUNK:
-        raise NotBoxesError(f"it takes {row} bytes of a row of `{tensor.name}`, not {CHUNK}s")
+        raise TmaIneligibleError(f"it takes {row} bytes of a row of `{tensor.name}`, not {CHUNK}s")
     count = prod(times for _, times, _ in loops)
     if count > MOST_BOXES:
-        raise NotBoxesError(f"it takes {count} boxes, more than {MOST_BOXES}")
+        raise TmaIneligibleError(f"it takes {count} boxes, more than {MOST_BOXES}")
     return tuple(box_extents.get(dim, 1) for dim in reversed(range(tensor.ndim))), loops
 
 
@@ -387,4 +391,6 @@ def _check_starts(axes: list[_Axis], loops: list[Loop], size: int, bounds: Bound
         for axis in axes
     ) and all(axis.pitch * unit * size % START == 0 for axis, _, unit in loops)
     if not aligned:
-        raise NotBoxesError(f"its boxes do not start at multiples of {START} bytes of the tile")
+        raise TmaIneligibleError(
+            f"its boxes do not start at multiples of {START} bytes of the tile"
+        )

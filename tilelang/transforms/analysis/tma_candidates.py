@@ -13,7 +13,7 @@ def tma_boxes(stmt: TmaOp, layout: Layout | None, bounds: Bounds) -> Boxes:
     """The boxes of ``stmt`` if its tile has ``layout``; None is row-major.
 
     Raises:
-        NotBoxesError: it has none; says why.
+        TmaIneligibleError: it has none; says why.
     """
     if isinstance(stmt, S.Im2col):
         return image_of(stmt, layout, bounds)

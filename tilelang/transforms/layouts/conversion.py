@@ -43,7 +43,7 @@ class Conversion(Rewriter):
         spread_of: Callable[[S.Stmt], RegisterLayout | None],
         conflicts: Conflicts,
         groups: ThreadGroups,
-        held_of: Callable[[Buffer], RegisterLayout | None],
+        layout_of: Callable[[Buffer], RegisterLayout | None],
         varies: Callable[[E.Expr], bool],
         plans: Mapping[S.Stmt, GemmPlan],
         surroundings: Surroundings,
@@ -56,7 +56,7 @@ class Conversion(Rewriter):
         self.plans = plans
         self.varies = varies
         self.groups = groups
-        self.held_of = held_of
+        self.layout_of = layout_of
         self.spread_of = spread_of
         self.conflicts = conflicts
 
@@ -219,7 +219,7 @@ class Conversion(Rewriter):
 
     def exchanges(self, buffer: Buffer, layout: RegisterLayout, stmt: S.Stmt) -> bool:
         """Whether shuffles can bring ``buffer`` to the layout ``layout``, and back if written."""
-        own = self.held_of(buffer)
+        own = self.layout_of(buffer)
         if own is None or self.groups.of(stmt)[0] % self.groups.warp:
             return False
         return warp_shuffles(own, layout, self.groups.warp) is not None and (

@@ -52,7 +52,7 @@ CHUNK_BITS = 128
 INTERLEAVED_BITS = 64  # 32 lanes then read from each bank twice, one behind the other
 K_RUN = "k_run"  # annotation of a product: see GemmPlan.run
 SWAPPED = "swapped"  # annotation of a product: see GemmPlan.swapped
-K_PARTS = "k_parts"  # annotation of a product: see GemmPlan.parts
+K_SLICES = "k_slices"  # annotation of a product: see GemmPlan.k_slices
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class GemmPlan:
         swapped: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
             are the warps and the sum; c, a and b are still the layouts of C, A and B.
         why: why no instruction of a warpgroup computes it, where the target has them.
-        parts: groups of warps that share out k. Each adds up its part; C has as many matrices.
+        k_slices: groups of warps that share out k. Each adds up its part; C has as many matrices.
     """
 
     atom: MmaAtom | None
@@ -134,7 +134,7 @@ class GemmPlan:
     swapped: bool = False
     why: str = ""
     interleave: int = 1
-    parts: int = 1
+    k_slices: int = 1
 
     @property
     def tiles(self) -> tuple[int, int, int]:
@@ -143,14 +143,14 @@ class GemmPlan:
         if self.atom is None:
             return _own(self.sum, 0), _own(self.sum, 1), self.k
         rows, columns = self.m // self.warps[0], self.n // self.warps[1]
-        return rows // self.atom.m, columns // self.atom.n, self.k // (self.atom.k * self.parts)
+        return rows // self.atom.m, columns // self.atom.n, self.k // (self.atom.k * self.k_slices)
 
     @property
     def copies(self) -> int:
         """How often the result is computed, each time by warps of its own."""
         if self.atom is None:
             return 1
-        return self.sum.threads // (self.atom.width * prod(self.warps) * self.parts)
+        return self.sum.threads // (self.atom.width * prod(self.warps) * self.k_slices)
 
     @property
     def dtype(self) -> DType:
@@ -240,7 +240,7 @@ def plan_gemm(
         c = _whole(stmt.c, result) or SharedLoad()
         each = SharedElements(dtype=accumulator(stmt.a.dtype, stmt.c.dtype))
         return GemmPlan(None, m, n, k, (0, 0), result, c, each, each, why=why)
-    slices = int(order.get(K_PARTS, 1))
+    slices = int(order.get(K_SLICES, 1))
     own = threads // slices
     warps = (own // atom.width, 1) if swapped else _partition(stmt, m, n, own, atom)
     if m % (side * warps[0]) == 0 and n % (side * warps[1]) == 0:
@@ -253,7 +253,7 @@ def plan_gemm(
     a = repeated(operand_layout(atom, m, k, warps, True, run, slices), threads)
     b = repeated(operand_layout(atom, k, n, warps, False, run, slices), threads)
     load = SharedRuns if run > 1 else SharedLoad
-    packed = atom.opaque and context.sparing  # rows without gaps
+    packed = atom.opaque and context.low_shared  # rows without gaps
     a_strategy, right = (
         _whole(region, transposed(factor) if across else factor)
         or load(None if packed else _shared_layout(region, inner, atom.opaque))
@@ -519,7 +519,7 @@ def operand_layout(
     Args:
         run: steps in which a thread has neighbours along k. The registers of a step are those of
             the instruction, for other k than its figures say, the same for both factors.
-        parts: groups of warps that have a part of k each, one after the other.
+        k_slices: groups of warps that have a part of k each, one after the other.
     """
     down, across = warps
     slice_modes = long_modes(Mode(slices, "thread", atom.width * down * across))

@@ -41,7 +41,7 @@ from tilelang.transforms.layouts.banks import Use, best_layout
 from tilelang.transforms.layouts.conversion import Conversion
 from tilelang.transforms.layouts.group_fragments import in_their_groups
 from tilelang.transforms.layouts.nests import serial_inside
-from tilelang.transforms.layouts.propagation import GroupsDifferError, NotHeldError
+from tilelang.transforms.layouts.propagation import GroupsDifferError, NotInRegistersError
 from tilelang.transforms.layouts.search import Priced, cheapest
 from tilelang.transforms.layouts.storage import to_shared
 from tilelang.transforms.layouts.tma_layouts import NotBoxedError, swizzles
@@ -58,7 +58,7 @@ def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             assert isinstance(flat, S.Launch)
             try:
                 return _Inference(flat, context, moved).run()
-            except NotHeldError as found:
+            except NotInRegistersError as found:
                 flat = to_shared(flat, found.note.data)
                 moved = (*moved, found.note)
             except NotBoxedError as found:
@@ -141,7 +141,7 @@ class _Inference(Priced):
         tiles = [n.buffer for n in S.find(self.launch.body, S.Alloc)]
         sizes = [b.constant_bytes for b in tiles if b.storage.startswith("shared")]
         free = self.context.limits.shared_block - sum(sizes)
-        return 0 if self.context.sparing else free // 2
+        return 0 if self.context.low_shared else free // 2
 
     def choose_shared(self) -> None:
         """Layouts against bank conflicts for shared tiles that only loops touch."""
@@ -209,7 +209,7 @@ class _Inference(Priced):
     def new_buffers(self) -> dict[Buffer, Buffer]:
         """Each buffer with a layout, as a buffer that carries it."""
         result: dict[Buffer, Buffer] = {}
-        for buffer, registers in self.held.items():
+        for buffer, registers in self.registers.items():
             result[buffer] = replace(buffer, attrs=(*buffer.attrs, ("register_layout", registers)))
         for buffer, layout in self.layouts.items():
             result[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))

@@ -35,7 +35,7 @@ from tilelang.transforms.analysis.groups import thread_groups
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.access import accesses, writes
-from tilelang.transforms.layouts.gemm_plan import K_PARTS, K_RUN, SWAPPED, GemmPlan, plan_gemm
+from tilelang.transforms.layouts.gemm_plan import K_RUN, K_SLICES, SWAPPED, GemmPlan, plan_gemm
 from tilelang.transforms.layouts.intra_cta_split_k import (
     reduction_region,
     split_k_partials,
@@ -100,9 +100,9 @@ class _Promoter:
             a, b = product.a.buffer, product.b.buffer
             run = max(runs.get(a, 1), runs.get(b, 1))
             swap: S.Pairs = ((SWAPPED, True),) if b in swapped else ()
-            slices = self.parts(product) if swap and run > 1 else 1
+            slices = self.k_slices(product) if swap and run > 1 else 1
             if slices > 1:
-                swap += ((K_PARTS, slices),)
+                swap += ((K_SLICES, slices),)
                 behind = reduction_region(self.launch.body, product)
                 assert behind is not None
                 sums[behind] = split_k_partials(product.c.buffer, slices), product.c.buffer
@@ -267,7 +267,7 @@ class _Promoter:
             return set()
         if not shared and not is_a and not self.is_swapped(product):
             return set()  # operand A would not come by ldmatrix, for little
-        steps = plan.tiles[2] // (1 if is_a else max(1, self.parts(product)))
+        steps = plan.tiles[2] // (1 if is_a else max(1, self.k_slices(product)))
         return {run for run in RUNS if steps % run == 0}
 
     def swaps(self, buffer: Buffer, fragments: Mapping[Buffer, Buffer]) -> bool:
@@ -294,9 +294,9 @@ class _Promoter:
         ):
             return False
         few = plan.m <= MAX_ROWS and plan.warps[0] == 1
-        return few and self.parts(product) > 0
+        return few and self.k_slices(product) > 0
 
-    def parts(self, product: S.Gemm) -> int:
+    def k_slices(self, product: S.Gemm) -> int:
         """Groups of warps that share out k of ``product``, computed transposed, where there are
         more warps than tiles of right rows; 0 if that cannot be."""
         plan, (first, threads) = self.plan(product), self.groups.of(product)

@@ -65,7 +65,7 @@ _WRITTEN = "threads write elements of it that they name, so it is in shared memo
 MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread may hold
 
 
-class NotHeldError(Exception):
+class NotInRegistersError(Exception):
     """A fragment that no layout fits under all its names; caught where inference starts."""
 
     def __init__(self, note: Note) -> None:
@@ -110,7 +110,7 @@ class Layouts:
         self.bounds = bounds_of(launch)
         self.boxed = BoxedTiles(launch, self.bounds)
         self.groups = thread_groups(launch, context.limits.warp)
-        self.held: dict[Buffer, RegisterLayout] = {}
+        self.registers: dict[Buffer, RegisterLayout] = {}
         self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
         self.plans: dict[S.Stmt, GemmPlan] = {}
         self.notes: dict[Buffer, Note] = {}
@@ -126,7 +126,7 @@ class Layouts:
         """A copy of this, behind :meth:`seed`, with all layouts, where fragments have those of
         ``layouts``; None where they cannot have them."""
         result = copy(self)
-        result.held, result.notes = dict(self.held), dict(self.notes)
+        result.registers, result.notes = dict(self.registers), dict(self.notes)
         result.changed = set()
         for buffer, layout in layouts.items():
             if not result.hold(
@@ -207,14 +207,14 @@ class Layouts:
             elif buffer.storage.startswith("shared"):
                 self.annotated(buffer, layout)
         for buffer, threads in self.fragments.items():
-            if buffer in self.floating and buffer not in self.held:
+            if buffer in self.floating and buffer not in self.registers:
                 # An element that one thread writes is not in the copies of the others.
                 if self.users.get(buffer) and self.thread_names & self.floating[buffer]:
-                    raise self.not_held(buffer, _WRITTEN)
+                    raise self.not_in_registers(buffer, _WRITTEN)
                 everywhere = RegisterLayout.fully_replicated(constant_shape(buffer), threads)
                 why = "used outside T.Parallel, so every thread holds it"
                 if not self.hold(buffer, everywhere, why, self.launch):
-                    raise self.not_held(buffer)
+                    raise self.not_in_registers(buffer)
         products = [(op, op.stmt) for op in self.ops if isinstance(op.stmt, S.Gemm)]
         pairs = [(stmt, (op.lo, op.threads)) for op, stmt in products]
         side = max_mma_rows(pairs, self.context)
@@ -230,7 +230,7 @@ class Layouts:
         if aliases is None:
             return False
         for name, seen in aliases.items():
-            self.held[name] = seen
+            self.registers[name] = seen
             self.changed.update(self.users.get(name, ()))
             self.note(name, why, stmt)
         return True
@@ -244,9 +244,9 @@ class Layouts:
                 names.add(stmt.var)
         return names
 
-    def not_held(self, buffer: Buffer, why: str = _NAMES) -> NotHeldError:
+    def not_in_registers(self, buffer: Buffer, why: str = _NAMES) -> NotInRegistersError:
         """``buffer`` has to be in shared memory instead."""
-        return NotHeldError(Note(buffer.data, why, self.launch.loc))
+        return NotInRegistersError(Note(buffer.data, why, self.launch.loc))
 
     @property
     def block_threads(self) -> int:
@@ -260,12 +260,12 @@ class Layouts:
         check_threads(buffer, layout, threads, self.launch.loc)
         registers = RegisterLayout.of_fragment(layout, threads)
         if registers is None:
-            raise self.not_held(buffer)
-        before = self.held.get(buffer)
+            raise self.not_in_registers(buffer)
+        before = self.registers.get(buffer)
         if before is not None and not before.same(registers):
             raise self.disagree(buffer)
         if before is None and not self.hold(buffer, registers, "T.annotate_layout", self.launch):
-            raise self.not_held(buffer)
+            raise self.not_in_registers(buffer)
 
     def annotated(self, buffer: Buffer, layout: Layout) -> None:
         """A layout of a shared tile that the program asks for.
@@ -311,7 +311,7 @@ class Layouts:
         for region, operand in plan.operands(stmt):
             buffer = region.buffer
             if isinstance(operand, Registers):
-                if buffer not in self.held:
+                if buffer not in self.registers:
                     self.hold(buffer, operand.spread, f"registers of {plan.instruction}", stmt)
             elif operand.layout is not None and buffer not in self.layouts:
                 why = f"read by {plan.instruction}"
@@ -356,7 +356,7 @@ class Layouts:
         if isinstance(op.stmt, S.Reduce):
             self.spread_reduce(op.stmt)
             return
-        unknown = [access for access in op.touched if access.buffer not in self.held]
+        unknown = [access for access in op.touched if access.buffer not in self.registers]
         if op.loop is None or op.extents is None or not unknown:
             return
         mapping = self.known_mapping(op)
@@ -370,12 +370,12 @@ class Layouts:
         assert op.loop is not None and op.extents is not None
         dims = sum(extent > 1 for extent in op.extents)
         for access in op.touched:
-            if access.buffer in self.held and sum(e > 1 for e in access.buffer.shape) >= dims:
+            if access.buffer in self.registers and sum(e > 1 for e in access.buffer.shape) >= dims:
                 return False
         if not self.is_coalesced(op, spread):
             return True
         for access in op.touched:
-            if access.buffer in self.held:
+            if access.buffer in self.registers:
                 continue
             fragment = layout_from_mapping(access, op.loop, spread, constant_shape(access.buffer))
             seen = (
@@ -409,7 +409,7 @@ class Layouts:
         why = f"{why} {word_of(op.stmt)}"
         changed = False
         for access in op.touched:
-            if access.buffer not in self.held and op.loop is not None:
+            if access.buffer not in self.registers and op.loop is not None:
                 shape = constant_shape(access.buffer)
                 layout = layout_from_mapping(access, op.loop, spread, shape, slices)
                 if layout is not None:
@@ -419,8 +419,8 @@ class Layouts:
     def spread_reduce(self, stmt: S.Reduce) -> None:
         """A result is held where the reduced elements were."""
         src, dst = stmt.src, stmt.dst
-        source = self.held.get(src.buffer)
-        if source is None or dst.buffer in self.held or dst.buffer.storage != FRAGMENT:
+        source = self.registers.get(src.buffer)
+        if source is None or dst.buffer in self.registers or dst.buffer.storage != FRAGMENT:
             return
         keep = len(dst.buffer.shape) == len(src.buffer.shape)
         if not src.is_whole or not dst.is_whole:
@@ -439,7 +439,7 @@ class Layouts:
 
     def layout_of(self, buffer: Buffer) -> RegisterLayout | None:
         """The layout of a fragment, if it is known."""
-        return self.held.get(buffer) or buffer.attr("register_layout")
+        return self.registers.get(buffer) or buffer.attr("register_layout")
 
     # -- choices ----------------------------------------------------------------------------------
     def choices(self) -> Iterator[None]:
@@ -459,13 +459,13 @@ class Layouts:
                 if self.assign(op, spread, "chosen for the memory accesses of", slices):
                     yield
         for buffer, threads in self.fragments.items():
-            if buffer not in self.held:
+            if buffer not in self.registers:
                 self.spread_evenly(buffer, threads)
                 yield
 
     def is_free(self, op: Op) -> bool:
         """Whether a fragment that the loop of ``op`` touches has no layout yet."""
-        return any(access.buffer not in self.held for access in op.touched)
+        return any(access.buffer not in self.registers for access in op.touched)
 
     def spread_evenly(self, buffer: Buffer, threads: int) -> None:
         """A layout for a fragment that no operation gives one."""
@@ -481,7 +481,7 @@ class Layouts:
                 tried.append(RegisterLayout.fully_replicated(shape, threads))
         why = "spread evenly; no operation asks for more"
         if not any(self.hold(buffer, layout, why, self.launch) for layout in tried):
-            raise self.not_held(buffer)
+            raise self.not_in_registers(buffer)
 
     def settle_reducers(self) -> None:
         """Reducers to which a loop contributes in threads without a copy, at computed indices for
@@ -501,14 +501,14 @@ class Layouts:
                         if not self.hold(
                             access.buffer, everywhere, f"{why} {word_of(op.stmt)}", op.stmt
                         ):
-                            raise self.not_held(access.buffer)
+                            raise self.not_in_registers(access.buffer)
                         missed = True
 
     def misses(self, op: Op, access: Access) -> bool:
         """Whether ``access`` contributes to a reducer where the thread may hold no copy."""
         if not is_reducer(access.buffer) or access.kind != "update" or op.loop is None:
             return False
-        layout, spread = self.held[access.buffer], self.spread_of(op.stmt)
+        layout, spread = self.registers[access.buffer], self.spread_of(op.stmt)
         if layout.is_everywhere:
             return False
         return spread is None or registers_of(access, layout, op.loop, spread) is None
@@ -547,7 +547,7 @@ class Layouts:
 
     def differs(self, buffer: Buffer, layout: RegisterLayout | None) -> bool:
         """Whether a fragment is held otherwise than a product wants it."""
-        return layout is None or not self.held[buffer].same(layout)
+        return layout is None or not self.registers[buffer].same(layout)
 
     def wanted(
         self, op: Op, buffer: Buffer, spread: RegisterLayout | None

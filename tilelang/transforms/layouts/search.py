@@ -27,7 +27,7 @@ from tilelang.transforms.layouts.loops import free_mapping
 from tilelang.transforms.layouts.propagation import (
     MAX_COPIED,
     Layouts,
-    NotHeldError,
+    NotInRegistersError,
     Op,
     constant_shape,
     fragments_of,
@@ -74,9 +74,9 @@ class Priced(Layouts):
         size = prod(constant_shape(buffer)) * buffer.dtype.bits // 8
         return times * cost.of_exchange(size, 2 + 2 * written, 2 + written)
 
-    def registers(self) -> int:
+    def register_count(self) -> int:
         """Registers of a thread for all fragments of the launch."""
-        tiles = {buffer.data: (buffer, layout) for buffer, layout in self.held.items()}
+        tiles = {buffer.data: (buffer, layout) for buffer, layout in self.registers.items()}
         return sum(-(-layout.register_count * b.dtype.bits // 32) for b, layout in tiles.values())
 
     @property
@@ -150,18 +150,24 @@ def cheapest(seeded: Found) -> Found:
     fragment makes the whole launch cheaper: the others follow it, or stay as they are."""
     best = seeded.settled({})
     assert best is not None
-    if not any(True for _ in best.offers(seeded.held)):
+    if not any(True for _ in best.offers(seeded.registers)):
         return best
     reasons = {
-        (name, best.held[name]): note for name, note in best.notes.items() if name in best.held
+        (name, best.registers[name]): note
+        for name, note in best.notes.items()
+        if name in best.registers
     }
     pinned: dict[Buffer, RegisterLayout] = {}
     tried: set[tuple[Buffer, RegisterLayout, bool]] = set()
-    lowest, room = best.cost(), max(best.registers(), seeded.register_room)
+    lowest, room = best.cost(), max(best.register_count(), seeded.register_room)
     while True:
         choice, least = None, WORTH * lowest
-        for buffer, layout in best.offers(seeded.held):
-            stay = {name: known for name, known in best.held.items() if name not in seeded.held}
+        for buffer, layout in best.offers(seeded.registers):
+            stay = {
+                name: known
+                for name, known in best.registers.items()
+                if name not in seeded.registers
+            }
             for fixed in (pinned, stay):
                 key = buffer, layout, fixed is stay
                 if key in tried or len(tried) == MOST_TRIED:
@@ -170,13 +176,15 @@ def cheapest(seeded: Found) -> Found:
                 kept = {n: known for n, known in fixed.items() if n.data is not buffer.data}
                 given = {**kept, buffer: layout}
                 other = _tried(seeded, given)
-                if other is None or other.registers() > room:
+                if other is None or other.register_count() > room:
                     continue
                 costs = other.cost()
                 if costs < least:
                     least, choice = costs, (other, given)
         if choice is None:
-            best.notes.update((n, reasons[n, h]) for n, h in best.held.items() if (n, h) in reasons)
+            best.notes.update(
+                (n, reasons[n, h]) for n, h in best.registers.items() if (n, h) in reasons
+            )
             return best
         (best, pinned), lowest = choice, least
         tried.clear()
@@ -186,5 +194,5 @@ def _tried(seeded: Found, layouts: Mapping[Buffer, RegisterLayout]) -> Found | N
     """:meth:`Layouts.settled`; None, too, where an operation cannot be done so."""
     try:
         return seeded.settled(layouts)
-    except (NotHeldError, TileUnsupportedError):
+    except (NotInRegistersError, TileUnsupportedError):
         return None

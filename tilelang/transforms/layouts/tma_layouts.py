@@ -16,7 +16,7 @@ from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
 from tilelang.transforms.analysis.tma import (
     COMPLETE,
     TMA_NOTE,
-    NotBoxesError,
+    TmaIneligibleError,
     TmaOp,
     endpoints_of,
     is_complete,
@@ -67,7 +67,7 @@ class BoxedTiles:
         try:
             for copy in self.copies.get(buffer, ()):
                 tma_boxes(copy, layout, self.bounds)
-        except NotBoxesError:
+        except TmaIneligibleError:
             return False
         return True
 

@@ -20,8 +20,8 @@ from tilelang.transforms.analysis.combine import combine
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import guarded, loop, mode, nest
 
-ROOM = 16384  # bytes of workspace; more values are exchanged in several rounds
-LITTLE_ROOM = 1024  # the same where shared memory is short
+WORKSPACE = 16384  # bytes of workspace; more values are exchanged in several rounds
+LOW_WORKSPACE = 1024  # the same where shared memory is short
 
 Modes = Sequence[tuple[int, int]]  # (extent, stride) of the thread number
 
@@ -126,7 +126,7 @@ def _exchange(
         (extent, stride // prod(e for e, low in lanes if low < stride))
         for extent, stride in across_warps
     ]
-    most = LITTLE_ROOM if ctx.context.sparing else ROOM
+    most = LOW_WORKSPACE if ctx.context.low_shared else WORKSPACE
     per_round = min(count, max(1, most // (columns * (partial.dtype.bits // 8))))
     room = ctx.workspace("exchange", partial.dtype, columns * per_round)
     base = _without_values(column, moved, columns)

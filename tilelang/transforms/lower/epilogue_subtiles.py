@@ -18,7 +18,7 @@ from tilelang.ir.buffer import Region
 from tilelang.layout.register_layout import Mode
 from tilelang.records import dataclass
 from tilelang.target import nvidia
-from tilelang.transforms.analysis.tma import PART_COLUMNS, PART_ROWS, Part
+from tilelang.transforms.analysis.tma import SUBTILE_COLUMNS, SUBTILE_ROWS, Subtile
 from tilelang.transforms.lower.context import Lowering, sync_warp
 from tilelang.transforms.lower.elements import array, loop, mode
 from tilelang.transforms.lower.matrix_stores import around_tiles, put_blocks
@@ -26,7 +26,7 @@ from tilelang.transforms.lower.tma_copies import boxes_or_refuse, issued
 
 COLUMNS = 16  # of an instruction's tile: four blocks of 8 x 8
 EACH = 8  # elements of one in a thread
-BLOCKS = PART_COLUMNS // 8  # of 8 columns in a part
+BLOCKS = SUBTILE_COLUMNS // 8  # of 8 columns in a part
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Strip:
     column: E.Expr
 
 
-def lower_subtile(stmt: S.Copy, subtile: Part, ctx: Lowering) -> S.Stmt | None:
+def lower_subtile(stmt: S.Copy, subtile: Subtile, ctx: Lowering) -> S.Stmt | None:
     """Thread IR of ``subtile`` of a copy of a fragment; None where warps do not hold strips of
     whole subtiles."""
     # One value for all lanes: else the unit's instruction stands in a loop over them.
@@ -81,8 +81,8 @@ def _strips(src: Region, warp: E.Var, ctx: Lowering) -> list[_Strip]:
     if blocks.kind != "register" or blocks.stride != 4 or blocks.extent % BLOCKS:
         return []
     inner = (Mode(blocks.extent // BLOCKS, "register", 4 * BLOCKS),)
-    down = _digits(rows, PART_ROWS, warp, ctx)
-    across = _digits((*outer, *inner), PART_COLUMNS, warp, ctx)
+    down = _digits(rows, SUBTILE_ROWS, warp, ctx)
+    across = _digits((*outer, *inner), SUBTILE_COLUMNS, warp, ctx)
     if down is None or across is None:
         return []
     return [
@@ -117,10 +117,12 @@ def _digits(
     return first, result
 
 
-def _boxes(stmt: S.Copy, subtile: Part, slot: E.Expr, strip: _Strip, ctx: Lowering) -> list[S.Stmt]:
+def _boxes(
+    stmt: S.Copy, subtile: Subtile, slot: E.Expr, strip: _Strip, ctx: Lowering
+) -> list[S.Stmt]:
     """What gives the place of a part to TMA."""
     first, dst = E.const(0), stmt.dst
-    extents = (1, PART_ROWS, PART_COLUMNS)
+    extents = (1, SUBTILE_ROWS, SUBTILE_COLUMNS)
     low, size = list(dst.mins), [1] * len(dst.mins)
     for dim, at, extent in zip(dst.tile_dims(), (strip.row, strip.column), extents[1:]):
         low[dim], size[dim] = low[dim] + at, extent
@@ -134,13 +136,13 @@ def _wait(pending: int) -> S.Stmt:
     return S.do(nvidia.BULK_WAIT, E.const(pending), read=True)
 
 
-def _blocks(stmt: S.Copy, subtile: Part, slot: E.Expr, strip: _Strip, ctx: Lowering) -> S.Stmt:
+def _blocks(stmt: S.Copy, subtile: Subtile, slot: E.Expr, strip: _Strip, ctx: Lowering) -> S.Stmt:
     """The registers of a part to its place: lane ``l`` names the row ``l % 16`` of the 16 bytes
     ``l // 16`` of each instruction."""
     lane, q, v = ctx.thread % ctx.warp, ctx.fresh("q"), ctx.fresh("v")
     registers, dtype = ctx.registers(stmt.src.buffer), stmt.dst.dtype
-    count = PART_COLUMNS // COLUMNS
+    count = SUBTILE_COLUMNS // COLUMNS
     held = array("blocks", dtype, EACH)
     value = E.cast(E.Load(registers, (q * EACH + v + strip.slot,)), dtype)
-    at = (slot, lane % PART_ROWS, q * COLUMNS + lane // PART_ROWS * 8)
+    at = (slot, lane % SUBTILE_ROWS, q * COLUMNS + lane // SUBTILE_ROWS * 8)
     return loop(q, count, put_blocks(held, v, value, E.AddressOf(subtile.rows, at, "w"), stmt.loc))

@@ -19,8 +19,8 @@ from tilelang.transforms.lower.elements import array, loop, move_neighbours
 from tilelang.transforms.lower.gemm_operands import SharedOperand
 
 STEPS = 2  # steps of one load
-OWN = 4  # k of a thread in one step
-PART = 2  # 16-bit elements of one register
+THREAD_K = 4  # k of a thread in one step
+REGISTER_ELEMENTS = 2  # of 16 bits in one register
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,29 @@ class PermutedOperand(SharedOperand):
         assert isinstance(number, E.Const)
         registers, run = self.arrays[parity], self.plan.run
         group, first = divmod(STEPS * int(number.value), run)
-        own = self.lane % OWN * (OWN * run)
-        k = own + (group * 4 * OWN * run + first * OWN)
-        halves = self.register_count // OWN  # rows of a tile in one thread
+        own = self.lane % THREAD_K * (THREAD_K * run)
+        k = own + (group * 4 * THREAD_K * run + first * THREAD_K)
+        halves = self.register_count // THREAD_K  # rows of a tile in one thread
         tile, half = self.ctx.fresh("t"), self.ctx.fresh("h")
-        row = tile * (halves * BLOCK) + half * BLOCK + self.lane // OWN
-        chunk = array("run", self.region.dtype, STEPS * OWN)
+        row = tile * (halves * BLOCK) + half * BLOCK + self.lane // THREAD_K
+        chunk = array("run", self.region.dtype, STEPS * THREAD_K)
         body: list[S.Stmt] = [S.Alloc(buffer=chunk), self._chunk(chunk, row, k)]
         stride = self.tiles * self.register_count  # of steps
-        width = PART if halves > 1 else OWN  # elements that stay together
-        for start in range(0, STEPS * OWN, width):
-            step, inner = divmod(start, OWN)
-            at = tile * self.register_count + half * PART + (step * stride + inner * halves)
+        width = REGISTER_ELEMENTS if halves > 1 else THREAD_K  # elements that stay together
+        for start in range(0, STEPS * THREAD_K, width):
+            step, inner = divmod(start, THREAD_K)
+            at = (
+                tile * self.register_count
+                + half * REGISTER_ELEMENTS
+                + (step * stride + inner * halves)
+            )
             source = chunk, (E.const(start),)
             body.append(move_neighbours((registers, (at,)), source, width, self.loc))
         yield loop(tile, self.tiles, loop(half, halves, S.seq(*body)))
 
     def _chunk(self, chunk: Buffer, row: E.Expr, k: E.Expr) -> S.Stmt:
         """``chunk`` is filled from a row, from ``k`` on."""
-        count = STEPS * OWN
+        count = STEPS * THREAD_K
         if self.by_matrix:
             return move_neighbours((chunk, (E.const(0),)), self.at(row, k), count, self.loc)
         var = self.ctx.fresh("s")

@@ -158,7 +158,7 @@ class SharedOperand(MemoryOperand):
         if (down if self.left else across) == 1:
             return E.const(0)
         warp = self.ctx.group.thread // self.ctx.warp
-        if self.plan.copies * self.plan.parts > 1:
+        if self.plan.copies * self.plan.k_slices > 1:
             warp = warp % (down * across)
         if self.left:
             return (warp // across) * (self.plan.m // down)
@@ -166,7 +166,7 @@ class SharedOperand(MemoryOperand):
 
     def at(self, outer: E.Expr, k: E.Expr) -> tuple[Buffer, tuple[E.Expr, ...]]:
         """An element of the warp's part, as a place in memory."""
-        slices = self.plan.parts
+        slices = self.plan.k_slices
         if slices > 1:
             slice_number = self.ctx.group.thread // (self.ctx.group.threads // slices)
             k = slice_number * (self.plan.k // slices) + k

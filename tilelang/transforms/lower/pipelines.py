@@ -107,7 +107,7 @@ class _Lower(Rewriter):
             before.append(S.Alloc(buffer=pipe.handed, init=E.const(0, pipe.handed.dtype)))
         last = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
         calls = [
-            self.meet(stmt) if step is Step.BARRIER else pipe.call(step, last)
+            self.barrier(stmt) if step is Step.BARRIER else pipe.call(step, last)
             for step in mechanism.close
         ]
         return [
@@ -204,10 +204,10 @@ class _Lower(Rewriter):
                 continue
             if pipe.fenced and (type(stmt), step) in _HANDED_ON:
                 calls.append(E.call(nvidia.FENCE_PROXY_ASYNC))
-            calls.append(self.meet(stmt) if step is Step.BARRIER else pipe.call(step, stmt))
+            calls.append(self.barrier(stmt) if step is Step.BARRIER else pipe.call(step, stmt))
         return [S.Eval(value=call, loc=stmt.loc) for call in calls]
 
-    def meet(self, stmt: S.Stmt) -> E.Expr:
+    def barrier(self, stmt: S.Stmt) -> E.Expr:
         """The barrier of the threads that run ``stmt``."""
         everyone = (0, prod(self.launch.threads))
         group = self.groups.of(stmt) if self.branches else everyone
@@ -380,8 +380,8 @@ class _Pipeline:
         )
         return E.const(0) if loop is None else simplify(trips(loop) - 1 - number)
 
-    def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
-        """The mbarrier of the version of an item."""
+    def mbarrier(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
+        """The mbarrier of the version that iteration ``number`` uses."""
         assert bank is not None
         return E.AddressOf(bank, (simplify(number % self.stages),))
 
@@ -391,12 +391,12 @@ class _Pipeline:
         if isinstance(stmt, H.PipelineStep):
             return stmt
         assert isinstance(acquire.pipe, E.Var)
-        mbarrier = {acquire.pipe: self.turn(self.full, acquire.number)}
+        mbarrier = {acquire.pipe: self.mbarrier(self.full, acquire.number)}
         self.bytes += sum(int(call.attr("bytes")) for call in _copies(stmt, acquire.pipe))
         return rewrite_exprs(stmt, lambda expr: substitute(expr, dict(mbarrier)))
 
     def call(self, step: Step, stmt: H.PipelineStep) -> E.Expr:
-        """One step of ``stmt`` as a call; who meets does not depend on the pipeline."""
+        """One step of ``stmt`` as a call; ``barrier`` makes those that several threads wait at."""
         number = stmt.number
         phase = number // self.stages
         match step:
@@ -413,15 +413,15 @@ class _Pipeline:
                 return E.call("sync_threads")
             case Step.EXPECT:
                 count, self.bytes = self.bytes, 0
-                return E.call(MBARRIER_ARRIVE_EXPECT, self.turn(self.full, number), count)
+                return E.call(MBARRIER_ARRIVE_EXPECT, self.mbarrier(self.full, number), count)
             case Step.ARRIVE_FULL:
-                return E.call(MBARRIER_ARRIVE, self.turn(self.full, number))
+                return E.call(MBARRIER_ARRIVE, self.mbarrier(self.full, number))
             case Step.ARRIVE_EMPTY:
-                return E.call(MBARRIER_ARRIVE, self.turn(self.empty, number))
+                return E.call(MBARRIER_ARRIVE, self.mbarrier(self.empty, number))
             case Step.WAIT_FULL:
                 parity = simplify(phase % 2)
-                return E.call(MBARRIER_WAIT, self.turn(self.full, number), parity)
+                return E.call(MBARRIER_WAIT, self.mbarrier(self.full, number), parity)
             case Step.WAIT_EMPTY:
                 # A version is empty before its first turn: that counts as the turn before it.
                 parity = simplify((phase + 1) % 2)
-                return E.call(MBARRIER_WAIT, self.turn(self.empty, number), parity)
+                return E.call(MBARRIER_WAIT, self.mbarrier(self.empty, number), parity)

@@ -35,7 +35,7 @@ from tilelang.transforms.analysis.groups import (
 from tilelang.transforms.analysis.loops import bounds_of, static_extents
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import PART, TILES, Part, is_complete
+from tilelang.transforms.analysis.tma import SUBTILE, TILES, Subtile, is_complete
 from tilelang.transforms.layouts.conversion import EXCHANGE
 from tilelang.transforms.layouts.thread_mapping import known_mapping
 from tilelang.transforms.lower.context import (
@@ -126,7 +126,7 @@ class _Tiles(ExprRewriter):
             return self.lowered(stmt)
         if isinstance(stmt, H.Pipeline):
             mechanism = MECHANISMS[stmt.mechanism]
-            self.counted |= {stmt.pipe} if mechanism.counts_items else set()
+            self.counted |= {stmt.pipe} if mechanism.counts_iterations else set()
             self.elects |= {stmt.pipe} if mechanism.elected else set()
         if isinstance(stmt, S.Seq) and any(map(self.waits, stmt.stmts)):
             return self.sequence(stmt)
@@ -256,7 +256,9 @@ class _Tiles(ExprRewriter):
             return sent(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
             return lower_shuffles(stmt, ctx)
-        if isinstance(stmt, S.Copy) and isinstance(part := dict(stmt.annotations).get(PART), Part):
+        if isinstance(stmt, S.Copy) and isinstance(
+            part := dict(stmt.annotations).get(SUBTILE), Subtile
+        ):
             return self.part(stmt, part, ctx)
         if isinstance(stmt, S.Copy) and (rows := lower_epilogue(stmt, ctx)) is not None:
             return rows
@@ -303,13 +305,13 @@ class _Tiles(ExprRewriter):
             loc=stmt.loc,
         )
 
-    def part(self, stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt:
+    def part(self, stmt: S.Copy, part: Subtile, ctx: Lowering) -> S.Stmt:
         """A part of a copy; where warps hold it in another way than by rows, the first part is all
         of it."""
         found = lower_subtile(stmt, part, ctx)
         if found is not None:
             return found
-        whole = replace(stmt, annotations=tuple(p for p in stmt.annotations if p[0] != PART))
+        whole = replace(stmt, annotations=tuple(p for p in stmt.annotations if p[0] != SUBTILE))
         return S.seq() if part.number != 0 else self.lower_one(whole, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:

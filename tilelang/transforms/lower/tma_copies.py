@@ -24,7 +24,7 @@ from tilelang.target import nvidia
 from tilelang.transforms.analysis.tma import (
     CHUNK,
     Boxes,
-    NotBoxesError,
+    TmaIneligibleError,
     TmaOp,
     endpoints_of,
     is_complete,
@@ -46,7 +46,7 @@ def boxes_or_refuse(copy: TmaOp, bounds: Bounds) -> Boxes:
     tensor, tile, load = endpoints_of(copy)
     try:
         return tma_boxes(copy, tile.buffer.attr("layout"), bounds)
-    except NotBoxesError as why:
+    except TmaIneligibleError as why:
         src, dst = (tensor, tile) if load else (tile, tensor)
         raise TileUnsupportedError(
             f"T.tma_copy cannot copy `{src!r}` to `{dst!r}`: {why}",

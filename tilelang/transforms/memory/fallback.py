@@ -163,7 +163,7 @@ def _group_barrier(stmt: S.Stmt, count: int) -> tuple[E.Expr, ...] | None:
     """The arguments of a barrier of ``count`` threads in ``stmt``."""
     for node in S.walk(stmt):
         call = node.call
-        if call is not None and call.atom.meets("block") and len(call.args) == 2:
+        if call is not None and call.atom.is_barrier("block") and len(call.args) == 2:
             if isinstance(call.args[1], E.Const) and int(call.args[1]) == count:
                 return call.args
     return None

@@ -214,7 +214,7 @@ def _orders(call: E.Call) -> bool:
     """Whether a call starts copies, waits for some, or is a barrier."""
     atom = call.atom
     waits = any(atom.waits_for(copies.name) for copies in _COPIES)
-    return waits or atom.own_order or atom.completes in _COPIES or atom.meets("block")
+    return waits or atom.own_order or atom.completes in _COPIES or atom.is_barrier("block")
 
 
 def find_live_ranges(launch: S.Launch, warp: int, touches: Touches | None = None) -> LiveRanges:
@@ -343,7 +343,7 @@ class _Scan:
             elif node.atom.own_order:
                 for data in effects.used(node) & self.known.keys():
                     self.known[data].raw = self.known[data].always = True
-            elif node.atom.meets("block"):
+            elif node.atom.is_barrier("block"):
                 control = path[-1].ident if path else _LAUNCH
                 count = self._count(node)
                 if count >= self.threads:

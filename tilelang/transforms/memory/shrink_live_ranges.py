@@ -35,7 +35,7 @@ def shrink_live_ranges(func: S.PrimFunc, context: Context) -> S.PrimFunc:
                 homes.setdefault(home, []).append(node.buffer)
         return _Sink(homes).rewrite(launch.body) if homes else launch.body
 
-    return rewrite_bodies(func, sunk) if context.turns else func
+    return rewrite_bodies(func, sunk) if context.shrink_live_ranges else func
 
 
 def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:

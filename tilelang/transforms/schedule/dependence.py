@@ -134,7 +134,7 @@ def _check_control(loop: S.For) -> None:
 def _check_call(node: E.Call) -> None:
     """Reject calls that order asynchronous operations; barriers and exchanges are allowed."""
     atom = node.atom
-    orderly = atom.meets("warp", "block") or atom.exchanges
+    orderly = atom.is_barrier("warp", "block") or atom.exchanges
     waits = atom.effect is Effect.SYNC and not orderly
     if waits or (atom.effect is Effect.HINT and atom.needs):
         raise NotPipelinedError("the program orders asynchronous operations in it itself")

@@ -42,7 +42,13 @@ from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import PART, PART_COLUMNS, PART_ROWS, Part, box_layout
+from tilelang.transforms.analysis.tma import (
+    SUBTILE,
+    SUBTILE_COLUMNS,
+    SUBTILE_ROWS,
+    Subtile,
+    box_layout,
+)
 from tilelang.transforms.schedule.pipeline import pipelined, stages_of
 from tilelang.transforms.schedule.row_stores import stored_rows
 from tilelang.transforms.schedule.specialize_warps import WARPGROUP, specialized
@@ -60,7 +66,7 @@ def overlap_persistent_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFu
     if context.options.no_persistent_tiles:
         return func
     needs = ("roles", "wgmma", "tma", "stmatrix")
-    if context.sparing or not context.limits.processors or not all(map(context.has, needs)):
+    if context.low_shared or not context.limits.processors or not all(map(context.has, needs)):
         return func
     known = host_tensors(func)
 
@@ -282,14 +288,14 @@ def count_subtiles(result: Buffer, dtype: DType, warps: int) -> tuple[int, Buffe
     the tile that they divide."""
     shape = tuple(extent for extent in result.shape if isinstance(extent, int))
     whole = Buffer("tile", Shape(shape), dtype, "shared")
-    subtiles, rest = divmod(prod(shape), warps * PART_ROWS * PART_COLUMNS)
+    subtiles, rest = divmod(prod(shape), warps * SUBTILE_ROWS * SUBTILE_COLUMNS)
     fits = dtype.bits == BITS and dtype.lanes == 1 and len(shape) >= 2 and not rest
     return subtiles if fits else 0, whole
 
 
 def subtile_buffer(count: int, dtype: DType) -> Buffer:
     """A shared buffer for ``count`` subtiles."""
-    shape = (count, PART_ROWS, PART_COLUMNS)
+    shape = (count, SUBTILE_ROWS, SUBTILE_COLUMNS)
     layout = box_layout(shape, dtype.bits)
     return Buffer("rows", Shape(shape), dtype, "shared", attrs=(("layout", layout), ("made", True)))
 
@@ -375,7 +381,7 @@ class _Persistent:
         all_subtiles: dict[int, E.Expr | None] = dict.fromkeys(range(self.plan.subtiles))
         kept = tuple(pair for pair in old.annotations if pair[0] != "swizzle")
         grid = " x ".join(str(extent) for extent in old.grid)
-        stored = f"by each warp in {self.plan.subtiles} x {PART_ROWS} rows of {PART_COLUMNS}"
+        stored = f"by each warp in {self.plan.subtiles} x {SUBTILE_ROWS} rows of {SUBTILE_COLUMNS}"
         overlap = "each stored under the first products of the next"
         note = f"persistent over {grid} tiles, {overlap}, {stored}"
         return replace(
@@ -415,8 +421,8 @@ class _Persistent:
         region = plan.region.map(lambda expr: substitute(expr, moved))
 
         def copy(number: int | None, last: bool, dst: Region) -> S.Stmt:
-            part = Part(plan.rows, number, plan.subtiles, last)
-            return S.Copy(src=self.packed.whole(), dst=dst, annotations=((PART, part),), loc=loc)
+            part = Subtile(plan.rows, number, plan.subtiles, last)
+            return S.Copy(src=self.packed.whole(), dst=dst, annotations=((SUBTILE, part),), loc=loc)
 
         def each(of: int, stmt: S.Stmt) -> S.Stmt:
             cond = conds[of]
@@ -446,7 +452,7 @@ class _Persistent:
         if stores.cond is not None:
             store = S.If(cond=substitute(stores.cond, values), then=store, loc=loop.loc)
         return replace(
-            loop, vars=(row, column), body=store, annotations=(*loop.annotations, (PART, None))
+            loop, vars=(row, column), body=store, annotations=(*loop.annotations, (SUBTILE, None))
         )
 
     def store_previous(

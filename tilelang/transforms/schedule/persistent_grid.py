@@ -28,7 +28,7 @@ from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import PART, PART_COLUMNS, PART_ROWS, TILES, Part
+from tilelang.transforms.analysis.tma import SUBTILE, SUBTILE_COLUMNS, SUBTILE_ROWS, TILES, Subtile
 from tilelang.transforms.schedule.gemm_overlap import overlapped
 from tilelang.transforms.schedule.operand_barriers import split_pipelines
 from tilelang.transforms.schedule.persistent_epilogue import (
@@ -47,7 +47,7 @@ from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 def make_grids_persistent(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with a loop over tiles in each launch that qualifies."""
     options, processors = context.options, context.limits.processors
-    if options.no_persistent_tiles or options.no_overlap or context.sparing or not processors:
+    if options.no_persistent_tiles or options.no_overlap or context.low_shared or not processors:
         return func
     if not all(map(context.has, ("roles", "wgmma", "tma"))):
         return func
@@ -110,8 +110,8 @@ def _subtiled_body(launch: S.Launch, facts: TmaFacts) -> _SubtiledBody | None:
     packed = Buffer(f"{result.buffer.name}_held", result.buffer.shape, dtype, FRAGMENT)
 
     def part(number: int | None, dst: Region) -> S.Stmt:
-        mark = Part(rows, number, count, last=number is None)
-        return S.Copy(src=packed.whole(), dst=dst, annotations=((PART, mark),), loc=out.loc)
+        mark = Subtile(rows, number, count, last=number is None)
+        return S.Copy(src=packed.whole(), dst=dst, annotations=((SUBTILE, mark),), loc=out.loc)
 
     kept = [stmt for stmt in stmts[:at] if not (isinstance(stmt, S.Alloc) and stmt.buffer is tile)]
     pack = S.Copy(src=out.src, dst=packed.whole(), loc=out.loc)
@@ -142,7 +142,9 @@ def _persistent_launch(launch: S.Launch, processors: int, stored: _SubtiledBody 
     grid = " x ".join(str(extent) for extent in launch.grid)
     note = f"persistent over {grid} tiles"
     if stored is not None:
-        note += f", stored by each warp in {stored.count} x {PART_ROWS} rows of {PART_COLUMNS}"
+        note += (
+            f", stored by each warp in {stored.count} x {SUBTILE_ROWS} rows of {SUBTILE_COLUMNS}"
+        )
     return replace(
         launch,
         grid=(E.const(processors, dtype),),

@@ -79,7 +79,7 @@ _COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # statements that may follow
 
 def schedule_ping_pong(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with consumers in ping-pong. The notes of their loops say so."""
-    if context.options.no_overlap or context.sparing or not context.has("wgmma"):
+    if context.options.no_overlap or context.low_shared or not context.has("wgmma"):
         return func
 
     def taken(launch: S.Launch) -> S.Stmt:

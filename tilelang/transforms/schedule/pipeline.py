@@ -233,7 +233,7 @@ class _Pipeliner:
     def memory_refusal(self, choice: _Choice) -> str | None:
         """Where shared memory is short, as many versions as it has room for: copies that run ahead
         of the next run keep their tiles, so that nothing reuses their memory in between."""
-        if not self.context.sparing or not choice.runs:
+        if not self.context.low_shared or not choice.runs:
             return None
         assert choice.plan is not None
         tiles = choice.plan.tiles
@@ -452,7 +452,7 @@ class _StageWriter:
         stmts: list[S.Stmt] = [H.Acquire(pipe=self.pipe, number=number, loc=loop.loc)]
         stmts += self.copy_stmts(at, number)
         after: list[S.Stmt] = []
-        (after if plan.mechanism.counts_items else stmts).append(commit)
+        (after if plan.mechanism.counts_iterations else stmts).append(commit)
         guard = self.exists(at)
         if not isinstance(guard, E.Const):
             stmts = [S.If(cond=guard, then=S.seq(*stmts), loc=loop.loc)]

@@ -23,7 +23,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import Rewriter, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import PART
+from tilelang.transforms.analysis.tma import SUBTILE
 from tilelang.transforms.schedule.row_stores import BITS, stored_rows
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 
@@ -34,7 +34,7 @@ def stage_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Stands after the pipelines are planned, so that no loop copies ahead from such a tile, and
     before the copies that TMA makes by itself are chosen.
     """
-    if context.sparing or not context.has("stmatrix"):
+    if context.low_shared or not context.has("stmatrix"):
         return func
     known = host_tensors(func)
 
@@ -55,7 +55,7 @@ def _results(launch: S.Launch) -> set[Buffer]:
     while count < len(results):
         count = len(results)
         results |= {copy.dst.buffer for copy in copies if copy.src.buffer in results}
-    parted = {copy.src.buffer for copy in copies if PART in dict(copy.annotations)}
+    parted = {copy.src.buffer for copy in copies if SUBTILE in dict(copy.annotations)}
     return {buffer for buffer in results - parted if buffer.storage == FRAGMENT}
 
 

@@ -24,7 +24,7 @@ from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.tma import (
     START,
     Boxes,
-    NotBoxesError,
+    TmaIneligibleError,
     TmaOp,
     box_layout,
     endpoints_of,
@@ -112,7 +112,7 @@ class TmaFacts:
         """
         try:
             boxes = self.boxes(copy)
-        except NotBoxesError as why:
+        except TmaIneligibleError as why:
             return str(why)
         size = prod(int(extent) for extent in boxes.tile.shape) * boxes.tile.dtype.bits // 8
         if versions and size % START:
@@ -123,7 +123,7 @@ class TmaFacts:
         """The boxes of ``copy`` under the layout that its tile is going to have.
 
         Raises:
-            NotBoxesError: it is no copy for the accelerator.
+            TmaIneligibleError: it is no copy for the accelerator.
         """
         tensor, tile, load = endpoints_of(copy)
         self._check(copy, tensor.buffer, load)
@@ -136,7 +136,7 @@ class TmaFacts:
         steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
         coords = [*map(E.as_expr, (*tensor.mins, *tile.mins, *steps))]
         if any(map(self.varying.expr, coords)) and not self._threads_agree(copy, coords):
-            raise NotBoxesError("its coordinates differ between threads")
+            raise TmaIneligibleError("its coordinates differ between threads")
         return result
 
     def _threads_agree(self, copy: TmaOp, coords: list[E.Expr]) -> bool:
@@ -179,27 +179,27 @@ class TmaFacts:
         """Conditions that do not depend on regions and layouts."""
         name = tensor.name
         if self.context.options.no_tma:
-            raise NotBoxesError("tl.disable_tma_lower")
+            raise TmaIneligibleError("tl.disable_tma_lower")
         if not self.context.has("tma"):
-            raise NotBoxesError("the target has no tensor maps")
+            raise TmaIneligibleError("the target has no tensor maps")
         notes = dict(copy.annotations)
         if notes.get("disable_tma"):
-            raise NotBoxesError("disable_tma=True")
+            raise TmaIneligibleError("disable_tma=True")
         if notes.get("prefer_instruction") in ("sync", "cp_async"):
-            raise NotBoxesError(f"prefer_instruction={notes['prefer_instruction']!r}")
+            raise TmaIneligibleError(f"prefer_instruction={notes['prefer_instruction']!r}")
         if tensor.storage == "global" and tensor.data not in self.known:
-            raise NotBoxesError(f"the host does not know the address of `{name}`")
+            raise TmaIneligibleError(f"the host does not know the address of `{name}`")
         if not self.has_elements(copy, tensor):
-            raise NotBoxesError(f"`{name}` may have no elements, and then no tensor map")
+            raise TmaIneligibleError(f"`{name}` may have no elements, and then no tensor map")
         if load and not _is_zero(self.safe.get(tensor.data)):
-            raise NotBoxesError(f"outside of `{name}` it reads another value than 0")
+            raise TmaIneligibleError(f"outside of `{name}` it reads another value than 0")
         if load and tensor.data in self.written:
-            raise NotBoxesError(f"the kernel writes `{name}`, too")
+            raise TmaIneligibleError(f"the kernel writes `{name}`, too")
         is_explicit, groups = isinstance(copy, S.Copy) and copy.mode == "tma", self.groups
         if not is_explicit and not load and self.uses[tensor.data] > 1:
-            raise NotBoxesError(f"the kernel uses `{name}` elsewhere, too")
+            raise TmaIneligibleError(f"the kernel uses `{name}` elsewhere, too")
         if copy in groups.divergent or (copy in groups.partial and not is_explicit):
-            raise NotBoxesError("not whole warps execute it")
+            raise TmaIneligibleError("not whole warps execute it")
 
 
 def _enclosing(stmt: S.Stmt, inner: S.Stmt) -> list[tuple[S.Stmt, S.Stmt]] | None:

@@ -116,7 +116,7 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     """``launch`` with the copies by the accelerator that nobody asked for. Their barriers take
     room, which a kernel that hardly fits into shared memory does not have."""
     context = facts.context
-    if not context.has("tma") or context.options.no_tma or context.sparing:
+    if not context.has("tma") or context.options.no_tma or context.low_shared:
         return launch
     ahead = _loads_without_barrier(launch)
 

@@ -22,7 +22,7 @@ def count_barriers(stmt: S.Stmt) -> int:
     return sum(
         isinstance(node, S.Eval)
         and isinstance(node.value, E.Call)
-        and node.value.atom.meets("warp", "block", "grid")
+        and node.value.atom.is_barrier("warp", "block", "grid")
         for node in S.walk(stmt)
     )
 
@@ -30,7 +30,7 @@ def count_barriers(stmt: S.Stmt) -> int:
 def has_signals(stmt: S.Stmt) -> bool:
     """Whether threads wait for others by barriers that count their arrivals."""
     return any(
-        node.atom.signals or (node.atom.meets("block") and len(node.args) > 1)
+        node.atom.signals or (node.atom.is_barrier("block") and len(node.args) > 1)
         for node in S.calls(stmt)
     )
 
@@ -38,7 +38,7 @@ def has_signals(stmt: S.Stmt) -> bool:
 def has_barriers(stmt: S.Stmt) -> bool:
     """Whether the program has barriers that it wrote itself."""
     calls = stmt.calls()
-    if any(node.atom.meets("warp", "block", "grid") or node.atom.signals for node in calls):
+    if any(node.atom.is_barrier("warp", "block", "grid") or node.atom.signals for node in calls):
         return True
     return any(map(has_barriers, stmt.blocks()))
 

@@ -476,7 +476,7 @@ class _Inserter:
             return meets and stmt.pipe not in self.fenced
         atoms = (node.atom for node in stmt.calls())
         return any(
-            atom.meets("warp", "block", "grid")
+            atom.is_barrier("warp", "block", "grid")
             or (atom.orders is not None and atom.signals and atom.orders.kind == "arrive")
             for atom in atoms
         )
@@ -582,9 +582,9 @@ class _Inserter:
         for node in stmt.calls():
             if node.atom.waits_for("cp_async"):  # the program counts groups
                 self.arrive(pending)
-            elif node.atom.meets("block", "grid") and self.covers(node, at):
+            elif node.atom.is_barrier("block", "grid") and self.covers(node, at):
                 self.reset(pending, at if node.args else replace(at, mask=np.ones_like(at.mask)))
-            elif node.atom.meets("warp"):
+            elif node.atom.is_barrier("warp"):
                 self.apply_warp_barrier(pending, at)
 
     def covers(self, node: E.Call, at: ExecScope) -> bool:

@@ -87,7 +87,7 @@ class _BarrierEliminator(Rewriter):
 def _block_barrier(stmt: S.Stmt) -> E.Call | None:
     """The barrier of a block that ``stmt`` is, if it is one."""
     call = stmt.call
-    return call if call is not None and call.atom.meets("block") else None
+    return call if call is not None and call.atom.is_barrier("block") else None
 
 
 def _is_redundant(stmts: Sequence[S.Stmt], at: int, units: Units) -> bool:

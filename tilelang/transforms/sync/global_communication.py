@@ -15,7 +15,7 @@ from dataclasses import replace
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.transforms.analysis.tma import PART
+from tilelang.transforms.analysis.tma import SUBTILE
 from tilelang.transforms.sync.events import EXCHANGES, Scope, commutes, is_shared, own_accesses
 
 
@@ -53,7 +53,7 @@ def _written(stmt: S.Stmt) -> Iterator[E.Var]:
     """Global memory that ``stmt`` stores to or updates, for a parallel loop with all that stands in
     it. Intrinsics that move a value say no update: programs make an order of their own. Parts
     of a result are different elements, each of which one warp has."""
-    if isinstance(stmt, (S.Copy, S.Parallel)) and PART in dict(stmt.annotations):
+    if isinstance(stmt, (S.Copy, S.Parallel)) and SUBTILE in dict(stmt.annotations):
         return
     for access in effects.accesses(stmt, nested=isinstance(stmt, S.Parallel)):
         if access.writes and access.buffer.storage == "global":

@@ -124,7 +124,7 @@ def _barrier_args(stmt: S.Stmt) -> tuple[E.Expr, ...] | None:
     """Number and threads of the barrier of a block that ``stmt`` is, () for all of its threads."""
     if not isinstance(stmt, S.Eval) or not isinstance(stmt.value, E.Call):
         return None
-    return stmt.value.args if stmt.value.atom.meets("block") else None
+    return stmt.value.args if stmt.value.atom.is_barrier("block") else None
 
 
 def _commits(stmt: S.Stmt) -> bool:

@@ -387,4 +387,4 @@ def _split_roles(body: S.Stmt) -> tuple[list[S.Stmt], list[S.Stmt]]:
 def is_block_barrier(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a barrier of all threads of the block."""
     call = stmt.call
-    return call is not None and call.atom.meets("block") and not call.args
+    return call is not None and call.atom.is_barrier("block") and not call.args

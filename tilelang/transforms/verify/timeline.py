@@ -308,7 +308,7 @@ class _Machine:
             return
         if number in t.filling:
             t.filling.remove(number)
-        elif number < t.end or not self.row.counts_items:
+        elif number < t.end or not self.row.counts_iterations:
             raise HazardError("a stage is committed that was not acquired")
         yield from self.steps(t, self.row.commit, number, 0)
 
