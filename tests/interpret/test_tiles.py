@@ -284,8 +284,8 @@ def test_im2col_and_gemm_make_a_convolution() -> None:
         with k.loop(kernel * kernel * c // bk) as step:
             k.emit(
                 S.Im2col(
-                    img=img.whole(),
-                    col=col.whole(),
+                    src=img.whole(),
+                    dst=col.whole(),
                     nhw_step=k.bx,
                     c_step=step,
                     kernel=kernel,

@@ -83,7 +83,7 @@ CASES: dict[type[S.Stmt], tuple[S.Stmt, str]] = {
     S.AtomicTile: (S.AtomicTile(src=Z, dst=X, op="add"), "C:read A:update"),
     S.Transpose: (S.Transpose(src=X, dst=Y), "A:read B:write"),
     S.Im2col: (
-        S.Im2col(img=X, col=Y, nhw_step=ZERO, c_step=ZERO, kernel=1, stride=1, dilation=1, pad=0),
+        S.Im2col(src=X, dst=Y, nhw_step=ZERO, c_step=ZERO, kernel=1, stride=1, dilation=1, pad=0),
         "A:read B:write",
     ),
     S.PrintTile: (S.PrintTile(src=Y), "B:read"),

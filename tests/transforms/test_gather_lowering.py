@@ -98,7 +98,7 @@ def test_columns_of_a_convolution(
         img = bench.memory("img", image, "float32")
         col = tile(bench, "col", np.full((rows, cols), -1.0), scope)
         stmt = S.Im2col(
-            img=img.whole(), col=col.whole(), nhw_step=E.const(i), c_step=E.const(j),
+            src=img.whole(), dst=col.whole(), nhw_step=E.const(i), c_step=E.const(j),
             kernel=kernel, stride=stride, dilation=dilation, pad=pad,
         )  # fmt: skip
         bench.run(lambda ctx, stmt=stmt: lower_loop(stmt, ctx))

@@ -105,6 +105,20 @@ def test_a_convolution_reads_its_image_by_the_unit(stages: int) -> None:
     lowered_holds(func, (a, b, 0 * out), out)
 
 
+def test_columns_are_copied_ahead_in_a_pipeline() -> None:
+    source = compiled(convolution(stages=3), SM_90A).get_kernel_source()
+    loads = [line for line in source.splitlines() if "tl_tma_load_im2col(" in line]
+    assert any("stage" in load for load in loads)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_columns_are_copied_ahead_by_threads_without_tensor_maps(stages: int) -> None:
+    func = convolution(stages=stages)
+    a, b = numbers(2, 9, 7, 64) % 4, numbers(576, 64) % 4
+    out = (wanted(a, 3, 1, 1, 1) - 1).astype(np.float32) @ b.astype(np.float32)
+    holds(func, (a, b, 0 * out), out, on=("sm_80",))
+
+
 @pytest.mark.parametrize(
     ("case", "why"),
     [

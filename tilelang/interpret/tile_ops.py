@@ -158,9 +158,9 @@ def transpose(s: DivergentGroup, node: Transpose, active: Active) -> None:
 
 def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
     """Columns of an NHWC image; outside the image 0."""
-    bound = s.bound(node.img.buffer)
+    bound = s.bound(node.src.buffer)
     count, height, width, channels = bound.shape
-    extents = extents_of(s, node.col, active)
+    extents = extents_of(s, node.dst, active)
     rows, columns = [extent for extent in extents if extent != 1] if len(extents) > 2 else extents
     out_h, out_w = node.output_extent(height), node.output_extent(width)
     m = s.number(node.nhw_step, active, "nhw_step") * rows + np.arange(rows)[:, None]
@@ -172,9 +172,9 @@ def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
     good = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (n < count) & (kh < node.kernel)
     at: list[Value] = [np.where(good, x, 0) for x in np.broadcast_arrays(n, h, w, c)]
     loaded = memory.read(bound, at, good, None, s.site, s.run.safe_memory)
-    image = np.where(good, loaded, values.constant(0, node.img.dtype))
-    tile = np.asarray(values.convert(image, node.img.dtype, node.col.dtype))
-    write_tile(s, node.col, tile.reshape(extents), False, active)
+    image = np.where(good, loaded, values.constant(0, node.src.dtype))
+    tile = np.asarray(values.convert(image, node.src.dtype, node.dst.dtype))
+    write_tile(s, node.dst, tile.reshape(extents), False, active)
 
 
 # -- matrix product ------------------------------------------------------------------------------

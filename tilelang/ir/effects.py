@@ -233,15 +233,15 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
         if row.own_order:
             return How.ASYNC
         return How.NAMED if row.effect is Effect.NONE else How.POINTER  # computes with the address
-    late = in_bulk(node) or (isinstance(node, S.Copy) and node.mode == "async" and mode == WRITE)
+    late = in_bulk(node) or (isinstance(node, S.COPIES) and node.mode == "async" and mode == WRITE)
     return How.ASYNC if late or getattr(node, "asynchronous", False) else How.PLAIN
 
 
 def in_bulk(stmt: S.Stmt) -> bool:
     """Whether TMA moves a tile there, or is going to."""
-    if isinstance(stmt, (S.AtomicTile, S.Im2col)):
-        return bool(dict(stmt.annotations).get("complete"))
-    return isinstance(stmt, S.Copy) and stmt.mode in ("tma", "cluster")
+    if isinstance(stmt, (S.AtomicTile, S.Im2col)) and dict(stmt.annotations).get("complete"):
+        return True
+    return isinstance(stmt, S.COPIES) and stmt.mode in ("tma", "cluster")
 
 
 def _proxy(stmt: S.Stmt, field: str) -> str:

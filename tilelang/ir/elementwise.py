@@ -120,7 +120,7 @@ def _transpose(stmt: S.Transpose) -> S.Parallel:
 
 def _im2col(stmt: S.Im2col) -> S.Parallel:
     """Element (i, j) of the column tile: the pixel that ``T.im2col`` names, 0 outside the image."""
-    image, col = stmt.img.buffer, stmt.col
+    image, col = stmt.src.buffer, stmt.dst
     count, height, width, channels = (E.as_expr(extent) for extent in image.shape)
     rows, columns = (E.as_expr(extent) for extent in col.extents[-2:])
     out_h, out_w = stmt.output_extent(height), stmt.output_extent(width)

@@ -78,7 +78,7 @@ _SCHEDULED_KEYS = _also(
     Parallel="commit async signals tma_note subtile",
     Copy="commit signals exchange operand complete announce tma_note subtile",
     AtomicTile="complete tma_note",
-    Im2col="complete tma_note eviction_policy",
+    Im2col="complete tma_note eviction_policy commit",
     Gemm="panels taps k_run swapped k_slices",
     Buffer="register_layout layout extra made joined converted matrices handed_over",
 )

@@ -48,7 +48,7 @@ _ROWS: dict[type[S.TileOp], _Row] = {
     S.ReducerInit: _Row("init_reducer", ("reducer",)),
     S.ReducerFinalize: _Row("finalize_reducer", ("reducer",)),
     S.AtomicTile: _Row("atomic_{op}", ("dst", "src"), ("op",)),
-    S.Im2col: _Row("im2col", ("img", "col", "nhw_step", "c_step")),
+    S.Im2col: _Row("im2col", ("src", "dst", "nhw_step", "c_step")),
     S.PrintTile: _Row("print", ("src",)),
     S.HardwareOp: _Row("{name}", ("writes", "reads", "args"), ("name",)),
 }

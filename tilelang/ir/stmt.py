@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields, replace
 from functools import cache
 from operator import is_
-from typing import Any, ClassVar, NoReturn, TypeVar, overload
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar, overload
 
 from tilelang.errors import InternalError, Loc, TileTypeError
 from tilelang.ir.atoms import Atom
@@ -489,22 +489,29 @@ class Transpose(ElementOp):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Im2col(ElementOp):
-    """Column tile of an NHWC image for convolution; outside the image the value is 0."""
+    """Column tile of an NHWC image for convolution; outside the image the value is 0. ``mode`` and
+    ``barrier`` are those of a ``Copy``."""
 
-    img: Region = read_()
-    col: Region = write_()
+    src: Region = read_()
+    dst: Region = write_()
     nhw_step: Expr = expr_()
     c_step: Expr = expr_()
     kernel: int = attr_()
     stride: int = attr_()
     dilation: int = attr_()
     pad: int = attr_()
+    mode: str = attr_("copy")
+    barrier: Expr | None = expr_(None)
     annotations: Pairs = attr_(())
 
     def output_extent(self, extent: Any) -> Any:
         """Output pixels along a dimension of the image of ``extent`` pixels."""
         reach = self.dilation * (self.kernel - 1) + 1
         return (extent + 2 * self.pad - reach) // self.stride + 1
+
+
+TileCopy: TypeAlias = Copy | Im2col  # both have a source, a tile, a mode and a barrier
+COPIES = (Copy, Im2col)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

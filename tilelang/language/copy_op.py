@@ -341,8 +341,8 @@ def im2col(
     constants = _window(kernel=kernel, stride=stride, dilation=dilation, pad=pad)
     emitter(what).emit(
         Im2col(
-            img=image,
-            col=tile,
+            src=image,
+            dst=tile,
             nhw_step=scalar(nhw_step, what),
             c_step=scalar(c_step, what),
             kernel=constants["kernel"],

@@ -64,7 +64,7 @@ class _Walk(LaunchWalker):
 
     def _sizes(self, loop: S.For, column: S.Im2col, gemm: S.Gemm) -> _Sizes | None:
         """The sizes of a convolution that can go without columns; None for others."""
-        shape, tile = column.img.buffer.shape, column.col
+        shape, tile = column.src.buffer.shape, column.dst
         if not all(isinstance(extent, int) for extent in (*shape, *tile.extents, *gemm.c.extents)):
             return None
         count, height, width, channels = (int(extent) for extent in shape)
@@ -82,7 +82,7 @@ class _Walk(LaunchWalker):
             and step == channels
             and column.c_step is loop.var
             and (trip_count(loop), int(loop.start), int(loop.step)) == (taps, 0, 1)
-            and tile.dtype == column.img.dtype == accumulator(gemm.a.dtype, gemm.c.dtype)
+            and tile.dtype == column.src.dtype == accumulator(gemm.a.dtype, gemm.c.dtype)
             and padded_bytes <= ROOM
             and self.uses.get(tile.buffer.data) == 2
             and first_only(gemm.clear, loop.var) is not None
@@ -113,9 +113,9 @@ def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.
     """The part of the image, and a product for each row of the result."""
     channels, pad = sizes.channels, column.pad
     width = sizes.width + 2 * pad
-    name, storage = f"{column.img.buffer.name}_part", column.col.buffer.storage
+    name, storage = f"{column.src.buffer.name}_part", column.dst.buffer.storage
     shape = Shape((sizes.rows + sizes.reach, width, channels))
-    padded = Buffer(name, shape, column.col.dtype, storage)
+    padded = Buffer(name, shape, column.dst.dtype, storage)
     row = E.Var("r", DType("int32"))
     low = (row, E.const(0), E.const(0))
     a = Region(padded, low, (sizes.reach + 1, width, channels))
@@ -149,7 +149,7 @@ def _fill(padded: Buffer, column: S.Im2col, sizes: _Sizes) -> S.Stmt:
     for index, limit in ((h, sizes.height), (w, sizes.width), (n, sizes.count)):
         within = E.binary("land", index >= 0, index < limit)
         inside = E.binary("land", inside, within)
-    element = E.select(inside, E.Load(column.img.buffer, (n, h, w, c)), E.const(0, padded.dtype))
+    element = E.select(inside, E.Load(column.src.buffer, (n, h, w, c)), E.const(0, padded.dtype))
     store = S.Store(buffer=padded, indices=(i, j, c), value=element, loc=column.loc)
     extents = tuple(map(E.as_expr, padded.shape))
     return S.Parallel(vars=(i, j, c), extents=extents, body=store, loc=column.loc)

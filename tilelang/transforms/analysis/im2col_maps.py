@@ -44,7 +44,7 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
     Raises:
         TmaIneligibleError: TMA cannot make the copy; says why.
     """
-    tensor, tile = stmt.img.buffer, stmt.col
+    tensor, tile = stmt.src.buffer, stmt.dst
     if tensor.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
         raise TmaIneligibleError("it is none from global to shared memory")
     dtype = tensor.dtype
@@ -59,7 +59,8 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
             f"`{channels!r}`"
         )
     _check_window(stmt, rows, width)
-    _check_steps(stmt, int(channels) // columns, bounds)
+    if stmt.mode == "copy":  # else a pipeline was planned with the steps that its loop has
+        _check_steps(stmt, int(channels) // columns, bounds)
     start, offsets = _coordinates(stmt, rows, columns, int(channels))
     boxes = tuple(
         Box(
@@ -75,7 +76,7 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
 
 def _panels(stmt: S.Im2col, layout: Layout | None) -> tuple[int, int]:
     """The span of the swizzle, and the columns of a panel."""
-    tile, shape = stmt.col, shape_of(stmt.col)
+    tile, shape = stmt.dst, shape_of(stmt.dst)
     buffer, bits = tile.buffer, tile.dtype.bits
     if tuple(tile.extents[-2:]) != shape[-2:]:
         raise TmaIneligibleError(f"it fills a part of `{buffer.name}`")
@@ -117,7 +118,7 @@ def _coordinates(
     stmt: S.Im2col, rows: int, columns: int, channels: int
 ) -> tuple[tuple[E.Expr, ...], tuple[E.Expr, ...]]:
     """Coordinates of the first pixel, innermost first, and offsets within the window."""
-    _, height, width, _ = (E.as_expr(extent) for extent in stmt.img.buffer.shape)
+    _, height, width, _ = (E.as_expr(extent) for extent in stmt.src.buffer.shape)
     out_h, out_w = stmt.output_extent(height), stmt.output_extent(width)
     k, m = stmt.c_step * columns, stmt.nhw_step * rows
     at = k // channels

@@ -152,7 +152,7 @@ def is_complete(stmt: S.Stmt) -> bool:
 def endpoints_of(stmt: TmaOp) -> tuple[Region, Region, bool]:
     """The regions of the tensor and of the tile, and whether the tile is filled."""
     if isinstance(stmt, S.Im2col):
-        return stmt.img, stmt.col, True
+        return stmt.src, stmt.dst, True
     load = stmt.src.buffer.storage == "global"
     return (stmt.src, stmt.dst, True) if load else (stmt.dst, stmt.src, False)
 

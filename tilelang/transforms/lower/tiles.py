@@ -154,8 +154,7 @@ class _Tiles(ExprRewriter):
         """Whether ``stmt`` is a load by boxes that waits for itself."""
         if not is_complete(stmt):
             return False
-        load = isinstance(stmt, S.Copy) and stmt.dst.buffer.storage != "global"
-        return load or isinstance(stmt, S.Im2col)
+        return isinstance(stmt, S.COPIES) and stmt.dst.buffer.storage != "global"
 
     def sequence(self, stmt: S.Seq) -> S.Stmt:
         """Statements in order; loads by boxes that stand next to each other wait together, unless
@@ -176,7 +175,7 @@ class _Tiles(ExprRewriter):
 
     def loads(self, run: list[S.Stmt]) -> S.Stmt:
         """Loads by boxes that wait together."""
-        copies = [stmt for stmt in run if isinstance(stmt, (S.Copy, S.Im2col))]
+        copies = [stmt for stmt in run if isinstance(stmt, S.COPIES)]
         with at(run[0].loc):
             return _located(self.own.loaded(copies, self.group_of(run[0])), run[0])
 
@@ -250,7 +249,7 @@ class _Tiles(ExprRewriter):
             return self.own.loaded([stmt], ctx)
         if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
             return stored(stmt, ctx, self.own.loops and not self.only_added(stmt.dst.buffer))
-        if isinstance(stmt, S.Copy) and stmt.mode == "tma":
+        if isinstance(stmt, S.COPIES) and stmt.mode == "tma":
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
             return sent(stmt, ctx)
@@ -275,7 +274,7 @@ class _Tiles(ExprRewriter):
         result: S.Stmt = lowering(stmt, ctx)
         return result
 
-    def boxes(self, stmt: S.Copy, ctx: Lowering) -> S.Stmt:
+    def boxes(self, stmt: S.TileCopy, ctx: Lowering) -> S.Stmt:
         """A copy by boxes. What fills a pipeline is done by the thread that acquires the item."""
         if stmt.barrier in self.elects:
             return S.seq(*issued(stmt, boxes_or_refuse(stmt, ctx.bounds)))
@@ -316,7 +315,7 @@ class _Tiles(ExprRewriter):
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
         """A loop over elements; an asynchronous copy that nobody else commits commits itself."""
-        asynchronous = isinstance(stmt, S.Copy) and stmt.mode == "async"
+        asynchronous = isinstance(stmt, S.COPIES) and stmt.mode == "async"
         if isinstance(stmt, S.Copy) and stmt.mode not in ("copy", "async"):
             raise TileUnsupportedError(
                 f"T.copy with mode {stmt.mode!r} is not supported on this target",
@@ -457,5 +456,5 @@ def _share(a: S.Stmt, b: S.Stmt, bounds: Bounds) -> bool:
 
 
 def _filled(load: S.Stmt) -> Region:
-    assert isinstance(load, (S.Copy, S.Im2col))
-    return load.dst if isinstance(load, S.Copy) else load.col
+    assert isinstance(load, S.COPIES)
+    return load.dst

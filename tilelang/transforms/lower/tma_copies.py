@@ -62,7 +62,7 @@ def issued(copy: TmaOp, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.S
     """The instructions of all boxes; loads tell ``barrier`` of their bytes. A load for several
     blocks of the cluster is made by the first of them for all, and by other blocks for themselves.
     """
-    if isinstance(copy, S.Copy):
+    if isinstance(copy, S.COPIES):
         barrier = barrier if barrier is not None else copy.barrier
     more: dict[str, object] = {"bytes": boxes.box_bytes}
     notes = dict(copy.annotations)
@@ -170,7 +170,7 @@ class OwnBarriers:
     before: list[S.Stmt] = field(default_factory=list)
     loops: int = 0
 
-    def loaded(self, copies: Sequence[S.Copy | S.Im2col], ctx: Lowering) -> S.Stmt:
+    def loaded(self, copies: Sequence[S.TileCopy], ctx: Lowering) -> S.Stmt:
         """Neighbouring loads of one group, which wait together."""
         loc = copies[0].loc
         bar = Buffer(

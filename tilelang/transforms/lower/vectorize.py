@@ -202,8 +202,9 @@ class _Lanes(Rewriter):
     def asynchronous(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
         """``cp.async`` for a plain copy to shared memory; None where it cannot be one."""
         cond, value = None, stmt.value
-        if isinstance(value, E.Select) and _is_zero(value.f):
-            cond, value = value.cond, value.t
+        while isinstance(value, E.Select) and _is_zero(value.f):
+            cond = value.cond if cond is None else E.binary("land", cond, value.cond)
+            value = value.t
         if not isinstance(value, E.Load) or value.buffer.storage != "global":
             return None
         if not stmt.buffer.storage.startswith("shared") or value.dtype != stmt.buffer.dtype:

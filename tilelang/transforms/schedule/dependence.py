@@ -22,7 +22,7 @@ from tilelang.records import dataclass
 from tilelang.transforms.analysis.mechanism import Mechanism
 
 # Operations whose regions may get another leading index: their meaning does not depend on
-# the number of dimensions, except for that of an image.
+# the number of dimensions.
 _ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.ElementOp, S.Alloc, S.Store)
 _SHARED = ("shared", "shared.dyn")
 _VECTOR_BITS = 32  # the smallest asynchronous copy
@@ -47,7 +47,7 @@ class Plan:
     prefix: tuple[S.Stmt, ...]
     cond: E.Expr | None
     stmts: tuple[S.Stmt, ...]
-    copies: list[S.Copy] = field(default_factory=list)
+    copies: list[S.TileCopy] = field(default_factory=list)
     other_mechanisms: dict[E.Var, Mechanism] = field(default_factory=dict)
 
     def per_mechanism(self) -> list[Plan]:
@@ -95,9 +95,7 @@ def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) 
     replayable = _Replay(loop, plan, written)
     if cond is not None and not replayable.expr(cond):
         raise NotPipelinedError("the condition around its body cannot be evaluated ahead")
-    plan.copies = [
-        stmt for stmt in stmts if isinstance(stmt, S.Copy) and replayable.copy(stmt, launch)
-    ]
+    plan.copies = [stmt for stmt in stmts if isinstance(stmt, S.COPIES) and replayable.copy(stmt)]
     for data in list(plan.tiles):
         if not _can_version_tile(plan, data, launch):
             plan.copies = [copy for copy in plan.copies if copy.dst.buffer.data is not data]
@@ -125,7 +123,7 @@ def _check_control(loop: S.For) -> None:
         if isinstance(stmt, S.For) and stmt.kind == "pipelined":
             raise NotPipelinedError("it holds a pipelined loop")
         is_manual = isinstance(stmt, S.HardwareOp) or getattr(stmt, "asynchronous", False)
-        if is_manual or (isinstance(stmt, S.Copy) and stmt.mode != "copy"):
+        if is_manual or (isinstance(stmt, S.COPIES) and stmt.mode != "copy"):
             raise NotPipelinedError("the program orders asynchronous operations in it itself")
         for node in stmt.calls():
             _check_call(node)
@@ -168,7 +166,7 @@ class _Replay:
                     return False
         return True
 
-    def copy(self, copy: S.Copy, launch: S.Launch) -> bool:
+    def copy(self, copy: S.TileCopy) -> bool:
         """Whether ``copy`` can be an asynchronous copy into another version of its tile."""
         src, dst = copy.src.buffer, copy.dst.buffer
         if src.storage != "global" or dst.storage not in _SHARED or copy.barrier is not None:
@@ -185,7 +183,8 @@ class _Replay:
             return False
         if not all(isinstance(extent, int) for extent in (*copy.dst.extents, *dst.shape)):
             return False
-        if not same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
+        is_copy = isinstance(copy, S.Copy)
+        if is_copy and not same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
             return False
         bits = E.as_expr(copy.dst.extents[-1]).__index__() * dst.dtype.width
         return bits % _VECTOR_BITS == 0 and all(self.expr(expr) for expr in copy.exprs())
@@ -231,14 +230,11 @@ def _can_add_dimension(buffer: Buffer, launch: S.Launch) -> bool:
             return False
         for access in effects.accesses(node):
             if access.data is buffer.data and (
-                access.buffer is not buffer or (access.by is node and not _is_any_rank(node))
+                access.buffer is not buffer
+                or (access.by is node and not isinstance(node, _ANY_RANK))
             ):
                 return False
     return True
-
-
-def _is_any_rank(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, _ANY_RANK) and not isinstance(stmt, S.Im2col)
 
 
 def layout_pairs(launch: S.Launch, buffer: Buffer) -> list[tuple[Buffer, object]]:

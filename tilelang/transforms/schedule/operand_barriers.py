@@ -131,8 +131,8 @@ class _SplitPipelines(Rewriter):
         end = next(k for k, stmt in enumerate(stmts) if isinstance(stmt, H.Commit))
         commit, inside = stmts[end], stmts[start + 1 : end]
         assert isinstance(commit, H.Commit)
-        copies = [stmt for stmt in inside if isinstance(stmt, S.Copy)]
-        result = [*stmts[:start], *(stmt for stmt in inside if not isinstance(stmt, S.Copy))]
+        copies = [stmt for stmt in inside if isinstance(stmt, S.COPIES)]
+        result = [*stmts[:start], *(stmt for stmt in inside if not isinstance(stmt, S.COPIES))]
         for pipe, tiles in self.pipes:
             result.append(replace(acquire, pipe=pipe))
             result += (

@@ -24,7 +24,13 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.uniform import varying_exit
-from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute, without_allocations
+from tilelang.ir.visitor import (
+    Rewriter,
+    rewrite_exprs,
+    rewrite_launches,
+    substitute,
+    without_allocations,
+)
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import trip_count, trips
@@ -477,9 +483,8 @@ class _StageWriter:
         inner: S.Stmt = S.seq(
             *(
                 replace(
-                    copy,
-                    src=copy.src.map(value),
-                    dst=use_region(copy.dst.map(value), used),
+                    (moved := rewrite_exprs(copy, value)),
+                    dst=use_region(moved.dst, used),
                     mode=plan.mechanism.mode,
                     barrier=self.pipe if plan.mechanism.mode == "tma" else None,
                     annotations=(*copy.annotations, *async_notes),

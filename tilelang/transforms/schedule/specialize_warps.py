@@ -137,7 +137,7 @@ def _check_order(launch: S.Launch) -> None:
         if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
             raise _NotSpecializedError("loops or the kernel may end early")
         own = isinstance(stmt, (S.HardwareOp, H.Roles)) or getattr(stmt, "asynchronous", False)
-        if own or (isinstance(stmt, S.Copy) and stmt.mode == "async"):
+        if own or (isinstance(stmt, S.COPIES) and stmt.mode == "async"):
             raise _NotSpecializedError("it orders asynchronous operations itself")
         for expr in stmt.exprs():
             if not expr.variables.isdisjoint(launch.thread_vars):
@@ -453,5 +453,5 @@ class _Producer:
         for stmt in S.walk(body):
             if not all(map(self.is_steady, stmt.exprs())):
                 raise _NotSpecializedError("what is copied depends on what is computed")
-            if isinstance(stmt, S.Copy) and stmt.src.buffer.data in self.written:
+            if isinstance(stmt, S.COPIES) and stmt.src.buffer.data in self.written:
                 raise _NotSpecializedError(f"`{stmt.src.buffer.name}` is written in the kernel")

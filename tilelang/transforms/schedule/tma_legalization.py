@@ -120,18 +120,20 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         return launch
     ahead = _loads_without_barrier(launch)
 
-    def chosen(stmt: S.Im2col | S.Copy) -> S.Stmt:
+    def chosen(stmt: S.TileCopy) -> S.Stmt:
+        if stmt.mode != "copy":
+            return stmt
         if isinstance(stmt, S.Im2col):
             why = _NO_BARRIER if stmt in ahead else facts.refusal(stmt)
             return replace(stmt, annotations=_with_outcome(stmt, why))
-        if stmt.mode != "copy" or not (facts.is_profitable(stmt) or _is_requested(stmt)):
+        if not (facts.is_profitable(stmt) or _is_requested(stmt)):
             return stmt
         alone = stmt in ahead and not _is_requested(stmt)
         why = _NO_BARRIER if alone else facts.refusal(stmt)
         mode = "tma" if why is None else "copy"
         return replace(stmt, mode=mode, annotations=_with_outcome(stmt, why))
 
-    return launch.with_body(map_stmts(launch.body, (S.Im2col, S.Copy), chosen))
+    return launch.with_body(map_stmts(launch.body, S.COPIES, chosen))
 
 
 _NO_BARRIER = "it would need another barrier in each iteration"
@@ -156,10 +158,8 @@ def _loads_without_barrier(launch: S.Launch) -> set[S.Stmt]:
 
 def _load_target(stmt: S.Stmt) -> Region | None:
     """What a load fills, None for anything else."""
-    if isinstance(stmt, S.Im2col):
-        return stmt.col
-    load = isinstance(stmt, S.Copy) and stmt.src.buffer.storage == "global"
-    return stmt.dst if load and isinstance(stmt, S.Copy) else None
+    load = isinstance(stmt, S.COPIES) and stmt.src.buffer.storage == "global"
+    return stmt.dst if load and isinstance(stmt, S.COPIES) else None
 
 
 def _same_elements(tile: Region, loop: S.For | S.While) -> bool:

@@ -223,7 +223,7 @@ def watched(accesses: Iterable[effects.Access], scope: Scope, loc: Loc | None) -
     for access in accesses:
         if not scope.watches(access.buffer):
             continue
-        late = isinstance(access.by, S.Copy) and access.by.mode == "async" and access.writes
+        late = isinstance(access.by, S.COPIES) and access.by.mode == "async" and access.writes
         for mode in _modes(access):
             if access.how in (effects.How.POINTER, effects.How.NAMED):
                 # How much lies behind an address is not said: the whole buffer.
