@@ -114,7 +114,7 @@ def test_signatures_fields_and_matching_are_the_same(name: str) -> None:
         ("Plain", (1, (3,)), {"c": [4]}),
         ("Derived", (1,), {"d": "y"}),
         ("Node", (), {"first": 5}),
-        ("One", (float("nan"),), {}),
+        ("One", (1.5,), {}),
         ("Own", (4,), {}),
         ("Nothing", (), {}),
         ("Changing", (1,), {"b": [2]}),
@@ -126,6 +126,11 @@ def test_instances_are_the_same(name: str, args: Any, kwargs: Any) -> None:
     assert vars(ours) == vars(theirs)
     assert (ours == OURS[name](*args, **kwargs)) == (theirs == THEIRS[name](*args, **kwargs))
     assert ours != theirs
+
+
+def test_one_object_is_equal_to_itself_as_a_field_whatever_it_compares_to() -> None:
+    cls, value = OURS["One"], float("nan")
+    assert cls(value) == cls(value) and cls(value) != cls(float("nan"))
 
 
 def test_hashes_are_those_of_the_compared_fields() -> None:

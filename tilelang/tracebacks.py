@@ -118,7 +118,8 @@ def _wrong_call(
 
     names = [name for name in signature(function).parameters if name not in ("self", "span")]
     unknown = [name for name in kwargs if name not in names]
-    message, name = str(error), function.__name__
+    # Python 3.13 adds a guess of its own.
+    message, name = str(error).partition(". Did you mean")[0], function.__name__
     if name == "__call__":  # of an object, whose class a program does not know
         message, name = message.replace(f"{message.partition('(')[0]}()", "the call"), ""
     hint = near(unknown[0], names) if unknown else None

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Functions of ours that compare for a program, and those between it and this module.
 _FOR_PROGRAMS = ("compare", "__array_ufunc__")
+# From Python 3.12 on, those of lists, sets and dicts are part of the code around them.
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _BETWEEN = (*_FOR_PROGRAMS, "_elementwise", "__eq__", "__ne__", "identical", "refuse_written")
 
 
@@ -82,6 +84,9 @@ def _is_written(frame: FrameType | None, in_kernel: bool) -> bool:
         if not ours:
             # Lists and dicts compare, too, where they look for an item.
             written = asked or code.co_code[frame.f_lasti] == opmap["COMPARE_OP"]
+            if code.co_name in _COMPREHENSIONS:
+                asked, frame = written, frame.f_back
+                continue
             names = code.co_varnames + code.co_cellvars + code.co_freevars
             return written and (not in_kernel or "__tl" in names)
         if code.co_name not in _BETWEEN:
