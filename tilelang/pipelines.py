@@ -162,7 +162,8 @@ NORMALIZE: tuple[Step, ...] = (
                "checked",
          needs="simt"),
     Step("unroll_register_slices", unroll_register_slices,
-         does="unroll short loops over slices of fragments: registers have no addresses",
+         does="interchange or unroll loops over slices of fragments: registers have no "
+              "addresses",
          after="bounds of loops are constants; every pass below sees constant slices of "
                "registers",
          needs="simt"),

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.linear import Linear
 from tilelang.ir.visitor import map_stmts
 from tilelang.transforms.analysis.loops import values_of
+from tilelang.transforms.analysis.own_elements import have_own_elements
 
 
 def serial_inside(stmt: S.Stmt) -> S.Stmt:
@@ -52,32 +51,9 @@ def _joined(loop: S.Parallel) -> S.Parallel:
     if not isinstance(lanes, S.For) or lanes.kind != "vectorized" or loop.loop_layout is not None:
         return loop
     values = values_of(lanes)
-    if not values or values != range(len(values)) or not _independent(lanes):
+    if not values or values != range(len(values)):
+        return loop
+    if not have_own_elements(lanes.body, {lanes.var: len(values)}, {}):
         return loop
     extents = (*loop.extents, E.const(len(values), lanes.var.dtype))
     return replace(loop, vars=(*loop.vars, lanes.var), extents=extents, body=lanes.body)
-
-
-def _independent(lanes: S.For) -> bool:
-    """Whether no iteration touches an element that another one writes."""
-    if any(not isinstance(node, (S.Seq, S.Let, S.If, S.Store)) for node in S.walk(lanes.body)):
-        return False
-    accesses = list(effects.accesses(lanes.body, nested=True))
-    written = {access.data for access in accesses if access.writes}
-    for data in written:
-        indices = {access.where for access in accesses if access.data is data}
-        plain = all(a.how is effects.How.PLAIN for a in accesses if a.data is data)
-        element = next(iter(indices))
-        if len(indices) > 1 or not plain or not isinstance(element, tuple):
-            return False
-        if not any(_counts(index, lanes.var) for index in element):
-            return False
-    return True
-
-
-def _counts(index: E.Expr, var: E.Var) -> bool:
-    """Whether ``index`` is another one for each value of ``var``."""
-    form = Linear.of(index)
-    return form.factor(var) != 0 and not any(
-        var in term.variables for term, _ in form.terms if term is not var
-    )
