@@ -406,14 +406,6 @@ def prove(cond: Expr, bounds: Bounds | None = None) -> bool | None:
     return compare(cond.op, interval(cond.a, known), interval(cond.b, known))
 
 
-def are_apart(gap: Expr, first: int | Expr, second: int | Expr, bounds: Bounds) -> bool:
-    """Whether ``first`` indices end before ``second`` of them begin, which start ``gap`` later, or
-    the other way round."""
-    span = interval(gap, bounds)
-    ahead = isinstance(first, int) and span.low >= first
-    return ahead or (isinstance(second, int) and span.high <= -second)
-
-
 def compare(op: str, a: Interval, b: Interval) -> bool | None:
     """``a op b`` where every value of the two intervals agrees."""
     if op in ("gt", "ge"):

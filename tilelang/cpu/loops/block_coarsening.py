@@ -31,7 +31,7 @@ from tilelang.ir.linear import parted
 from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.fusion_legality import accesses_of, is_quiet
+from tilelang.transforms.analysis.dependence import facts_of
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
@@ -55,7 +55,7 @@ def coarsen_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _coarsened(launch: S.Launch, axis: int, var: E.Var) -> S.Launch | None:
     sizes = [int(extent.value) if isinstance(extent, E.Const) else 0 for extent in launch.grid]
-    if not all(sizes) or sizes[axis] == 1 or not is_quiet(launch.body):
+    if not all(sizes) or sizes[axis] == 1 or not facts_of(launch.body).quiet:
         return None
     if S.holds(launch.body, S.Gemm, S.View):
         return None
@@ -101,7 +101,7 @@ class _Rows:
             and int(node.start.value) == 0
             and not S.holds(node.body, S.For)
         }
-        accesses = accesses_of(self.body)
+        accesses = facts_of(self.body).accesses
         if accesses is None or not self.paired(accesses):
             return False
         elements = list(self.elements())

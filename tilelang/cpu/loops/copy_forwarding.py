@@ -25,7 +25,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import prove
 from tilelang.ir.visitor import ExprRewriter, rebuild, substitute, without_allocations
 from tilelang.target import Context
-from tilelang.transforms.analysis.fusion_legality import Memory
+from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
@@ -47,7 +47,7 @@ class _Walk(LaunchWalker):
         if not isinstance(stmt, S.Launch):
             return super().visit(stmt)
         self.counts = element_tiles(stmt.body)
-        self.facts = self.memory.facts(stmt.body)
+        self.body = stmt.body
         self.gone: dict[E.Var, str] = {}
         rewritten = super().visit(stmt)
         self.counts = {}
@@ -99,11 +99,7 @@ class _Walk(LaunchWalker):
             or covered != list(tile.shape)
         ):
             return None
-        accesses = self.facts.accesses
-        if accesses is None or any(
-            access.writes and self.memory.may_alias(access.buffer, source.buffer)
-            for access in accesses
-        ):
+        if self.memory.is_written(source.buffer, self.body):
             return None
         for index, size in zip(source.indices, source.buffer.shape):
             for test in (index >= 0, index < size):

@@ -7,7 +7,7 @@ hand to each other is then no longer memory
 (:mod:`~tilelang.cpu.loops.scalar_replacement`). Each element goes through the same operations in
 the same order as before, so no result changes.
 
-Two loops are fused if they use common memory and ``fusion_legality.Memory``
+Two loops are fused if they use common memory and ``dependence.Memory``
 shows that an iteration of one depends only on the same iteration of the other; what is
 between them has to be independent of the one that moves. Innermost loops are fused only if the
 stores of both are contiguous, or of none: vectors are made of the first kind. A loop sums in
@@ -30,7 +30,7 @@ from tilelang.ir.visitor import (
     substitute_in,
 )
 from tilelang.target import Context
-from tilelang.transforms.analysis.fusion_legality import Facts, Memory
+from tilelang.transforms.analysis.dependence import Facts, Memory
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 

@@ -40,7 +40,7 @@ from tilelang.ir.visitor import (
 )
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.fusion_legality import Memory
+from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, rewrite_launches, substitute
 from tilelang.target import Context
-from tilelang.transforms.analysis.fusion_legality import is_quiet
+from tilelang.transforms.analysis.dependence import facts_of, uses_only
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
@@ -73,7 +74,7 @@ def _rows(loop: S.For, views: set[E.Var]) -> _Rows | None:
     if count == 1 or "parallel" not in dict(inner.annotations) or not (simple and body):
         return None
     store = body[-1]
-    if not isinstance(store, S.Store) or not is_quiet(inner):
+    if not isinstance(store, S.Store) or not facts_of(inner).quiet:
         return None
     if sum(isinstance(stmt, S.Store) for stmt in body) > 1:
         return None
@@ -101,17 +102,8 @@ class _Rows:
             return False
         if self.loop.var in bounds or E.holds(self.inner.stop, E.Load):
             return False
-        loads = [
-            load
-            for stmt in self.body
-            for expr in stmt.exprs()
-            for load in E.find(expr, E.Load)
-            if load.buffer.data is buffer.data
-        ]
-        return bool(loads) and all(
-            load.buffer is buffer and E.same_exprs(load.indices, self.store.indices)
-            for load in loads
-        )
+        reads = any(buffer.data in effects.used(x) for stmt in self.body for x in stmt.exprs())
+        return reads and uses_only(self.store, *self.body)
 
     def jammed(self) -> S.Stmt:
         """The loop with several rows in each iteration."""

@@ -20,12 +20,13 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute_in
 from tilelang.target import Context
-from tilelang.transforms.analysis.fusion_legality import is_quiet
+from tilelang.transforms.analysis.dependence import facts_of, uses_only
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
@@ -63,7 +64,7 @@ def _interchanged(outer: S.For, views: set[E.Var]) -> S.Stmt | None:
     element_vars = frozenset(loop.var for loop in elements)
     if (
         store.buffer.data in views
-        or not is_quiet(store)
+        or not facts_of(store).quiet
         or not _is_elementwise(store, element_vars, steps)
     ):
         return None
@@ -108,10 +109,7 @@ def _is_elementwise(
     moving = {var for index in store.indices for var in index.variables}
     if not element_vars or not element_vars.issubset(store.indices) or not moving.isdisjoint(steps):
         return False
-    own_loads = [load for load in E.find(store.value, E.Load) if load.buffer.data is buffer.data]
-    return bool(own_loads) and all(
-        load.buffer is buffer and E.same_exprs(load.indices, store.indices) for load in own_loads
-    )
+    return uses_only(store, store.value) and buffer.data in effects.used(store.value)
 
 
 def _overlap(

@@ -28,15 +28,15 @@ from tilelang.cpu.loops.tiles import reductions_of, scan_of
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.effects import NAME, Access
 from tilelang.ir.indices import INDEX_OPS
-from tilelang.ir.linear import Linear, parted
+from tilelang.ir.linear import parted
 from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import Rewriter, inline_lets
-from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.fusion_legality import Memory
+from tilelang.transforms.analysis.dependence import Iterations, Memory
 from tilelang.transforms.analysis.loops import trip_count
 
 _VECTOR_NOTES = {"parallel", "reduction", "scan"}
@@ -58,12 +58,12 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             if not isinstance(stmt, S.For) or not _is_candidate(stmt):
                 return stmt
             loop = replace(stmt, body=inline_lets(stmt.body, is_position))
-            candidate = _Loop(loop, same)
+            candidate = _Loop(loop, same, memory)
             bits = candidate.bits()
             if not bits:
                 return stmt
             notes: tuple[tuple[str, object], ...] = (("vector", bits),)
-            if candidate.is_idempotent(memory):
+            if candidate.is_idempotent():
                 notes += (("idempotent", 1),)
             return replace(loop, annotations=(*loop.annotations, *notes))
 
@@ -135,19 +135,11 @@ def _is_candidate(loop: S.For) -> bool:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Access:
-    buffer: Buffer
-    indices: tuple[E.Expr, ...]
-    stores: bool
-
-
 class _Loop:
     """A candidate for vectorisation."""
 
-    def __init__(self, loop: S.For, same: dict[E.Var, E.Var]) -> None:
-        self.loop = loop
-        self.same = same
+    def __init__(self, loop: S.For, same: dict[E.Var, E.Var], memory: Memory) -> None:
+        self.loop, self.same, self.memory = loop, same, memory
         nodes = list(S.walk(loop.body))
         self.stores = [node for node in nodes if isinstance(node, S.Store)]
         self.own = {node.buffer.data for node in nodes if isinstance(node, S.Alloc)}
@@ -155,6 +147,9 @@ class _Loop:
         self.nodes = nodes
         self.totals = [total for _, total in reductions_of(loop)]
         self.scan = scan_of(loop)
+        every = memory.facts(loop.body).every.values()
+        self.accesses = [a for a in every if not a.buffer.is_var and a.mode != NAME]
+        self.iterations = Iterations(loop.var, self.lets, count=trip_count(loop))
 
     def bits(self) -> int:
         """Bits of the widest value; 0 where the loop stays as it is."""
@@ -165,24 +160,21 @@ class _Loop:
             return 0
         if self.scan is not None and not self.is_running_total(*self.scan):
             return 0
-        accesses = self.accesses()
-        stores = [access for access in accesses if access.stores]
-        if not all(self.stride(access) == 1 for access in stores):
+        stores = [access for access in self.accesses if access.writes]
+        strides = {access: self.stride(access) for access in self.accesses}
+        if 1 not in strides.values() or any(strides[store] != 1 for store in stores):
             return 0
-        if not any(self.stride(access) == 1 for access in accesses):
-            return 0
-        has_conflict = any(self.may_conflict(a, b) for a in stores for b in accesses if a is not b)
+        has_conflict = any(self.may_conflict(a, b) for a in stores for b in self.accesses)
         return 0 if has_conflict else max(8, *widths)
 
-    def is_idempotent(self, memory: Memory) -> bool:
+    def is_idempotent(self) -> bool:
         """Whether no iteration reads what one may store."""
         if self.totals or self.scan is not None:
             return False
-        accesses = self.accesses()
         stored, read = (
-            [access for access in accesses if access.stores is kind] for kind in (True, False)
+            [access for access in self.accesses if access.writes is kind] for kind in (True, False)
         )
-        return not any(memory.may_alias(a.buffer, b.buffer) for a in stored for b in read)
+        return not any(self.memory.may_alias(a.buffer, b.buffer) for a in stored for b in read)
 
     def is_plain(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` is vectorisable."""
@@ -266,56 +258,14 @@ class _Loop:
                 return False
         return has_update and not any(isinstance(node, S.If) for node in self.nodes)
 
-    def accesses(self) -> list[_Access]:
-        """The accesses of memory, each once; the variables of the loop aside."""
-        accesses: dict[tuple[object, ...], _Access] = {}
-
-        def add(buffer: Buffer, indices: tuple[E.Expr, ...], stores: bool) -> None:
-            if not buffer.is_var:
-                key = (id(buffer), stores, *map(id, indices))
-                accesses.setdefault(key, _Access(buffer, indices, stores))
-
-        for node in self.nodes:
-            if isinstance(node, S.Store):
-                add(node.buffer, node.indices, True)
-            for expr in node.exprs():
-                for load in E.find(expr, E.Load):
-                    add(load.buffer, load.indices, False)
-        return list(accesses.values())
-
-    def stride(self, access: _Access) -> int | None:
+    def stride(self, access: Access) -> int | None:
         """Elements from one iteration to the next."""
         return stride_of(access.buffer, access.indices, self.loop.var, self.lets)
 
-    def may_conflict(self, store: _Access, other: _Access) -> bool:
+    def may_conflict(self, store: Access, other: Access) -> bool:
         """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""
-        a, b = (self.same.get(p.buffer.data, p.buffer.data) for p in (store, other))
-        if a is not b:
-            return False
-        if store.buffer.data is not other.buffer.data or store.buffer.dtype != other.buffer.dtype:
-            return True
-        if Shape(store.buffer.stride_list()) != other.buffer.stride_list():
-            return True
-        if E.same_exprs(store.indices, other.indices):
-            return False
-        pairs = list(zip(store.indices, other.indices, store.buffer.stride_list()))
-        step, distance = self.stride(store), 0
-        if step is None or self.stride(other) != step:
-            return True
-        names, plain = self.lets | {self.loop.var}, store.buffer.strides is None
-        for store_index, other_index, stride in pairs:
-            forms = parted(store_index, names), parted(other_index, names)
-            if forms[0] is None or forms[1] is None:
-                return True
-            difference = Linear.of(E.binary("sub", forms[0][1], forms[1][1]))
-            still = not (forms[0][0].terms or forms[1][0].terms or difference.terms)
-            if still and difference.constant and store.buffer is other.buffer and plain:
-                return False  # accesses outside of a tensor do not happen
-            if difference.terms or not (isinstance(stride, int) or difference.constant == 0):
-                return True
-            distance += difference.constant * stride if isinstance(stride, int) else 0
-        count = trip_count(self.loop)
-        return distance % step == 0 and (count is None or abs(distance // step) < count)
+        a, b = (self.same.get(access.data, access.data) for access in (store, other))
+        return a is b and not self.iterations.are_apart(store, other)
 
 
 def _is_of(expr: E.Expr, total: Buffer) -> bool:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Atom, Effect
@@ -30,6 +29,7 @@ from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
+from tilelang.transforms.analysis.dependence import uses_only
 from tilelang.transforms.analysis.loops import bounds_of, values_of
 from tilelang.transforms.lower.context import INT
 
@@ -137,11 +137,7 @@ def _independent(store: S.Store) -> bool:
     """Whether no iteration reads what another one stores, and none does anything else."""
     if any(call.atom.effect is not Effect.NONE for call in E.find(store.value, E.Call)):
         return False
-    return all(
-        access.buffer is store.buffer and E.same_exprs(access.indices, store.indices)
-        for access in effects.accesses(store.value)
-        if access.data is store.buffer.data
-    )
+    return uses_only(store, store.value)
 
 
 def _count(stmt: S.For) -> int:

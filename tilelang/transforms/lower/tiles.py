@@ -7,7 +7,6 @@ operations exchange with each other is ordered; a lowering orders its own exchan
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -16,15 +15,15 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, are_apart
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.levels import with_known_keys
-from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target import Context, nvidia
 from tilelang.target.features import lowest_with
+from tilelang.transforms.analysis.dependence import may_overlap
 from tilelang.transforms.analysis.groups import (
     integer_lets,
     possible_threads,
@@ -448,11 +447,7 @@ def _zeroed(array: Buffer) -> S.Stmt:
 
 def _share(a: S.Stmt, b: S.Stmt, bounds: Bounds) -> bool:
     """Whether two loads may fill the same element."""
-    first, second = _filled(a), _filled(b)
-    if first.buffer is not second.buffer:
-        return first.buffer.data is second.buffer.data
-    gaps = [simplify(E.binary("sub", high, low)) for low, high in zip(first.mins, second.mins)]
-    return not any(map(partial(are_apart, bounds=bounds), gaps, first.extents, second.extents))
+    return may_overlap(_filled(a), _filled(b), bounds)
 
 
 def _filled(load: S.Stmt) -> Region:

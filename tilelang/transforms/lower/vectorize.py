@@ -33,6 +33,7 @@ from tilelang.ir.visitor import (
 )
 from tilelang.records import dataclass
 from tilelang.target import Context, nvidia
+from tilelang.transforms.analysis.dependence import is_same_element, uses_only
 from tilelang.transforms.analysis.loops import bounds_of, values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.transforms.lower.context import INT, MADE
@@ -354,12 +355,6 @@ def _is_zero(expr: E.Expr) -> bool:
     return isinstance(expr, E.Const) and expr.value == 0 and not str(expr.value).startswith("-")
 
 
-def _same_place(a: S.Store, b: S.Store | effects.Access) -> bool:
-    """Whether two accesses of one storage are of the same element, under the same name; equal
-    expressions are one object."""
-    return a.buffer is b.buffer and E.same_exprs(a.indices, b.indices)
-
-
 def _independent(body: S.Stmt) -> bool:
     """Whether the statements of ``body`` may run for all lanes one after the other.
 
@@ -382,18 +377,16 @@ def _independent(body: S.Stmt) -> bool:
                 return False
         elif isinstance(node, S.Store):
             before = stores.setdefault(node.buffer.data, node)
-            if not _same_place(before, node) or node.buffer.is_var:
+            if not is_same_element(before, node) or node.buffer.is_var:
                 return False
         elif not isinstance(node, (S.Seq, S.If)):
             return False
     if not early.isdisjoint(stores):
         return False
+    if not all(uses_only(store, body) for store in stores.values()):
+        return False
     for node in S.walk(body):
         for expr in node.exprs():
-            for access in effects.accesses(expr):
-                stored = stores.get(access.data)
-                if stored is not None and not _same_place(stored, access):
-                    return False
             for call in E.find(expr, E.Call):
                 if call.atom.effect is not Effect.NONE:
                     if not (draws(call) and node is may_draw and expr is may_draw.value):

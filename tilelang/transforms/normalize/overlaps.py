@@ -14,17 +14,16 @@ loops or plans copies.
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from functools import partial
 from typing import Any
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, are_apart
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
-from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.target import Context
+from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
 from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.scopes import is_private
 
@@ -84,19 +83,11 @@ class _Separate(Rewriter):
 
     def overlap(self, stmt: S.Stmt, read: Region, written: Region) -> bool:
         """Whether ``stmt`` may write an element of ``read`` that it reads for another one."""
-        if read.buffer.data is not written.buffer.data:
+        if not may_overlap(read, written, self.bounds, self.lets):
             return False
-        if read.buffer is not written.buffer:
-            return True  # two names of one memory
-        gaps = [
-            simplify(substitute(E.binary("sub", high, low), self.lets), self.bounds)
-            for low, high in zip(read.mins, written.mins)
-        ]
-        if any(map(partial(are_apart, bounds=self.bounds), gaps, read.extents, written.extents)):
-            return False
-        same = all(isinstance(gap, E.Const) and gap.value == 0 for gap in gaps)
-        same_extents = Shape(read.extents) == Shape(written.extents)
-        return not (same and same_extents and isinstance(stmt, _ALIGNED))
+        return not (
+            isinstance(stmt, _ALIGNED) and is_same_region(read, written, self.bounds, self.lets)
+        )
 
 
 def _tile(region: Region, stmt: S.Stmt) -> Region:

@@ -29,6 +29,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.records import dataclass
+from tilelang.transforms.analysis.dependence import constant_difference
 from tilelang.transforms.analysis.groups import Mask, thread_indices
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -510,7 +511,7 @@ class HazardAnalysis:
         first, second = self._interval(a, x), self._interval(b, y)
         if first is None or second is None:
             return False
-        shift = _difference(first[2], second[2])
+        shift = constant_difference(first[2], second[2])
         if shift is None:
             return False
         return first[0] + shift > second[1] or second[0] > first[1] + shift
@@ -541,7 +542,7 @@ class HazardAnalysis:
         first, second = self._split(a, x[0]), self._split(b, y[0])
         if first is None or second is None:
             return None
-        shift = _difference(first[1], second[1])
+        shift = constant_difference(first[1], second[1])
         # Free variables that appear in several dimensions must be enumerated together; one
         # column over all of an access's variables keeps the columns aligned.
         lows = [tuple(dim[0] for dim in side.dims if dim is not None) for side in (a, b)]
@@ -557,15 +558,6 @@ def _one_thread(a: Access, b: Access) -> bool:
     if a.mask is None or b.mask is None:
         return False
     return int(np.count_nonzero(a.mask | b.mask)) == 1
-
-
-def _difference(a: E.Expr, b: E.Expr) -> int | None:
-    if a is b:
-        return 0
-    if a.dtype != b.dtype:
-        return None
-    difference = simplify(a - b)
-    return int(difference.value) if isinstance(difference, E.Const) else None
 
 
 def _owners(

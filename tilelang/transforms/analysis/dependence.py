@@ -1,0 +1,365 @@
+"""Dependence analysis: may two accesses touch one element, and how many iterations apart.
+
+An index is a linear form: multiples of a loop's variable, and a rest that its iterations share.
+Where two accesses have the same multiple, the difference of their rests over it is the distance of
+the iterations that touch the same element. Every other question is made of that one:
+
+* :meth:`Iterations.distance`: the distances of two accesses in the iterations of a loop,
+* :func:`may_overlap`: whether two regions have an element in common,
+* :func:`is_same_element`: whether two accesses certainly are of one element,
+* :class:`Memory`: which statements of a program may be reordered, and which loops fused.
+
+Everything rests on :mod:`tilelang.ir.effects`. Two tensors of a program may be one (a kernel works
+in place): parameters of the same dtype and rank are taken to be the same memory unless their
+shapes differ; element ``(i, j)`` of one is then element ``(i, j)`` of the other. Accesses outside
+of a buffer do not happen, so equal elements have equal indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from functools import cached_property
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.bounds import ANY, INF, Bounds, End, Interval, floored, interval
+from tilelang.ir.buffer import Buffer, Region, Shape, same_extent
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.effects import Access
+from tilelang.ir.linear import Linear, parted
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.records import dataclass
+
+# Statements whose whole effect is what `effects` says of their accesses.
+_QUIET = (S.Seq, S.Let, S.Alloc, S.Store, S.For, S.If, S.Gemm)
+
+
+# -- two accesses ----------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class Iterations:
+    """The iterations of the loop over ``var``, ``count`` of them if that is known.
+
+    ``varying``: variables that each iteration sets anew (of loops in it, names); ``values``: what
+    names stand for. Without ``var`` there is one iteration.
+    """
+
+    var: E.Var | None = None
+    varying: frozenset[E.Var] = frozenset()
+    values: Mapping[E.Var, E.Expr] = field(default_factory=dict)
+    count: int | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+    _forms: dict[E.Expr, tuple[Linear, E.Expr] | None] = field(default_factory=dict, init=False)
+
+    def distance(self, a: Access | Region, b: Access | Region) -> Interval | None:
+        """How many iterations after ``a`` has touched an element ``b`` may touch it, where both are
+        of the same memory; None: never."""
+        found = ANY if self.count is None else Interval(1 - self.count, self.count - 1)
+        for (low, size), (other, other_size) in _common_dims(a, b):
+            along = self._along(low, other, size - 1, other_size - 1)
+            if along is None:
+                return None
+            found = Interval(max(found.low, along.low), min(found.high, along.high))
+        return found if found.low <= found.high else None
+
+    def are_apart(self, a: Access, b: Access) -> bool:
+        """Whether no iteration touches what ``a`` or ``b`` touches in another one."""
+        distance = self.distance(a, b)
+        return distance is None or distance.low == distance.high == 0
+
+    def _along(self, a: E.Expr, b: E.Expr, more: End, other_more: End) -> Interval | None:
+        """The distances at which the indices ``a`` and ``b``, and so many more, may be equal."""
+        form, other = self._form(a), self._form(b)
+        if form is None or other is None:
+            return ANY
+        steps = dict(form[0].terms)
+        if steps != dict(other[0].terms) or not steps.keys() <= {self.var}:
+            return ANY
+        gap = self._gap(form[1], other[1])
+        low, high = gap.low - other_more, gap.high + more
+        step = sum(steps.values())
+        if step == 0:
+            return ANY if low <= 0 <= high else None
+        if step < 0:
+            low, high, step = -high, -low, -step
+        first, last = -floored(-low, step), floored(high, step)
+        return Interval(first, last) if first <= last else None
+
+    def _form(self, index: E.Expr) -> tuple[Linear, E.Expr] | None:
+        if index not in self._forms:
+            variables = self.varying if self.var is None else self.varying | {self.var}
+            self._forms[index] = parted(substitute(index, dict(self.values)), variables)
+        return self._forms[index]
+
+    def _gap(self, a: E.Expr, b: E.Expr) -> Interval:
+        """What is known of ``a - b``, in which names have been replaced."""
+        if a is b:
+            return Interval(0, 0, 0, 0)
+        return interval(simplify(a - b, self.bounds), self.bounds) if a.dtype == b.dtype else ANY
+
+
+def may_overlap(
+    a: Region, b: Region, bounds: Bounds, values: Mapping[E.Var, E.Expr] | None = None
+) -> bool:
+    """Whether two regions may have an element in common."""
+    if a.buffer is not b.buffer:
+        return a.buffer.data is b.buffer.data
+    return Iterations(values=values or {}, bounds=bounds).distance(a, b) is not None
+
+
+def is_same_region(a: Region, b: Region, bounds: Bounds, values: dict[E.Var, E.Expr]) -> bool:
+    """Whether two regions certainly have the same elements."""
+    if a.buffer is not b.buffer or Shape(a.extents) != Shape(b.extents):
+        return False
+    gaps = (simplify(substitute(x - y, values), bounds) for x, y in zip(a.mins, b.mins))
+    return all(isinstance(gap, E.Const) and gap.value == 0 for gap in gaps)
+
+
+def is_same_element(a: Access | E.Load | S.Store, b: Access | E.Load | S.Store) -> bool:
+    """Whether two accesses are of one element, by one name; equal expressions are one object."""
+    return a.buffer is b.buffer and E.same_exprs(a.indices, b.indices)
+
+
+def uses_only(store: S.Store, *nodes: S.Stmt | E.Expr) -> bool:
+    """Whether ``nodes`` use no other element of the storage of ``store`` than it stores."""
+    return all(
+        is_same_element(access, store)
+        for node in nodes
+        for access in effects.accesses(node, nested=True)
+        if access.data is store.buffer.data
+    )
+
+
+def constant_difference(a: E.Expr, b: E.Expr) -> int | None:
+    """``a - b`` if it is a constant."""
+    if a is b:
+        return 0
+    difference = simplify(a - b) if a.dtype == b.dtype else None
+    return int(difference.value) if isinstance(difference, E.Const) else None
+
+
+def _common_dims(
+    a: Access | Region, b: Access | Region
+) -> Iterable[tuple[tuple[E.Expr, End], tuple[E.Expr, End]]]:
+    """Pairs of indices, and how many follow them, that are equal for equal elements: those of each
+    dimension, or the position in memory; none where nothing is known."""
+    if isinstance(a, Region) or isinstance(b, Region) or _has_same_indexing(a.buffer, b.buffer):
+        return zip(_dims(a), _dims(b))
+    x, y = a.buffer, b.buffer
+    is_element = isinstance(a.where, tuple) and isinstance(b.where, tuple)
+    if not is_element or x.data is not y.data or x.dtype != y.dtype:
+        return ()
+    same = Shape(x.stride_list()) == y.stride_list() and same_extent(x.elem_offset, y.elem_offset)
+    return [((_position(a), 1), (_position(b), 1))] if same else ()
+
+
+def _dims(access: Access | Region) -> list[tuple[E.Expr, End]]:
+    region = access if isinstance(access, Region) else access.region
+    ends = (extent if isinstance(extent, int) else INF for extent in region.extents)
+    return list(zip(region.mins, ends))
+
+
+def _position(access: Access) -> E.Expr:
+    """The element in memory that ``access`` names."""
+    position: E.Expr = E.const(0, DType("int64"))
+    for index, stride in zip(access.indices, access.buffer.stride_list()):
+        position = position + E.cast(index, position.dtype) * E.cast(stride, position.dtype)
+    return position
+
+
+def _has_same_indexing(a: Buffer, b: Buffer) -> bool:
+    """Whether the two names give each element the same indices."""
+    if not (_is_plain(a) and _is_plain(b)):
+        return False
+    if a is b or a.data is not b.data:
+        return True
+    shapes = a.ndim == b.ndim and all(map(same_extent, a.shape, b.shape))
+    return shapes and a.dtype == b.dtype
+
+
+def _is_plain(buffer: Buffer) -> bool:
+    """Whether the elements of a buffer are contiguous from its start on."""
+    offset = buffer.elem_offset
+    return buffer.strides is None and isinstance(offset, int) and offset == 0
+
+
+# -- statements ------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What a statement and everything in it does. Facts of a statement are made from those of its
+    parts, so a loop that takes in another one costs no second look at either body."""
+
+    quiet: bool  # nothing but accesses of memory happens, always and to the end
+    calls: bool  # a call is in an expression
+    raw: bool  # memory is used through raw pointers
+    noted: bool  # a loop with annotations is there
+    kinds: frozenset[type[S.Stmt]]
+    allocated: frozenset[E.Var]
+    used: frozenset[E.Var]  # storage that is named in any way
+    mentioned: frozenset[E.Var]  # the same and the variables of expressions
+    bound: frozenset[E.Var]  # variables that statements bind
+    values: tuple[S.Let, ...]
+    stores: tuple[S.Store, ...]
+    every: dict[tuple[object, ...], Access]  # accesses, equal ones once
+
+    @cached_property
+    def accesses(self) -> list[Access] | None:
+        """The accesses of elements of memory that lives longer, equal ones once; None where memory
+        is used in other ways."""
+        lasting = [a for a in self.every.values() if a.buffer.data not in self.allocated]
+        plain = all(a.how is effects.How.PLAIN and a.mode != effects.NAME for a in lasting)
+        return lasting if plain and not self.raw else None
+
+    def pure_values(self) -> dict[E.Var, E.Expr]:
+        """Names of values that read no memory."""
+        values: dict[E.Var, E.Expr] = {}
+        for node in self.values:
+            if not E.holds(node.value, E.Load, E.Call):
+                values[node.var] = substitute(node.value, values)
+        return values
+
+
+class Memory:
+    """Which names of a program may stand for the same memory, and what its statements do."""
+
+    def __init__(self, func: S.PrimFunc) -> None:
+        self.known: dict[S.Stmt, Facts] = {}
+        self.bounds = Bounds()  # remembers simple forms
+        self.tensors = {param.data for param in func.params if isinstance(param, Buffer)}
+        self.any_address = {  # views of pointers, which may alias anything
+            node.buffer.data for node in S.find(func.body, S.View) if node.source is not None
+        }
+
+    def facts(self, stmt: S.Stmt) -> Facts:
+        """What ``stmt`` does, computed once."""
+        return facts_of(stmt, self.known)
+
+    def may_alias(self, a: Buffer, b: Buffer) -> bool:
+        """Whether an element of ``a`` may be one of ``b``."""
+        if a.data is b.data or a.data in self.any_address or b.data in self.any_address:
+            return True
+        if a.data not in self.tensors or b.data not in self.tensors:
+            return False
+        if a.dtype != b.dtype or a.ndim != b.ndim:
+            return False
+        return not any(
+            isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a.shape, b.shape)
+        )
+
+    def is_written(self, buffer: Buffer, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` may write an element of ``buffer``."""
+        accesses = self.facts(stmt).accesses
+        return accesses is None or any(
+            access.writes and self.may_alias(access.buffer, buffer) for access in accesses
+        )
+
+    def is_independent(self, a: S.Stmt, b: S.Stmt) -> bool:
+        """Whether ``a`` and ``b`` may be reordered."""
+        first, second = self.facts(a), self.facts(b)
+        if not (first.quiet and second.quiet) or first.accesses is None or second.accesses is None:
+            return False
+        named = a.var if isinstance(a, S.Let) else a.buffer.data if isinstance(a, S.Alloc) else None
+        return named not in second.mentioned and not self._conflicts(
+            first.accesses, second.accesses
+        )
+
+    def is_fusion_legal(self, a: S.For, b: S.For) -> bool:
+        """Whether an iteration of ``a`` and one of ``b`` use the same memory, and one of them
+        writes it, only where their variables are equal: then the loops may run as one, and
+        iterations that were independent in both stay so."""
+        first, second = self.facts(a.body), self.facts(b.body)
+        if first.accesses is None or second.accesses is None:
+            return False
+        iterations = Iterations(
+            a.var,
+            first.bound | second.bound,
+            first.pure_values() | second.pure_values() | {b.var: a.var},
+            bounds=self.bounds,
+        )
+        return all(
+            x.data not in self.any_address
+            and y.data not in self.any_address
+            and iterations.are_apart(x, y)
+            for x, y in self._conflicts(first.accesses, second.accesses)
+        )
+
+    def _conflicts(self, first: list[Access], second: list[Access]) -> list[tuple[Access, Access]]:
+        """Pairs of accesses that may be of the same memory, one of them writing."""
+        read, tensors, any_address, pairs = effects.READ, self.tensors, self.any_address, []
+        for x in first:
+            data = x.buffer.data
+            for y in second:
+                if x.mode == read and y.mode == read:
+                    continue
+                other = y.buffer.data
+                anywhere = (
+                    data in any_address
+                    or other in any_address
+                    or (data in tensors and other in tensors)
+                )
+                if data is other or (anywhere and self.may_alias(x.buffer, y.buffer)):
+                    pairs.append((x, y))
+        return pairs
+
+
+def facts_of(stmt: S.Stmt, known: dict[S.Stmt, Facts] | None = None) -> Facts:
+    """What ``stmt`` does; ``known`` holds earlier results."""
+    known = {} if known is None else known
+    facts = known.get(stmt)
+    if facts is None:
+        parts = [_own_facts(stmt), *(facts_of(block, known) for block in stmt.blocks())]
+        facts = known[stmt] = _merged(parts) if len(parts) > 1 else parts[0]
+    return facts
+
+
+def _own_facts(stmt: S.Stmt) -> Facts:
+    """What ``stmt`` itself does."""
+    exprs = stmt.exprs()
+    calls = [call for expr in exprs for call in E.find(expr, E.Call)]
+    silent = all(call.atom.effect in (Effect.NONE, Effect.HINT) for call in calls)
+    raw = {var for var, _ in effects.pointers(stmt)}
+    every: dict[tuple[object, ...], Access] = {}
+    for access in effects.accesses(stmt):
+        plain = access.how is effects.How.PLAIN
+        every.setdefault((access.buffer, access.where, access.mode, plain), access)
+    used = raw.union(access.buffer.data for access in every.values())
+    return Facts(
+        quiet=isinstance(stmt, _QUIET) and silent,
+        calls=bool(calls),
+        raw=bool(raw),
+        noted=isinstance(stmt, S.For) and bool(stmt.annotations),
+        kinds=frozenset((type(stmt),)),
+        allocated=frozenset((stmt.buffer.data,) if isinstance(stmt, S.Alloc) else ()),
+        used=frozenset(used),
+        mentioned=frozenset(used.union(*(expr.variables for expr in exprs))),
+        bound=frozenset(stmt.parts("var", "vars")),
+        values=(stmt,) if isinstance(stmt, S.Let) else (),
+        stores=(stmt,) if isinstance(stmt, S.Store) else (),
+        every=every,
+    )
+
+
+def _merged(parts: list[Facts]) -> Facts:
+    """What a statement does, given what it does itself and what its blocks do."""
+    every: dict[tuple[object, ...], Access] = {}
+    for part in parts:
+        for key, access in part.every.items():
+            every.setdefault(key, access)
+    none: frozenset[E.Var] = frozenset()
+    return Facts(
+        quiet=all(part.quiet for part in parts),
+        calls=any(part.calls for part in parts),
+        raw=any(part.raw for part in parts),
+        noted=any(part.noted for part in parts),
+        kinds=parts[0].kinds.union(*(part.kinds for part in parts)),
+        allocated=none.union(*(part.allocated for part in parts)),
+        used=none.union(*(part.used for part in parts)),
+        mentioned=none.union(*(part.mentioned for part in parts)),
+        bound=none.union(*(part.bound for part in parts)),
+        values=tuple(let for part in parts for let in part.values),
+        stores=tuple(store for part in parts for store in part.stores),
+        every=every,
+    )
