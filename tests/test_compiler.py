@@ -28,7 +28,7 @@ NAMES = [
     "widen_indices", "simplify", "check_tile_bounds", "number_barriers", "bound_shifts", "legalize_negative_indices",
     "separate_overlaps",
     "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_gemm_completion",
-    "scalarize_vectors", "forward_operands", "convolve", "coalesce_k_loops", "forward_results", "choose_operands",
+    "scalarize_vectors", "forward_gemm_copies", "choose_operands",
     "serialize_threads",
     "lower_operand_copies", "lower_tiles", "lower_fragments_to_arrays", "unroll_stencils", "fuse_loops", "replace_tiles_by_scalars", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "unroll_and_jam", "tile_registers", "pad_rows",
     "verify_views", "insert_guards", "simplify_again", "simplify_invariant_quotients",

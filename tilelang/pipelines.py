@@ -10,16 +10,13 @@ from __future__ import annotations
 from tilelang.cpu.loops.array_contraction import contract_arrays
 from tilelang.cpu.loops.block_coarsening import coarsen_blocks
 from tilelang.cpu.loops.cache_padding import pad_rows
-from tilelang.cpu.loops.convolve import convolve
 from tilelang.cpu.loops.copy_forwarding import forward_copies
 from tilelang.cpu.loops.fragments import lower_fragments_to_arrays
+from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
 from tilelang.cpu.loops.invariant_quotients import simplify_invariant_quotients
-from tilelang.cpu.loops.k_loop_coalescing import coalesce_k_loops
 from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.loop_interchange import interchange_loops
-from tilelang.cpu.loops.operand_forwarding import forward_operands
 from tilelang.cpu.loops.register_tiling import tile_registers
-from tilelang.cpu.loops.result_forwarding import forward_results
 from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.cpu.loops.serialize_threads import serialize_threads
 from tilelang.cpu.loops.unroll_and_jam import unroll_and_jam
@@ -198,21 +195,12 @@ NORMALIZE: tuple[Step, ...] = (
 
 # A core that runs a whole block: loops, then the order of memory, then vectors.
 CPU: tuple[Step, ...] = (
-    Step("forward_operands", forward_operands,
-         does="copy forwarding: products read operands in global memory",
+    Step("forward_gemm_copies", forward_gemm_copies,
+         does="copy forwarding: products read operands and store results in global memory; k-loop "
+              "coalescing and implicit im2col",
          after="products that use an element a few times read it where it lies; copies are "
                "whole, and tiles that are left get their layouts behind this",
          level="scheduled"),
-    Step("convolve", convolve,
-         does="read the image of a convolution in place: implicit im2col",
-         after="columns of an image and their product are whole, and weights are read in place"),
-    Step("coalesce_k_loops", coalesce_k_loops,
-         does="loop coalescing: join products over neighbouring parts of k",
-         after="the loops of products have lost their copies"),
-    Step("forward_results", forward_results,
-         does="copy forwarding: products store results in global memory",
-         after="a product that was a loop overwrites its tile, and the copy of that is still "
-               "whole"),
     Step("choose_operands", choose_operands,
          does="choose packed layouts of GEMM operands for the kernel of the core",
          after="kernels choose the layouts of their operands while copies are still whole, so "

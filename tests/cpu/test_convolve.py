@@ -11,8 +11,7 @@ from contexts import CPU
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.gemm_kernels import KernelSpec, emit_kernel
-from tilelang.cpu.loops.convolve import convolve
-from tilelang.cpu.loops.operand_forwarding import forward_operands
+from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
@@ -51,7 +50,7 @@ def program(
 
 def taken(func: Any) -> bool:
     """Whether the product is one of the image."""
-    lowered = convolve(forward_operands(simplify_func(func, CPU), CPU), CPU)
+    lowered = forward_gemm_copies(simplify_func(func, CPU), CPU)
     (gemm,) = (n for n in S.walk(lowered.body) if isinstance(n, S.Gemm))
     columns = any(isinstance(n, S.Im2col) for n in S.walk(lowered.body))
     assert columns != ("taps" in dict(gemm.annotations))

@@ -11,9 +11,7 @@ from contexts import CPU
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.loops import k_loop_coalescing as steps
-from tilelang.cpu.loops.k_loop_coalescing import coalesce_k_loops
-from tilelang.cpu.loops.operand_forwarding import forward_operands
-from tilelang.cpu.loops.result_forwarding import forward_results
+from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
@@ -59,9 +57,7 @@ def program(
 
 
 def lowered(func: Any) -> S.PrimFunc:
-    return forward_results(
-        coalesce_k_loops(forward_operands(simplify_func(func, CPU), CPU), CPU), CPU
-    )
+    return forward_gemm_copies(simplify_func(func, CPU), CPU)
 
 
 def depth(func: Any) -> tuple[int, int]:
@@ -145,9 +141,9 @@ def small(dtype: str, N: int = 16, K: int = 16, M: int = 8) -> Any:
     [
         ({}, ["global", "global", "local.fragment"]),
         ({"dtype": "float16"}, ["shared.dyn", "shared.dyn", "local.fragment"]),
-        ({"N": 24}, ["global", "shared.dyn", "local.fragment"]),
-        ({"K": 384, "M": 9}, ["global", "shared.dyn", "local.fragment"]),
-        ({"K": 512}, ["global", "global", "local.fragment"]),
+        ({"N": 24}, ["global", "shared.dyn", "global"]),
+        ({"K": 384, "M": 9}, ["global", "shared.dyn", "global"]),
+        ({"K": 512}, ["global", "global", "global"]),
     ],
     ids=["small", "to be converted", "part of a vector", "large", "large for few rows"],
 )

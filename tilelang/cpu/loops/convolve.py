@@ -6,7 +6,7 @@ outside. The factors of a tap are then rows of that part, a pixel apart, from a 
 on the tap, and one product for each row of the result adds all taps in registers, in their order.
 
 That is for taps one pixel apart or ``dilation``, a stride of 1, and a step of k for each tap.
-Relies on ``forward_operands``, which takes the copy of the weights out of the loop.
+The copy of the weights is gone from the loop: :mod:`~tilelang.cpu.loops.gemm_forwarding`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from tilelang.cpu.gemm_kernels import panel_width
 from tilelang.cpu.loops.k_loop_coalescing import first_only
-from tilelang.cpu.loops.operand_forwarding import LaunchWalker
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
@@ -24,16 +23,11 @@ from tilelang.ir.linear import depends_on
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
-from tilelang.target import Context
 from tilelang.transforms.analysis.combine import accumulator
+from tilelang.transforms.analysis.dependence import steps_of
 from tilelang.transforms.analysis.loops import trip_count
 
 ROOM = 256 << 10  # bytes of the part of the image; the second cache has room for it beside weights
-
-
-def convolve(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with products of images in place of those of columns."""
-    return func.with_body(_Walk().visit(func.body))
 
 
 @dataclass(frozen=True)
@@ -51,44 +45,47 @@ class _Sizes:
     reach: int
 
 
-class _Walk(LaunchWalker):
-    def loop(self, loop: S.For) -> S.Stmt:
-        body = loop.body.stmts if isinstance(loop.body, S.Seq) else ()
-        if len(body) != 2:
-            return loop
-        column, gemm = body
-        if not isinstance(column, S.Im2col) or not isinstance(gemm, S.Gemm):
-            return loop
-        sizes = self._sizes(loop, column, gemm)
-        return loop if sizes is None else _convolved(loop, column, gemm, sizes)
+def convolved(loop: S.For, uses: dict[E.Var, int]) -> S.Stmt:
+    """A product of the image in place of one of columns, if ``loop`` is one over taps.
 
-    def _sizes(self, loop: S.For, column: S.Im2col, gemm: S.Gemm) -> _Sizes | None:
-        """The sizes of a convolution that can go without columns; None for others."""
-        shape, tile = column.src.buffer.shape, column.dst
-        if not all(isinstance(extent, int) for extent in (*shape, *tile.extents, *gemm.c.extents)):
-            return None
-        count, height, width, channels = (int(extent) for extent in shape)
-        taps, reach = column.kernel**2, column.dilation * (column.kernel - 1)
-        lines, columns = height + 2 * column.pad - reach, width + 2 * column.pad - reach
-        rows, step = (int(extent) for extent in tile.extents[-2:])
-        if min(lines, columns) < 1 or rows % columns or lines * columns % rows:
-            return None
-        sizes = _Sizes(count, height, width, channels, lines, columns, rows // columns, reach)
-        padded_bytes = (
-            (sizes.rows + reach) * (width + 2 * column.pad) * channels * tile.dtype.bits // 8
-        )
-        fits = (
-            column.stride == 1
-            and step == channels
-            and column.c_step is loop.var
-            and (trip_count(loop), int(loop.start), int(loop.step)) == (taps, 0, 1)
-            and tile.dtype == column.src.dtype == accumulator(gemm.a.dtype, gemm.c.dtype)
-            and padded_bytes <= ROOM
-            and self.uses.get(tile.buffer.data) == 2
-            and first_only(gemm.clear, loop.var) is not None
-            and not depends_on(column.nhw_step, frozenset({loop.var}))
-        )
-        return sizes if fits and _is_product(gemm, tile, loop.var, step) else None
+    Args:
+        uses: how many statements of the launch name each tile.
+    """
+    body = loop.body.stmts if isinstance(loop.body, S.Seq) else ()
+    if len(body) != 2:
+        return loop
+    column, gemm = body
+    if not isinstance(column, S.Im2col) or not isinstance(gemm, S.Gemm):
+        return loop
+    sizes = _sizes(loop, column, gemm, uses)
+    return loop if sizes is None else _convolved(loop, column, gemm, sizes)
+
+
+def _sizes(loop: S.For, column: S.Im2col, gemm: S.Gemm, uses: dict[E.Var, int]) -> _Sizes | None:
+    """The sizes of a convolution that can go without columns; None for others."""
+    shape, tile = column.src.buffer.shape, column.dst
+    if not all(isinstance(extent, int) for extent in (*shape, *tile.extents, *gemm.c.extents)):
+        return None
+    count, height, width, channels = (int(extent) for extent in shape)
+    taps, reach = column.kernel**2, column.dilation * (column.kernel - 1)
+    lines, columns = height + 2 * column.pad - reach, width + 2 * column.pad - reach
+    rows, step = (int(extent) for extent in tile.extents[-2:])
+    if min(lines, columns) < 1 or rows % columns or lines * columns % rows:
+        return None
+    sizes = _Sizes(count, height, width, channels, lines, columns, rows // columns, reach)
+    padded_bytes = (sizes.rows + reach) * (width + 2 * column.pad) * channels * tile.dtype.bits // 8
+    fits = (
+        column.stride == 1
+        and step == channels
+        and column.c_step is loop.var
+        and (trip_count(loop), int(loop.start), int(loop.step)) == (taps, 0, 1)
+        and tile.dtype == column.src.dtype == accumulator(gemm.a.dtype, gemm.c.dtype)
+        and padded_bytes <= ROOM
+        and uses.get(tile.buffer.data) == 2
+        and first_only(gemm.clear, loop.var) is not None
+        and not depends_on(column.nhw_step, frozenset({loop.var}))
+    )
+    return sizes if fits and _is_product(gemm, tile, loop.var, step) else None
 
 
 def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
@@ -102,11 +99,10 @@ def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
         return False
     if len(c.extents) != 2 or int(c.extents[-1]) % panel_width(b.dtype):
         return False
-    ahead: dict[E.Var, E.Expr] = {var: var + 1}
-    far = [simplify(substitute(low, ahead) - low) for low in b.mins]
-    moves = [value.value if isinstance(value, E.Const) else None for value in far]
-    wanted = [step if dim == len(moves) - 2 else 0 for dim in range(len(moves))]
-    return moves == wanted and not any(depends_on(low, frozenset({var})) for low in c.mins)
+    wanted = tuple(step if dim == b.buffer.ndim - 2 else 0 for dim in range(b.buffer.ndim))
+    return steps_of(b.mins, var) == wanted and not any(
+        depends_on(low, frozenset({var})) for low in c.mins
+    )
 
 
 def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.Stmt:

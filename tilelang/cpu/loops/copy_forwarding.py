@@ -13,17 +13,18 @@ their elements have done so, and a loop that copies is one that is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from math import prod
 
-from tilelang.cpu.loops.operand_forwarding import LaunchWalker
 from tilelang.cpu.loops.scalar_replacement import element_tiles
 from tilelang.cpu.loops.vectorization import stride_of
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import prove
-from tilelang.ir.visitor import ExprRewriter, rebuild, substitute, without_allocations
+from tilelang.ir.bounds import Bounds, prove
+from tilelang.ir.buffer import Region
+from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_blocks, substitute
+from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import trip_count
@@ -34,124 +35,162 @@ NEAR = 4  # elements apart, which are in the same lines of memory
 
 def forward_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without tiles that are copies of tensors and read in their order."""
-    return func.with_body(_Walk(Memory(func)).visit(func.body))
+    return func.with_body(_Forwarder(Memory(func)).visit(func.body))
 
 
-class _Walk(LaunchWalker):
+class LaunchWalker:
+    """Walks with the ranges of variables; rewrites sequences and loops, the inner ones first."""
+
     def __init__(self, memory: Memory) -> None:
-        super().__init__()
-        self.memory = memory
-        self.counts: dict[E.Var, int] = {}  # tiles of the launch, and how often each is used
+        self.memory, self.bounds = memory, Bounds()
 
+    def visit(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with its sequences and loops rewritten."""
+        outer = self.bounds
+        if isinstance(stmt, S.Launch):
+            for var, extent in zip(stmt.block_vars, stmt.grid):
+                self.bounds = self.bounds.with_range(var, 0, extent)
+        elif isinstance(stmt, S.For):
+            self.bounds = self.bounds.with_range(stmt.var, stmt.start, stmt.stop)
+        result = rewrite_blocks(stmt, self.visit)
+        if isinstance(result, S.Seq):
+            result = self.sequence(result)
+        elif isinstance(result, S.For):
+            result = self.loop(result)
+        self.bounds = outer
+        return result
+
+    def sequence(self, seq: S.Seq) -> S.Stmt:
+        """A sequence whose parts are rewritten; to be overridden."""
+        return seq
+
+    def loop(self, loop: S.For) -> S.Stmt:
+        """A loop whose body is rewritten; to be overridden."""
+        return loop
+
+
+def is_in_bounds(region: Region, bounds: Bounds) -> bool:
+    """Whether all elements of ``region`` certainly exist."""
+    for low, extent, size in zip(region.mins, region.extents, region.buffer.shape):
+        last = E.binary("add", low, E.as_expr(extent))
+        for test in (E.binary("ge", low, E.const(0)), E.binary("le", last, E.as_expr(size))):
+            if prove(test, bounds) is not True:
+                return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class TileCopy:
+    """A nest of ``loops`` that fills a whole tile: ``store`` puts an element of a tensor there."""
+
+    loops: tuple[S.For, ...]
+    store: S.Store
+    source: E.Load
+
+    def element(self, indices: Sequence[E.Expr]) -> E.Load:
+        """The element of the tensor that the tile has at ``indices``."""
+        pairs = zip(self.store.indices, indices)
+        values = {var: index for var, index in pairs if isinstance(var, E.Var)}
+        element = substitute(self.source, values)
+        assert isinstance(element, E.Load)
+        return element
+
+
+def tile_copy(stmt: S.Stmt, tiles: Container[E.Var]) -> TileCopy | None:
+    """What ``stmt`` is if it only fills one of ``tiles`` from global memory."""
+    loops: list[S.For] = []
+    while isinstance(stmt, S.For):
+        loops.append(stmt)
+        stmt = stmt.body
+    if not isinstance(stmt, S.Store) or not isinstance(stmt.value, E.Load):
+        return None
+    source = stmt.value
+    if stmt.buffer.data not in tiles or source.buffer.storage != "global" or source.buffer.is_var:
+        return None
+    if any(E.holds(index, E.Load, E.Call) for index in source.indices):
+        return None
+    counts = {loop.var: trip_count(loop) for loop in loops}
+    if any(not count or (int(loop.start), int(loop.step)) != (0, 1)
+           for loop, count in zip(loops, counts.values())):  # fmt: skip
+        return None
+    copied = [counts.get(index) if isinstance(index, E.Var) else 1 for index in stmt.indices]
+    covers = len(counts) == len(loops) == sum(index in counts for index in stmt.indices)
+    return TileCopy((*loops,), stmt, source) if covers and copied == [*stmt.buffer.shape] else None
+
+
+class ForwardLoads(ExprRewriter):
+    """Elements of tiles are read where they were copied from; the tiles are gone."""
+
+    kinds = (E.Load,)
+
+    def __init__(self, copies: Mapping[E.Var, TileCopy]) -> None:
+        self.copies = copies
+
+    def node(self, expr: E.Expr) -> E.Expr:
+        rebuilt = rebuild(expr, self.expr)
+        copy = self.copies.get(rebuilt.buffer.data) if isinstance(rebuilt, E.Load) else None
+        if isinstance(rebuilt, E.Load) and copy is not None:
+            return copy.element(rebuilt.indices)
+        return rebuilt
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        gone = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.copies
+        return S.seq() if gone else stmt
+
+
+class _Forwarder(LaunchWalker):
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         if not isinstance(stmt, S.Launch):
             return super().visit(stmt)
-        self.counts = element_tiles(stmt.body)
-        self.body = stmt.body
-        self.gone: dict[E.Var, str] = {}
+        self.launch, self.counts = stmt, element_tiles(stmt.body)
+        self.gone: dict[E.Var, TileCopy] = {}
         rewritten = super().visit(stmt)
-        self.counts = {}
         if not self.gone:
             return rewritten
-        lines = tuple(f"`{name}` is read where it was copied from" for name in self.gone.values())
-        rewritten = without_allocations(rewritten, self.gone)
+        lines = tuple(f"`{data.name}` is read where it was copied from" for data in self.gone)
+        rewritten = ForwardLoads(self.gone).rewrite(rewritten)
         assert isinstance(rewritten, S.Launch)
         return with_lines(rewritten, lines)
 
     def sequence(self, seq: S.Seq) -> S.Stmt:
-        stmts = S.flat(seq)
-        for position, stmt in enumerate(stmts):
-            forwarded = self._copy(stmt) if isinstance(stmt, S.For) else None
-            if forwarded is not None and self._is_profitable(*forwarded, stmts[position + 1 :]):
-                tile = forwarded[0].buffer
-                self.gone[tile.data] = tile.name
-                later = _ForwardLoads(*forwarded)
-                return self.sequence(
-                    S.Seq(stmts=(*stmts[:position], *map(later.rewrite, stmts[position + 1 :])))
-                )
-        return seq
+        stmts = list(S.flat(seq))
+        for stmt in tuple(stmts):
+            copy = tile_copy(stmt, self.counts)
+            if copy is None or not self._is_legal(copy):
+                continue
+            if self._is_profitable(copy, stmts[stmts.index(stmt) + 1 :]):
+                self.gone[copy.store.buffer.data] = copy
+                stmts.remove(stmt)
+        return seq if len(stmts) == len(S.flat(seq)) else S.Seq(stmts=(*stmts,))
 
-    def _copy(self, stmt: S.Stmt) -> tuple[S.Store, E.Load] | None:
-        """The store of a loop nest that fills a whole tile from a tensor that nobody writes, and
-        what it loads."""
-        loops, bounds = list[S.For](), self.bounds
-        while isinstance(stmt, S.For) and "parallel" in dict(stmt.annotations):
-            loops.append(stmt)
-            bounds = bounds.with_range(stmt.var, stmt.start, stmt.stop)
-            stmt = stmt.body
-        if not isinstance(stmt, S.Store) or stmt.buffer.data not in self.counts:
-            return None
-        tile, source = stmt.buffer, stmt.value
-        if not isinstance(source, E.Load) or source.buffer.storage != "global":
-            return None
-        if source.dtype != tile.dtype or any(
-            E.holds(one, E.Load, E.Call) for one in source.indices
-        ):
-            return None
-        sizes = {
-            one.var: trip_count(one) for one in loops if trip_count(one) and not int(one.start)
-        }
-        copied_vars = [index for index in stmt.indices if isinstance(index, E.Var)]
-        covered = [sizes.get(one) if isinstance(one, E.Var) else 1 for one in stmt.indices]
-        if (
-            set(copied_vars) != sizes.keys()
-            or len(copied_vars) < len(loops)
-            or covered != list(tile.shape)
-        ):
-            return None
-        if self.memory.is_written(source.buffer, self.body):
-            return None
-        for index, size in zip(source.indices, source.buffer.shape):
-            for test in (index >= 0, index < size):
-                if prove(test, bounds) is not True:
-                    return None
-        return stmt, source
+    def _is_legal(self, copy: TileCopy) -> bool:
+        """Whether all that is copied exists, and nobody writes it."""
+        source, bounds = copy.source, self.bounds
+        for loop in copy.loops:
+            bounds = bounds.with_range(loop.var, loop.start, loop.stop)
+        element = Region(source.buffer, source.indices, (1,) * source.buffer.ndim)
+        return not self.memory.is_written(source.buffer, self.launch.body) and is_in_bounds(
+            element, bounds
+        )
 
-    def _is_profitable(self, store: S.Store, source: E.Load, later: Sequence[S.Stmt]) -> bool:
+    def _is_profitable(self, copy: TileCopy, later: Sequence[S.Stmt]) -> bool:
         """Whether ``later`` has all uses of the tile, and reads about as many elements as it has,
         in their order."""
-        tile, uses = store.buffer, 0
+        tile, uses = copy.store.buffer, 0
         worklist: list[tuple[S.Stmt, int, E.Var | None]] = [(stmt, 1, None) for stmt in later]
         while worklist:
             stmt, times, var = worklist.pop()
-            tile_accesses = [
-                access for access in effects.accesses(stmt) if access.data is tile.data
-            ]
-            uses += len(tile_accesses)
-            for access in tile_accesses:
-                read = E.Load(tile, access.indices)
-                source_element = _ForwardLoads(store, source).expr(read)
-                assert isinstance(source_element, E.Load)
-                stride: int | None = 0
+            for access in effects.accesses(stmt):
+                if access.data is not tile.data:
+                    continue
+                uses += 1
+                read, stride = copy.element(access.indices), 0
                 if var is not None:
-                    stride = stride_of(
-                        source_element.buffer, source_element.indices, var, frozenset()
-                    )
-                if (
-                    access.writes
-                    or times > prod(tile.shape)
-                    or stride is None
-                    or abs(stride) > NEAR
-                ):
+                    found = stride_of(read.buffer, read.indices, var, frozenset())
+                    stride = NEAR + 1 if found is None else found
+                if access.writes or times > prod(tile.shape) or abs(stride) > NEAR:
                     return False
             if isinstance(stmt, S.For):
                 times, var = times * (trip_count(stmt) or 1 << 60), stmt.var
             worklist += [(inner, times, var) for inner in stmt.blocks()]
         return uses > 0 and uses == self.counts[tile.data] - 1
-
-
-class _ForwardLoads(ExprRewriter):
-    """Elements of a tile are read where they were copied from."""
-
-    kinds = (E.Load,)
-
-    def __init__(self, store: S.Store, source: E.Load) -> None:
-        self.store, self.source = store, source
-
-    def node(self, expr: E.Expr) -> E.Expr:
-        rebuilt = rebuild(expr, self.expr)
-        if isinstance(rebuilt, E.Load) and rebuilt.buffer.data is self.store.buffer.data:
-            pairs = zip(self.store.indices, rebuilt.indices)
-            values = {var: index for var, index in pairs if isinstance(var, E.Var)}
-            return substitute(self.source, values)
-        return rebuilt

@@ -5,7 +5,7 @@ else, once copies have gone into the product, that is a sum through the cache fo
 keeps the result from being stored where it belongs. Integers add up to the same in any order, so as
 many steps become one as the words of both operands have room for beside each other.
 
-Relies on ``forward_operands``, which takes the copies out of such loops.
+Copies are gone from such loops: :mod:`~tilelang.cpu.loops.gemm_forwarding`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import map_stmts, substitute
-from tilelang.target import Context
+from tilelang.ir.visitor import substitute
 from tilelang.transforms.analysis.combine import accumulator
+from tilelang.transforms.analysis.dependence import steps_of
 from tilelang.transforms.analysis.loops import trip_count
 
 ROOM = 1 << 20  # bytes of words; second caches have that much, or somewhat less
 
 
-def coalesce_k_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with fewer and longer products of bytes."""
-    return func.with_body(map_stmts(func.body, S.For, _joined))
-
-
-def _joined(loop: S.For) -> S.Stmt:
+def coalesced(loop: S.Stmt) -> S.Stmt:
+    """One product, or fewer and longer ones, where ``loop`` only adds products of bytes."""
+    if not isinstance(loop, S.For):
+        return loop
     gemm, count = loop.body, trip_count(loop)
     if not isinstance(gemm, S.Gemm) or not count or (int(loop.start), int(loop.step)) != (0, 1):
         return loop
@@ -78,18 +76,13 @@ def _counts_along(gemm: S.Gemm, var: E.Var) -> bool:
     ):
         return False
 
-    def moves(region: Region) -> tuple[object, ...]:
-        ahead: dict[E.Var, E.Expr] = {var: var + 1}
-        far = (simplify(substitute(low, ahead) - low) for low in region.mins)
-        return tuple(extent.value if isinstance(extent, E.Const) else None for extent in far)
-
     def along(region: Region, dim: int) -> bool:
         wanted: list[object] = [0] * len(region.mins)
         wanted[dim] = region.extents[dim]
-        return moves(region) == tuple(wanted)
+        return steps_of(region.mins, var) == tuple(wanted)
 
     return (
         along(gemm.a, -2 if gemm.trans_a else -1)
         and along(gemm.b, -1 if gemm.trans_b else -2)
-        and not any(moves(gemm.c))
+        and not any(step != 0 for step in steps_of(gemm.c.mins, var))
     )

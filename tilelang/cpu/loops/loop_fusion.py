@@ -23,14 +23,13 @@ from dataclasses import replace
 from tilelang.cpu.loops.tiles import reductions_of, scan_of
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.linear import parted
 from tilelang.ir.visitor import (
     rewrite_blocks,
     rewrite_launches,
     substitute_in,
 )
 from tilelang.target import Context
-from tilelang.transforms.analysis.dependence import Facts, Memory
+from tilelang.transforms.analysis.dependence import Facts, Memory, steps_of
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
@@ -216,8 +215,7 @@ def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
     """Whether all stores to memory are contiguous: one element further with each iteration."""
     stored = {store.indices: None for store in facts.stores if not store.buffer.is_var}
     for indices in stored:
-        forms = [parted(index, frozenset((loop.var,))) for index in indices]
-        steps = [None if form is None else form[0].factor(loop.var) for form in forms]
+        steps = steps_of(indices, loop.var)
         if not steps or steps[-1] != 1 or any(steps[:-1]):
             return False
     return True

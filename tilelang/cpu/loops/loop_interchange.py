@@ -19,35 +19,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from tilelang.cpu.loops.copy_forwarding import ForwardLoads, TileCopy, tile_copy
 from tilelang.cpu.loops.scalar_replacement import element_tiles
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import same_extent
 from tilelang.ir.linear import parted
-from tilelang.ir.visitor import (
-    ExprRewriter,
-    rebuild,
-    rewrite_blocks,
-    rewrite_launches,
-    substitute,
-)
-from tilelang.records import dataclass
+from tilelang.ir.visitor import rewrite_blocks, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
 LARGEST = 128 * 1024  # bytes of vectors that every row reads again: they stay in the second cache
-
-
-@dataclass(frozen=True, eq=False)
-class _Copy:
-    """A loop that fills a tile of one dimension: ``tile[index_var] = value``."""
-
-    index_var: E.Var
-    value: E.Load
-    bytes: int
 
 
 def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -57,7 +41,7 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def interchanged(launch: S.Launch) -> S.Stmt:
         counts = element_tiles(launch.body)
         lines: list[str] = []
-        gone: dict[E.Var, _Copy] = {}
+        gone: dict[E.Var, TileCopy] = {}
 
         def visit(stmt: S.Stmt) -> S.Stmt:
             result = _interchanged(stmt, counts, memory) if isinstance(stmt, S.For) else None
@@ -72,7 +56,7 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         body = visit(launch.body)
         if body is launch.body:
             return launch
-        body = _ForwardLoads(gone).rewrite(body)
+        body = ForwardLoads(gone).rewrite(body)
         return with_lines(replace(launch, body=body), tuple(dict.fromkeys(lines)))
 
     return rewrite_launches(func, interchanged)
@@ -80,7 +64,7 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _interchanged(
     steps: S.For, counts: dict[E.Var, int], memory: Memory
-) -> tuple[S.For, dict[E.Var, _Copy]] | None:
+) -> tuple[S.For, dict[E.Var, TileCopy]] | None:
     """The loop over rows with ``steps`` in it, and the copies that it needs no more, if ``steps``
     is a loop along rows."""
     *before, rows = S.flat(steps.body) or [steps.body]
@@ -88,14 +72,14 @@ def _interchanged(
         return None
     if steps.annotations or not dict(rows.annotations).keys() <= {"parallel"}:
         return None
-    found_copies = [_copy(stmt, counts) for stmt in before]
-    copies = dict(copy for copy in found_copies if copy is not None)
+    found_copies = [tile_copy(stmt, counts) for stmt in before]
+    copies = {copy.store.buffer.data: copy for copy in found_copies if copy is not None}
     if len(copies) != len(before):
         return None
     uses = Counter(access.data for access in effects.accesses(steps.body, nested=True))
     if any(uses[data] != counts[data] for data in copies):
         return None
-    body = _ForwardLoads(copies).rewrite(rows.body)
+    body = ForwardLoads(copies).rewrite(rows.body)
     interchanged = replace(rows, body=replace(steps, body=body))
     facts = memory.facts(interchanged)
     if (
@@ -104,31 +88,14 @@ def _interchanged(
         or not _is_along(interchanged, steps.var)
     ):
         return None
-    again = sum(copy.bytes for copy in copies.values()) * (trip_count(steps) or 0)
+    tiles = (copy.store.buffer for copy in copies.values())
+    again = sum(tile.constant_bytes for tile in tiles) * (trip_count(steps) or 0)
     return (interchanged, copies) if again <= LARGEST else None
 
 
 def _counts(loop: S.For) -> bool:
     """Whether ``loop`` runs a constant number of times and is not written out."""
     return loop.kind in ("serial", "pipelined") and bool(trip_count(loop))
-
-
-def _copy(stmt: S.Stmt, counts: dict[E.Var, int]) -> tuple[E.Var, _Copy] | None:
-    """The tile that ``stmt`` fills from memory, and how; None if that is not what it does."""
-    store = stmt.body if isinstance(stmt, S.For) else None
-    if not isinstance(stmt, S.For) or not isinstance(store, S.Store):
-        return None
-    buffer, value = store.buffer, store.value
-    if buffer.data not in counts or buffer.ndim != 1 or store.indices[0] is not stmt.var:
-        return None
-    covers_range = int(stmt.start) == 0 and int(stmt.step) == 1 if trip_count(stmt) else False
-    if not covers_range or not same_extent(buffer.shape[0], trip_count(stmt)):
-        return None
-    if not isinstance(value, E.Load) or value.buffer.storage != "global" or value.buffer.is_var:
-        return None
-    if any(E.holds(index, E.Load, E.Call) for index in value.indices):
-        return None
-    return buffer.data, _Copy(stmt.var, value, buffer.dtype.bits // 8 * (trip_count(stmt) or 0))
 
 
 def _is_along(rows: S.For, step: E.Var) -> bool:
@@ -147,23 +114,3 @@ def _is_along(rows: S.For, step: E.Var) -> bool:
             pieces = [count for var, count in inner.items() if form[0].factor(var) == 1]
             continued |= form[0].factor(step) in pieces
     return continued
-
-
-class _ForwardLoads(ExprRewriter):
-    """Elements of tiles are read where they were copied from; the tiles are gone."""
-
-    kinds = (E.Load,)
-
-    def __init__(self, copies: dict[E.Var, _Copy]) -> None:
-        self.copies = copies
-
-    def node(self, expr: E.Expr) -> E.Expr:
-        rebuilt = rebuild(expr, self.expr)
-        copy = self.copies.get(rebuilt.buffer.data) if isinstance(rebuilt, E.Load) else None
-        if isinstance(rebuilt, E.Load) and copy is not None:
-            rebuilt = substitute(copy.value, {copy.index_var: rebuilt.indices[0]})
-        return rebuilt
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        gone = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.copies
-        return S.seq() if gone else stmt

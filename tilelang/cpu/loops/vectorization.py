@@ -32,11 +32,10 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import NAME, Access
 from tilelang.ir.indices import INDEX_OPS
-from tilelang.ir.linear import parted
 from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import Rewriter, inline_lets
 from tilelang.target import Context
-from tilelang.transforms.analysis.dependence import Iterations, Memory
+from tilelang.transforms.analysis.dependence import Iterations, Memory, steps_of
 from tilelang.transforms.analysis.loops import trip_count
 
 _VECTOR_NOTES = {"parallel", "reduction", "scan"}
@@ -77,16 +76,10 @@ def stride_of(
     """How many elements an access of ``buffer`` moves on for each step of ``var``; None where that
     is no constant, or where the indices also depend on ``names``, which change in the loop."""
     total = 0
-    for index, stride in zip(indices, buffer.stride_list()):
-        form = parted(index, names | {var})
-        if form is None:
+    for step, stride in zip(steps_of(indices, var, names), buffer.stride_list()):
+        if step is None or (step and not isinstance(stride, int)):
             return None
-        steps = dict(form[0].terms)
-        if not steps:
-            continue
-        if set(steps) != {var} or not isinstance(stride, int):
-            return None
-        total += steps[var] * stride
+        total += step * stride if isinstance(stride, int) else 0
     return total
 
 

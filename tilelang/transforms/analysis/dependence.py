@@ -35,7 +35,7 @@ from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
 
 # Statements whose whole effect is what `effects` says of their accesses.
-_QUIET = (S.Seq, S.Let, S.Alloc, S.Store, S.For, S.If, S.Gemm)
+_QUIET = (S.Seq, S.Let, S.Alloc, S.Store, S.For, S.Parallel, S.If, S.Copy, S.Fill, S.Gemm)
 
 
 # -- two accesses ----------------------------------------------------------------------------------
@@ -130,6 +130,18 @@ def uses_only(store: S.Store, *nodes: S.Stmt | E.Expr) -> bool:
         for node in nodes
         for access in effects.accesses(node, nested=True)
         if access.data is store.buffer.data
+    )
+
+
+def steps_of(
+    indices: Iterable[E.Expr], var: E.Var, varying: frozenset[E.Var] = frozenset()
+) -> tuple[int | None, ...]:
+    """How far each index moves with an iteration of the loop over ``var``; None where that is no
+    constant, or where it depends on ``varying``, which change in the loop, too."""
+    forms = (parted(index, varying | {var}) for index in indices)
+    steps = (None if form is None else dict(form[0].terms) for form in forms)
+    return tuple(
+        None if step is None or not step.keys() <= {var} else step.get(var, 0) for step in steps
     )
 
 
@@ -255,6 +267,10 @@ class Memory:
         return accesses is None or any(
             access.writes and self.may_alias(access.buffer, buffer) for access in accesses
         )
+
+    def keeps(self, stmt: S.Stmt, *buffers: Buffer) -> bool:
+        """Whether ``buffers`` surely hold after ``stmt`` what they held before."""
+        return self.facts(stmt).quiet and not any(self.is_written(b, stmt) for b in buffers)
 
     def is_independent(self, a: S.Stmt, b: S.Stmt) -> bool:
         """Whether ``a`` and ``b`` may be reordered."""

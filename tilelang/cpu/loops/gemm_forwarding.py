@@ -1,0 +1,137 @@
+"""Copy forwarding of GEMMs: products read operands and store results in global memory, uncopied.
+
+A product of few rows uses each element of its right operand a few times, one whose operands become
+words makes those of them anyway, and small operands fit into the first cache as they lie: the copy
+into a tile before it moves every element through the cache once more for nothing. Where the tile is
+filled by one copy, of elements that certainly exist, and read by one product behind it, with
+nothing between that could change the source, the product gets the source. Where a product
+overwrites a tile, and the copy behind it is all that reads the tile, the product gets the region
+that the copy writes to, if that can be none of its operands. Copy and tile are gone.
+
+A loop that has lost its copies may be one product (:mod:`~tilelang.cpu.loops.k_loop_coalescing`),
+or one of an image (:mod:`~tilelang.cpu.loops.convolve`): that is seen before the sequence around
+it. Relies on ``simplify`` (extents are constants where they can be) and on copies being whole; runs
+before ``choose_operands``, which asks for the tiles that are left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.cpu.dot_instructions import words_of
+from tilelang.cpu.dot_kernels import has_few_rows
+from tilelang.cpu.loops.convolve import convolved
+from tilelang.cpu.loops.copy_forwarding import LaunchWalker, is_in_bounds
+from tilelang.cpu.loops.k_loop_coalescing import coalesced
+from tilelang.cpu.operands import TILE_SCOPES
+from tilelang.cpu.outer_product_kernels import has_passing_rows
+from tilelang.cpu.small_operands import small_a, small_b
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region, same_extent
+from tilelang.target import Context
+from tilelang.transforms.analysis.combine import accumulator
+from tilelang.transforms.analysis.dependence import Memory
+
+
+def forward_gemm_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with copies gone into the products around them."""
+    return func.with_body(_Forwarder(Memory(func)).visit(func.body))
+
+
+class _Forwarder(LaunchWalker):
+    def visit(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Launch):
+            self.uses = _uses(stmt)
+        return super().visit(stmt)
+
+    def loop(self, loop: S.For) -> S.Stmt:
+        return coalesced(convolved(loop, self.uses))
+
+    def sequence(self, seq: S.Seq) -> S.Stmt:
+        copies: dict[E.Var, S.Copy] = {}  # those of which nothing has changed the source yet
+        rewritten: list[S.Stmt] = []
+        for stmt in seq.stmts:
+            if isinstance(stmt, S.Gemm):
+                stmt, used = self._with_operands(stmt, copies)
+                rewritten = [one for one in rewritten if one not in used]
+            copies = {
+                tile: copy for tile, copy in copies.items()
+                if self.memory.keeps(stmt, copy.src.buffer, copy.dst.buffer)
+            }  # fmt: skip
+            if isinstance(stmt, S.Copy):
+                before = rewritten[-1] if rewritten else None
+                if isinstance(before, S.Gemm) and self._takes_result(before, stmt):
+                    rewritten[-1] = replace(before, c=stmt.dst)
+                    continue
+                if self._moves_whole(stmt, tile=stmt.dst, memory=stmt.src):
+                    copies[stmt.dst.buffer.data] = stmt
+            rewritten.append(stmt)
+        return seq.of(rewritten)
+
+    def _with_operands(
+        self, stmt: S.Gemm, copies: dict[E.Var, S.Copy]
+    ) -> tuple[S.Gemm, list[S.Copy]]:
+        """``stmt`` with the sources of ``copies`` as operands, and those that it needs no more."""
+        wide = accumulator(stmt.a.dtype, stmt.c.dtype)
+        if stmt.a.buffer.data is stmt.b.buffer.data:
+            return stmt, []
+        every = words_of(stmt.a.dtype, stmt.b.dtype, wide) is not None or has_few_rows(stmt)
+        used: list[S.Copy] = []
+        for name, small in (("a", small_a), ("b", small_b)):
+            operand: Region = getattr(stmt, name)
+            copy = copies.get(operand.buffer.data)
+            if copy is None or not operand.is_whole:
+                continue
+            a, b = (copy.src, stmt.b) if name == "a" else (stmt.a, copy.src)
+            changed = replace(stmt, a=a, b=b)
+            if every or small(changed) or (name == "b" and has_passing_rows(changed)):
+                used.append(copy)
+                stmt = changed
+        return stmt, used
+
+    def _takes_result(self, gemm: S.Gemm, copy: S.Copy) -> bool:
+        """Whether ``gemm`` can store what ``copy`` moves."""
+        clears = isinstance(gemm.clear, E.Const) and bool(gemm.clear.value)
+        if not clears or gemm.c.buffer.data is not copy.src.buffer.data or not gemm.c.is_whole:
+            return False
+        if gemm.c.dtype != accumulator(gemm.a.dtype, gemm.c.dtype):
+            return False  # sums are beside the tile, and converted
+        may_alias = any(self.memory.may_alias(copy.dst.buffer, x.buffer) for x in (gemm.a, gemm.b))
+        return not may_alias and self._moves_whole(copy, tile=copy.src, memory=copy.dst)
+
+    def _moves_whole(self, copy: S.Copy, tile: Region, memory: Region) -> bool:
+        """Whether a copy is all that a tile of the block is there for, beside one product, and a
+        product can use the region in ``memory`` itself."""
+        if self.uses.get(tile.buffer.data) != 2 or tile.buffer.storage not in TILE_SCOPES:
+            return False
+        if copy.mode != "copy" or not tile.is_whole or len(tile.extents) != 2:
+            return False
+        if memory.dtype != tile.dtype or memory.buffer.storage != "global":
+            return False
+        if len(memory.extents) < 2:
+            return False
+        leading, strides = memory.extents[:-2], memory.buffer.stride_list()
+        return (
+            all(isinstance(extent, int) for extent in memory.extents[-2:])
+            and memory.extents[-2:] == tile.buffer.shape
+            and all(same_extent(extent, 1) for extent in leading)
+            and memory.buffer.has_unit_stride
+            and isinstance(strides[-2], int)
+            and is_in_bounds(memory, self.bounds)
+        )
+
+
+def _uses(launch: S.Launch) -> dict[E.Var, int]:
+    """How many statements, besides those that make a buffer, name each of them; an expression that
+    does counts for more than two."""
+    counts: dict[E.Var, int] = {}
+    for stmt in S.walk(launch.body):
+        if not isinstance(stmt, S.Alloc):
+            for data in {access.data for access in effects.own(stmt)}:
+                counts[data] = counts.get(data, 0) + 1
+        for expr in effects.expressions(stmt):
+            for data in effects.used(expr):
+                counts[data] = counts.get(data, 0) + 3
+    return counts
