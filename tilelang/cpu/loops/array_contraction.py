@@ -20,7 +20,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape, same_extent
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
 from tilelang.target import Context
-from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.notes import with_lines
 
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
@@ -72,11 +72,10 @@ def _is_filled_first(loop: S.For, tile: Buffer, dim: int) -> bool:
     inner = _first(loop.body, tile)
     if not isinstance(inner, S.For) or not same_extent(trip_count(inner), tile.shape[1 - dim]):
         return False
-    steps_by_one = isinstance(inner.step, E.Const) and inner.step.value == 1
     starts_at_zero = isinstance(inner.start, E.Const) and inner.start.value == 0
     store = _first(inner.body, tile)
     if (
-        not (steps_by_one and starts_at_zero)
+        not (steps_by_one(inner) and starts_at_zero)
         or not isinstance(store, S.Store)
         or store.buffer.data is not tile.data
     ):

@@ -30,7 +30,7 @@ from tilelang.ir.visitor import (
 )
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Facts, Memory, steps_of
-from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.notes import with_lines
 
 REACH = 16  # statements between two loops that are joined
@@ -188,9 +188,8 @@ class _Fuser:
 
 
 def _is_plain(loop: S.For, facts: Facts) -> bool:
-    steps_by_one = isinstance(loop.step, E.Const) and loop.step.value == 1
     has_known_notes = {name for name, _ in loop.annotations} <= _NOTES
-    if not (steps_by_one and has_known_notes and loop.kind == "serial" and facts.quiet):
+    if not (steps_by_one(loop) and has_known_notes and loop.kind == "serial" and facts.quiet):
         return False
     if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):
         return False  # what it depends on may change

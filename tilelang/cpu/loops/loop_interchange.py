@@ -17,49 +17,42 @@ and what lives in an iteration only is no tile any more.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 from tilelang.cpu.loops.copy_forwarding import ForwardLoads, TileCopy, tile_copy
+from tilelang.cpu.loops.nests import line_of, rewrite_nests
 from tilelang.cpu.loops.scalar_replacement import element_tiles
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import parted
-from tilelang.ir.visitor import rewrite_blocks, rewrite_launches
+from tilelang.ir.visitor import without_allocations
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import trip_count
-from tilelang.transforms.notes import with_lines
 
 LARGEST = 128 * 1024  # bytes of vectors that every row reads again: they stay in the second cache
 
 
 def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with loops over rows around those along them."""
-    memory = Memory(func)
+    memory, gone = Memory(func), set[E.Var]()
 
-    def interchanged(launch: S.Launch) -> S.Stmt:
+    def start(launch: S.Launch) -> Callable[[S.For], tuple[S.Stmt, str] | None]:
         counts = element_tiles(launch.body)
-        lines: list[str] = []
-        gone: dict[E.Var, TileCopy] = {}
 
-        def visit(stmt: S.Stmt) -> S.Stmt:
-            result = _interchanged(stmt, counts, memory) if isinstance(stmt, S.For) else None
+        def interchanged(loop: S.For) -> tuple[S.Stmt, str] | None:
+            result = _interchanged(loop, counts, memory)
             if result is None:
-                return rewrite_blocks(stmt, visit)
-            new_loop, copies = result
-            gone.update(copies)
-            if new_loop.loc is not None:
-                lines.append(f"line {new_loop.loc.line} takes each row whole")
-            return new_loop
+                return None
+            gone.update(result[1])
+            return result[0], line_of(result[0], "takes each row whole")
 
-        body = visit(launch.body)
-        if body is launch.body:
-            return launch
-        body = ForwardLoads(gone).rewrite(body)
-        return with_lines(replace(launch, body=body), tuple(dict.fromkeys(lines)))
+        return interchanged
 
-    return rewrite_launches(func, interchanged)
+    result = rewrite_nests(func, start)
+    return result.with_body(without_allocations(result.body, gone)) if gone else result
 
 
 def _interchanged(

@@ -46,11 +46,6 @@ def line_of(stmt: S.Stmt, what: str) -> str:
     return f"line {stmt.loc.line} {what}" if stmt.loc is not None else ""
 
 
-def steps_by_one(loop: S.For) -> bool:
-    """Whether the loop's variable counts up by one."""
-    return isinstance(loop.step, E.Const) and loop.step.value == 1
-
-
 def peel(stmt: S.Stmt, belongs: Callable[[S.For], bool]) -> tuple[list[S.For], S.Stmt]:
     """The loops at the top of ``stmt`` that belong to a nest, and what is in them."""
     loops: list[S.For] = []

@@ -26,13 +26,12 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
+from tilelang.cpu.loops.nests import iteration, peel
 from tilelang.cpu.loops.vectorization import is_position
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.visitor import (
-    ExprRewriter,
     inline_lets,
     rewrite_blocks,
     rewrite_launches,
@@ -41,7 +40,7 @@ from tilelang.ir.visitor import (
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory
-from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.notes import with_lines
 
 MOST = 8  # variables of the iterations that are taken at a time: half of sixteen registers
@@ -96,26 +95,20 @@ class _Nest:
 
 def _nest(stmt: S.Stmt) -> _Nest | None:
     """The loops at the top of ``stmt`` and the straight body in them."""
-    around: list[S.For] = []
-    while isinstance(stmt, S.For):
-        steps_by_one = isinstance(stmt.step, E.Const) and stmt.step.value == 1
-        bounds = (stmt.start, stmt.stop)
-        if (
-            not steps_by_one
-            or stmt.kind != "serial"
-            or any(E.holds(x, E.Load, E.Call) for x in bounds)
-        ):
-            return None
-        if not dict(stmt.annotations).keys() <= {"parallel"}:
-            return None
-        around.append(stmt)
-        stmt = stmt.body
-    if not around or not around[-1].annotations:
+    around, rest = peel(stmt, _is_plain)
+    if isinstance(rest, S.For) or not around or not around[-1].annotations:
         return None
     *around, inner = around
     body, count = S.flat(inner.body), trip_count(inner)
     short = count is not None and count < SHORTEST
     return None if short or not _is_straight(body) else _Nest((*around,), inner, body)
+
+
+def _is_plain(loop: S.For) -> bool:
+    """Whether a loop may be part of a nest."""
+    calls = any(E.holds(x, E.Load, E.Call) for x in (loop.start, loop.stop))
+    known_notes = dict(loop.annotations).keys() <= {"parallel"}
+    return steps_by_one(loop) and loop.kind == "serial" and not calls and known_notes
 
 
 def _is_straight(body: tuple[S.Stmt, ...]) -> bool:
@@ -315,7 +308,7 @@ def _loops(
 ) -> S.Stmt:
     """``loops``, which run ``body`` for all of ``iterations`` around them."""
     if not loops:
-        copies = [_Iteration(names, body).copies(body) for names in iterations]
+        copies = [iteration(body, names) for names in iterations]
         return S.seq(*(stmt for round_ in zip(*copies) for stmt in round_))
     loop, *inner = loops
     var = E.Var(loop.var.name, loop.var.dtype)
@@ -335,31 +328,3 @@ def _loops(
     rest = _loops((*inner,), body, factors, _split(iterations, loop.var, var, 1))
     first = start + total // factor * factor
     return S.seq(tiled, replace(loop, var=var, start=first, stop=stop, body=rest))
-
-
-class _Iteration(ExprRewriter):
-    """The statements of one iteration, with names and variables of its own."""
-
-    def __init__(self, names: dict[E.Var, E.Expr], body: tuple[S.Stmt, ...]) -> None:
-        self.names = dict(names)
-        self.own = {
-            stmt.buffer: Buffer(stmt.buffer.name, stmt.buffer.shape, stmt.buffer.dtype, "local.var")
-            for stmt in body
-            if isinstance(stmt, S.Alloc)
-        }
-
-    def copies(self, body: tuple[S.Stmt, ...]) -> list[S.Stmt]:
-        """``body`` in this iteration."""
-        return [self.rewrite(stmt) for stmt in body]
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        return self.own.get(buffer, buffer)
-
-    def node(self, expr: E.Expr) -> E.Expr:
-        return self.names.get(expr, expr) if isinstance(expr, E.Var) else super().node(expr)
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.Let):
-            return stmt
-        self.names[stmt.var] = var = E.Var(stmt.var.name, stmt.var.dtype)
-        return replace(stmt, var=var)

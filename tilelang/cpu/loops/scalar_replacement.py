@@ -145,11 +145,11 @@ def _name(stmts: list[S.Stmt], positions: list[int], store: S.Store) -> None:
     if writes == 1:
         var = E.Var(name, dtype)
         stmts[first] = S.Let(var=var, value=store.value, loc=store.loc)
-        rest = _Elements(data, var, None)
+        rest = Elements(data, var, None)
     else:
         cell = Buffer(name, Shape((1,)), dtype, "local.var")
         stmts[first] = S.Alloc(buffer=cell, init=store.value, loc=store.loc)
-        rest = _Elements(data, E.Load(cell, ZERO), cell)
+        rest = Elements(data, E.Load(cell, ZERO), cell)
     for position in later:
         stmts[position] = rest.rewrite(stmts[position])
 
@@ -161,7 +161,7 @@ def _copies(stmt: S.Stmt, data: E.Var) -> TypeGuard[S.Store]:
     return isinstance(stmt.value, E.Load) and stmt.value.buffer.data is data
 
 
-class _Elements(ExprRewriter):
+class Elements(ExprRewriter):
     """Loads of a tile as ``value``, stores to it as stores to ``cell``."""
 
     kinds = (E.Load,)

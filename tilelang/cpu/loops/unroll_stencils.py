@@ -20,53 +20,44 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
+from tilelang.cpu.loops.nests import line_of, peel, rewrite_nests
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import parted
-from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute_in
+from tilelang.ir.visitor import substitute_in
 from tilelang.target import Context
-from tilelang.transforms.analysis.dependence import facts_of, uses_only
-from tilelang.transforms.analysis.loops import trip_count
-from tilelang.transforms.notes import with_lines
+from tilelang.transforms.analysis.dependence import Memory
+from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
 MOST = 64  # taps of a window
 
 
 def unroll_stencils(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with loops over taps inside those over elements, written out."""
-    views = {node.buffer.data for node in S.walk(func.body) if isinstance(node, S.View)}
+    memory = Memory(func)
 
-    def unrolled(launch: S.Launch) -> S.Stmt:
-        lines: list[str] = []
+    def unrolled(loop: S.For) -> tuple[S.Stmt, str] | None:
+        result = _interchanged(loop, memory)
+        what = "runs in the loop over elements, tap after tap"
+        return None if result is None else (result, line_of(loop, what))
 
-        def visit(stmt: S.Stmt) -> S.Stmt:
-            unrolled = _interchanged(stmt, views) if isinstance(stmt, S.For) else None
-            if unrolled is None:
-                return rewrite_blocks(stmt, visit)
-            if stmt.loc is not None:
-                lines.append(f"line {stmt.loc.line} runs in the loop over elements, tap after tap")
-            return unrolled
-
-        body = visit(launch.body)
-        return launch if body is launch.body else with_lines(replace(launch, body=body), (*lines,))
-
-    return rewrite_launches(func, unrolled)
+    return rewrite_nests(func, lambda launch: unrolled)
 
 
-def _interchanged(outer: S.For, views: set[E.Var]) -> S.Stmt | None:
+def _interchanged(outer: S.For, memory: Memory) -> S.Stmt | None:
     """The loops over elements around all taps, if ``outer`` is one over taps around them."""
-    taps, nest = _nest(outer, set())
-    elements, store = _nest(nest, {"parallel"})
+    taps, nest = peel(outer, lambda loop: _counts(loop) and not loop.annotations)
+    elements, store = peel(
+        nest, lambda loop: _counts(loop) and dict(loop.annotations).keys() == {"parallel"}
+    )
     steps = {loop.var: trip_count(loop) or 0 for loop in taps}
     if not isinstance(store, S.Store) or not 1 < prod(steps.values()) <= MOST:
         return None
     element_vars = frozenset(loop.var for loop in elements)
-    if (
-        store.buffer.data in views
-        or not facts_of(store).quiet
-        or not _is_elementwise(store, element_vars, steps)
-    ):
+    if not memory.facts(store).quiet or not memory.uses_only(store, store):
+        return None
+    if not _is_elementwise(store, element_vars, steps):
         return None
     bounds = [bound for loop in elements for bound in (loop.start, loop.stop)]
     if any(
@@ -86,30 +77,21 @@ def _interchanged(outer: S.For, views: set[E.Var]) -> S.Stmt | None:
     return unrolled
 
 
-def _nest(stmt: S.Stmt, notes: set[str]) -> tuple[list[S.For], S.Stmt]:
-    """The loops at the top of ``stmt`` that take steps of one and have these annotations, and what
-    is in them."""
-    loops: list[S.For] = []
-    while isinstance(stmt, S.For) and dict(stmt.annotations).keys() == notes:
-        steps_by_one = isinstance(stmt.step, E.Const) and stmt.step.value == 1
-        if not steps_by_one or stmt.kind not in ("serial", "unroll"):
-            break
-        loops.append(stmt)
-        stmt = stmt.body
-    return loops, stmt
+def _counts(loop: S.For) -> bool:
+    return steps_by_one(loop) and loop.kind in ("serial", "unroll")
 
 
 def _is_elementwise(
     store: S.Store, element_vars: frozenset[E.Var], steps: dict[E.Var, int]
 ) -> bool:
-    """Whether each iteration sets an element of a tile that no other one uses."""
+    """Whether each iteration updates an element of a tile, and another one than the others."""
     buffer = store.buffer
     if buffer.storage == "global" or buffer.is_var or buffer.dtype.bits < 8:
         return False
     moving = {var for index in store.indices for var in index.variables}
     if not element_vars or not element_vars.issubset(store.indices) or not moving.isdisjoint(steps):
         return False
-    return uses_only(store, store.value) and buffer.data in effects.used(store.value)
+    return buffer.data in effects.used(store.value)
 
 
 def _overlap(

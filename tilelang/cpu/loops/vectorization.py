@@ -36,7 +36,7 @@ from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import Rewriter, inline_lets
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Iterations, Memory, steps_of
-from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
 _VECTOR_NOTES = {"parallel", "reduction", "scan"}
 FEWEST = 4  # iterations that are worth it
@@ -121,11 +121,10 @@ def moves_bits(store: S.Store) -> bool:
 def _is_candidate(loop: S.For) -> bool:
     notes = dict(loop.annotations)
     is_marked = loop.kind == "vectorized" or not notes.keys().isdisjoint(_VECTOR_NOTES)
-    steps_by_one = isinstance(loop.step, E.Const) and loop.step.value == 1
-    count = trip_count(loop) if steps_by_one else 0
-    return (
-        is_marked and steps_by_one and "threads" not in notes and (count is None or count >= FEWEST)
-    )
+    if not is_marked or not steps_by_one(loop) or "threads" in notes:
+        return False
+    count = trip_count(loop)
+    return count is None or count >= FEWEST
 
 
 class _Loop:

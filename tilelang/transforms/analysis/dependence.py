@@ -268,6 +268,14 @@ class Memory:
             access.writes and self.may_alias(access.buffer, buffer) for access in accesses
         )
 
+    def uses_only(self, store: S.Store, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` uses no other element of what ``store`` stores to, by any name."""
+        return all(
+            is_same_element(access, store)
+            for access in effects.accesses(stmt, nested=True)
+            if self.may_alias(access.buffer, store.buffer)
+        )
+
     def keeps(self, stmt: S.Stmt, *buffers: Buffer) -> bool:
         """Whether ``buffers`` surely hold after ``stmt`` what they held before."""
         return self.facts(stmt).quiet and not any(self.is_written(b, stmt) for b in buffers)

@@ -25,6 +25,11 @@ def values_of(loop: S.For) -> range | None:
     return range(*ends) if len(ends) == 3 and ends[2] else None
 
 
+def steps_by_one(loop: S.For) -> bool:
+    """Whether the variable counts up by one."""
+    return isinstance(loop.step, E.Const) and loop.step.value == 1
+
+
 def trips(loop: S.For) -> E.Expr:
     """The number of iterations of a loop whose step is a constant."""
     step = int(loop.step)
