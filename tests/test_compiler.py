@@ -30,7 +30,7 @@ NAMES = [
     "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_gemm_completion",
     "scalarize_vectors", "forward_gemm_copies", "choose_operands",
     "serialize_threads",
-    "lower_operand_copies", "lower_tiles", "lower_fragments_to_arrays", "unroll_stencils", "fuse_loops", "replace_tiles_by_scalars", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "unroll_and_jam", "tile_registers", "pad_rows",
+    "lower_tiles", "lower_fragments_to_arrays", "unroll_stencils", "fuse_loops", "replace_tiles_by_scalars", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "unroll_and_jam", "tile_registers", "pad_rows",
     "verify_views", "insert_guards", "simplify_again", "simplify_invariant_quotients",
     "mark_vector_loops",
 ]  # fmt: skip

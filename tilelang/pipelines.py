@@ -22,7 +22,7 @@ from tilelang.cpu.loops.serialize_threads import serialize_threads
 from tilelang.cpu.loops.unroll_and_jam import unroll_and_jam
 from tilelang.cpu.loops.unroll_stencils import unroll_stencils
 from tilelang.cpu.loops.vectorization import mark_vector_loops
-from tilelang.cpu.operands import choose_operands, lower_operand_copies
+from tilelang.cpu.operands import choose_operands
 from tilelang.cpu.tiles import lower_tiles_without_kernel
 from tilelang.transforms.cleanup.descriptor_offsets import offset_descriptors
 from tilelang.transforms.cleanup.elect_lanes import elect_lanes
@@ -209,11 +209,8 @@ CPU: tuple[Step, ...] = (
          does="turn the threads of a block into loops",
          after="which statements run once or per thread is decided on tile operations, before "
                "their loops hide them"),
-    Step("lower_operand_copies", lower_operand_copies,
-         does="lower copies into packed operands",
-         after="copies into operand tiles know their layout; the general lowering does not"),
     Step("lower_tiles", lower_tiles_without_kernel,
-         does="lower the other tile operations to loop nests",
+         does="lower tile operations to loop nests; copies into operands pack them",
          after="what is left of tile operations becomes loops over elements"),
     Step("lower_fragments_to_arrays", lower_fragments_to_arrays,
          does="turn fragments into arrays of the block",

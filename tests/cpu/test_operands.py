@@ -103,7 +103,7 @@ def test_a_program_without_products_is_the_same_object() -> None:
             T.copy(A, a)
 
     assert choose_operands(kernel, CPU) is kernel
-    assert lower_operand_copies(kernel, CPU) is kernel
+    assert lower_operand_copies(kernel) is kernel
 
 
 def test_statements_are_marked_for_the_later_passes() -> None:
@@ -116,9 +116,7 @@ def test_statements_are_marked_for_the_later_passes() -> None:
 
 def loops(func: S.PrimFunc) -> str:
     """The text between the tiles and the product."""
-    lines = textwrap.dedent(
-        lower_operand_copies(choose_operands(func, CPU), CPU).script()
-    ).splitlines()
+    lines = textwrap.dedent(lower_operand_copies(choose_operands(func, CPU)).script()).splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("        c = ")) + 1
     last = next(n for n, line in enumerate(lines) if "T.gemm(" in line)
     return textwrap.dedent("\n".join(lines[first:last]))
@@ -284,7 +282,7 @@ def test_equal_products_share_a_kernel() -> None:
             T.gemm(a, a, c)
 
     source = emit_module(
-        lower_operand_copies(choose_operands(simplify_func(kernel, CPU), CPU), CPU)
+        lower_operand_copies(choose_operands(simplify_func(kernel, CPU), CPU))
     ).source
     name = "tl_gemm_f32_16x16x16_32_1_16_32"
     assert source.count(f"static void {name}(") == 1

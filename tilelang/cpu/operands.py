@@ -141,7 +141,7 @@ class _Replace(Rewriter):
         return stmt
 
 
-def lower_operand_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+def lower_operand_copies(func: S.PrimFunc) -> S.PrimFunc:
     """Copies into operand tiles as loops; the value takes the tile's own dtype on the way."""
 
     def lowered(stmt: S.Copy) -> S.Stmt:

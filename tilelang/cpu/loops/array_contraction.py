@@ -18,7 +18,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape, same_extent
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
+from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.notes import with_lines
@@ -96,12 +96,13 @@ def _first(body: S.Stmt, tile: Buffer) -> S.Stmt | None:
     return None
 
 
-class _ContractToRow(Rewriter):
+class _ContractToRow(ExprRewriter):
     """Tiles with one row, and their uses."""
+
+    kinds = (E.Load,)
 
     def __init__(self, row_dims: dict[E.Var, int]) -> None:
         self.row_dims = row_dims
-        self.memo: dict[E.Expr, E.Expr] = {}
         self.contracted: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
@@ -117,17 +118,11 @@ class _ContractToRow(Rewriter):
         dim = self.row_dims.get(buffer.data)
         return tuple(E.const(0) if d == dim else index for d, index in enumerate(indices))
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Load):
-            return expr
-        result = self.memo.get(expr)
-        if result is None:
-            result = rebuild(expr, self.expr)
-            if isinstance(result, E.Load) and result.buffer.data in self.row_dims:
-                indices = self.row_indices(result.buffer, result.indices)
-                result = E.Load(self.buffer(result.buffer), indices)
-            self.memo[expr] = result
-        return result
+    def node(self, expr: E.Expr) -> E.Expr:
+        rebuilt = super().node(expr)
+        if not isinstance(rebuilt, E.Load):
+            return rebuilt
+        return E.Load(rebuilt.buffer, self.row_indices(rebuilt.buffer, rebuilt.indices))
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Store) and stmt.buffer.data in self.row_dims:

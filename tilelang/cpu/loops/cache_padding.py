@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import map_buffers, rewrite_launches
 from tilelang.target import Context
+from tilelang.transforms.analysis.dependence import uses_by
 
 APART = 1024  # bytes; the block of a product has few enough rows for the sets of a shorter distance
 LINE = 64
@@ -51,18 +51,8 @@ def _conflicting_accumulators(body: S.Stmt) -> set[E.Var]:
     elements are used."""
     allocated = {n.buffer.data: n.buffer for n in S.find(body, S.Alloc)}
     added = {n.c.buffer.data for n in S.find(body, S.Gemm)}
-    accumulators = {
-        data for data in added if data in allocated and _has_set_conflicts(allocated[data])
-    }
-    if not accumulators:
-        return accumulators
-    accumulators -= {node.buffer.data for node in S.find(body, S.View)}
-    accumulators -= {var for var, _ in effects.pointers(body, nested=True)}
-    for access in effects.accesses(body, nested=True):
-        simple = isinstance(access.by, (S.Alloc, S.Store, S.Gemm, E.Load))
-        if not simple or access.how is not effects.How.PLAIN:
-            accumulators.discard(access.data)
-    return accumulators
+    padded = {data for data in added if data in allocated and _has_set_conflicts(allocated[data])}
+    return padded & uses_by(body, S.Store, S.Gemm, E.Load).keys() if padded else padded
 
 
 def _has_set_conflicts(buffer: Buffer) -> bool:

@@ -10,7 +10,6 @@ rounded to it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
@@ -21,6 +20,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import ExprRewriter, rewrite_blocks, rewrite_launches
 from tilelang.target import Context
+from tilelang.transforms.analysis.dependence import uses_by
 from tilelang.transforms.notes import with_lines
 
 _Uses: TypeAlias = "dict[E.Var, list[tuple[int, tuple[E.Expr, ...]]]]"
@@ -46,16 +46,8 @@ def replace_tiles_by_scalars(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def element_tiles(body: S.Stmt) -> dict[E.Var, int]:
     """Storage of tiles of which only elements are used, by their one name, and how often."""
     tiles = {node.buffer.data for node in S.find(body, S.Alloc) if _may_be_variables(node)}
-    tiles -= {node.buffer.data for node in S.find(body, S.View)}
-    tiles -= {var for var, _ in effects.pointers(body, nested=True)}
-    counts: Counter[E.Var] = Counter()
-    for access in effects.accesses(body, nested=True):
-        if isinstance(access.by, S.Alloc):
-            continue
-        if not isinstance(access.by, (S.Store, E.Load)) or access.how is not effects.How.PLAIN:
-            tiles.discard(access.data)
-        counts[access.data] += 1
-    return {data: counts[data] for data in tiles if counts[data]}
+    counts = uses_by(body, S.Store, E.Load)
+    return {data: count for data, count in counts.items() if data in tiles}
 
 
 def _may_be_variables(stmt: S.Alloc) -> bool:

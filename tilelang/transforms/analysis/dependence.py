@@ -17,6 +17,7 @@ of a buffer do not happen, so equal elements have equal indices.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cached_property
@@ -143,6 +144,21 @@ def steps_of(
     return tuple(
         None if step is None or not step.keys() <= {var} else step.get(var, 0) for step in steps
     )
+
+
+def uses_by(body: S.Stmt, *kinds: type[S.Stmt] | type[E.Expr]) -> Counter[E.Var]:
+    """How often statements and expressions of ``kinds`` use storage that has one name, and that
+    nothing else uses; allocations aside."""
+    others = {node.buffer.data for node in S.find(body, S.View)}
+    others.update(var for var, _ in effects.pointers(body, nested=True))
+    counts: Counter[E.Var] = Counter()
+    for access in effects.accesses(body, nested=True):
+        if isinstance(access.by, S.Alloc):
+            continue
+        counts[access.data] += 1
+        if not isinstance(access.by, kinds) or access.how is not effects.How.PLAIN:
+            others.add(access.data)
+    return Counter({data: count for data, count in counts.items() if data not in others})
 
 
 def constant_difference(a: E.Expr, b: E.Expr) -> int | None:

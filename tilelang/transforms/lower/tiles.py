@@ -16,7 +16,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.levels import with_known_keys
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
@@ -447,9 +447,5 @@ def _zeroed(array: Buffer) -> S.Stmt:
 
 def _share(a: S.Stmt, b: S.Stmt, bounds: Bounds) -> bool:
     """Whether two loads may fill the same element."""
-    return may_overlap(_filled(a), _filled(b), bounds)
-
-
-def _filled(load: S.Stmt) -> Region:
-    assert isinstance(load, S.COPIES)
-    return load.dst
+    assert isinstance(a, S.COPIES) and isinstance(b, S.COPIES)
+    return may_overlap(a.dst, b.dst, bounds)
