@@ -16,7 +16,7 @@ import pytest
 
 import tilelang.emulator
 from tests.emulator import remote
-from tilelang.emulator.build import load_parts, load_runtime
+from tilelang.emulator.build import load_libraries, load_runtime
 from tilelang.emulator.compilers import KERNEL_LINK, CxxCompiler, find_cxx
 from tilelang.emulator.declarations import rewrite_shared
 from tilelang.emulator.families import HIP
@@ -155,7 +155,7 @@ def library(source: str, names: tuple[str, ...], checked: bool, arch: int | str)
     """Kernels compiled for this machine and loaded."""
     runtime()
     data = compiled(source, names, checked, arch)
-    load_parts(data, compiler(), default_cache())
+    load_libraries(data, compiler(), default_cache())
     with tempfile.NamedTemporaryFile(suffix=".so") as made:
         made.write(data)
         made.flush()

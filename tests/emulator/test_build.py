@@ -226,17 +226,17 @@ def test_the_runtime_is_built_by_what_kernels_need(
     loaded: list[str] = []
     monkeypatch.setattr(build, "_load_part", lambda part, *_: loaded.append(part))
     cache, compiler = default_cache(), need_cxx()
-    build.load_parts(b"\0tl_emu_cp_async\0tl_emu_tma_loader\0", compiler, cache)
+    build.load_libraries(b"\0tl_emu_cp_async\0tl_emu_tma_loader\0", compiler, cache)
     assert loaded == []
-    build.load_parts(b"\0tl_emu_wgmma\0tl_emu_ballot\0", compiler, cache)
+    build.load_libraries(b"\0tl_emu_wgmma\0tl_emu_ballot\0", compiler, cache)
     assert loaded == ["hopper", "waves"]
 
 
 def test_what_takes_long_to_compile_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    with build._said_if_long("nothing"):
+    with build._logged_if_long("nothing"):
         pass
     assert not caplog.records
-    with build._said_if_long("a kernel for the emulator"):
+    with build._logged_if_long("a kernel for the emulator"):
         deadline = time.monotonic() + 10
         while not caplog.records and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -1,8 +1,8 @@
-"""The emulator's libraries: its runtime, once per machine, and one for each kernel text.
+"""The emulator's libraries: its runtime, built once per machine, and one for each kernel source.
 
-Both are kept in the disk cache under a hash of their sources, flags and compiler. A kernel's text
-is compiled as it stands, against headers of the device's names that run on the CPU; a short table
-behind it lets the runtime call each kernel with the bytes that a driver would get.
+The disk cache keeps both under a hash of their sources, flags and compiler. A kernel's source is
+compiled unchanged, against headers that define the device's functions for the CPU. A table behind
+it lets the runtime call each kernel with the parameter bytes that a driver would get.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _log = logging.getLogger("tilelang")
 
 
 def folder_flags(family: Family) -> tuple[str, ...]:
-    """Where headers of texts are looked for."""
+    """Include paths of the headers that a kernel's source may name."""
     return tuple(f"-I{ROOT.parent / name}" for name in family.folders)
 
 
 _INCLUDE = folder_flags(CUDA)
-TEXT = "kernel.cu"  # the name of a generated text in debug information
+TEXT = "kernel.cu"  # the name of the generated source in debug information
 
 _RUNTIME_FLAGS = ("-O1", "-pthread", "-fno-strict-aliasing", "-fvisibility=default")
-# Half of the work on a source is on the headers of the standard library, so that a compilation of
-# many takes a third of the time of one for each.
+# Sources compiled together. Half of the time of a source goes to headers of the standard library,
+# so that all of them in one unit take a third of the time of a unit for each.
 _UNITS = 1
-# What few kernels need is in libraries of its own, with those that it needs besides the rest.
-_PARTS = {
+# Libraries that few kernels need: their sources, and the libraries that these need in turn.
+_LIBRARIES = {
     "hopper": (("tma.cpp", "tma_copy.cpp", "warpgroup.cpp", "wgmma.cpp"), ()),
     "blackwell": (("tcgen05.cpp", "tensor_memory.cpp"), ("hopper",)),
     "waves": (("mfma.cpp", "simdgroup.cpp", "waves.cpp"), ()),
@@ -57,8 +57,8 @@ _PARTS = {
 # A function with its body: void tl_emu_name(...) {
 _FUNCTION = re.compile(r'^(?:extern "C" )?[\w ]+[ *](tl_emu_\w+)\([^;{]*\{', re.MULTILINE)
 _RUNTIME_LINK = ("-pthread", "-lm", "-ldl")
-# Generated text means what CUDA makes of it: signed numbers wrap, char is signed, no type keeps
-# out another, and a product and a sum are not one operation unless the text says so.
+# The generated source has the semantics of CUDA: signed overflow wraps, char is signed, pointers of
+# different types may alias, and only an explicit fma is fused.
 _KERNEL_FLAGS = (
     "-fno-strict-aliasing", "-fwrapv", "-fsigned-char", "-ffp-contract=off", "-w",
     "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-math-errno",
@@ -67,13 +67,13 @@ _KERNEL_FLAGS = (
 
 @dataclass(frozen=True)
 class KernelLibrary:
-    """A generated text as a loaded library.
+    """A generated source as a loaded library.
 
     Attributes:
-        library: what is loaded.
-        source: the text, whose lines debug information names.
+        library: the loaded library.
+        source: the generated source, to which debug information refers.
         kernels: the names of its kernels.
-        arrays: the names of what stands for registers in it, as the runtime numbers them.
+        arrays: names of the arrays that stand for registers, by the number the runtime knows.
     """
 
     library: Library
@@ -119,7 +119,7 @@ def _digest(folders: tuple[str, ...]) -> str:
 
 
 def runtime_key(compiler: CxxCompiler, part: str = "") -> str:
-    """Decides what the runtime's library, or that of a part, is."""
+    """The key of the runtime's library, or of an optional one, in the cache."""
     return content_key(
         f"emulator {part}",
         _digest(("emulator/runtime", "emulator/include")),
@@ -136,27 +136,27 @@ def load_runtime(compiler: CxxCompiler, cache: DiskCache) -> Any:
     Raises:
         CompileError: it cannot be built.
     """
-    apart = {name for names, _ in _PARTS.values() for name in names}
-    sources = [path for path in _sources() if Path(path).name not in apart]
+    optional = {name for names, _ in _LIBRARIES.values() for name in names}
+    sources = [path for path in _sources() if Path(path).name not in optional]
     return _load_sources("", sources, _UNITS, compiler, cache)
 
 
-def load_parts(library: bytes, compiler: CxxCompiler, cache: DiskCache) -> None:
-    """Load what a kernel's library takes its names from besides the runtime, which is loaded.
+def load_libraries(library: bytes, compiler: CxxCompiler, cache: DiskCache) -> None:
+    """Load the optional libraries of the runtime that a kernel's library calls.
 
     Raises:
         CompileError: it cannot be built.
     """
-    for part, (names, _) in _PARTS.items():
+    for part, (names, _) in _LIBRARIES.items():
         if any(b"\0%s\0" % name.encode() in library for name in _functions(names)):
-            _load_part(part, compiler, cache)
+            _load_library(part, compiler, cache)
 
 
 @lru_cache(maxsize=16)
-def _load_part(part: str, compiler: CxxCompiler, cache: DiskCache) -> Any:
-    names, others = _PARTS[part]
-    for other in others:
-        _load_part(other, compiler, cache)
+def _load_library(part: str, compiler: CxxCompiler, cache: DiskCache) -> Any:
+    names, required = _LIBRARIES[part]
+    for name in required:
+        _load_library(name, compiler, cache)
     sources = [path for path in _sources() if Path(path).name in names]
     return _load_sources(part, sources, 1, compiler, cache)
 
@@ -167,7 +167,7 @@ def _sources() -> list[str]:
 
 @lru_cache(maxsize=8)
 def _functions(names: tuple[str, ...]) -> tuple[str, ...]:
-    """What kernels may call of some sources."""
+    """Functions of some sources that kernels may call."""
     texts = (text for path, text in runtime_files().items() if Path(path).name in names)
     return tuple(name for text in texts for name in _FUNCTION.findall(text))
 
@@ -182,7 +182,7 @@ def _load_sources(
 
     def make() -> Entry:
         flags = (*_INCLUDE, *_RUNTIME_FLAGS, *compiler.roomy, *_native())
-        with _said_if_long("the emulator's runtime, once for this version and machine"):
+        with _logged_if_long("the emulator's runtime, once for this version and machine"):
             data = compiler.shared(units, list(units), flags, _RUNTIME_LINK)
         return Entry(data, {"kind": "emulator"})
 
@@ -190,10 +190,10 @@ def _load_sources(
 
 
 @contextmanager
-def _said_if_long(what: str, seconds: float = 1.0) -> Iterator[None]:
-    """Says what is compiled, if that takes longer."""
+def _logged_if_long(subject: str, seconds: float = 1.0) -> Iterator[None]:
+    """Log what is compiled if it takes longer than ``seconds``."""
     text = "tilelang compiles %s; TILELANG_LOG_LEVEL=ERROR hides this line"
-    timer = Timer(seconds, _log.warning, (text, what))
+    timer = Timer(seconds, _log.warning, (text, subject))
     timer.daemon = True
     timer.start()
     try:
@@ -214,29 +214,29 @@ def _load_global(entry: Entry) -> Any:
     return opened(entry.data, entry.path, "the emulator's runtime", "CXX", shared=True)[0]
 
 
-# A loop of the program, which may go on for ever.
+# A loop of the program, which may never end.
 _WHILE = re.compile(r"^( *)while \((.*)\) \{$", re.MULTILINE)
 
-# A thread that leaves the kernel: later barriers are for those that have not.
+# A thread that leaves the kernel: later barriers wait for the other threads only.
 _RETURN = re.compile(r"^( *)return;$", re.MULTILINE)
 
 
 def kernel_text(source: str, kernels: Sequence[str], family: Family = CUDA) -> str:
     """``source`` as C++ with the table of its kernels behind it."""
-    asking = _WHILE.sub(r"\1while (tl_emu_goes_on() && (\2)) {", family.rewrite(source))
-    asking = _RETURN.sub(r"\1{ tl_emu_leave(); return; }", asking)
-    return asking + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
+    guarded = _WHILE.sub(r"\1while (tl_emu_goes_on() && (\2)) {", family.rewrite(source))
+    guarded = _RETURN.sub(r"\1{ tl_emu_leave(); return; }", guarded)
+    return guarded + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
 
 
 def _own_flags(flags: Sequence[str]) -> list[str]:
-    """Those flags of a program that say what its text means, as the host's compiler spells them."""
-    found: list[str] = []
+    """The flags of a program that change its meaning, spelled for the host's compiler."""
+    spelled: list[str] = []
     for flag in kernel_flags(flags):
-        if flag.startswith(BEFORE):  # behind the words of devices
-            found += ["-include", "tl_types.h", "-include", flag.removeprefix(BEFORE)]
+        if flag.startswith(BEFORE):  # after the names of the device
+            spelled += ["-include", "tl_types.h", "-include", flag.removeprefix(BEFORE)]
         elif flag.startswith(("-D", "-U", "-I")):
-            found.append(flag)
-    return found
+            spelled.append(flag)
+    return spelled
 
 
 def load_kernels(
@@ -250,31 +250,31 @@ def load_kernels(
     tiles: Sequence[SharedBuffer] = (),
     family: Family = CUDA,
 ) -> KernelLibrary:
-    """A generated text as a library, compiled now or from the cache.
+    """A generated source as a library, compiled now or from the cache.
 
     Args:
-        source: the generated text.
+        source: the generated source.
         kernels: names of its kernels.
         arch: e.g. "sm_80".
         compiler: a C++ compiler; its runtime has to be loaded.
         cache: where libraries are kept.
         watched: whether loads and stores are reported to the runtime.
         flags: of the program: ``-D``, ``-U``, ``-I``, ``-include``; others mean nothing here.
-        tiles: its shared buffers, whose bounds are looked at where it is watched.
-        family: the kind of text.
+        tiles: its shared buffers, whose bounds are checked if ``watched``.
+        family: the kind of target.
 
     Raises:
-        CompileError: the text uses something that the emulator lacks.
+        CompileError: the source uses something that the emulator lacks.
     """
     level = ("-O1", *compiler.hooks) if watched else ("-O2",)
     always = (*compiler.lines, *compiler.probes, *_KERNEL_FLAGS)
     more = family.gcc if compiler.family == "gcc" else ()
     everything = (*level, *always, *more, *family.macros(arch), *_own_flags(flags))
     arrays: tuple[str, ...] = ()
-    told = source
+    annotated = source
     if watched:
-        told, arrays = rewrite_arrays(rewrite_conversions(rewrite_tiles(source, tiles), tiles))
-    text = kernel_text(told, kernels, family)
+        annotated, arrays = rewrite_arrays(rewrite_conversions(rewrite_tiles(source, tiles), tiles))
+    text = kernel_text(annotated, kernels, family)
     key = content_key(
         "emulated kernel",
         text,
@@ -287,7 +287,7 @@ def load_kernels(
     def make() -> Entry:
         files = {TEXT: text, **rewritten(family)}
         try:
-            with _said_if_long(f"{', '.join(kernels)} for the emulator", seconds=5.0):
+            with _logged_if_long(f"{', '.join(kernels)} for the emulator", seconds=5.0):
                 data = compiler.shared(
                     files, [TEXT], (*folder_flags(family), *everything), KERNEL_LINK
                 )
@@ -296,18 +296,18 @@ def load_kernels(
         return Entry(data, {"kind": "emulated kernel"})
 
     entry = cache.fetch(key, make)
-    load_parts(entry.data, compiler, cache)
+    load_libraries(entry.data, compiler, cache)
     return KernelLibrary(load_library(entry.data, entry.path), source, tuple(kernels), arrays)
 
 
 @lru_cache(maxsize=2)
 def rewritten(family: Family) -> dict[str, str]:
-    """Headers with their shared memory rewritten, which are found before the device's own."""
+    """Headers with rewritten declarations of shared memory, which replace the device's own."""
     if not family.rewritten:
         return {}
     home = f"{ROOT.parent / family.rewritten}{os.sep}"
     own = {Path(path).name: text for path, text in runtime_files().items() if path.startswith(home)}
-    # Numbers of their own: those of a text begin at 0.
+    # Their variables have numbers of their own: those of a kernel's source begin at 0.
     return {
         name: rewrite_shared(text, first=1000 * (number + 1000))
         for number, (name, text) in enumerate(own.items())

@@ -22,18 +22,17 @@ from tilelang.records import dataclass
 
 _log = logging.getLogger("tilelang")
 
-#: A kernel's library takes everything from the runtime, which is loaded before it.
+#: The symbols of a kernel's library are those of the runtime, which is loaded before it.
 KERNEL_LINK = ("-nostdlib",)
 _STANDARD = ("-std=c++20", "-fPIC")
-# Hooks for loads and stores, and for indices of arrays that are not in them; entries of functions
-# are of no interest. A call that ends a function
-# must be a call, or it has no address of its own. Accesses are to stay what the text says: those
-# that are merged into vectors look misaligned, and some are not reported at all.
+# Hooks for loads, stores and indices outside of arrays, but not for entries of functions. Tail
+# calls stay calls, so that each has a return address. Accesses stay as the source has them: merged
+# into vectors they look misaligned, and some would not be reported at all.
 _HOOKS = {
     "gcc": (
         "-fsanitize=thread", "-fno-optimize-sibling-calls",
         "--param", "tsan-instrument-func-entry-exit=0",
-        # No loads ahead of a loop or a condition, which the text does not make: clang knows.
+        # No speculative loads ahead of a loop or a condition (clang makes none).
         "-fno-tree-loop-im", "-fno-tree-cselim",
         "-fsanitize=bounds",
     ),
@@ -64,7 +63,7 @@ class CxxCompiler(HostCompiler):
     language: ClassVar[str] = "C++"
     variable: ClassVar[str] = "CXX"
     names: ClassVar[tuple[str, ...]] = ("g++", "clang++", "c++")
-    # zig traps on what C++ leaves undefined; generated code means what CUDA makes of it.
+    # zig traps on undefined behaviour of C++ that CUDA defines.
     zig: ClassVar[tuple[str, ...]] = ("c++", "-fno-sanitize=undefined")
 
     @classmethod
@@ -72,13 +71,15 @@ class CxxCompiler(HostCompiler):
         """Ask a compiler what it is and can do; None when it does not work."""
         version = hostcc.version_of(command)
         family = "clang" if re.search(r"clang", version, re.IGNORECASE) else "gcc"
-        found = cls(command, version, stamp, hostcc.machine_identity(), family)
+        compiler = cls(command, version, stamp, hostcc.machine_identity(), family)
         try:
-            found.shared({"probe.cpp": _PROBE}, ["probe.cpp"], ("-O1", *found.hooks), KERNEL_LINK)
+            compiler.shared(
+                {"probe.cpp": _PROBE}, ["probe.cpp"], ("-O1", *compiler.hooks), KERNEL_LINK
+            )
         except CompileError as error:
             _log.info("%s: %s", shlex.join(command), error)
             return None
-        return found
+        return compiler
 
     @property
     def hooks(self) -> tuple[str, ...]:
@@ -87,21 +88,22 @@ class CxxCompiler(HostCompiler):
 
     @property
     def roomy(self) -> tuple[str, ...]:
-        """Flags that give the compiler memory, which it has to look for less often."""
+        """Flags with which gcc collects garbage less often."""
         more = ("--param", "ggc-min-expand=1000", "--param", "ggc-min-heapsize=1000000")
         return more if self.family == "gcc" else ()
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Flags for the least debug information that tells lines and inlined calls."""
-        # Of DWARF 5 as clang writes it, addr2line finds no inlined call that has several ranges.
+        """Flags for the least debug information that has lines and inlined calls."""
+        # In DWARF 5 of clang, addr2line finds no inlined call that has several address ranges.
         return ("-g1",) if self.family == "gcc" else ("-gline-tables-only", "-gdwarf-4")
 
     @property
     def probes(self) -> tuple[str, ...]:
-        """Flags that make large frames touch every page, for full stacks to meet their guard."""
+        """Flags that make large frames touch every page, so that an overflow hits the guard
+        page."""
         arm = re.search("aarch64|arm64", f"{self.machine} {self.command[0]}")
-        # There gcc counts on guards of 64 KiB unless told otherwise.
+        # On Arm gcc assumes guards of 64 KiB by default.
         size = ("--param", "stack-clash-protection-guard-size=12")
         return ("-fstack-clash-protection", *(size if arm and self.family == "gcc" else ()))
 
@@ -116,7 +118,7 @@ class CxxCompiler(HostCompiler):
 
         Args:
             files: relative name -> text of everything that is compiled or included.
-            units: the names that are compiled, side by side.
+            units: the names of what is compiled, in parallel.
             flags: for the compiler, e.g. ``-O2``.
             link: for the linker.
 
@@ -125,8 +127,8 @@ class CxxCompiler(HostCompiler):
         """
         objects = [f"{number}.o" for number in range(len(units))]
         compiling = [
-            [*self.command, *_STANDARD, *flags, "-x", "c++", "-c", unit, "-o", made]
-            for unit, made in zip(units, objects)
+            [*self.command, *_STANDARD, *flags, "-x", "c++", "-c", unit, "-o", output]
+            for unit, output in zip(units, objects)
         ]
 
         def build(folder: Path) -> bytes:
@@ -140,7 +142,7 @@ class CxxCompiler(HostCompiler):
         return self.in_scratch(build)
 
     def _run_all(self, commands: Sequence[Sequence[str]], folder: Path) -> None:
-        """Run commands side by side, as many as there are cores."""
+        """Run commands in parallel, as many as there are cores."""
         from concurrent.futures import ThreadPoolExecutor
 
         if len(commands) == 1:
@@ -156,7 +158,7 @@ def find_cxx(store: Store | None = None) -> CxxCompiler | None:
     Looks at ``CXX``, then ``g++``, ``clang++``, ``c++``, then the ``ziglang`` package.
 
     Args:
-        store: keeps what was found out about a compiler; without one it is asked again.
+        store: keeps what is known of a compiler; without one it is probed again.
     """
     return hostcc.find(CxxCompiler, store)
 
@@ -167,9 +169,9 @@ def need_cxx(store: Store | None = None) -> CxxCompiler:
     Raises:
         TileUnsupportedError: there is none.
     """
-    found = find_cxx(store)
-    if found is not None:
-        return found
+    compiler = find_cxx(store)
+    if compiler is not None:
+        return compiler
     named = env.CXX
     raise TileUnsupportedError(
         "the emulator needs a C++ compiler, and none was found",

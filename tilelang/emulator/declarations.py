@@ -1,9 +1,9 @@
 """Declarations of memory, rewritten for the host's compiler.
 
 A variable that belongs to a thread block has no counterpart in C++. Where loads and stores are
-watched, the runtime is also told which tile of the arena a pointer is for, and where an array
-begins that stands for registers. This is all that is
-changed in the text of a kernel, and lines stay where they are.
+checked, calls also tell the runtime which tile of the arena a pointer addresses, and where an array
+begins that stands for registers. Nothing else of a kernel's source changes, and its lines keep
+their numbers.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _ARRAY = re.compile(
 _SCOPE = re.compile(r"[{}]")
 _TYPE_HEAD = re.compile(r"\b(?:struct|class|union|enum|namespace)\b[^;{}()]*$|\bextern\s*\"C\"\s*$")
 # tl_copy_16(&name[i], &name_shared[j]); name_shared[i] = name[j];
-_PLACE = r"(\w+)(\[[^\[\]]*\])?"
-_COPY = re.compile(rf"^( *)tl_copy_(\d+)\((&?{_PLACE}), (&?{_PLACE})\);$", re.MULTILINE)
-_ASSIGNMENT = re.compile(rf"^( *)()({_PLACE}) = ({_PLACE});$", re.MULTILINE)
+_ELEMENT = r"(\w+)(\[[^\[\]]*\])?"
+_COPY = re.compile(rf"^( *)tl_copy_(\d+)\((&?{_ELEMENT}), (&?{_ELEMENT})\);$", re.MULTILINE)
+_ASSIGNMENT = re.compile(rf"^( *)()({_ELEMENT}) = ({_ELEMENT});$", re.MULTILINE)
 _KERNEL = re.compile(r"(?:__global__|\bkernel void\b).*?\b(?!__)(\w+)\(")
 # Of Metal: alignas(16) threadgroup uchar tl_smem[4096]; constant int& n [[buffer(2)]].
 _THREADGROUP = re.compile(
@@ -61,85 +61,85 @@ _DECLARATOR = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*)\s*", re.DOTALL)
 
 
 def rewrite_shared(source: str, first: int = 0) -> str:
-    """The text of kernels with shared variables as C++ for the emulator's headers.
+    """The source of kernels with shared variables as C++ for the emulator's headers.
 
     Args:
         source: CUDA C++, or HIP.
-        first: the number of the first variable; variables of one type differ by it.
+        first: the number of the first variable, which distinguishes variables of one type.
 
     Returns:
         The same with every declaration of shared memory rewritten; as many lines as before.
     """
     numbers = itertools.count(first)
     dynamic = _DYNAMIC.sub(_dynamic, source)
-    return _STATIC.sub(lambda found: _static(found, numbers), dynamic)
+    return _STATIC.sub(lambda match: _static(match, numbers), dynamic)
 
 
 def rewrite_metal(source: str) -> str:
-    """The text of Metal kernels as C++: shared memory, constants by value, without attributes."""
+    """The source of Metal kernels as C++: shared memory, constants by value, no attributes."""
     numbers = itertools.count()
 
-    def declared(found: re.Match[str]) -> str:
-        kind, name, length, align = found.group("kind", "name", "length", "align")
+    def declared(match: re.Match[str]) -> str:
+        kind, name, length, align = match.group("kind", "name", "length", "align")
         if name == "tl_smem":
             return f"unsigned char* const {name} = (unsigned char*)tl_emu_arena();"
-        place = f"tl_emu_shared<{kind}[{length}], {next(numbers)}, {align}>()"
-        return f"{kind} (&{name})[{length}] = {place};"
+        storage = f"tl_emu_shared<{kind}[{length}], {next(numbers)}, {align}>()"
+        return f"{kind} (&{name})[{length}] = {storage};"
 
     plain = _ATTRIBUTE.sub("", _CONSTANT.sub(r"const \1 ", source))
     return _THREADGROUP.sub(declared, plain)
 
 
 def rewrite_tiles(source: str, tiles: Sequence[SharedBuffer]) -> str:
-    """The text of kernels with a window for each tile of the arena.
+    """The source of kernels with bounds for each tile of the arena.
 
     Args:
         source: CUDA C++.
         tiles: the shared buffers of all kernels.
 
     Returns:
-        The same with the pointers to ``tiles`` made by the runtime, by their numbers among the
-        buffers of their kernel.
+        The same, in which the runtime makes the pointers to ``tiles``. It knows a tile by its
+        number among the buffers of its kernel.
     """
     numbers: dict[tuple[str, str], int] = {}
     count: dict[str, int] = {}
     for tile in tiles:
         numbers[tile.kernel, tile.name] = count.get(tile.kernel, 0)
         count[tile.kernel] = count.get(tile.kernel, 0) + 1
-    heads = [(found.start(), found[1]) for found in _KERNEL.finditer(source)]
+    heads = [(match.start(), match[1]) for match in _KERNEL.finditer(source)]
 
-    def made(found: re.Match[str]) -> str:
-        kernel = next((name for start, name in reversed(heads) if start <= found.start()), "")
-        number = numbers.get((kernel, found["name"]))
+    def windowed(match: re.Match[str]) -> str:
+        kernel = next((name for start, name in reversed(heads) if start <= match.start()), "")
+        number = numbers.get((kernel, match["name"]))
         if number is None:
-            return found[0]
-        return f"{found['head']}tl_emu_tile({found['offset'] or 0}, {number});"
+            return match[0]
+        return f"{match['head']}tl_emu_tile({match['offset'] or 0}, {number});"
 
-    return _TILE.sub(made, source)
+    return _TILE.sub(windowed, source)
 
 
 def rewrite_arrays(source: str) -> tuple[str, tuple[str, ...]]:
-    """The text of kernels that tells the runtime of every array in registers.
+    """The source of kernels that registers every array in registers with the runtime.
 
     Returns:
-        The text, and the names of the arrays, by the numbers that the runtime gets.
+        The source, and the names of the arrays by the number that the runtime knows.
     """
     names: list[str] = []
     inside = _function_bodies(source)
 
-    def told(found: re.Match[str]) -> str:
-        name = found[1]
-        if not inside(found.start(1)):
-            return found[0]
+    def registered(match: re.Match[str]) -> str:
+        name = match[1]
+        if not inside(match.start(1)):
+            return match[0]
         names.append(name)
-        size = f"sizeof({name}), sizeof({name}{'[0]' * found[2].count('[')})"
-        return f"{found[0]} tl_emu_registers({name}, {size}, {len(names) - 1});"
+        size = f"sizeof({name}), sizeof({name}{'[0]' * match[2].count('[')})"
+        return f"{match[0]} tl_emu_registers({name}, {size}, {len(names) - 1});"
 
-    return _ARRAY.sub(told, source), tuple(names)
+    return _ARRAY.sub(registered, source), tuple(names)
 
 
 def _function_bodies(source: str) -> Callable[[int], bool]:
-    """Whether a place of a text, asked for in order, is in a function and not in a type."""
+    """Whether a position of a source is in a function and not in a type; positions must ascend."""
     open_braces: list[bool] = []
     marks = _SCOPE.finditer(source)
     mark = next(marks, None)
@@ -159,41 +159,41 @@ def _function_bodies(source: str) -> Callable[[int], bool]:
 
 
 def rewrite_conversions(source: str, tiles: Sequence[SharedBuffer]) -> str:
-    """The text of kernels that tells the runtime of moves which the program does not make: between
-    a fragment and the shared tile that brings it to another register layout. Such a move uses
-    nothing: a fragment moves whole, although the program may have written and need a part of it."""
+    """The source of kernels with moves of layout conversions marked for the runtime: those between
+    a fragment and the shared tile through which it gets another register layout. They move the
+    whole fragment, also elements that the program has not written, and count as no use of them."""
     stems = [stem for tile in tiles if tile.converted for stem in (tile.converted, tile.name)]
     if not stems:
         return source
-    # Of the fragment in its old and new layout, the tile, and the vectors between them.
+    # Names of the fragment in its old and new layout, the tile, and the vectors between them.
     name = re.compile(rf"(?:{'|'.join(map(re.escape, stems))})(?:_moved)?(?:_vec)?(?:_\d+)?")
 
-    def told(found: re.Match[str]) -> str:
-        space, size, target, target_name, _, source, source_name, _ = found.groups()
+    def as_move(match: re.Match[str]) -> str:
+        space, size, target, target_name, _, source, source_name, _ = match.groups()
         if name.fullmatch(target_name) is None or name.fullmatch(source_name) is None:
-            return found[0]
+            return match[0]
         if not size:
             return f"{space}tl_emu_move(&{target}, &{source}, sizeof({target}));"
         return f"{space}tl_emu_move({target}, {source}, {size});"
 
-    return _ASSIGNMENT.sub(told, _COPY.sub(told, source))
+    return _ASSIGNMENT.sub(as_move, _COPY.sub(as_move, source))
 
 
-def _dynamic(found: re.Match[str]) -> str:
-    kind, name = found["kind"], found["name"]
-    return f"{kind}* const {name} = ({kind}*)tl_emu_arena();" + _line_ends(found[0])
+def _dynamic(match: re.Match[str]) -> str:
+    kind, name = match["kind"], match["name"]
+    return f"{kind}* const {name} = ({kind}*)tl_emu_arena();" + _line_ends(match[0])
 
 
-def _static(found: re.Match[str], numbers: Iterator[int]) -> str:
-    align = found["align"] or found["before"]
+def _static(match: re.Match[str], numbers: Iterator[int]) -> str:
+    align = match["align"] or match["before"]
     texts = []
-    for declarator in _split(found["names"]):
-        match = _DECLARATOR.fullmatch(declarator)
-        assert match is not None  # the pattern of `names` says so
-        kind, extents = found["kind"].strip(), match[2].strip().replace("\n", " ")
+    for text in _split(match["names"]):
+        declarator = _DECLARATOR.fullmatch(text)
+        assert declarator is not None  # the pattern of `names` says so
+        kind, extents = match["kind"].strip(), declarator[2].strip().replace("\n", " ")
         arguments = f"{kind}{extents}, {next(numbers)}" + (f", {align}" if align else "")
-        texts.append(f"{kind} (&{match[1]}){extents} = tl_emu_shared<{arguments}>();")
-    return " ".join(texts) + _line_ends(found[0])
+        texts.append(f"{kind} (&{declarator[1]}){extents} = tl_emu_shared<{arguments}>();")
+    return " ".join(texts) + _line_ends(match[0])
 
 
 def _split(names: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""From what the runtime notes, addresses and numbers, to findings that a person can read."""
+"""Findings that a person can read, from the addresses and numbers that the runtime notes."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _RACES = {
     abi.RACE_WRITE_WRITE: ("writes", "wrote it too"),
 }
 _DOES = {"a read": "reads", "a load": "reads", "a write": "writes", "a store": "writes"}
-_SAID = ("race", "uninitialised-read")  # the sentence says all that the runtime does
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_COMPLETE = ("race", "uninitialised-read")  # the sentence has all that the runtime's text has
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def explain(record: Record, module: CudaModule, name: str, files: dict[str, str]) -> Report:
@@ -69,55 +69,55 @@ def explain(record: Record, module: CudaModule, name: str, files: dict[str, str]
     lines = Lines(record.library.source, files)
     pcs = {
         pc
-        for item in record.launches
-        for note in (*item.findings, *item.sites, *item.events)
+        for launch in record.launches
+        for note in (*launch.findings, *launch.sites, *launch.events)
         for pc in (note.pc, getattr(note, "other_pc", 0))
         if pc
     }
     numbers = generated_lines(record.library, sorted(pcs)) if pcs else {}
-    for item in record.launches:
-        reader = _Reader(item, module, lines, numbers, settings.schedule, settings.seed,
+    for launch in record.launches:
+        reader = _Reader(launch, module, lines, numbers, settings.schedule, settings.seed,
                          record.library.arrays)  # fmt: skip
-        found = map(reader.finding, item.findings)
-        report.findings += _distinct(one for one in found if not _same_call(one))
-        if item.code and not item.findings:
+        findings = map(reader.finding, launch.findings)
+        report.findings += _distinct(finding for finding in findings if not _same_call(finding))
+        if launch.code and not launch.findings:
             report.findings.append(reader.unexplained())
         report.costs += reader.costs()
         report.barriers += reader.barriers()
         report.totals.append(reader.totals())
-        if item.events:
+        if launch.events:
             report.picture = reader.timeline()
     report.costs.sort(key=lambda cost: cost.ideal - cost.cost)
     return report
 
 
-def _same_call(item: Finding) -> bool:
-    """Whether a barrier only seems to diverge: compilers copy calls, and threads in different
-    copies of one call are in the same call."""
+def _same_call(finding: Finding) -> bool:
+    """Whether a barrier only seems to diverge: compilers duplicate calls, and threads in two copies
+    of one call are at the same barrier."""
     return (
-        item.kind == "barrier-divergence"
-        and item.other is not None
-        and item.place.line == item.other.line > 0
+        finding.kind == "barrier-divergence"
+        and finding.other is not None
+        and finding.place.line == finding.other.line > 0
     )
 
 
 def _distinct(findings: Iterable[Finding]) -> list[Finding]:
     """Each finding once: the same statement may be at several addresses."""
-    found: dict[tuple[object, ...], Finding] = {}
-    for item in findings:
-        first = found.get(item.key)
-        count = item.count + (first.count if first is not None else 0)
-        found[item.key] = replace(first or item, count=count)
-    # What was read too early also counts as not written; the race says more.
-    return sorted(found.values(), key=lambda item: item.kind == "uninitialised-read")
+    merged: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        first = merged.get(finding.key)
+        count = finding.count + (first.count if first is not None else 0)
+        merged[finding.key] = replace(first or finding, count=count)
+    # A read that comes too early is a race and an uninitialised read; the race explains more.
+    return sorted(merged.values(), key=lambda finding: finding.kind == "uninitialised-read")
 
 
 class _Reader:
-    """The notes of one launch."""
+    """What the runtime noted of one launch."""
 
     def __init__(
         self,
-        item: LaunchRecord,
+        launch: LaunchRecord,
         module: CudaModule,
         lines: Lines,
         numbers: dict[int, int],
@@ -125,48 +125,47 @@ class _Reader:
         seed: int,
         arrays: tuple[str, ...] = (),
     ) -> None:
-        self.item = item
+        self.launch = launch
         self.arrays = arrays
-        self.tiles = tuple(tile for tile in module.shared if tile.kernel == item.kernel)
+        self.tiles = tuple(tile for tile in module.shared if tile.kernel == launch.kernel)
         self.lines = lines
         self.numbers = numbers
         self.schedule = schedule
         self.seed = seed
 
     def place(self, pc: int) -> Place:
-        """The lines of a return address."""
+        """The line of a return address."""
         return self.lines.place(self.numbers.get(pc, 0)) if pc else Place()
 
     def finding(self, raw: abi.Finding) -> Finding:
-        """A finding in words."""
+        """The finding for one note of the runtime."""
         kind = abi.KINDS[raw.kind] if raw.kind < len(abi.KINDS) else "other"
-        place = self.place(raw.pc)
-        other = self.place(raw.other_pc) if raw.other_pc else None
+        site = self.place(raw.pc)
+        other_site = self.place(raw.other_pc) if raw.other_pc else None
         space = abi.SPACES[raw.space] if raw.space < len(abi.SPACES) else ""
-        buffer, index = self.element(space, raw, (place, other))
-        actor = _actor(raw.thread, raw.block, self.item.warp_size)
+        buffer, index = self.element(space, raw, (site, other_site))
+        actor = _actor(raw.thread, raw.block, self.launch.warp_size)
         other_actor = None
         if raw.other_thread != abi.NOBODY or raw.other_pc:
-            other_actor = _actor(raw.other_thread, raw.other_block, self.item.warp_size)
-        text = "" if kind in _SAID else raw.text.decode(errors="replace")
+            other_actor = _actor(raw.other_thread, raw.other_block, self.launch.warp_size)
+        text = "" if kind in _COMPLETE else raw.text.decode(errors="replace")
         landed = ""
         if kind == "out-of-bounds" and space == "shared" and raw.buffer < len(self.tiles):
             landed, text = self.landed(raw), ""
-        base = Finding(
-            kind, self.item.kernel, "", place, actor, other, other_actor, space, buffer, index,
-            int(raw.bytes), int(raw.count), self.schedule, self.seed, text,
+        base = Finding( kind, self.launch.kernel, "", site, actor, other_site, other_actor, space,
+            buffer, index, int(raw.bytes), int(raw.count), self.schedule, self.seed, text,
         )  # fmt: skip
         return _with_sentence(base, int(raw.kind), landed, raw.text.decode(errors="replace"))
 
     def unexplained(self) -> Finding:
         """A launch that was stopped without a finding."""
-        what = "the launch was refused" if self.item.code == 2 else "the launch was stopped"
+        sentence = "the launch was refused" if self.launch.code == 2 else "the launch was stopped"
         actor = Actor(-1, (0, 0, 0))
-        return Finding("launch", self.item.kernel, what, Place(), actor, seed=self.seed)
+        return Finding("launch", self.launch.kernel, sentence, Place(), actor, seed=self.seed)
 
     # -- names of memory -----------------------------------------------------------------------
     def element(
-        self, space: str, raw: Any, places: Sequence[Place | None]
+        self, space: str, raw: Any, sites: Sequence[Place | None]
     ) -> tuple[str, tuple[int, ...] | None]:
         """Buffer and logical index that a finding is about."""
         if space == "global":
@@ -175,32 +174,32 @@ class _Reader:
             if raw.buffer < len(self.tiles):
                 tile, offset = self.tiles[raw.buffer], int(raw.offset)
                 return tile.label, _shared_index(tile, offset) if offset < tile.size else None
-            return self.in_shared(int(raw.offset), places)
+            return self.in_shared(int(raw.offset), sites)
         if space == "registers" and raw.buffer < len(self.arrays):
             return self.arrays[raw.buffer], (int(raw.offset),)
         return "", None
 
     def in_global(self, address: int) -> tuple[str, tuple[int, ...] | None]:
         """The tensor that holds an address, or that it is nearest to."""
-        for memory in self.item.memory:
+        for memory in self.launch.memory:
             if memory.base <= address < memory.base + memory.size:
                 return memory.name, memory.index(address - memory.base)
-        near = [m for m in self.item.memory if abs(address - m.base) < 2**31]
+        near = [m for m in self.launch.memory if abs(address - m.base) < 2**31]
         if not near:
             return "", None
         best = min(near, key=lambda m: max(m.base - address, address - m.base - m.size))
         return best.name, None
 
     def landed(self, raw: abi.Finding) -> str:
-        """Where an access behind or before a tile is instead."""
+        """Which element an access behind or before a tile reaches instead."""
         tile = self.tiles[raw.buffer]
         start = int(raw.offset) - (1 << 64 if raw.offset >> 63 else 0)
         offset = start + (tile.offset or 0)
-        others = [
+        names = [
             name + (f"[{', '.join(map(str, index))}]" if index is not None else "")
             for name, index in self.tiles_at(offset) if name != tile.label
         ]  # fmt: skip
-        where = " or ".join(others) or "memory of no tile"
+        where = " or ".join(names) or "memory of no tile"
         return f": {_beyond(tile, start)} is {where}"
 
     def tiles_at(self, offset: int) -> list[tuple[str, tuple[int, ...] | None]]:
@@ -211,59 +210,59 @@ class _Reader:
         ]  # fmt: skip
 
     def in_shared(
-        self, offset: int, places: Sequence[Place | None]
+        self, offset: int, sites: Sequence[Place | None]
     ) -> tuple[str, tuple[int, ...] | None]:
-        """The buffer at an offset of the arena; of several that take turns there, the one that
-        the generated line names."""
+        """The buffer at an offset of the arena; of several that share its memory, the one that the
+        generated line names."""
         here = [
             tile for tile in self.tiles
             if tile.offset is not None and tile.offset <= offset < tile.offset + tile.size
         ]  # fmt: skip
-        words = {word for place in places if place for word in _WORD.findall(place.text)}
-        for tile in sorted(here, key=lambda tile: tile.name not in words):
+        names = {name for site in sites if site for name in _NAME.findall(site.text)}
+        for tile in sorted(here, key=lambda tile: tile.name not in names):
             return tile.label, _shared_index(tile, offset - (tile.offset or 0))
         return "", None
 
     # -- costs ---------------------------------------------------------------------------------
     def costs(self) -> list[Cost]:
-        """What each place's accesses cost; places that stem from one line are one."""
-        found: dict[tuple[Any, ...], Cost] = {}
-        for site in self.item.sites:
+        """What the accesses of each line of the program cost."""
+        merged: dict[tuple[Any, ...], Cost] = {}
+        for site in self.launch.sites:
             if site.space == 0:
                 continue
-            place = self.place(site.pc)
+            line = self.place(site.pc)
             space = abi.SPACES[site.space]
             if space == "global":
                 buffer = self.in_global(int(site.low))[0]
             else:
-                buffer = self.in_shared(int(site.low), (place,))[0]
-            where = place.user or place.line or site.pc
+                buffer = self.in_shared(int(site.low), (line,))[0]
+            where = line.user or line.line or site.pc
             key = (where, space, abi.ACCESSES[site.access], buffer)
-            old = found.get(key)
+            old = merged.get(key)
             sums = (old.requests, old.accesses, old.cost, old.ideal) if old else (0, 0, 0, 0)
-            found[key] = Cost(
-                place, space, abi.ACCESSES[site.access], buffer, sums[0] + int(site.requests),
+            merged[key] = Cost(
+                line, space, abi.ACCESSES[site.access], buffer, sums[0] + int(site.requests),
                 sums[1] + int(site.accesses), sums[2] + int(site.cost), sums[3] + int(site.ideal),
             )  # fmt: skip
-        return list(found.values())
+        return list(merged.values())
 
     def barriers(self) -> list[Barrier]:
-        """How often blocks meet, for each line of the generated text."""
-        found: dict[int, Barrier] = {}
-        for site in self.item.sites:
+        """How often blocks wait at a barrier, for each line of the generated source."""
+        merged: dict[int, Barrier] = {}
+        for site in self.launch.sites:
             if site.space != 0:
                 continue
-            place = self.place(site.pc)
-            key = place.line or -int(site.pc)
-            count = int(site.requests) + (found[key].count if key in found else 0)
-            found[key] = Barrier(place, count, int(self.item.report.blocks))
-        return [found[key] for key in sorted(found)]
+            line = self.place(site.pc)
+            key = line.line or -int(site.pc)
+            count = int(site.requests) + (merged[key].count if key in merged else 0)
+            merged[key] = Barrier(line, count, int(self.launch.report.blocks))
+        return [merged[key] for key in sorted(merged)]
 
     def totals(self) -> PartialSums:
         """Sums of the launch."""
-        report, block = self.item.report, self.item.block
+        report, block = self.launch.report, self.launch.block
         return PartialSums(
-            kernel=self.item.kernel,
+            kernel=self.launch.kernel,
             blocks=int(report.blocks),
             threads=block[0] * block[1] * block[2],
             barriers=int(report.barriers),
@@ -277,15 +276,15 @@ class _Reader:
     def timeline(self) -> Timeline:
         """The events of the block that was watched."""
         spans = []
-        for event in self.item.events:
-            place = self.place(event.pc)
+        for event in self.launch.events:
+            line = self.place(event.pc)
             tile = self.tiles[event.tile].label if event.tile < len(self.tiles) else ""
-            what = event.what.decode(errors="replace")
+            instruction = event.what.decode(errors="replace")
             spans.append(
                 Span(abi.EVENTS_OF[event.kind], int(event.warp), int(event.begin), int(event.end),
-                     what, tile, int(event.bytes), place)
+                     instruction, tile, int(event.bytes), line)
             )  # fmt: skip
-        return Timeline(self.item.kernel, tuple(spans))
+        return Timeline(self.launch.kernel, tuple(spans))
 
 
 def _actor(thread: int, block: Sequence[int], lanes: int) -> Actor:
@@ -297,27 +296,29 @@ def _actor(thread: int, block: Sequence[int], lanes: int) -> Actor:
     return Actor(int(thread), where, lanes=lanes)
 
 
-def _with_sentence(item: Finding, kind: int, landed: str, said: str) -> Finding:
-    if item.kind == "race" and kind in _RACES:
+def _with_sentence(finding: Finding, kind: int, landed: str, details: str) -> Finding:
+    if finding.kind == "race" and kind in _RACES:
         does, did = _RACES[kind]
-        other = str(item.other_actor) if item.other_actor is not None else "somebody"
-        if item.other_actor is not None and item.other_actor.block == item.actor.block:
-            other = other.replace(f" of block {item.actor.block}", "")
-        what = f"{item.actor} {does} {item.element}, and {other} {did}, in no order"
-        return replace(item, what=what)
-    does = next((word for start, word in _DOES.items() if said.startswith(start)), "accesses")
-    what = _SENTENCES.get(item.kind, _SENTENCES["other"]).format(
-        actor=item.actor, element=item.element or "memory", bytes=item.bytes, does=does,
+        other_actor = str(finding.other_actor) if finding.other_actor is not None else "somebody"
+        if finding.other_actor is not None and finding.other_actor.block == finding.actor.block:
+            other_actor = other_actor.replace(f" of block {finding.actor.block}", "")
+        sentence = f"{finding.actor} {does} {finding.element}, and {other_actor} {did}, in no order"
+        return replace(finding, what=sentence)
+    does = next((word for start, word in _DOES.items() if details.startswith(start)), "accesses")
+    sentence = _SENTENCES.get(finding.kind, _SENTENCES["other"]).format(
+        actor=finding.actor, element=finding.element or "memory", bytes=finding.bytes, does=does,
         landed=landed,
-        block=f"block {item.actor.block}",
+        block=f"block {finding.actor.block}",
     )  # fmt: skip
-    if item.kind == "uninitialised-read" and item.space == "registers":
-        what = what.replace(" reads ", " reads its register ")
-    if item.kind == "out-of-bounds" and item.space == "registers":
-        what = f"{item.actor} uses an element outside of an array of its own"
-    elif item.kind == "out-of-bounds" and not item.buffer:
-        what = f"{item.actor} {does} {item.bytes} bytes outside of everything it may touch"
-    return replace(item, what=what)
+    if finding.kind == "uninitialised-read" and finding.space == "registers":
+        sentence = sentence.replace(" reads ", " reads its register ")
+    if finding.kind == "out-of-bounds" and finding.space == "registers":
+        sentence = f"{finding.actor} uses an element outside of an array of its own"
+    elif finding.kind == "out-of-bounds" and not finding.buffer:
+        sentence = (
+            f"{finding.actor} {does} {finding.bytes} bytes outside of everything it may touch"
+        )
+    return replace(finding, what=sentence)
 
 
 def _shared_index(tile: SharedBuffer, offset: int) -> tuple[int, ...] | None:
@@ -325,8 +326,8 @@ def _shared_index(tile: SharedBuffer, offset: int) -> tuple[int, ...] | None:
     kind = DType(tile.dtype)
     element = offset * 8 // kind.width
     if tile.layout is None:
-        found = np.unravel_index(element, tile.shape) if tile.shape else ()
-        return tuple(int(at) for at in found)
+        index = np.unravel_index(element, tile.shape) if tile.shape else ()
+        return tuple(int(at) for at in index)
     inverse = _inverse(tile.layout)
     if inverse is None or element >= len(inverse) or inverse[element][0] < 0:
         return None
@@ -334,7 +335,7 @@ def _shared_index(tile: SharedBuffer, offset: int) -> tuple[int, ...] | None:
 
 
 def _beyond(tile: SharedBuffer, offset: int) -> str:
-    """A place outside a shared buffer in the buffer's own terms."""
+    """A byte offset outside a shared buffer as an index of the buffer."""
     bits = DType(tile.dtype).bits * DType(tile.dtype).lanes
     at, count = offset * 8 // bits, tile.size * 8 // bits
     if tile.layout is not None or not tile.shape:

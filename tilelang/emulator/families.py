@@ -1,4 +1,5 @@
-"""What differs between the kernel texts that the emulator runs: a row for each kind of target."""
+"""How the emulator compiles sources of CUDA, HIP and Metal: a table entry for each kind of
+target."""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ from tilelang.target.limits import limits_of
 
 @dataclass(frozen=True)
 class Family:
-    """How texts of one kind of target are compiled for the host.
+    """How kernels of one kind of target are compiled for the host.
 
     Attributes:
         kind: of the targets.
-        language: what the text is called.
-        folders: where its headers are, in the package; the first one that has a name wins.
-        rewritten: the folder of headers that declare shared memory, as texts do; "" for none.
-        macros: by which headers know the architecture.
+        language: of the generated source.
+        folders: where its headers are, in the package, in the order of the include path.
+        rewritten: the folder of headers that declare shared memory; "" for none.
+        macros: flags that tell the headers the architecture.
         gcc: more flags for compilers of that family.
-        rewrite: makes C++ of a text.
+        rewrite: makes C++ of a source.
     """
 
     kind: str
@@ -38,14 +39,14 @@ class Family:
         return limits_of(self.kind, arch).warp
 
     def most_shared(self, arch: str) -> int:
-        """Bytes of shared memory that a block may have; 0 for what the runtime takes for CUDA."""
+        """Bytes of shared memory that a block may have; 0 for the runtime's limit for CUDA."""
         return 0 if self.kind == "cuda" else limits_of(self.kind, arch).shared_block
 
 
 def arch_flags(arch: str) -> tuple[str, ...]:
-    """Macros by which headers know the architecture, e.g. ``sm_90a``."""
-    found = re.fullmatch(r"sm_(\d+)([a-z]?)", arch)
-    number, suffix = (found[1], found[2]) if found else ("80", "")
+    """Flags that tell the headers an architecture, e.g. ``sm_90a``."""
+    match = re.fullmatch(r"sm_(\d+)([a-z]?)", arch)
+    number, suffix = (match[1], match[2]) if match else ("80", "")
     feature = (f"-D__CUDA_ARCH_FEAT_SM{number}_ALL",) if suffix else ()
     return (f"-DTL_EMU_ARCH={number}0", *feature)
 
@@ -57,7 +58,7 @@ def gfx_flags(arch: str) -> tuple[str, ...]:
 
 
 CUDA = Family("cuda", "CUDA", ("emulator/include", "emulator/runtime"), arch_flags)
-# Lanes of a wave meet where they run the same call, so that the compiler must not make two of one.
+# Lanes of a wave that run the same call run it together, so that gcc must not duplicate calls.
 HIP = Family(
     "hip", "HIP", ("emulator/amd", "hip/include", "cuda/include"), gfx_flags, "hip/include",
     ("-fno-thread-jumps", "-fno-reorder-blocks", "-fno-crossjumping", "-fno-tree-tail-merge",
@@ -70,8 +71,8 @@ FAMILIES: Mapping[str, Family] = {row.kind: row for row in (CUDA, HIP, METAL)}
 
 
 def family_of(kind: str) -> Family:
-    """The row for a kind of target."""
-    found = FAMILIES.get(kind)
-    if found is None:
+    """The table entry for a kind of target."""
+    family = FAMILIES.get(kind)
+    if family is None:
         raise InternalError(f"the emulator has no family {kind!r}")
-    return found
+    return family

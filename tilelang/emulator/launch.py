@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 CHECKS = (
     "races", "bounds", "alignment", "counters", "timeline", "registers", "lost-writes", "warps",
 )  # fmt: skip
-# A program may mean to write over what nobody has read, and to rely on a whole warpgroup.
+# "lost-writes" and "warps" report what a program may do on purpose: overwrite what nobody has read,
+# and rely on a whole warpgroup.
 _DEFECTS = CHECKS[:-2]
 DEFAULT_CHECKS = ("races", "bounds", "alignment", "counters", "registers")
 SCHEDULES = ("fifo", "random", "late", "early")
-_ROOM = (256, 4096, 65536)  # findings, places and events that one launch can report
-_LITTLE = (16, 1, 1)  # without checks
+_CAPACITY = (256, 4096, 65536)  # findings, sites and events that one launch can report
+_CAPACITY_UNCHECKED = (16, 1, 1)  # without checks
 _ALIGN = 128  # of kernel parameters and of memory that the host steps allocate
 _DEVICE = 256  # alignment of what a GPU allocates
 VECTOR = 16  # bytes of the widest access
 _GUARD = 256  # bytes before and behind that memory
-_STOPPED = 1
-_INTERRUPTED = 3  # what the runtime gives when the user wants the program to end
+_STOPPED = 1  # the code of a launch that was stopped
+_INTERRUPTED = 3  # what the runtime returns after an interrupt (Ctrl-C)
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Settings:
     """How kernels run.
 
     Attributes:
-        checks: names of :data:`CHECKS`; none runs as fast as possible.
-        schedule: "fifo" (warps in turn), "random" (from the seed), "late" (asynchronous work ends
-            at the last legal moment) or "early" (at once).
+        checks: names of :data:`CHECKS`; without any, kernels run as fast as possible.
+        schedule: "fifo" (warps round-robin), "random" (from the seed), "late" (asynchronous work
+            ends at the last legal moment) or "early" (at once).
         seed: of the random schedule.
         workers: threads that run blocks; 0 means one per core.
         steps: switches between threads after which a block is stopped; 0 means a very large number.
@@ -124,20 +125,20 @@ class Memory:
         if not self.shape:
             return None
         rest = offset // self.unit
-        found = [0] * len(self.shape)
+        indices = [0] * len(self.shape)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
             step = abs(self.strides[axis])
             if step:
-                found[axis], rest = divmod(rest, step)
+                indices[axis], rest = divmod(rest, step)
             if self.strides[axis] < 0:  # the first address is that of the last index
-                found[axis] = self.shape[axis] - 1 - found[axis]
-        inside = all(0 <= at < extent for at, extent in zip(found, self.shape))
-        return tuple(found) if inside and rest == 0 else None
+                indices[axis] = self.shape[axis] - 1 - indices[axis]
+        inside = all(0 <= at < extent for at, extent in zip(indices, self.shape))
+        return tuple(indices) if inside and rest == 0 else None
 
 
 @dataclass
 class LaunchRecord:
-    """What the runtime said about one launch."""
+    """What the runtime reported of one launch."""
 
     kernel: str
     grid: tuple[int, ...]
@@ -162,8 +163,8 @@ class Record:
 
     @property
     def found(self) -> bool:
-        """Whether anything is wrong."""
-        return any(item.findings or item.code for item in self.launches)
+        """Whether there is a finding, or a launch was stopped."""
+        return any(launch.findings or launch.code for launch in self.launches)
 
 
 @dataclass(frozen=True)
@@ -171,13 +172,13 @@ class Machinery:
     """What it takes to run the kernels of a program.
 
     Attributes:
-        module: the generated text with its host steps.
-        program: the host steps as words.
-        library: gives the compiled text, watched or not.
-        runtime: gives the runtime.
-        lock: held while the runtime works, which has one launch at a time.
-        bounded: whether kernels access the memory of their arguments alone, so that an access
-            elsewhere is wrong; not so if they follow addresses that they read.
+        module: the generated source with its host steps.
+        program: the host steps, encoded.
+        library: returns the compiled source, with checks or without.
+        runtime: returns the runtime.
+        lock: held during a launch; the runtime runs one at a time.
+        bounded: whether kernels may access the memory of their arguments only; false if they
+            follow addresses that they read.
         warp_size: lanes of a warp.
         most_shared: bytes of shared memory that a block may have; 0 for the most of any GPU.
     """
@@ -224,10 +225,12 @@ class EmulatedLauncher(GpuLauncher):
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
         library = self.machinery.library(self.settings.watched)
         record = Record(self.settings, library)
-        # A raw pointer may lead anywhere, so that no access is outside of everything.
-        known = all(param.kind == "tensor" or param.dtype != "handle" for param in self.spec.params)
-        known = known and self.machinery.bounded
-        call = _Call(self.machinery, record, self._memory(args), bounded=known)
+        # With a raw pointer as an argument, no access is known to be out of bounds.
+        bounded = all(
+            param.kind == "tensor" or param.dtype != "handle" for param in self.spec.params
+        )
+        bounded = bounded and self.machinery.bounded
+        call = _Call(self.machinery, record, self._memory(args), bounded=bounded)
         program = self.machinery.program
         code = Machine(program.words, program.slots, call).run(self._unpack(slots), 0, 0)
         if record.launches:
@@ -235,7 +238,7 @@ class EmulatedLauncher(GpuLauncher):
         return code
 
     def _memory(self, args: Sequence[Any]) -> list[Memory]:
-        found = []
+        memory = []
         for number, (param, arg) in enumerate(zip(self.spec.params, args)):
             if param.kind != "tensor" or arg is None:
                 continue
@@ -246,27 +249,27 @@ class EmulatedLauncher(GpuLauncher):
             ends = [(extent - 1) * step for extent, step in zip(info.shape, strides)]
             first, last = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
             unit = param.itemsize
-            found.append(
+            memory.append(
                 Memory(param.name, info.pointer + first * unit, (last - first + 1) * unit, unit,
                        tuple(info.shape), tuple(strides), not info.readonly,
                        number in self.spec.outputs)
             )  # fmt: skip
-        return found
+        return memory
 
     def allocate(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
         """A result, aligned as on a GPU."""
-        made = PyLauncher.allocate(self, like, position, shape)
-        if type(made) is np.ndarray and made.size:
-            raw = _aligned_bytes(made.nbytes)
-            return np.ndarray(made.shape, made.dtype, raw)
-        return made
+        result = PyLauncher.allocate(self, like, position, shape)
+        if type(result) is np.ndarray and result.size:
+            raw = _aligned_bytes(result.nbytes)
+            return np.ndarray(result.shape, result.dtype, raw)
+        return result
 
     def _address_of(self, result: Any) -> int:
         return PyLauncher._address_of(self, result)
 
 
 class _Stops:
-    """What stands for the driver where a launcher asks it for an error."""
+    """The errors that launchers take from a driver."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -323,12 +326,12 @@ class _Call:
             buffer_count=len(buffers), tile_count=len(tiles), event_block=settings.block,
             warp_size=self.machinery.warp_size, max_shared=self.machinery.most_shared,
         )  # fmt: skip
-        room = _ROOM if settings.watched else _LITTLE
-        findings = (abi.Finding * room[0])()
-        sites, events = (abi.Site * room[1])(), (abi.Event * room[2])()
+        capacity = _CAPACITY if settings.watched else _CAPACITY_UNCHECKED
+        findings = (abi.Finding * capacity[0])()
+        sites, events = (abi.Site * capacity[1])(), (abi.Event * capacity[2])()
         report = abi.Report(
             abi=abi.ABI, findings=findings, sites=sites, events=events,
-            finding_capacity=room[0], site_capacity=room[1], event_capacity=room[2],
+            finding_capacity=capacity[0], site_capacity=capacity[1], event_capacity=capacity[2],
         )  # fmt: skip
         with self.machinery.lock:
             run = self.machinery.runtime().tl_emu_run
@@ -353,38 +356,38 @@ class _Call:
         return _STOPPED if code else 0
 
     def _buffers(self, memory: Sequence[Memory]) -> Any:
-        """The memory of a call as the runtime takes it. What an earlier kernel of the call has
-        written is not known, so that only the first can read what is not there."""
+        """The memory of a call as the runtime takes it. Only the first kernel of a call is checked
+        for reads of uninitialised memory: what earlier ones have written is not known."""
         from tilelang.emulator import abi
 
         first = not self.record.launches
-        items = [
+        buffers = [
             abi.Buffer(m.base, m.size, number, int(m.writable) | 2 * int(m.fresh and first))
             for number, m in enumerate(memory)
         ]
-        return (abi.Buffer * len(items))(*items)
+        return (abi.Buffer * len(buffers))(*buffers)
 
     def _tiles(self, kernel: str) -> Any:
         """The shared buffers of a kernel as the runtime takes them."""
         from tilelang.emulator import abi
 
-        items = [
+        tiles = [
             abi.Tile(tile.offset, tile.size, number, 0)
             for number, tile in enumerate(self.machinery.tiles(kernel))
             if tile.offset is not None
         ]
-        return (abi.Tile * len(items))(*items)
+        return (abi.Tile * len(tiles))(*tiles)
 
     def tensor_map(
         self, form: MapForm, address: int, extents: Sequence[int], strides: Sequence[int]
     ) -> tuple[int, bytes]:
-        """Encode a tensor map for the emulated unit: a code, which is 0, and its 128 bytes."""
+        """Encode a tensor map for the emulated TMA: a code, which is 0, and its 128 bytes."""
         import ctypes
 
         runtime = self.machinery.runtime()
         kind = "im2col" if form.im2col else "tiled"
         encoder = getattr(runtime, f"tl_emu_tensor_map_{kind}")
-        code, found = form.encode(encoder, address, extents, strides)
+        code, encoded = form.encode(encoder, address, extents, strides)
         if code:
             reason = runtime.tl_emu_tensor_map_reason
             reason.restype = ctypes.c_char_p
@@ -392,10 +395,10 @@ class _Call:
                 "a tensor map of the kernel is not valid",
                 got=(reason() or b"").decode(errors="replace"),
             )
-        return 0, found
+        return 0, encoded
 
     def allocate(self, device: int, size: int, stream: int) -> int:
-        """Memory of the host steps; nothing has been written to it."""
+        """Allocate memory of the host steps, uninitialised."""
         raw = np.full(size + 2 * _GUARD + _ALIGN, 0xFF, np.uint8)
         base = -(-(raw.ctypes.data + _GUARD) // _ALIGN) * _ALIGN
         self._scratch[base] = raw
@@ -403,16 +406,15 @@ class _Call:
         return base
 
     def free(self, device: int, address: int, stream: int) -> None:
-        """Give it back."""
+        """Free memory of the host steps."""
         self._scratch.pop(address, None)
-        self.memory = [item for item in self.memory if item.base != address]
+        self.memory = [memory for memory in self.memory if memory.base != address]
 
 
 def copy_of(array: Any) -> Any:
-    """A copy of a numpy array with its strides, placed as device memory would be.
+    """A copy of a numpy array with its strides, aligned like memory of a GPU.
 
-    It begins at a multiple of 256 bytes, as what a GPU allocates does, unless the array itself is
-    aligned less than vectors are.
+    It begins at a multiple of 256 bytes, unless the array itself is aligned to less than a vector.
     """
     if array.size == 0:
         return array.copy()
@@ -422,13 +424,13 @@ def copy_of(array: Any) -> Any:
     size = int(last) + array.itemsize
     odd = array.ctypes.data % VECTOR
     raw = _aligned_bytes(size + odd)[odd:]
-    made = np.ndarray(array.shape, array.dtype, raw, 0, array.strides)
-    made[...] = array
-    return made
+    copy = np.ndarray(array.shape, array.dtype, raw, 0, array.strides)
+    copy[...] = array
+    return copy
 
 
 def _aligned_bytes(size: int) -> Any:
-    """Bytes that begin where a GPU's memory would, filled with what no kernel wrote."""
+    """Bytes aligned like memory of a GPU, filled with 0xFF."""
     raw = np.full(size + _DEVICE, 0xFF, np.uint8)
     start = -raw.ctypes.data % _DEVICE
     return raw[start : start + size]

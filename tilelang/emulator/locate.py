@@ -1,8 +1,8 @@
-"""From addresses in a compiled kernel to lines: of the generated text, then of the user's program.
+"""Source lines of addresses in a compiled kernel: of the generated source and the user's program.
 
-Debug information names the line of the generated text, through the calls that were inlined; the
-comments ``// file.py:10`` of the text name the user's. ``addr2line`` reads it where it is
-installed, else the ``pyelftools`` package does.
+Debug information gives the line of the generated source, also of inlined calls. Its comments ``//
+file.py:10`` give the line of the user's program. ``addr2line`` reads debug information where it is
+installed, else the package ``pyelftools``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
 
 @dataclass(frozen=True)
 class Place:
-    """A line of a generated text and the line of the program that it stems from.
+    """A line of a generated source and the line of the program that it comes from.
 
     Attributes:
         line: number of the generated line; 0 if unknown.
@@ -55,10 +55,10 @@ class Place:
 
 
 class Lines:
-    """The lines of a generated text.
+    """The lines of a generated source.
 
     Args:
-        source: the text.
+        source: the generated source.
         files: path of each user file by its base name.
     """
 
@@ -69,16 +69,16 @@ class Lines:
         self._marks: list[tuple[str, int]] = []
         self._heads: list[tuple[int, str]] = []
         for number, line in enumerate(self.lines, 1):
-            found = PLACE.match(line)
+            mark = PLACE.match(line)
             head = _KERNEL.search(line)
             if head is not None:
                 self._heads.append((number, head[1]))
-            if found is not None or head is not None:
+            if mark is not None or head is not None:
                 self._starts.append(number)
-                self._marks.append((found[1], int(found[2])) if found is not None else ("", 0))
+                self._marks.append((mark[1], int(mark[2])) if mark is not None else ("", 0))
 
     def place(self, line: int) -> Place:
-        """What is known of line ``line``."""
+        """Line number ``line`` with its origin."""
         if not 0 < line <= len(self.lines):
             return Place()
         kernel = next((name for start, name in reversed(self._heads) if start <= line), "")
@@ -98,29 +98,29 @@ def _line_of(path: str, line: int) -> str:
 
 
 def user_files(func: S.PrimFunc) -> dict[str, str]:
-    """Path of every file that statements of ``func`` stand in, by base name."""
-    found = {}
+    """Path of every file that has statements of ``func``, by base name."""
+    files = {}
     for stmt in S.walk(func.body):
         if stmt.loc is not None:
-            found[place_name(stmt.loc.file)] = stmt.loc.file
+            files[place_name(stmt.loc.file)] = stmt.loc.file
     if func.loc is not None:
-        found[place_name(func.loc.file)] = func.loc.file
-    return found
+        files[place_name(func.loc.file)] = func.loc.file
+    return files
 
 
 def generated_lines(library: KernelLibrary, addresses: Sequence[int]) -> dict[int, int]:
-    """Line of the generated text for each return address, 0 where it is not known.
+    """Line of the generated source for each return address, 0 where it is not known.
 
-    Of inlined calls, the outermost line counts: the one of the kernel itself.
+    Of inlined calls, the outermost line counts, which is in the kernel itself.
     """
     base = load_address(library)
     wanted = sorted({address for address in addresses if address > base})
-    # The call lies before the address to which it returns.
+    # A call is before its return address.
     offsets = [address - base - 1 for address in wanted]
-    found = _addr2line(library.library.data, offsets)
-    if found is None:
-        found = _pyelftools(library.library.data, offsets)
-    lines = dict(zip(wanted, found if found is not None else [0] * len(wanted)))
+    numbers = _addr2line(library.library.data, offsets)
+    if numbers is None:
+        numbers = _pyelftools(library.library.data, offsets)
+    lines = dict(zip(wanted, numbers if numbers is not None else [0] * len(wanted)))
     return {address: lines.get(address, 0) for address in addresses}
 
 
@@ -139,8 +139,8 @@ def load_address(library: KernelLibrary) -> int:
     info = Info()
     dladdr = ctypes.CDLL(None).dladdr
     dladdr.argtypes = (ctypes.c_void_p, ctypes.POINTER(Info))
-    known = library.any_entry()
-    if known == 0 or not dladdr(known, ctypes.byref(info)):
+    entry = library.any_entry()
+    if entry == 0 or not dladdr(entry, ctypes.byref(info)):
         return 0
     return int(info.base or 0)
 
@@ -165,15 +165,15 @@ def _addr2line(data: bytes, offsets: Sequence[int]) -> list[int] | None:
         )
     if done.returncode:
         return None
-    found: list[int] = []
+    numbers: list[int] = []
     for line in done.stdout.splitlines():
         if line.startswith("0x"):
-            found.append(0)
+            numbers.append(0)
             continue
         file_name, _, number = line.partition(" ")[0].rpartition(":")
-        if found and file_name.endswith(TEXT) and number.isdigit():
-            found[-1] = int(number)  # the last one is the outermost
-    return found if len(found) == len(offsets) else None
+        if numbers and file_name.endswith(TEXT) and number.isdigit():
+            numbers[-1] = int(number)  # the last one is the outermost
+    return numbers if len(numbers) == len(offsets) else None
 
 
 def _pyelftools(data: bytes, offsets: Sequence[int]) -> list[int] | None:
@@ -188,7 +188,7 @@ def _pyelftools(data: bytes, offsets: Sequence[int]) -> list[int] | None:
     if not elf.has_dwarf_info():
         return None
     dwarf = elf.get_dwarf_info()
-    found = [0] * len(offsets)
+    numbers = [0] * len(offsets)
     for unit in dwarf.iter_CUs():
         program = dwarf.line_program_for_CU(unit)
         if program is None:
@@ -200,15 +200,15 @@ def _pyelftools(data: bytes, offsets: Sequence[int]) -> list[int] | None:
             for row, after in pairwise(rows):
                 inside = row.address <= offset < after.address and not row.end_sequence
                 if inside and names.get(row.file, "").endswith(TEXT):
-                    found[number] = row.line
+                    numbers[number] = row.line
             outer = [
                 call for call in calls
                 if any(low <= offset < high for low, high in call[0])
                 and names.get(call[1], "").endswith(TEXT)
             ]  # fmt: skip
             if outer:
-                found[number] = max(outer, key=lambda call: sum(b - a for a, b in call[0]))[2]
-    return found
+                numbers[number] = max(outer, key=lambda call: sum(b - a for a, b in call[0]))[2]
+    return numbers
 
 
 def _file_names(program: Any) -> dict[int, str]:

@@ -1,8 +1,8 @@
-"""What checking a kernel found, in words.
+"""Reports of the checks of a kernel.
 
-A :class:`Finding` is something wrong, with the line of the user's program and of the generated
-text, who did it, and which element of which buffer it is about. A :class:`Report` holds the
-findings of one or several runs and what memory accesses and barriers cost.
+A :class:`Finding` is one defect: the line of the user's program and of the generated source, the
+thread, and the element of a buffer. A :class:`Report` holds the findings of one or several runs and
+what memory accesses and barriers cost.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tilelang.records import dataclass
 if TYPE_CHECKING:
     from tilelang.emulator.timeline import Timeline
 
-_SHOWN = 8  # findings and places that the text shows
+_SHOWN = 8  # findings and costs that the text shows
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who accessed memory: a thread, or the unit that works asynchronously for a block.
+    """Who accessed memory: a thread, or an asynchronous operation (a copy, a product) of a block.
 
     Attributes:
-        thread: linear number in the block; -1 for the asynchronous unit or nobody.
-        block: coordinates.
-        unit: whether it is the asynchronous unit.
-        lanes: of a warp.
+        thread: linear index in the block; -1 for an asynchronous operation, or for none.
+        block: block indices.
+        unit: whether it is an asynchronous operation.
+        lanes: threads of a warp.
     """
 
     thread: int
@@ -55,21 +55,21 @@ class Actor:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong.
+    """One defect.
 
     Attributes:
         kind: "race", "missing-wait", "uninitialised-read", "out-of-bounds", "deadlock", ...
         kernel: the generated function.
         what: the finding in one sentence.
-        place: where it happened.
-        other: the place that it conflicts with, if there is one.
-        actor, other_actor: who did it.
+        place: the line of the access.
+        other: the line of the conflicting access, if there is one.
+        actor, other_actor: the threads or operations of both.
         space: "global", "shared", "registers" or "".
         buffer: name of the tensor or shared buffer, "" if it is not known.
         index: logical index of the first element, None if it is not known.
-        count: how often it happened at these places.
-        schedule, seed: of the run that found it first.
-        details: what the runtime adds.
+        count: how often it happened at these lines.
+        schedule, seed: of the first run that found it.
+        details: the runtime's own message.
     """
 
     kind: str
@@ -98,8 +98,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for findings of two runs that are about the same; of two accesses that race,
-        either may come first."""
+        """Equal for the same defect in two runs; either of two racing accesses may come first."""
         lines = sorted((self.place.line, self.other.line if self.other else 0))
         return self.kind, self.kernel, *lines, self.buffer
 
@@ -129,14 +128,14 @@ def _cut(text: str, most: int = 110) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the accesses of one place cost.
+    """What the accesses of one line cost.
 
     Attributes:
         space: "shared" or "global".
         access: "read", "write" or "atomic".
-        requests: of warps.
-        cost, ideal: wavefronts in shared memory, 32-byte sectors in global memory; what there
-            was, and the least for that many bytes.
+        requests: instructions of warps.
+        cost: wavefronts in shared memory, 32-byte sectors in global memory.
+        ideal: the fewest possible for as many bytes.
     """
 
     place: Place
@@ -170,13 +169,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Barrier:
-    """How often the threads of a block meet at one place.
+    """How often blocks wait at one barrier.
 
     Attributes:
-        place: the call.
-        count: of meetings, of all blocks; a pipelined loop of 8 iterations with one barrier has 8
-            for each block.
-        blocks: that ran.
+        place: the line of the call.
+        count: over all blocks; a pipelined loop of 8 iterations with one barrier has 8 per block.
+        blocks: number of blocks that ran.
     """
 
     place: Place
@@ -185,7 +183,7 @@ class Barrier:
 
     @property
     def for_block(self) -> float:
-        """Meetings of one block, on average."""
+        """Barriers of one block, on average."""
         return self.count / self.blocks if self.blocks else 0.0
 
     def __str__(self) -> str:
@@ -217,13 +215,13 @@ class PartialSums:
 
 @dataclass
 class Report(Preformatted):
-    """What checking a kernel found.
+    """The result of the checks of a kernel.
 
     Attributes:
         name: of the program.
-        findings: what is wrong, the first occurrence of each.
+        findings: the defects, each once.
         costs: what accesses cost, the most wasteful first, from the first run.
-        barriers: how often blocks meet at each ``__syncthreads`` or named barrier, first run.
+        barriers: how often blocks wait at each ``__syncthreads`` or named barrier, first run.
         totals: sums for each launch of the first run.
         runs: (schedule, seed) of every run.
         outputs: what the first run returned; None if it was stopped.
@@ -253,45 +251,45 @@ class Report(Preformatted):
 
     def of_kind(self, kind: str) -> list[Finding]:
         """The findings of one kind."""
-        return [item for item in self.findings if item.kind == kind]
+        return [finding for finding in self.findings if finding.kind == kind]
 
     @property
     def bank_conflicts(self) -> int:
         """Wavefronts of shared memory beyond the least possible."""
-        return sum(item.cost - item.ideal for item in self.costs if item.space == "shared")
+        return sum(cost.cost - cost.ideal for cost in self.costs if cost.space == "shared")
 
     def summary(self) -> str:
         """One line."""
         runs = len(self.runs)
         count = len(self.findings)
-        what = "nothing wrong" if not count else f"{count} finding{'s' * (count != 1)}"
-        return f"{self.name}: {what} in {runs} run{'s' * (runs != 1)}"
+        result = "nothing wrong" if not count else f"{count} finding{'s' * (count != 1)}"
+        return f"{self.name}: {result} in {runs} run{'s' * (runs != 1)}"
 
     def __str__(self) -> str:
         parts = [self.summary()]
-        parts += [str(item) for item in self.findings[:_SHOWN]]
+        parts += map(str, self.findings[:_SHOWN])
         if len(self.findings) > _SHOWN:
             parts.append(f"... and {len(self.findings) - _SHOWN} more")
         if self.ok:
-            parts += [str(item) for item in self.totals]
-            wasteful = [item for item in self.costs if item.ratio > 1.01]
-            parts += [str(item) for item in wasteful[:_SHOWN]]
+            parts += map(str, self.totals)
+            wasteful = [cost for cost in self.costs if cost.ratio > 1.01]
+            parts += map(str, wasteful[:_SHOWN])
         return "\n".join(parts)
 
     def json(self) -> str:
-        """All of it but the outputs, as JSON text."""
+        """The report without the outputs, as JSON."""
         return json.dumps(self.as_dict(), indent=1)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it but the outputs, as plain data."""
+        """The report without the outputs, as dicts, lists and numbers."""
         return {
             "name": self.name,
             "ok": self.ok,
             "runs": [{"schedule": name, "seed": seed} for name, seed in self.runs],
-            "findings": [asdict(item) for item in self.findings],
-            "totals": [asdict(item) for item in self.totals],
-            "costs": [asdict(item) for item in self.costs],
-            "barriers": [asdict(item) for item in self.barriers],
+            "findings": [asdict(entry) for entry in self.findings],
+            "totals": [asdict(entry) for entry in self.totals],
+            "costs": [asdict(entry) for entry in self.costs],
+            "barriers": [asdict(entry) for entry in self.barriers],
         }
 
     def timeline(self, ax: Any = None) -> Any:
@@ -325,11 +323,11 @@ class Report(Preformatted):
 def merge(reports: Sequence[Report]) -> Report:
     """One report over several runs of a program; a finding that repeats is kept once."""
     total = reports[0]
-    known = {item.key for item in total.findings}
+    keys = {finding.key for finding in total.findings}
     for report in reports[1:]:
         total.runs += report.runs
-        for item in report.findings:
-            if item.key not in known:
-                known.add(item.key)
-                total.findings.append(item)
+        for finding in report.findings:
+            if finding.key not in keys:
+                keys.add(finding.key)
+                total.findings.append(finding)
     return total

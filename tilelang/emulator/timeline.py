@@ -1,4 +1,4 @@
-"""A picture of one block: what each warp waits for, when copies and matrix products run."""
+"""Timelines of one block: when warps wait, and when copies and matrix products run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _COLOURS = {"wait": "#d62728", "copy": "#1f77b4", "matrix": "#2ca02c"}
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took time; ``begin`` and ``end`` count the runtime's steps.
+    """An event of a timeline; ``begin`` and ``end`` count the runtime's steps.
 
     Attributes:
         kind: "wait", "copy" or "matrix".
         what: the instruction. A copy by threads is a "load", "store" or "atomic" of global memory;
             it ends in the step in which it begins.
-        tile: the shared buffer of a copy that goes on beside its threads.
+        tile: the shared buffer of an asynchronous copy.
     """
 
     kind: str
@@ -43,8 +43,8 @@ class Timeline:
 
     def rows(self) -> tuple[str, ...]:
         """Names of the rows of the picture: warps, then the buffers that are copied to."""
-        warps = sorted({span.warp for span in self.spans if not _beside(span)})
-        tiles = dict.fromkeys(_row(span) for span in self.spans if _beside(span))
+        warps = sorted({span.warp for span in self.spans if not _is_asynchronous(span)})
+        tiles = dict.fromkeys(_row(span) for span in self.spans if _is_asynchronous(span))
         return (*(f"warp {warp}" for warp in warps), *tiles)
 
     def chrome_trace(self) -> str:
@@ -64,27 +64,27 @@ class Timeline:
                 {"ph": "M", "pid": 0, "tid": number, "name": "thread_name", "args": named}
             )
         at_once = Counter((_row(s), s.begin) for s in self.spans if s.begin == s.end)
-        placed: Counter[tuple[str, int]] = Counter()
+        shown: Counter[tuple[str, int]] = Counter()
         for span in self.spans:
             key = (_row(span), span.begin)
             begin, width = float(span.begin), float(span.end - span.begin)
             if not width:
-                begin, width = begin + placed[key] / at_once[key], 1 / at_once[key]
-                placed[key] += 1
-            said = {"instruction": span.what, "line": str(span.place), "bytes": span.bytes}
-            title = {"name": span.what or span.kind, "cat": span.kind, "args": said}
+                begin, width = begin + shown[key] / at_once[key], 1 / at_once[key]
+                shown[key] += 1
+            details = {"instruction": span.what, "line": str(span.place), "bytes": span.bytes}
+            title = {"name": span.what or span.kind, "cat": span.kind, "args": details}
             where = {"ph": "X", "pid": 0, "tid": rows[key[0]], "ts": begin, "dur": width}
             events.append(where | title)
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
-def _beside(span: Span) -> bool:
-    """Whether the thread goes on meanwhile."""
+def _is_asynchronous(span: Span) -> bool:
+    """Whether it is a copy that its thread does not wait for."""
     return span.kind == "copy" and bool(span.tile)
 
 
 def _row(span: Span) -> str:
-    return f"copy to {span.tile}" if _beside(span) else f"warp {span.warp}"
+    return f"copy to {span.tile}" if _is_asynchronous(span) else f"warp {span.warp}"
 
 
 def with_events(timeline: Timeline | None) -> Timeline:
