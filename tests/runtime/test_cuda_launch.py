@@ -146,7 +146,7 @@ def test_a_written_tensor_that_shares_memory_goes_to_a_kernel_that_does_not_take
         asked.append((limits, shared))
         return lambda *args: "another kernel"
 
-    signature = spec(*params, symbols=symbols, apart=True)
+    signature = spec(*params, symbols=symbols, noalias=True)
     call = make(signature, module(plan(A, B)), (8, 8), narrow=narrow)
     whole = torch.zeros(10)
     got = call(on_gpu(first(whole), 0), on_gpu(second(whole), 0))

@@ -94,4 +94,4 @@ def test_results_and_stream_are_cupys(cupy: Any) -> None:
 
 
 def test_call_without_tensors_follows_cupys_device(cupy: Any) -> None:
-    assert launcher(Recorder()).place([None, None]) == (1, 71)
+    assert launcher(Recorder()).device_and_stream([None, None]) == (1, 71)

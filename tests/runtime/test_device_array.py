@@ -50,10 +50,10 @@ def test_the_context_of_the_gpu_is_current_from_the_start(memory: DeviceMemory, 
 
 def test_what_is_placed_is_repeated_until_the_shape_is_full(memory: DeviceMemory) -> None:
     drawn = np.arange(7, dtype=np.int16)
-    found = memory.place(drawn, DType("int16"), (5, 11))
+    found = memory.upload(drawn, DType("int16"), (5, 11))
     np.testing.assert_array_equal(found.get(), np.resize(drawn, (5, 11)))
-    assert memory.place(drawn[:0], DType("int16"), (0, 3)).get().shape == (0, 3)
-    every_other = memory.place(drawn[::2], DType("int16"), (4,))
+    assert memory.upload(drawn[:0], DType("int16"), (0, 3)).get().shape == (0, 3)
+    every_other = memory.upload(drawn[::2], DType("int16"), (4,))
     np.testing.assert_array_equal(every_other.get(), drawn[::2])
 
 

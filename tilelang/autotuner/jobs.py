@@ -249,7 +249,7 @@ def results_of(returned: Any, inputs: list[Any]) -> list[Any]:
 def placed(value: Any, device: Any) -> Any:
     """A tensor in host memory as one on ``device``; anything else as it is."""
     if isinstance(value, Stored):
-        return device.place(value.array, DType(value.dtype), value.array.shape)
+        return device.upload(value.array, DType(value.dtype), value.array.shape)
     return value if device is None or not getattr(value, "shape", ()) else to_device(value, device)
 
 

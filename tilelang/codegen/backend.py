@@ -30,7 +30,7 @@ class Program:
         out_idx: parameters that are results.
         target: with an architecture.
         options: of the compilation.
-        way: how it is run, as ``execution_backend`` says.
+        backend: how it is run, as ``execution_backend`` says.
         narrow: makes what is called for tensors that are aligned less, or that share memory; None
             when that is asked.
         report: what the compiler chose, as text.
@@ -40,7 +40,7 @@ class Program:
     out_idx: tuple[int, ...]
     target: Target
     options: Options
-    way: str = "auto"
+    backend: str = "auto"
     narrow: Callable[[Limits, bool], Callable[..., Any]] | None = None
     report: Callable[[], str] = str
 

@@ -54,7 +54,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         spec,
         library.address(artifact.entry),
         keep=library,
-        compiler=None if program.way == "python" else compiler,
+        compiler=None if program.backend == "python" else compiler,
         cache=default_cache(),
     )
     kind = "python" if isinstance(launcher, PyLauncher) else "c"

@@ -37,9 +37,9 @@ def _ahead(program: Program) -> None:
     from tilelang.cuda.nvrtc import load_ahead
     from tilelang.runtime.cache import default_cache
 
-    if program.way != "nvcc":
+    if program.backend != "nvcc":
         load_ahead(program.target.arch)
-    if program.way != "python":
+    if program.backend != "python":
         launcher_ahead(default_cache())
 
 

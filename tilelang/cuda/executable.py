@@ -98,8 +98,8 @@ class CudaExecutable(Executable):
     device: ClassVar[str | None] = "cuda"
 
     @property
-    def way(self) -> str:
-        """What calls go through in the end."""
+    def final_backend(self) -> str:
+        """The backend of calls, after they have waited for the C launcher."""
         return _kind(self.call.settled()) if isinstance(self.call, LateLauncher) else self.backend
 
     @property
@@ -132,13 +132,13 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         raise InternalError(f"the CUDA back end gave no module for {func.name}")
     if options.verbose:
         print(module.source)
-    result = build_cubin(artifact, module, target, options, func.name, program.way)
+    result = build_cubin(artifact, module, target, options, func.name, program.backend)
     used = resources_of(result, module, target.limits)
     advise(func, module.kernels, used.warnings)
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="cuda",
-            returns=results_form(func, program.out_idx), apart=True,
+            returns=results_form(func, program.out_idx), noalias=True,
         ),
         artifact.alignments,
     )  # fmt: skip
@@ -155,7 +155,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     def fast() -> Callable[..., Any]:
         return make(compiler=launcher_compiler(cache))
 
-    if program.way == "python":
+    if program.backend == "python":
         launcher = make(compiler=None)
     elif is_launcher_built(cache, SOON):
         launcher = fast()

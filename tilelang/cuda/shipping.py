@@ -58,7 +58,7 @@ def parts(
         module = module_of(artifact)
         demand_native(program.func.name, module)
         image = build_cubin(
-            artifact, module, target, program.options, program.func.name, program.way
+            artifact, module, target, program.options, program.func.name, program.backend
         )
         found.append(Part(target, artifact, image))
     return tuple(found)

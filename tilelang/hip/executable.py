@@ -85,7 +85,7 @@ def loaded(program: Program, artifact: Artifact, result: CodeObject, arch: str) 
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="hip",
-            returns=results_form(func, program.out_idx), apart=True,
+            returns=results_form(func, program.out_idx), noalias=True,
         ),
         artifact.alignments,
     )  # fmt: skip

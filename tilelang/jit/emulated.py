@@ -159,7 +159,7 @@ def from_artifact(
     spec = aligned(
         launch_spec(
             func, out_idx, messages=module.messages, sites=artifact.sites, device="cpu",
-            returns=results_form(func, out_idx), apart=True,
+            returns=results_form(func, out_idx), noalias=True,
         ),
         artifact.alignments,
     )  # fmt: skip

@@ -227,7 +227,7 @@ class JITKernel:
     @property
     def execution_backend(self) -> str:
         """How calls are run: "c", "python" (without the C launcher) or "interpret"."""
-        return self._executable.way
+        return self._executable.final_backend
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """Return the generated source text."""

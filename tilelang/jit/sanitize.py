@@ -28,7 +28,7 @@ from tilelang.jit.emulated import EmulatedExecutable, from_artifact
 from tilelang.jit.kernel import JITKernel, normalize_out_idx
 from tilelang.options import Options
 from tilelang.runtime.gpu import Limits
-from tilelang.runtime.tensors import describe, is_torch, meet, span
+from tilelang.runtime.tensors import describe, is_torch, overlaps, span
 from tilelang.target import Target, parse_target
 from tilelang.tracebacks import border
 
@@ -127,7 +127,7 @@ def _copies(values: Sequence[Any]) -> tuple[Any, ...]:
     left = set(range(len(values)))
     while left:
         group = {min(left)}
-        while more := {i for i in left - group if any(meet(spans[i], spans[j]) for j in group)}:
+        while more := {i for i in left - group if any(overlaps(spans[i], spans[j]) for j in group)}:
             group |= more
         left -= group
         if len(group) > 1:

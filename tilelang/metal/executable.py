@@ -143,13 +143,13 @@ class MetalLauncher(GpuLauncher):
 
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
         pairs = zip(self.spec.params, args)
-        held = [arg for param, arg in pairs if param.kind == "tensor" and arg is not None]
-        self.shaders.tensors = {int(arg.data_ptr()): arg for arg in held}
+        tensors = [arg for param, arg in pairs if param.kind == "tensor" and arg is not None]
+        self.shaders.tensors = {int(arg.data_ptr()): arg for arg in tensors}
         try:
             return super()._invoke(args, slots)
         finally:
             self.shaders.tensors = {}
 
-    def place(self, args: Sequence[Any]) -> tuple[int, int]:
+    def device_and_stream(self, args: Sequence[Any]) -> tuple[int, int]:
         """The one GPU of a Mac, and torch's own stream."""
         return 0, 0

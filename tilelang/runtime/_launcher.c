@@ -72,7 +72,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
     Entry entry;
-    int nparams, ninputs, nsymbols, nfree, noutputs, nchecks, returns, apart;
+    int nparams, ninputs, nsymbols, nfree, noutputs, nchecks, returns, noalias;
     int gradients;   // whether to look for tensors that require one
     uint64_t calls;  // on tensors of torch
     uint64_t devices;
@@ -571,7 +571,7 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
             *like = args[i];
         }
         if (check_tensor(l, p, &view, s, later, &nlater) < 0) return -1;
-        if (l->apart) {
+        if (l->noalias) {
             spans[nspans++] = span_of(p, &view);
             if (meets(spans, nspans)) return -1;
         }
@@ -718,7 +718,7 @@ static int read_contract(Launcher* l) {
     l->nchecks = (int)*p++;
     l->returns = (int)*p++;
     l->devices = (uint64_t)*p++;
-    l->apart = (int)*p++;
+    l->noalias = (int)*p++;
     if (l->nparams > MAX_PARAMS || l->nsymbols > MAX_SYMBOLS || l->nchecks > MAX_PARAMS) {
         PyErr_SetString(PyExc_ValueError, "the contract is too large");
         return -1;

@@ -1,4 +1,4 @@
-"""What a signature says of the addresses of tensors whose kernels access vectors."""
+"""Alignments in launch signatures: what vector accesses of kernels need of tensors' addresses."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tilelang.runtime.signature import LaunchSpec, Param
 _VECTOR = 16  # bytes of the widest memory access
 
 
-def aligned(spec: LaunchSpec, known: Sequence[tuple[str, int]] | None) -> LaunchSpec:
+def aligned(spec: LaunchSpec, alignments: Sequence[tuple[str, int]] | None) -> LaunchSpec:
     """``spec`` with the alignment that the kernels' vector accesses rely on.
 
     Args:
         spec: the signature.
-        known: bytes per parameter name; None means any tensor may be accessed by vectors.
+        known: pairs of parameter name and bytes; None if any tensor may be accessed by vectors.
     """
-    table = None if known is None else dict(known)
+    table = None if alignments is None else dict(alignments)
 
-    def one(param: Param) -> Param:
+    def with_alignment(param: Param) -> Param:
         if param.kind == "scalar":
             return param
         if table is None:
@@ -28,7 +28,7 @@ def aligned(spec: LaunchSpec, known: Sequence[tuple[str, int]] | None) -> Launch
             wanted = table.get(param.name, 0)
         return replace(param, align=wanted) if wanted > param.alignment else param
 
-    return replace(spec, params=tuple(map(one, spec.params)))
+    return replace(spec, params=tuple(map(with_alignment, spec.params)))
 
 
 def _widest(param: Param) -> int:

@@ -1,12 +1,12 @@
-"""What PyTorch has to know of kernels that are called on its tensors beside its back.
+"""What autograd and torch.compile need to know of kernels that are called directly on tensors.
 
-* No gradient flows through such a call. A call on a tensor that requires one says so once.
-  Looking at every argument of every call would cost as much as the launch, so that the calls
-  number 1, 2, 4, 8, ... of a kernel are looked at, and all of them where it is to be an error.
-* A tensor that a kernel writes has another version afterwards: where autograd has kept it, the
-  backward is an error and not a wrong gradient. This is done for every call.
-* torch.compile does not trace kernels: `not_traced` says so, and what to do.
-* Tensors that stand for others while PyTorch traces a program have no values to compute with.
+* No gradient flows through such a call. The first call on a tensor that requires one warns. A check
+  of every argument of every call would cost as much as the launch, so that calls number 1, 2, 4, 8,
+  ... of a kernel are checked, and all of them if it is to be an error.
+* A kernel gives each tensor that it writes a new version. If autograd has saved the tensor, the
+  backward then is an error and not a wrong gradient. This is done for every call.
+* torch.compile does not trace kernels: :func:`not_traced` tells it, and says what to do.
+* Fake tensors, with which PyTorch traces a program, are refused: they have no values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tilelang.errors import ArgumentTypeError, KernelArgumentError, TileWarning
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _OPERATOR = "tilelang.torch.custom_op(name, kernel)"
-# What a class of tensors is to the C launcher.
+# Kinds of tensor classes for the C launcher.
 FOREIGN, PLAIN, TRACED = range(3)
-# What `look` asks for: again at the next power of two, at every call, never.
+# When to check again: at the next power of two, at every call, never.
 AGAIN, ALWAYS, NEVER = range(3)
-_WAY = f"{_OPERATOR[:-1]}, backward=...) gives it a derivative"
+_ADVICE = f"{_OPERATOR[:-1]}, backward=...) gives it a derivative"
 
 
 def not_traced(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,7 +40,8 @@ def not_traced(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def kind_of(cls: type) -> int:
-    """Whether tensors of ``cls`` are plain ones of torch, or such that are computed in Python."""
+    """Whether tensors of ``cls`` are plain ones of torch, or of a class with
+    ``__torch_dispatch__``."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not issubclass(cls, torch.Tensor):
         return FOREIGN
@@ -54,16 +55,16 @@ def has_tangent(tensor: Any) -> bool:
     return torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def look(kernel: str, names: Sequence[str], args: Sequence[Any], way: str = _WAY) -> int:
-    """Say what to do where a tensor among the arguments requires a gradient.
+def look(kernel: str, names: Sequence[str], args: Sequence[Any], advice: str = _ADVICE) -> int:
+    """Warn if a tensor among the arguments requires a gradient.
 
     Args:
         kernel: its name.
         names: of the arguments.
-        way: what has a derivative.
+        way: how to get a derivative, for the message.
 
     Returns:
-        Whether to look again: ``AGAIN``, ``ALWAYS`` or ``NEVER``.
+        When to check again: ``AGAIN``, ``ALWAYS`` or ``NEVER``.
 
     Raises:
         KernelArgumentError: one does, and ``TILELANG_REQUIRES_GRAD`` is "raise".
@@ -80,11 +81,11 @@ def look(kernel: str, names: Sequence[str], args: Sequence[Any], way: str = _WAY
     name = next((n for n, x in tensors if x.requires_grad or has_tangent(x)), None)
     if name is None:
         return again
-    what, hint = "has a tangent", "kernels have no derivative in forward mode; pass A.detach()"
+    property_, hint = "has a tangent", "kernels have no derivative in forward mode; pass A.detach()"
     if dict(tensors)[name].requires_grad:
-        what = "requires a gradient"
-        hint = f"{way}; without one call it under torch.no_grad(), or with A.detach()"
-    text = f"kernel {kernel} input {name} {what}, which does not flow through the call"
+        property_ = "requires a gradient"
+        hint = f"{advice}; without one call it under torch.no_grad(), or with A.detach()"
+    text = f"kernel {kernel} input {name} {property_}, which does not flow through the call"
     if mode == "raise":
         raise KernelArgumentError(text, hint=hint)
     message = (
@@ -100,7 +101,7 @@ def look(kernel: str, names: Sequence[str], args: Sequence[Any], way: str = _WAY
 
 @lru_cache(maxsize=1)
 def version_counter() -> Callable[[list[Any]], object]:
-    """The cheapest function that gives tensors their next version."""
+    """The cheapest function that increments the versions of tensors."""
     torch: Any = sys.modules["torch"]
     direct: Callable[[list[Any]], object] | None = getattr(torch._C, "_increment_version", None)
     if direct is not None:
@@ -114,7 +115,7 @@ def version_counter() -> Callable[[list[Any]], object]:
 
 
 def increment(tensors: list[Any]) -> None:
-    """Give tensors their next version; those made for inference have none."""
+    """Increment the versions of tensors; inference tensors have none."""
     torch: Any = sys.modules["torch"]
     for tensor in tensors:
         if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
@@ -124,12 +125,12 @@ def increment(tensors: list[Any]) -> None:
 def hide_from_compilers() -> None:
     """Ask torch.compile, where it is in use, to leave the code of this package alone.
 
-    It breaks the graph at a kernel, and would then trace the functions that the call goes through,
-    with warnings about their caches. Called where kernels are made and looked at: it costs too
-    much for every launch.
+    It breaks the graph at a kernel, and would then trace the functions of the launch, with warnings
+    about their caches. Called where kernels are made and checked: it costs too much for every
+    launch.
     """
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")
-    # A folder inside stands there of itself: torch looks for TVM and finds `tvmalias`.
+    # torch itself adds one folder of this package: it looks for TVM and finds `tvmalias`.
     if rules is not None and not any(path.rstrip("/") == _PACKAGE for path in rules.SKIP_DIRS):
         rules.add("tilelang")
 
@@ -138,15 +139,15 @@ def refuse_traced(tensor: Any) -> None:
     """Refuse a torch tensor without values.
 
     Raises:
-        ArgumentTypeError: it stands for others, and the message says what to do.
+        ArgumentTypeError: it has no values; the message says what to do.
     """
     torch: Any = sys.modules["torch"]
     shape = f"of shape {tuple(tensor.shape)}"
     if kind_of(type(tensor)) == TRACED:
         local = hasattr(tensor, "to_local")
-        what = "is spread over devices" if local else "has no values"
+        problem = "is spread over devices" if local else "has no values"
         raise ArgumentTypeError(
-            f"this {type(tensor).__name__} {what}",
+            f"this {type(tensor).__name__} {problem}",
             expected="a tensor with memory of its own",
             got=f"a {type(tensor).__name__} {shape}",
             hint="pass A.to_local()"

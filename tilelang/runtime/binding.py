@@ -1,8 +1,7 @@
-"""Checking a call against the launch signature and solving its symbols: every message is here.
+"""Checks of a call against the launch signature, with all their messages; solves its symbols.
 
-The launchers take shortcuts for calls that are right. Any other call ends in :func:`bind`, which
-walks through the arguments in order and raises the error that names kernel, parameter, what was
-expected and what came.
+The launchers have fast paths for correct calls. Any other call ends in :func:`bind`, which checks
+the arguments in order. Its error names the kernel, the parameter, what is expected and what came.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ def keyword_error(spec: LaunchSpec, names: Sequence[str]) -> ArgumentTypeError:
 def convert_scalar(spec: LaunchSpec, param: Param, arg: Any) -> int | float:
     """The number that a scalar or pointer parameter gets.
 
-    Ints and bools are good for floats; floats are not for ints. numpy scalars and 0-d tensors
-    count as the number they hold.
+    A float parameter takes ints and bools; an int parameter takes no floats. numpy scalars and 0-d
+    tensors count as their value.
     """
     where = f"kernel {spec.name} input {param.name}"
     if param.kind == "pointer":
@@ -147,9 +146,9 @@ class _Binder:
         self.sources = [""] * len(spec.symbols)  # where a symbol's value comes from
         self.later: list[tuple[Param, str, DimExpr, int]] = []
         self.nulls: list[Param] = []
-        self.weak: dict[int, tuple[Param, str, int]] = {}  # values when nothing tells better
-        self.pointed: list[tuple[Param, TensorInfo]] = []  # tensors in the place of pointers
-        self.place: tuple[str, int, str] | None = None  # device, index, parameter
+        self.weak: dict[int, tuple[Param, str, int]] = {}  # values unless another dim has one
+        self.pointed: list[tuple[Param, TensorInfo]] = []  # tensors passed for pointers
+        self.device: tuple[str, int, str] | None = None  # device, index, parameter
 
     def run(self, args: Sequence[Any]) -> Bound:
         spec = self.spec
@@ -184,10 +183,10 @@ class _Binder:
         extents = [evaluate(dim, values) for dim in param.shape]
         shape = tuple(-1 if extent is None else extent for extent in extents)
         if any(extent < 0 for extent in shape):
-            known = ", ".join(f"{n} = {v}" for n, v in zip(self.spec.names, values))
+            symbols = ", ".join(f"{n} = {v}" for n, v in zip(self.spec.names, values))
             self.fail(
                 KernelArgumentError, param, "cannot be allocated", "extents >= 0",
-                f"{self.shape_text(param)} with {known}" if known else self.shape_text(param),
+                f"{self.shape_text(param)} with {symbols}" if symbols else self.shape_text(param),
             )  # fmt: skip
         return storage_shape(shape, DType(param.dtype))
 
@@ -268,8 +267,8 @@ class _Binder:
         scale = param.packing if number < param.ndim - 1 else 1
         actual = info.strides[number] * scale
         if info.shape[number] == 1 or not info.size:
-            # Frameworks report anything here, so it tells nothing. A symbol that nothing else
-            # tells gets the stride of a contiguous tensor.
+            # Frameworks report any stride here. A symbol that no other dimension determines gets
+            # the stride of a contiguous tensor.
             if isinstance(dim, tuple) and len(dim) == 1:
                 compact = scale
                 for extent in info.shape[number + 1 :]:
@@ -280,7 +279,7 @@ class _Binder:
         self.match(param, where, dim, actual, f"{actual} (strides {info.strides})")
 
     def separate(self, param: Param, info: TensorInfo) -> None:
-        """Elements that are written are apart from each other."""
+        """No two elements of a written tensor share memory."""
         pair = shared_element(info.shape, info.strides)
         if pair is not None:
             self.fail(
@@ -301,12 +300,12 @@ class _Binder:
                 info.device if info.device == "cpu" else f"{info.device}:{info.index}",
                 _moved(param.name, spec.device),
             )  # fmt: skip
-        if self.place is None:
-            self.place = (info.device, info.index, param.name)
-        elif info.device != "cpu" and self.place[1] != info.index:
-            self.fail(
-                KernelArgumentError, param, "is on another device than the rest",
-                f"{info.device}:{self.place[1]} as {self.place[2]}", f"{info.device}:{info.index}",
+        if self.device is None:
+            self.device = (info.device, info.index, param.name)
+        elif info.device != "cpu" and self.device[1] != info.index:
+            self.fail( KernelArgumentError, param, "is on another device than the rest",
+                f"{info.device}:{self.device[1]} as {self.device[2]}",
+                f"{info.device}:{info.index}",
             )  # fmt: skip
         if param.written and info.readonly:
             self.fail(
@@ -322,7 +321,7 @@ class _Binder:
         self.aligned(param, info.pointer)
 
     def aligned(self, param: Param, address: int) -> None:
-        """What vector accesses need; of an element that lies across, what that needs."""
+        """The alignment of vector accesses; for an element across a boundary, its own alignment."""
         if address % param.alignment:
             element = replace(param, align=0).alignment
             needed = element if address % element else param.alignment
@@ -335,7 +334,7 @@ class _Binder:
 
     # -- symbols --------------------------------------------------------------------------
     def match(self, param: Param, where: str, dim: DimExpr, actual: int, got: str) -> None:
-        """Check ``dim`` against ``actual``, or learn its one unknown symbol from it."""
+        """Check ``dim`` against ``actual``, or solve it for its one unknown symbol."""
         unknown = [symbol for symbol in symbols_in(dim) if self.values[symbol] is None]
         if not unknown:
             self.compare(param, where, dim, actual, got)
@@ -359,19 +358,19 @@ class _Binder:
         return solve(dim, symbol, actual, self.values)
 
     def set(self, param: Param, where: str, symbol: int, value: int, source: str) -> None:
-        known = self.spec.symbols[symbol]
-        if value > known.limit:
+        declared = self.spec.symbols[symbol]
+        if value > declared.limit:
+            limit = f"at most {declared.limit}, the largest {declared.dtype}, for {declared.name}"
             self.fail(
-                KernelArgumentError, param, f"{where} is too large".strip(),
-                f"at most {known.limit}, the largest {known.dtype}, for {known.name}", str(value),
-                f"declare {known.name} as int64",
+                KernelArgumentError, param, f"{where} is too large".strip(), limit, str(value),
+                f"declare {declared.name} as int64",
             )  # fmt: skip
         self.values[symbol] = value
         self.sources[symbol] = source
 
     def compare(self, param: Param, where: str, dim: DimExpr, actual: int, got: str) -> None:
-        found = evaluate(dim, self.values)
-        wanted = -1 if found is None else found
+        value = evaluate(dim, self.values)
+        wanted = -1 if value is None else value
         packed = where == f"shape[{param.ndim - 1}]" and param.packing > 1
         if packed:
             wanted = -(-wanted // param.packing) * param.packing
@@ -391,8 +390,8 @@ class _Binder:
         return f"{dim_text(dim, names)} = {wanted} ({sources})"
 
     def finish(self) -> None:
-        """Match what had to wait; a symbol that only None carries is 0 if it has one carrier or
-        the kernel does not compute with it."""
+        """Match the dimensions with several unknown symbols. A symbol of tensors that are all None
+        is 0 if it is one tensor or the kernel does not compute with it."""
         self.match_later()
         for symbol, (param, where, stride) in self.weak.items():
             if self.values[symbol] is None:
@@ -405,7 +404,7 @@ class _Binder:
             self.compare(param, where, dim, actual, str(actual))
 
     def match_later(self) -> None:
-        """Match what waits for symbols that are known by now, as long as that tells more."""
+        """Match dimensions whose symbols are known by now, until no more can be solved."""
         before = -1
         while len(self.later) != before:
             waiting, self.later = self.later, []
@@ -428,7 +427,7 @@ class _Binder:
             got=", ".join(f"{param.name}=None" for param in nulls) or "no dimension that tells it",
         )
 
-    # -- tensors in the place of pointers ---------------------------------------------------
+    # -- tensors passed for pointers --------------------------------------------------------
     def memory_of(self, param: Param, info: TensorInfo) -> None:
         """Dtype and size of a tensor that is passed as a pointer; bytes may hold any dtype."""
         kinds = [DType(name) for name, _ in param.views]
@@ -441,13 +440,13 @@ class _Binder:
                 f"the kernel takes {kinds[0]} to be there; pass a view of bytes, or the address as "
                 "an int, if that is meant",
             )  # fmt: skip
-        reached = [*zip(info.shape, info.strides), (1, 0)]
-        held = 0 if not info.size else 1 + sum((n - 1) * abs(step) for n, step in reached)
+        steps = [*zip(info.shape, info.strides), (1, 0)]
+        available = 0 if not info.size else 1 + sum((n - 1) * abs(step) for n, step in steps)
         bits = 8 if info.dtype is None else info.dtype.packing * info.dtype.width
         for kind, (_, dim) in zip(kinds, param.views):
             size = evaluate(dim, self.values) or 0
-            if size * kind.width > held * bits:
-                got = f"{held * bits // kind.width} of {kind} (shape {info.shape})"
+            if size * kind.width > available * bits:
+                got = f"{available * bits // kind.width} of {kind} (shape {info.shape})"
                 wanted = self.wanted_text(dim, size)
                 self.fail(KernelArgumentError, param, "has too few elements", wanted, got)
 

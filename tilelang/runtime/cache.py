@@ -1,23 +1,23 @@
 """The disk cache of compiled code: content-addressed, one file per entry, safe without locks.
 
-An entry's name is the hash of everything that decides its content, so two processes that write
-the same entry write the same thing and the later rename wins. A file is written under a temporary
-name and renamed when complete; a killed process leaves at most a temporary file, which is removed
-after a while. Every entry ends with a checksum that is verified when it is read: what is damaged
-counts as missing. A disk that is full or read-only only means that nothing is kept.
+An entry's name is the hash of everything that decides its content, so two processes that write the
+same entry write the same thing and the later rename wins. A file is written under a temporary name
+and renamed when complete; a killed process leaves at most a temporary file, which is removed later.
+Every entry ends with a checksum, verified when it is read: a damaged entry counts as missing. If
+the disk is full or read-only, nothing is kept.
 
-The bytes of a shared library come first in the file and what belongs to it behind them, so the
-file itself can be loaded: loaders ignore what follows a library.
+The bytes of a shared library come first in the file, its metadata behind them, so that the file
+itself can be loaded: loaders ignore what follows a library.
 
 The directory and its sub-directories must belong to the user and not be writable by others, since
 their content is executed; otherwise a private directory of this process is used, or an entry is not
 kept. Only regular files count as entries.
 
-**Size.** Together the entries take at most ``TILELANG_CACHE_SIZE`` MiB; beyond, those that were
-not used for the longest time go first. The time of last use is the file's time of modification,
-set anew when it is more than an hour old. Adding up the sizes of thousands of files for every new
-one would cost more than it keeps, so that a writer does so with a probability that grows with the
-size of what it writes: on average once for each sixteenth of the bound.
+**Size.** The entries take at most ``TILELANG_CACHE_SIZE`` MiB; the least recently used ones are
+removed first. The time of last use is the file's modification time, updated when it is more than an
+hour old. To add up the sizes of thousands of files for every new entry would be slow. A writer does
+so with a probability that grows with the size of its entry: on average once for each sixteenth of
+the bound.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ _NOT_OURS = "belongs to, or can be written by, somebody else"
 _TAIL = struct.Struct("<32sQQ8s")  # checksum, bytes of data, bytes of metadata, magic
 _STALE = 3600.0  # seconds after which a temporary file cannot be in use any more
 _SAME_USE = 3600.0  # seconds in which uses of an entry count as one
-_LOOKS = 16  # how often the sizes are added up while the bound's worth is written
-_KEPT = 0.9  # share of the bound that is left when entries are removed
+_CHECKS = 16  # how often the sizes are added up while as many bytes as the bound are written
+_LOW_WATER = 0.9  # share of the bound that is left when entries are removed
 
 
 def content_key(*parts: str | bytes) -> str:
     """Hash over ``parts``; their boundaries count."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        found.update(len(data).to_bytes(8, "little"))
-        found.update(data)
-    return found.hexdigest()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Entry:
 
 
 class DiskCache:
-    """Entries in one directory. With ``root=None`` nothing is ever found or kept.
+    """Entries in one directory; none with ``root=None``.
 
-    Safe to use from several threads and processes and after ``fork``: it has no state but the
+    Safe to use from several threads and processes and after ``fork``: its only state is the
     directory.
 
     Args:
@@ -103,7 +103,7 @@ class DiskCache:
         return None if entry is None else replace(entry, path=path)
 
     def put(self, key: str, entry: Entry) -> Entry:
-        """Keep an entry. Gives it with its file, or as it was when the disk does not take it."""
+        """Keep an entry; returns it with its file, or without one if it cannot be written."""
         path = self.path_of(key)
         if path is None:
             return entry
@@ -120,13 +120,13 @@ class DiskCache:
             _unlink(temporary)
             _warn_once(f"nothing is kept in the kernel cache {self.root}: {error.strerror}")
             return entry
-        if self.limit and random.random() * self.limit < len(content) * _LOOKS:
+        if self.limit and random.random() * self.limit < len(content) * _CHECKS:
             self.shrink(keep=path)
         return replace(entry, path=path)
 
     def shrink(self, keep: Path | None = None) -> int:
-        """Remove the entries that were not used for the longest time until the others take no more
-        than nine tenths of the bound; nothing while all together are within it.
+        """If the entries exceed the bound, remove the least recently used ones until the others
+        take at most nine tenths of it.
 
         Args:
             keep: an entry that stays.
@@ -134,18 +134,18 @@ class DiskCache:
         Returns:
             How many were removed.
         """
-        found = []
+        files = []
         for path in self._files():
             try:
                 state = path.lstat()
             except OSError:  # somebody else has removed it
                 continue
-            found.append((state.st_mtime, state.st_size, path))
-        total, count = sum(size for _, size, _ in found), 0
+            files.append((state.st_mtime, state.st_size, path))
+        total, count = sum(size for _, size, _ in files), 0
         if not self.limit or total <= self.limit:
             return 0
-        for _, size, path in sorted(found, key=lambda item: item[0]):
-            if total <= self.limit * _KEPT:
+        for _, size, path in sorted(files, key=lambda file: file[0]):
+            if total <= self.limit * _LOW_WATER:
                 break
             if path != keep and path.name.endswith(_SUFFIX):
                 _unlink(path)
@@ -155,20 +155,20 @@ class DiskCache:
 
     def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
         """The entry, built and kept when there is none."""
-        found = self.get(key)
-        return self.put(key, build()) if found is None else found
+        entry = self.get(key)
+        return self.put(key, build()) if entry is None else entry
 
     def get_text(self, key: str) -> str | None:
         """A text kept by :meth:`put_text`."""
-        found = self.get(key)
-        return None if found is None else found.data.decode("utf-8", "replace")
+        entry = self.get(key)
+        return None if entry is None else entry.data.decode("utf-8", "replace")
 
     def put_text(self, key: str, text: str) -> None:
         """Keep a short text under a key of 64 hexadecimal digits."""
         self.put(key, Entry(text.encode(), {"kind": "text"}))
 
     def clear(self) -> int:
-        """Remove all entries; gives how many. Files of other names stay."""
+        """Remove all entries, and return how many; other files stay."""
         count = 0
         for path in self._files():
             count += path.name.endswith(_SUFFIX)
@@ -234,7 +234,7 @@ def _unlink(path: Path) -> None:
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove what killed processes left behind."""
+    """Remove the temporary files of killed processes."""
     for path in folder.glob(".*.tmp"):
         try:
             if time.time() - path.lstat().st_mtime > _STALE:
@@ -244,10 +244,10 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _read_own(path: Path) -> bytes:
-    """The content of a regular file of the user's own, which from now on counts as just used.
+    """The content of a regular file that the user owns; updates its time of last use.
 
     Raises:
-        OSError: it is something else, e.g. a pipe, which must not be waited for, or a link.
+        OSError: it is something else, e.g. a link, or a pipe, on which a read would block.
     """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
@@ -263,7 +263,7 @@ def _read_own(path: Path) -> bytes:
 
 
 def _is_own_folder(path: Path) -> bool:
-    """Whether ``path`` is a directory of the user's own that nobody else can write, and no link."""
+    """Whether ``path`` is a directory, no link, that the user owns and nobody else can write."""
     try:
         state = path.lstat()
     except OSError:
@@ -271,11 +271,11 @@ def _is_own_folder(path: Path) -> bool:
     return stat.S_ISDIR(state.st_mode) and _is_ours(state)
 
 
-def _is_ours(found: os.stat_result) -> bool:
-    """Whether a file or directory is the user's own and nobody else can write it."""
+def _is_ours(status: os.stat_result) -> bool:
+    """Whether the user owns a file or directory and nobody else can write it."""
     if not hasattr(os, "getuid"):
         return True
-    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 @lru_cache(maxsize=64)

@@ -1,8 +1,7 @@
 """Arrays in the memory of a GPU by its driver alone, for processes that need no framework.
 
-The import of torch takes longer than many a search for the best kernel. Launchers look at these
-arrays through the door by which they look at torch's tensors, so that a call costs the same: the
-class has the exchange table of DLPack.
+The import of torch takes longer than many a search for the best kernel. The class has the exchange
+table of DLPack, so that launchers read these arrays as fast as tensors of torch.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ if TYPE_CHECKING:
 
 
 class DeviceMemory:
-    """Memory of one GPU. All work is done in the order of its default stream, by one thread.
+    """Memory of one GPU, used in the order of its default stream by one thread.
 
     Args:
         driver: a :class:`tilelang.cuda.driver.Driver`.
-        index: its number.
+        index: number of the GPU.
     """
 
     def __init__(self, driver: Any, index: int) -> None:
         self.driver, self.index = driver, index
-        # Blocks that nobody has any more, by size. What an earlier call still does with one is over
-        # before the next begins; the driver would put work of its own between them.
+        # Free blocks by size. They are reused in stream order; an allocation by the driver would
+        # add work between two calls.
         self._blocks: dict[int, list[int]] = {}
         context = ctypes.c_void_p(driver.context(index))
         driver.call("cuCtxSetCurrent", context, what=f"selecting GPU {index}")
 
     def take(self, size: int) -> int:
-        """The address of so many bytes."""
-        kept = self._blocks.get(size)
-        if kept:
-            return kept.pop()
+        """Allocate ``size`` bytes; returns their address."""
+        free = self._blocks.get(size)
+        if free:
+            return free.pop()
         try:
             return int(self.driver.allocate(self.index, size))
         except TileRuntimeError:
@@ -51,28 +50,28 @@ class DeviceMemory:
         for blocks in self._blocks.values():
             while blocks:
                 self.driver.free(self.index, blocks.pop())
-        self.wait()  # only then the memory is there again
+        self.wait()  # the driver frees memory in stream order
         return int(self.driver.allocate(self.index, size))
 
     def give(self, address: int, size: int) -> None:
-        """Give a block back."""
+        """Free a block."""
         self._blocks.setdefault(size, []).append(address)
 
     def empty(self, dtype: DType, shape: tuple[int, ...]) -> DeviceArray:
-        """An array with anything in it; ``shape`` in storage units."""
+        """An uninitialised array; ``shape`` in storage units."""
         return DeviceArray(self, dtype, shape)
 
-    def place(self, array: Any, dtype: DType, shape: tuple[int, ...]) -> DeviceArray:
-        """A storage array of numpy, repeated until it fills a shape."""
-        made, source = self.empty(dtype, shape), np.ascontiguousarray(array)
-        done = min(source.nbytes, made.size)
-        self.driver.copy(self.index, made.pointer, source.ctypes.data, done)
-        while 0 < done < made.size:  # what is there is copied behind itself
-            step = min(done, made.size - done)
-            self.driver.copy(self.index, made.pointer + done, made.pointer, step)
+    def upload(self, array: Any, dtype: DType, shape: tuple[int, ...]) -> DeviceArray:
+        """Copy a storage array of numpy to the device, repeated until it fills ``shape``."""
+        result, source = self.empty(dtype, shape), np.ascontiguousarray(array)
+        done = min(source.nbytes, result.size)
+        self.driver.copy(self.index, result.pointer, source.ctypes.data, done)
+        while 0 < done < result.size:  # double what is there
+            step = min(done, result.size - done)
+            self.driver.copy(self.index, result.pointer + done, result.pointer, step)
             done += step
         self.wait()
-        return made
+        return result
 
     def wait(self) -> None:
         """Wait for the GPU, which raises whatever is wrong with it."""
@@ -95,21 +94,21 @@ _FUNCTIONS = (
 )
 # DLPack's exchange table: version 1.3, four functions that are left out, view, stream.
 _TABLE = (ctypes.c_void_p * 7)(
-    1 | 3 << 32, *[None] * 4, *(ctypes.cast(item, ctypes.c_void_p) for item in _FUNCTIONS)
+    1 | 3 << 32, *[None] * 4, *(ctypes.cast(function, ctypes.c_void_p) for function in _FUNCTIONS)
 )
-_NAME = b"dlpack_exchange_api"  # as long as the capsule
+_NAME = b"dlpack_exchange_api"  # lives as long as the capsule
 
 
 def _capsule() -> object:
     make = ctypes.pythonapi.PyCapsule_New
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    found: object = make(ctypes.addressof(_TABLE), _NAME, None)
-    return found
+    capsule: object = make(ctypes.addressof(_TABLE), _NAME, None)
+    return capsule
 
 
-@cache  # a copy points to the extents of the form
-def _form(dtype: DType, shape: tuple[int, ...], index: int) -> tuple[DlTensor, int]:
+@cache  # copies share the extents and strides
+def _description(dtype: DType, shape: tuple[int, ...], index: int) -> tuple[DlTensor, int]:
     """The description of arrays for C, without an address, and their bytes."""
     code, rank = type_code(dtype), len(shape)
     kinds = code >> 24, code >> 16 & 255, code & 0xFFFF
@@ -120,13 +119,13 @@ def _form(dtype: DType, shape: tuple[int, ...], index: int) -> tuple[DlTensor, i
 
 
 class DeviceArray:
-    """A tensor in device memory whose rows lie one behind the other.
+    """A contiguous tensor in device memory.
 
     Attributes:
         dtype, shape: the latter in storage units.
         size: bytes.
-        pointer: where it is.
-        address: of its description for C.
+        pointer: its address.
+        address: the address of its DLPack description.
     """
 
     __slots__ = ("_tensor", "address", "dtype", "memory", "pointer", "shape", "size")
@@ -134,19 +133,19 @@ class DeviceArray:
 
     def __init__(self, memory: DeviceMemory, dtype: DType, shape: tuple[int, ...]) -> None:
         self.memory, self.dtype, self.shape = memory, dtype, shape
-        form, self.size = _form(dtype, shape, memory.index)
+        form, self.size = _description(dtype, shape, memory.index)
         self.pointer = memory.take(self.size)
         self._tensor = DlTensor.from_buffer_copy(form)
         self._tensor.data = self.pointer
         self.address = ctypes.addressof(self._tensor)
 
     def __del__(self) -> None:
-        if hasattr(self, "pointer"):  # there was room for it
+        if hasattr(self, "pointer"):  # the allocation succeeded
             self.memory.give(self.pointer, self.size)
 
     def get(self) -> np.ndarray[Any, Any]:
         """The storage array in host memory."""
-        found = np.empty(self.shape, self.dtype.as_numpy())
-        self.memory.driver.copy(self.memory.index, found.ctypes.data, self.pointer, self.size)
+        array = np.empty(self.shape, self.dtype.as_numpy())
+        self.memory.driver.copy(self.memory.index, array.ctypes.data, self.pointer, self.size)
         self.memory.wait()
-        return found
+        return array

@@ -1,4 +1,4 @@
-"""What the libraries of GPUs have in common that are called by ctypes: errors, and forks."""
+"""GPU libraries called by ctypes: the check of error codes, and of forked processes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class DeviceLibrary:
         self._lib = _open(names, missing, expected)
         self._pid = os.getpid()
 
-    def check(self, code: int, what: str) -> None:
+    def check(self, code: int, action: str) -> None:
         """Raise the error that ``code`` stands for; 0 is success."""
         if code:
-            raise self.error(code, what)
+            raise self.error(code, action)
 
     def call(self, name: str, *args: Any, what: str) -> None:
         """Call a function of the library and check what it returns."""
@@ -30,24 +30,24 @@ class DeviceLibrary:
         self.check(getattr(self._lib, name)(*args), what)
 
     def handle(self, name: str, *args: Any, what: str) -> int:
-        """Call a function that gives a handle or an address by its first argument."""
+        """Call a function that returns a handle or an address through its first argument."""
         import ctypes
 
-        found = ctypes.c_void_p()
-        self.call(name, ctypes.byref(found), *args, what=what)
-        return found.value or 0
+        result = ctypes.c_void_p()
+        self.call(name, ctypes.byref(result), *args, what=what)
+        return result.value or 0
 
-    def error(self, code: int, what: str) -> TileRuntimeError:
+    def error(self, code: int, action: str) -> TileRuntimeError:
         """The error for a code of the library."""
         name, meaning = self.texts(code)
         return TileRuntimeError(
-            f"{what} failed: {name or f'{self.api} error {code}'}",
+            f"{action} failed: {name or f'{self.api} error {code}'}",
             got=meaning or None,
             hint=self.advice.get(code),
         )
 
     def texts(self, code: int) -> tuple[str, str]:
-        """The library's own name for a code, and what it says about it."""
+        """The library's name and description of an error code."""
         raise NotImplementedError
 
     def forked(self) -> bool:
@@ -66,11 +66,11 @@ class DeviceLibrary:
 
 
 def arguments(parameters: Sequence[bytes]) -> tuple[Any, Any]:
-    """The parameters of a kernel as an array of pointers, and what has to live as long."""
+    """The parameters of a kernel as an array of pointers, and the buffers to keep alive with it."""
     import ctypes
 
-    held = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
-    return (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held)), held
+    buffers = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
+    return (ctypes.c_void_p * max(1, len(buffers)))(*map(ctypes.addressof, buffers)), buffers
 
 
 def _open(names: Sequence[str], missing: str, expected: str) -> Any:

@@ -1,4 +1,4 @@
-"""Extents and strides that depend on symbols: what a launcher asks of their programs.
+"""Extents and strides that depend on symbols: evaluation, and solving for a symbol.
 
 A ``DimExpr`` is an int or a program over numbered symbols (see :mod:`tilelang.ir.postfix`).
 """
@@ -20,8 +20,8 @@ def symbols_in(dim: DimExpr) -> tuple[int, ...]:
     """Numbers of the symbols in ``dim``, in order of appearance."""
     if isinstance(dim, int):
         return ()
-    found = {int(item[1:]): None for item in dim if isinstance(item, str) and item[0] == "$"}
-    return tuple(found)
+    numbers = {int(item[1:]): None for item in dim if isinstance(item, str) and item[0] == "$"}
+    return tuple(numbers)
 
 
 @lru_cache(maxsize=4096)
@@ -58,8 +58,8 @@ def solve(dim: DimExpr, symbol: int, value: int, values: Sequence[int | None]) -
     factor = following - base
     if factor == 0:
         return 0 if value == base else None
-    quotient, rest = divmod(value - base, factor)
-    return quotient if rest == 0 and quotient >= 0 else None
+    quotient, remainder = divmod(value - base, factor)
+    return quotient if remainder == 0 and quotient >= 0 else None
 
 
 def dim_text(dim: DimExpr, names: Sequence[str]) -> str:

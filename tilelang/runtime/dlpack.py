@@ -1,7 +1,7 @@
 """Reading DLPack capsules with ctypes: the plain facts of the ABI, versions 0 and 1.
 
-Only what is needed to look at a tensor. The capsule is not consumed: as long as it lives, the
-memory does, and its own destructor gives the tensor back.
+Only what is needed to read a tensor. The capsule is not consumed: it keeps the memory alive, and
+its own destructor releases the tensor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ADDRESSES = 1 << 64
 
 
 class DlTensor(ctypes.Structure):
-    """A tensor as memory, in the words of the ABI."""
+    """``DLTensor`` of the ABI."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -77,7 +77,7 @@ class CapsuleView:
 
 
 def type_name(code: int, bits: int, lanes: int) -> str:
-    """Name of a DLPack type, ours where we have it."""
+    """Name of a DLPack type, that of the language if it has the type."""
     if code == 6:
         name = "bool"
     elif 7 <= code < 7 + len(_SMALL):
@@ -112,10 +112,10 @@ def _api() -> Any:
 
 
 def open_capsule(obj: Any) -> CapsuleView:
-    """Ask ``obj`` for a capsule and look into it.
+    """The tensor in the capsule that ``obj`` exports.
 
     Raises:
-        ArgumentTypeError: the object refuses, or hands out something else.
+        ArgumentTypeError: the object refuses, or exports something else.
     """
     try:
         capsule = obj.__dlpack__(max_version=(1, 0))

@@ -1,4 +1,4 @@
-"""A program that can be called, whichever way it runs."""
+"""Executables: programs that can be called, compiled, emulated or interpreted."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Executable:
     library: Library | None = None
 
     @property
-    def way(self) -> str:
-        """``backend`` as it is in the end, where that is known only when calls settle."""
+    def final_backend(self) -> str:
+        """``backend``; for a GPU kernel after it has waited for the C launcher."""
         return self.backend
 
     @property
     def source(self) -> str:
-        """Generated text, or the program itself for the interpreter."""
+        """The generated source, or the program itself for the interpreter."""
         return self.artifact.source if self.artifact is not None else self.func.script()
 
     def explain(self) -> str:
-        """How the program is run, in words."""
+        """How the program is run, as text."""
         if self.artifact is None:
             return f"`{self.func.name}` runs in the interpreter"
         where = "as C on the CPU cores" if self.artifact.language == "c" else "on the GPU"

@@ -1,7 +1,7 @@
-"""Calling a kernel on a GPU: the checks of every call, then the steps of the program.
+"""Launchers of GPU programs: they check the arguments, then run the host steps of the program.
 
-The C launcher runs the steps itself once a device is prepared; :class:`GpuLauncher` does the same
-in Python for everything that it hands over: other frameworks, first calls, and all errors.
+The C launcher runs the steps itself once a device is prepared. :class:`GpuLauncher` does the same
+in Python for what the C launcher leaves to it: other frameworks, first calls, and all errors.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Program:
     """The host part of a GPU program.
 
     Attributes:
-        words: see :mod:`tilelang.runtime.steps`.
-        slots: how many slots it uses in all.
+        words: the encoded steps, see :mod:`tilelang.runtime.steps`.
+        slots: how many slots it uses.
         native: whether C can run it.
     """
 
@@ -66,9 +66,9 @@ class GpuLauncher(PyLauncher):
         spec: the launch signature.
         program: its host part.
         gpu: its kernels.
-        narrow: makes the same kernel for tensors whose addresses are multiples of fewer bytes
-            than the signature asks for, and for tensors that share memory: gets pairs of parameter
-            name and bytes, and whether memory is shared; keeps what it made.
+        narrow: compiles the kernel for tensors with less alignment than the signature has, or for
+            tensors that share memory. Takes pairs of parameter name and bytes, and whether memory
+            is shared; caches the result.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class GpuLauncher(PyLauncher):
         self._narrow = narrow
         self._gpu = gpu
         self._machine = Machine(program.words, program.slots, gpu)
-        self._apart = spec.apart
+        self._noalias = spec.noalias
         self._unpack = struct.Struct(f"={len(spec.params) + len(spec.free_symbols)}q").unpack
 
     def replacement(self, slots: Sequence[Any], shared: bool) -> Callable[..., Any] | None:
@@ -89,13 +89,13 @@ class GpuLauncher(PyLauncher):
         return self._narrow(limits, shared) if limits or shared else None
 
     def _limits(self, slots: Sequence[Any]) -> Limits:
-        """The parameters whose addresses are not aligned as the signature says, all with the
-        alignment of the worst, so that few kernels serve all slices; none where an address is not
-        even a multiple of its element."""
+        """The parameters with less alignment than the signature has, all with the least alignment
+        among them, so that few kernels are compiled; none if an address is not even a multiple of
+        its element."""
         lacking = [
-            (item.param, address & -address)
-            for item, address in zip(self._inputs, slots)
-            if item.mask and address & item.mask
+            (known.param, address & -address)
+            for known, address in zip(self._inputs, slots)
+            if known.mask and address & known.mask
         ]
         if any(have < replace(param, align=0).alignment for param, have in lacking):
             return ()
@@ -103,15 +103,15 @@ class GpuLauncher(PyLauncher):
         return tuple((param.name, worst) for param, _ in lacking)
 
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
-        device, stream = self.place(args)
+        device, stream = self.device_and_stream(args)
         return self._machine.run(self._unpack(slots), device, stream)
 
-    def place(self, args: Sequence[Any]) -> tuple[int, int]:
-        """Number of the device that a call runs on and the caller's current stream there."""
+    def device_and_stream(self, args: Sequence[Any]) -> tuple[int, int]:
+        """The number of the device that a call runs on, and the current stream of the device."""
         for param, arg in zip(self.spec.params, args):
             if param.kind == "tensor" and arg is not None:
-                return _place_of(arg)
-        return _current_place()
+                return _device_and_stream(arg)
+        return _current_device_and_stream()
 
     def allocate(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
         """A result in device memory, of the framework of ``like``."""
@@ -146,8 +146,8 @@ class LateLauncher:
 
     Args:
         slow: the launcher in Python.
-        is_built: whether ``fast`` answers at once.
-        fast: gives the C launcher, or one in Python where there can be no other.
+        is_built: whether ``fast`` returns at once.
+        fast: returns the C launcher, or one in Python if the extension cannot be built.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class LateLauncher:
         return self._call
 
 
-def _place_of(arg: Any) -> tuple[int, int]:
+def _device_and_stream(arg: Any) -> tuple[int, int]:
     if is_torch(arg):
         index = arg.device.index or 0
         return index, int(sys.modules["torch"].cuda.current_stream(index).cuda_stream)
@@ -187,7 +187,7 @@ def _cupy_stream(index: int) -> int:
     return int(cupy.cuda.get_current_stream(index).ptr)
 
 
-def _current_place() -> tuple[int, int]:
+def _current_device_and_stream() -> tuple[int, int]:
     """The current device of the framework in use, for calls without tensors."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""The steps of a CUDA program as the words that the launchers run (see ``runtime.steps``)."""
+"""Encoding of the host steps of a GPU program for the launchers (see ``runtime.steps``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def host_program(module: CudaModule) -> HostProgram:
         TileUnsupportedError: a kernel parameter of a type that cannot be passed by value.
     """
     words = tuple(_steps(module.steps, module))
-    programs = [item for step in walk_steps(module.steps) for item in programs_of(step)]
+    programs = [program for step in walk_steps(module.steps) for program in programs_of(step)]
     maps = [step for step in module.steps if isinstance(step, MapStep)]
     nested = sum(isinstance(step, MapStep) for step in walk_steps(module.steps)) > len(maps)
     native = (
@@ -42,7 +42,7 @@ def host_program(module: CudaModule) -> HostProgram:
             for plan in launches(module.steps)
         )
         and all(depth_of(program) <= STACK for program in programs)
-        and not any(item in REAL for program in programs for item in program)
+        and not any(op in REAL for program in programs for op in program)
         and not nested  # a loop may encode its maps any number of times
         and len(maps) <= W.MAX_MAPS
     )
@@ -94,10 +94,10 @@ def _step(step: Step, module: CudaModule) -> list[int]:
 
 def _map(step: MapStep) -> list[int]:
     """A tensor map; numbers among its extents and strides become programs too."""
-    made = step.map
-    words = [W.MAP, step.slot, int(made.im2col), made.data_type, made.rank, made.interleave]
-    words += [made.swizzle, made.l2_promotion, made.fill, made.channels, made.pixels]
-    words += [*made.element_strides, *made.box, *made.lower, *made.upper]
+    spec = step.map
+    words = [W.MAP, step.slot, int(spec.im2col), spec.data_type, spec.rank, spec.interleave]
+    words += [spec.swizzle, spec.l2_promotion, spec.fill, spec.channels, spec.pixels]
+    words += [*spec.element_strides, *spec.box, *spec.lower, *spec.upper]
     for program in programs_of(step):
         words += encode(program)
     return words
@@ -122,7 +122,7 @@ def _form(arg: KernelArg) -> int:
 
 
 def _stored(name: str) -> int:
-    """How a host variable of this dtype is cut to size."""
+    """The width and sign to which a host variable of this dtype is truncated."""
     kind = DType(name)
     if kind.is_bool:
         return 1

@@ -1,4 +1,4 @@
-"""From a traced function to its launch signature."""
+"""Launch signatures of traced functions."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def launch_spec(
     sites: Sequence[Site] = (),
     returns: str | None = None,
     device: str = "cpu",
-    apart: bool = False,
+    noalias: bool = False,
 ) -> LaunchSpec:
-    """What a call of ``func`` must look like.
+    """The launch signature of ``func``.
 
     Args:
         func: the program; only its parameters matter, and which of them the body uses.
         outputs: positions of the parameters that the launcher allocates; default
             ``func.outputs``.
-        messages: texts of the entry's error codes.
-        sites: places of the checks that give them.
+        messages: of the entry's error codes.
+        sites: source locations of the checks with these codes.
         returns: see :class:`LaunchSpec`; default by the number of results.
         device: kind of the target.
-        apart: whether the text relies on tensors that share no memory, as it does by default.
+        noalias: whether the generated source assumes that tensors do not alias.
 
     Raises:
-        TileUnsupportedError: a dimension computed from something else than integers.
+        TileUnsupportedError: a dimension that is no integer expression.
         TileValueError: a symbol that no argument provides.
     """
     results = tuple(func.outputs if outputs is None else outputs)
@@ -47,7 +47,7 @@ def launch_spec(
     written = effects.written(func.body)
     body = _relevant(func.body)
     used = {data for stmt in body for data in effects.used(stmt, nested=False)} | {
-        var for stmt in body for item in effects.expressions(stmt) for var in item.variables
+        var for stmt in body for expr in effects.expressions(stmt) for var in expr.variables
     }
     needed = _needed(func, body, used, results)
     table = [Symbol(var.name, str(var.dtype), used=var in needed) for var in free]
@@ -74,7 +74,7 @@ def launch_spec(
         messages=tuple(messages),
         sites=tuple(sites),
         device=device,
-        apart=apart and bool(func.attr("tir.noalias", True)),
+        noalias=noalias and bool(func.attr("tir.noalias", True)),
     )
 
 
@@ -171,11 +171,12 @@ def program(extent: int | E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -
 
 
 def _relevant(body: S.Stmt) -> list[S.Stmt]:
-    """The statements, but for views of memory that nothing else names."""
-    found = list(S.walk(body))
-    views = {stmt for stmt in found if isinstance(stmt, S.View) and stmt.source is None}
-    named = {data for one in found if one not in views for data in effects.used(one, nested=False)}
-    return [stmt for stmt in found if stmt not in views or stmt.buffer.data in named]
+    """The statements, except views of memory that nothing else names."""
+    stmts = list(S.walk(body))
+    views = {stmt for stmt in stmts if isinstance(stmt, S.View) and stmt.source is None}
+    others = [stmt for stmt in stmts if stmt not in views]
+    named = {data for stmt in others for data in effects.used(stmt, nested=False)}
+    return [stmt for stmt in stmts if stmt not in views or stmt.buffer.data in named]
 
 
 def _needed(
@@ -183,7 +184,7 @@ def _needed(
 ) -> set[E.Var]:
     """Variables whose values matter: those that the body names, and those in the forms of results
     and of tensors that it uses."""
-    found = set(used)
+    variables = set(used)
     buffers = {id(b): b for stmt in body for b in stmt.parts("buffer")}
     for position, param in enumerate(func.params):
         if isinstance(param, Buffer) and (position in results or param.data in used):
@@ -191,5 +192,5 @@ def _needed(
     for buffer in buffers.values():
         for extent in (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset):
             if isinstance(extent, E.Expr):
-                found.update(extent.variables)
-    return found
+                variables.update(extent.variables)
+    return variables

@@ -19,7 +19,7 @@ from tilelang.scratch import scratch_folders
 class Library:
     """A loaded library, with the bytes and the path it was loaded from.
 
-    The path may be that of a file which is gone by now; the bytes are what to export.
+    The file may be gone by now: exports write the bytes.
     """
 
     handle: Any
@@ -42,8 +42,8 @@ class Library:
 def loadable(data: bytes, path: Path | None = None) -> Iterator[str]:
     """Paths from which the library ``data`` can be loaded, best first.
 
-    The file of the cache; then a temporary file, gone as soon as the caller goes on; then an
-    anonymous file in memory, for machines where nothing on disk can be written or executed.
+    The file of the cache; a temporary file, deleted when the generator advances; an anonymous file
+    in memory, for machines without a disk that can be written and executed from.
     """
     if path is not None:
         yield str(path)
@@ -52,14 +52,14 @@ def loadable(data: bytes, path: Path | None = None) -> Iterator[str]:
             (folder / "kernel.so").write_bytes(data)
             yield str(folder / "kernel.so")
     if hasattr(os, "memfd_create"):
-        # Stays open for good: the loader takes two libraries under one name for the same.
+        # Never closed: the loader takes two libraries with one name for the same.
         descriptor = os.memfd_create("tilelang")
         write_all(descriptor, data)
         yield f"/proc/self/fd/{descriptor}"
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write everything, however little the system takes at a time."""
+    """Write all of ``data``, in several calls if need be."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -67,21 +67,21 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 @lru_cache(maxsize=1)
 def _listener() -> Any:
-    """Room for what listens to Ctrl-C while kernels of this process run (``tl_interrupt.h``)."""
+    """State of the Ctrl-C handler while kernels of this process run (``tl_interrupt.h``)."""
     import ctypes
 
     return (ctypes.c_int64 * 128)()
 
 
 def _share_listener(library: Any) -> None:
-    """Have a library with endless loops use the listener of the process."""
+    """Make a library whose loops may be endless use the handler of the process."""
     import ctypes
 
     try:
-        place = ctypes.c_void_p.in_dll(library, "tl_listener")
-    except ValueError:  # none of its loops may be endless
+        listener = ctypes.c_void_p.in_dll(library, "tl_listener")
+    except ValueError:  # all of its loops end
         return
-    place.value = ctypes.addressof(_listener())
+    listener.value = ctypes.addressof(_listener())
 
 
 def load_library(data: bytes, path: Path | None = None) -> Library:
@@ -99,7 +99,7 @@ def load_library(data: bytes, path: Path | None = None) -> Library:
 
 
 def opened(
-    data: bytes, path: Path | None, what: str, variable: str, shared: bool = False
+    data: bytes, path: Path | None, subject: str, variable: str, shared: bool = False
 ) -> tuple[Any, str]:
     """A shared library and its file.
 
@@ -122,7 +122,7 @@ def opened(
         _share_listener(library)
         return library, file
     failure = CompileError(
-        f"{what} cannot be loaded",
+        f"{subject} cannot be loaded",
         got=refusals[0].splitlines()[0] if refusals else "no place to write it to",
         hint=f"check that the compiler targets this machine (env {variable})",
     )

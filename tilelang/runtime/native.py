@@ -1,8 +1,8 @@
 """The C launcher: building the extension, writing signatures for it, and choosing a launcher.
 
-``_launcher.c`` needs no knowledge of a kernel; it is compiled once per Python version by whatever
-C compiler exists and kept in the disk cache. Where there is no compiler, no ``Python.h`` or no
-room in its tables, the pure-Python launcher does the same work.
+``_launcher.c`` is the same for all kernels. It is compiled once per Python version by any C
+compiler and kept in the disk cache. Without a compiler or ``Python.h``, and for signatures that
+exceed its tables, the pure-Python launcher does the same work.
 
 Layout of a signature for C, in 64-bit integers: ``nparams nsymbols nfree noutputs nchecks returns
 devices``, the limit of each symbol, the numbers of the free symbols, the positions of the
@@ -37,7 +37,7 @@ from tilelang.runtime.tensors import as_numpy_view, describe
 
 _log = logging.getLogger("tilelang")
 
-# Room in the tables of _launcher.c.
+# Sizes of the tables of _launcher.c.
 _MAX_PARAMS, _MAX_SYMBOLS, _MAX_DIMS = 48, 64, 12
 HOST_HEADERS = ("_postfix.h", "_cuda.h")
 _STRICT = 1 << 40
@@ -49,14 +49,14 @@ _INT64 = 2**63
 
 
 class Compiler(Protocol):
-    """What building the extension needs of a C compiler."""
+    """A C compiler that builds the extension."""
 
     def __hash__(self) -> int:
         """Equal compilers hash alike."""
 
     @property
     def identity(self) -> str:
-        """Text that differs when the produced code may differ."""
+        """Text that differs whenever the generated code may differ."""
 
     def compile_shared(self, source: str, flags: tuple[str, ...] = ()) -> bytes:
         """A shared library from C source. Raises CompileError."""
@@ -120,7 +120,7 @@ def launcher_class(compiler: Compiler, cache: DiskCache | None = None) -> Any:
     source = launcher_source()
     abi = f"{sys.implementation.cache_tag} {sysconfig.get_config_var('SOABI')} {sys.version}"
     key = content_key("launcher", source, abi, compiler.identity)
-    # More takes half as long again to compile, which first kernels wait for, and calls no faster.
+    # -O2 would take 1.5 times as long, for which first kernels wait, and make calls no faster.
     flags = ["-O1", f"-I{include}"]
     if sys.platform == "darwin":
         flags.append("-Wl,-undefined,dynamic_lookup")
@@ -137,7 +137,7 @@ def launcher_class(compiler: Compiler, cache: DiskCache | None = None) -> Any:
 
 
 def launcher_source() -> str:
-    """The text of the extension as one file, which any compiler can be given in memory."""
+    """The source of the extension as one file."""
     text = Path(__file__).with_name("_launcher.c").read_text(encoding="utf-8")
     for name in HOST_HEADERS:
         own = Path(__file__).with_name(name).read_text(encoding="utf-8")
@@ -158,11 +158,11 @@ def _load(entry: Entry) -> Any:
     name = "tilelang.runtime._launcher"
     for path in loadable(entry.data, entry.path):
         loader = ExtensionFileLoader(name, path)
-        found = spec_from_file_location(name, path, loader=loader)
-        if found is None:
+        module_spec = spec_from_file_location(name, path, loader=loader)
+        if module_spec is None:
             continue
         try:
-            module = module_from_spec(found)
+            module = module_from_spec(module_spec)
             loader.exec_module(module)
         # Python loads extensions from paths in UTF-8 only, which a folder need not have.
         except (ImportError, UnicodeError) as error:
@@ -191,7 +191,7 @@ def encode(spec: LaunchSpec) -> bytes | None:
     free = spec.free_symbols
     words = [len(spec.params), len(spec.symbols), len(free), len(spec.outputs), len(spec.checks)]
     words += [RETURNS.index(spec.returns), sum(1 << number for number in _DEVICES[spec.device])]
-    words += [spec.apart]
+    words += [spec.noalias]
     words += [min(symbol.limit, _INT64 - 1) for symbol in spec.symbols]
     words += [*free, *spec.outputs]
     for check in spec.checks:
@@ -202,7 +202,7 @@ def encode(spec: LaunchSpec) -> bytes | None:
 
 
 def _numbers(dim: DimExpr) -> list[int]:
-    return [dim] if isinstance(dim, int) else [item for item in dim if isinstance(item, int)]
+    return [dim] if isinstance(dim, int) else [op for op in dim if isinstance(op, int)]
 
 
 def _param(param: Param) -> list[int]:
@@ -231,12 +231,12 @@ def _param(param: Param) -> list[int]:
 
 def _accepted(kind: DType, raw: bool) -> list[int]:
     """Type codes of the tensors that may be passed for ``kind``."""
-    found = (
+    codes = (
         type_code(DType(name))
         for name in SCALARS
         if name != "void" and is_compatible_storage(kind, DType(name), raw=raw)
     )
-    return sorted({code for code in found if code < _NO_TYPE})
+    return sorted({code for code in codes if code < _NO_TYPE})
 
 
 def _dim(dim: DimExpr) -> list[int]:

@@ -1,4 +1,4 @@
-"""Tensors whose elements share memory, as those of expanded ones do."""
+"""Tensors with elements that share memory, e.g. expanded ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_MOST = 1 << 24  # elements whose places are compared one by one
+_MAX_COMPARED = 1 << 24  # elements whose offsets are compared one by one
 
 
 def shared_element(
     shape: Sequence[int], strides: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Indices of two elements at one place; None where there are none, or, of more than 2**24
-    elements in strides that are no nest, where none were looked for."""
+    """Indices of two elements at one address; None if there are none. Tensors of more than 2**24
+    elements are only checked for strides of 0."""
     if not _may_share(shape, strides):
         return None
     size = int(np.prod(shape, dtype=np.int64))
@@ -22,14 +22,14 @@ def shared_element(
         if extent > 1 and stride == 0:
             first = (0,) * len(shape)
             return first, tuple(int(at == number) for at in range(len(shape)))
-    if size > _MOST:
+    if size > _MAX_COMPARED:
         return None
-    places = np.zeros(tuple(shape), np.int64)
+    offsets = np.zeros(tuple(shape), np.int64)
     for number, (extent, stride) in enumerate(zip(shape, strides)):
         form = [1] * len(shape)
         form[number] = extent
-        places = places + (np.arange(extent) * stride).reshape(form)
-    flat = places.reshape(-1)
+        offsets = offsets + (np.arange(extent) * stride).reshape(form)
+    flat = offsets.reshape(-1)
     order = np.argsort(flat, kind="stable")
     twice = np.flatnonzero(flat[order][1:] == flat[order][:-1])
     if not twice.size:
@@ -40,7 +40,7 @@ def shared_element(
 
 
 def _may_share(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """False where each stride steps over all that smaller ones reach."""
+    """False if each stride is larger than the span of all smaller ones."""
     if 0 in shape:
         return False
     steps = sorted(

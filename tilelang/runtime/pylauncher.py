@@ -1,9 +1,8 @@
 """Calling a kernel from pure Python: the same checks as the C launcher, without a C compiler.
 
-A call whose arguments look like those of an earlier one (same dtypes, shapes, strides, devices)
-reuses the checked plan, so the steady state is one dictionary lookup; everything else goes
-through :func:`tilelang.runtime.binding.bind`. The C launcher hands every call that it does not
-want to decide to an object of this class, so both behave alike.
+A call with the dtypes, shapes, strides and devices of an earlier one reuses its checked plan by one
+dictionary lookup. All other calls go through :func:`tilelang.runtime.binding.bind`. The C launcher
+hands calls that it cannot check to an object of this class, so that both behave alike.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from tilelang.runtime.tensors import (
     empty_like_framework,
     framework_of,
     fresh_tensor,
-    meet,
     numpy_result_dtype,
+    overlaps,
     span,
     to_framework,
 )
 
 Entry = Callable[[bytes], int]
-_MAX_PLANS = 4096  # a server with ever new shapes must not grow without bound
+_MAX_PLANS = 4096  # bounds the memory of servers with ever new shapes
 
 _TENSOR, _INT, _FLOAT, _OTHER = range(4)
 
 
 class _Plan:
-    """What a checked call needs to start: symbol slots and the shapes of the results."""
+    """The result of the checks of a call: symbol slots and the shapes of the results."""
 
     __slots__ = ("out_shapes", "symbols")
 
@@ -54,7 +53,7 @@ class _Plan:
 
 
 class _Input:
-    """One input as the fast path looks at it."""
+    """One input, as the fast path checks it."""
 
     __slots__ = ("code", "high", "is_symbol", "low", "mask", "param", "strided")
 
@@ -77,22 +76,22 @@ class _Input:
 def shares_memory(inputs: Sequence[_Input], args: Sequence[Any]) -> bool:
     """Whether a tensor that the kernel writes may share memory with another argument."""
     seen: list[tuple[tuple[int, int], bool]] = []
-    for item, arg in zip(inputs, args):
-        if item.code == _TENSOR:
-            own, written = span(arg), item.param.written
-            if any(meet(own, other) and (written or w) for other, w in seen):
+    for known, arg in zip(inputs, args):
+        if known.code == _TENSOR:
+            own, written = span(arg), known.param.written
+            if any(overlaps(own, span_before) and (written or w) for span_before, w in seen):
                 return True
             seen.append((own, written))
     return False
 
 
 class PyLauncher:
-    """Checks, allocates, calls and returns.
+    """Checks arguments, allocates results, calls the entry and returns the results.
 
     Args:
         spec: the launch signature.
-        entry: gets the slots as bytes and returns the error code; a ctypes function whose
-            argument is ``c_void_p`` will do.
+        entry: takes the slots as bytes and returns the error code, e.g. a ctypes function with an
+            argument ``c_void_p``.
         keep: kept alive with the launcher (the loaded library).
     """
 
@@ -101,7 +100,7 @@ class PyLauncher:
 
         self.spec = spec
         self.keep = keep
-        self._apart = False
+        self._noalias = False
         self._view_at: Callable[[Any], Any] = ctypes.c_char.from_buffer
         self._addressof = ctypes.addressof
         self._entry = entry
@@ -113,7 +112,7 @@ class PyLauncher:
             "=" + "".join(_slot_format(p, k) for p, k in zip(spec.params, kinds))
             + "q" * len(spec.free_symbols)
         ).pack  # fmt: skip
-        # Where results stand among the parameters, to put them between the inputs.
+        # Positions of the results among the parameters, in ascending order.
         self._result_order = sorted((at, number) for number, at in enumerate(spec.outputs))
         self._result_dtypes = {at: kinds[at] for at in spec.outputs}
         self._numpy_types: dict[int, np.dtype[Any]] = {}
@@ -128,7 +127,7 @@ class PyLauncher:
     def look(self, args: Sequence[Any]) -> int:
         """See :func:`tilelang.runtime.autograd.look`."""
         if self._gradients != autograd.NEVER:
-            names = [item.param.name for item in self._inputs]
+            names = [known.param.name for known in self._inputs]
             self._gradients = autograd.look(self.spec.name, names, args)
         return self._gradients
 
@@ -148,13 +147,13 @@ class PyLauncher:
         numpy_array, torch_tensor = np.ndarray, _torch_tensor()
         view_at, addressof = self._view_at, self._addressof
         sound = True
-        for item, arg in zip(self._inputs, args):
-            code, kind = item.code, type(arg)
+        for known, arg in zip(self._inputs, args):
+            code, kind = known.code, type(arg)
             if code == _TENSOR:
                 if kind is numpy_array:
                     try:  # five times faster, for arrays that are writable and contiguous
                         address = addressof(view_at(arg))
-                        key += (arg.dtype, arg.shape, arg.strides if item.strided else None, False)
+                        key += (arg.dtype, arg.shape, arg.strides if known.strided else None, False)
                     except (TypeError, ValueError):
                         interface = arg.__array_interface__
                         address, readonly = interface["data"]
@@ -168,25 +167,25 @@ class PyLauncher:
                 else:
                     address = self._foreign(arg, key)
                 slots.append(address)
-                if address & item.mask or not (address or arg is None):
+                if address & known.mask or not (address or arg is None):
                     sound = False
             else:
-                if code == _INT and kind is int and item.low <= arg <= item.high:
+                if code == _INT and kind is int and known.low <= arg <= known.high:
                     value: int | float = arg
                 elif code == _FLOAT and kind is float:
                     value = arg
                 else:
-                    value = self._number(item.param, arg, key)
+                    value = self._number(known.param, arg, key)
                 slots.append(value)
-                if item.mask and int(value) & item.mask:
+                if known.mask and int(value) & known.mask:
                     sound = False
-                if item.is_symbol:
+                if known.is_symbol:
                     key.append(value)
-        shared = self._apart and shares_memory(self._inputs, args)
+        shared = self._noalias and shares_memory(self._inputs, args)
         if shared or not sound:
-            other = self.replacement(slots, shared)
-            if other is not None:
-                return other(*args)
+            replacement = self.replacement(slots, shared)
+            if replacement is not None:
+                return replacement(*args)
         plan = self._plans.get(tuple(key)) if sound else None
         if plan is None:
             plan = self._new_plan(tuple(key), args, sound)
@@ -200,9 +199,8 @@ class PyLauncher:
         return result
 
     def replacement(self, slots: Sequence[Any], shared: bool) -> Callable[..., Any] | None:
-        """What takes a call whose tensors are not aligned as this kernel needs it, or share memory
-        although it takes them apart; None to go on, or to refuse the call. ``slots`` are the values
-        of the inputs."""
+        """The kernel for tensors that are less aligned than this one assumes, or that alias; None
+        to go on, or to refuse the call. ``slots`` are the values of the inputs."""
         return None
 
     def _new_plan(self, key: tuple[Any, ...], args: Sequence[Any], keep: bool) -> _Plan:
@@ -214,13 +212,14 @@ class PyLauncher:
         return plan
 
     def _number(self, param: Param, arg: Any, key: list[Any]) -> int | float:
-        """What a scalar or a pointer gets; the form of a tensor for a pointer goes into the key."""
+        """The value of a scalar or a pointer; what describes a tensor for a pointer goes into
+        ``key``."""
         if param.views and type(arg) is not int:
             self._foreign(arg, key)
         return convert_scalar(self.spec, param, arg)
 
     def _foreign(self, arg: Any, key: list[Any]) -> int:
-        """Address of a tensor of another framework; what identifies its form goes into the key."""
+        """Address of a tensor of another framework; what describes it goes into ``key``."""
         if arg is None:
             key.append(None)
             return 0
@@ -277,8 +276,8 @@ class PyLauncher:
 
     def first_tensor(self, args: Sequence[Any]) -> Any:
         """The first tensor argument that is not None; results follow its framework."""
-        for item, arg in zip(self._inputs, args):
-            if item.code == _TENSOR and arg is not None:
+        for known, arg in zip(self._inputs, args):
+            if known.code == _TENSOR and arg is not None:
                 return arg
         return None
 
@@ -286,11 +285,11 @@ class PyLauncher:
         """A result: parameter ``position`` with ``shape`` in storage units."""
         if type(like) is not np.ndarray:
             return empty_like_framework(like, self._result_dtypes[position], shape)
-        known = self._numpy_types.get(position)
-        if known is None:
-            known = numpy_result_dtype(self._result_dtypes[position])
-            self._numpy_types[position] = known
-        return np.empty(shape, known)
+        storage = self._numpy_types.get(position)
+        if storage is None:
+            storage = numpy_result_dtype(self._result_dtypes[position])
+            self._numpy_types[position] = storage
+        return np.empty(shape, storage)
 
     def allocate_known(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
         """:meth:`allocate` for the C launcher, which cannot convert to other frameworks."""
@@ -313,7 +312,7 @@ class PyLauncher:
             raise DeviceAssertError(f"kernel {spec.name}: {spec.messages[code - 1]}")
         if code == OUT_OF_MEMORY:
             raise TileRuntimeError(f"kernel {spec.name} ran out of memory")
-        if code == INTERRUPTED:  # also where a handler of the program's own has only taken note
+        if code == INTERRUPTED:  # also if the program's own signal handler returned
             raise KeyboardInterrupt(f"kernel {spec.name}")
         raise TileRuntimeError(f"kernel {spec.name} failed", got=f"error code {code}")
 
@@ -326,8 +325,8 @@ class ArrayLauncher(PyLauncher):
 
     Args:
         spec: the launch signature.
-        run: gets one value per parameter, results included: a storage array (shared memory, see
-            :func:`tilelang.runtime.tensors.as_numpy_view`), a number, or None.
+        run: takes one value per parameter, results included: a storage array that shares the
+            memory (:func:`tilelang.runtime.tensors.as_numpy_view`), a number, or None.
     """
 
     def __init__(self, spec: LaunchSpec, run: Callable[[list[Any]], object]) -> None:

@@ -28,7 +28,7 @@ from tilelang.runtime.dims import DimExpr, solvable_in, symbols_in
 
 RETURNS = ("none", "one", "list", "tuple")
 OUT_OF_MEMORY = -1
-INTERRUPTED = -2  # the user wants the program to end
+INTERRUPTED = -2  # by Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Param:
         nullable: the body does not use the tensor, so None may be passed.
         is_output: allocated by the launcher and returned, not passed.
         written: the body writes it, so a read-only array is refused.
-        align: bytes that the address of a tensor or a pointer must be a multiple of; 0 means the
-            storage unit of a tensor, and any address.
+        align: alignment in bytes of the address of a tensor or a pointer; 0 means the storage
+            unit of a tensor, and 1 for a pointer.
         symbol: number of the symbol that a scalar provides.
-        views: dtype and number of elements of the tensors that the program makes at a pointer.
+        views: dtype and number of elements of the tensors that the program has at a pointer.
     """
 
     kind: str
@@ -75,13 +75,13 @@ class Param:
     @property
     def itemsize(self) -> int:
         """Bytes of one storage unit."""
-        found = DType(self.dtype)
-        return int(found.as_numpy().itemsize) * found.lanes
+        kind = DType(self.dtype)
+        return int(kind.as_numpy().itemsize) * kind.lanes
 
     @property
     def alignment(self) -> int:
-        """Bytes that the address must be a multiple of: for a tensor at least one lane's storage
-        unit, 1 for a scalar."""
+        """Alignment of the address in bytes: for a tensor at least one lane's storage unit, 1 for a
+        scalar."""
         least = int(DType(self.dtype).as_numpy().itemsize) if self.kind == "tensor" else 1
         return self.align or least
 
@@ -108,20 +108,20 @@ def scalar(name: str, dtype: object, symbol: int | None = None) -> Param:
 
 
 def pointer(name: str, views: tuple[tuple[str, DimExpr], ...] = ()) -> Param:
-    """An address, and what the program takes to be there."""
+    """An address, and the tensors that the program has there."""
     return Param("pointer", name, "handle", views=views)
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """A size that calls decide.
+    """A size that is known when the kernel is called.
 
     Attributes:
         name: as the program names it.
         dtype: of the kernel's argument.
         param: the scalar parameter that provides it, if one does.
-        used: the body computes with it, so its value matters even where all tensors whose shapes
-            tell it are absent.
+        used: the body computes with it, so that its value matters even if all tensors with this
+            extent are None.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Check:
-    """A condition on symbols that must hold, and what is said when it does not."""
+    """A condition on symbols that must hold, and the message if it does not."""
 
     program: Program
     message: str
@@ -156,9 +156,9 @@ class LaunchSpec:
         returns: "none", "one", or several as "list" or "tuple".
         checks: conditions evaluated after all symbols are bound.
         messages: texts of the positive error codes.
-        sites: places of these checks in the program, as far as they are known.
+        sites: source locations of these checks, as far as they are known.
         device: kind of the target ("cpu", "cuda", ...) whose memory tensors must be in.
-        apart: the text takes it that no tensor which it writes shares memory with another one.
+        noalias: the generated source assumes that no tensor which it writes aliases another one.
 
     Raises:
         TileValueError: a symbol that no input can provide.
@@ -174,7 +174,7 @@ class LaunchSpec:
     messages: tuple[str, ...] = ()
     sites: tuple[Site, ...] = ()
     device: str = "cpu"
-    apart: bool = False
+    noalias: bool = False
     inputs: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -205,12 +205,12 @@ class LaunchSpec:
 
     def carriers(self, symbol: int) -> list[Param]:
         """Input tensors whose shape or strides mention a symbol."""
-        found = []
+        params = []
         for position in self.inputs:
             param = self.params[position]
             if any(symbol in symbols_in(dim) for dim in (*param.shape, *(param.strides or ()))):
-                found.append(param)
-        return found
+                params.append(param)
+        return params
 
     def _check_symbols(self) -> None:
         known = {i for i, symbol in enumerate(self.symbols) if symbol.param is not None}
@@ -249,32 +249,33 @@ class LaunchSpec:
         """The spec that :meth:`to_json` wrote, before or after a trip through JSON text."""
         return cls(
             name=data["name"],
-            params=tuple(_param(item) for item in data["params"]),
-            symbols=tuple(Symbol(**item) for item in data["symbols"]),
+            params=tuple(map(_param, data["params"])),
+            symbols=tuple(Symbol(**symbol) for symbol in data["symbols"]),
             outputs=tuple(data["outputs"]),
             returns=data["returns"],
             checks=tuple(Check(tuple(i["program"]), i["message"]) for i in data["checks"]),
             messages=tuple(data["messages"]),
-            sites=tuple(_site(item) for item in data["sites"]),
+            sites=tuple(map(_site, data["sites"])),
             device=data["device"],
+            noalias=data["noalias"],
         )
 
 
-def _site(item: dict[str, Any]) -> Site:
-    return Site(**{**item, "loc": _loc(item["loc"])})
+def _site(data: dict[str, Any]) -> Site:
+    return Site(**{**data, "loc": _loc(data["loc"])})
 
 
-def _loc(item: dict[str, Any] | None) -> Loc | None:
-    return None if item is None else Loc(**{**item, "call_site": _loc(item["call_site"])})
+def _loc(data: dict[str, Any] | None) -> Loc | None:
+    return None if data is None else Loc(**{**data, "call_site": _loc(data["call_site"])})
 
 
-def _param(item: dict[str, Any]) -> Param:
-    values = dict(item)
-    values["shape"] = _dims(item["shape"])
-    values["strides"] = None if item["strides"] is None else _dims(item["strides"])
-    values["views"] = tuple((kind, *_dims([size])) for kind, size in item["views"])
+def _param(data: dict[str, Any]) -> Param:
+    values = dict(data)
+    values["shape"] = _dims(data["shape"])
+    values["strides"] = None if data["strides"] is None else _dims(data["strides"])
+    values["views"] = tuple((kind, *_dims([size])) for kind, size in data["views"])
     return Param(**values)
 
 
-def _dims(items: list[Any]) -> tuple[DimExpr, ...]:
-    return tuple(tuple(item) if isinstance(item, (list, tuple)) else item for item in items)
+def _dims(dims: list[Any]) -> tuple[DimExpr, ...]:
+    return tuple(tuple(item) if isinstance(item, (list, tuple)) else item for item in dims)

@@ -70,15 +70,15 @@ class MapForm:
         self, encoder: Callable[..., int], address: int, extents: Sequence[int],
         strides: Sequence[int],
     ) -> tuple[int, bytes]:  # fmt: skip
-        """The code of the driver's function for such maps, and the 128 bytes that it wrote."""
+        """Call the driver's encoding function: its code, and the 128 bytes that it wrote."""
         import ctypes
 
-        room = ctypes.create_string_buffer(192)
-        place = -(-ctypes.addressof(room) // 64) * 64
+        storage = ctypes.create_string_buffer(192)
+        aligned = -(-ctypes.addressof(storage) // 64) * 64
         tail = (self.interleave, self.swizzle, self.promotion, self.fill)
         steps = (ctypes.c_uint32 * self.rank)(*self.steps)
         head = (
-            ctypes.c_void_p(place), self.type, self.rank, ctypes.c_void_p(address),
+            ctypes.c_void_p(aligned), self.type, self.rank, ctypes.c_void_p(address),
             (ctypes.c_uint64 * self.rank)(*extents),
             (ctypes.c_uint64 * max(1, self.rank - 1))(*strides),
         )  # fmt: skip
@@ -87,16 +87,17 @@ class MapForm:
             code = encoder(*head, *corners, self.channels, self.pixels, steps, *tail)
         else:
             code = encoder(*head, (ctypes.c_uint32 * self.rank)(*self.box), steps, *tail)
-        return int(code), ctypes.string_at(place, 128)
+        return int(code), ctypes.string_at(aligned, 128)
 
 
 class Launches(Protocol):
-    """What the machine needs of a GPU; codes are the driver's, 0 is success."""
+    """The operations of a GPU that the machine calls; codes are the driver's, 0 is success."""
 
     def tensor_map(
         self, form: MapForm, address: int, extents: Sequence[int], strides: Sequence[int]
     ) -> tuple[int, bytes]:
-        """A code and the 128 bytes of a tensor map. ``strides``: bytes, without the innermost."""
+        """A code, and the 128 bytes of a tensor map; ``strides`` in bytes, without the
+        innermost."""
 
     def launch(
         self,
@@ -115,10 +116,10 @@ class Launches(Protocol):
         """Start kernel number ``kernel``."""
 
     def allocate(self, device: int, size: int, stream: int) -> int:
-        """Device memory in stream order."""
+        """Allocate device memory in stream order."""
 
     def free(self, device: int, address: int, stream: int) -> None:
-        """Give it back in stream order."""
+        """Free device memory in stream order."""
 
 
 def store(value: int, form: int) -> int:
@@ -144,7 +145,7 @@ def parameter(value: int | bytes, form: int) -> bytes:
 
 
 class _Reader:
-    """Words into nested tuples, once per kernel."""
+    """Decodes words into nested tuples, once per kernel."""
 
     def __init__(self, words: Sequence[int]) -> None:
         self.words = words
@@ -161,10 +162,10 @@ class _Reader:
         return decode([(self.next(), self.next()) for _ in range(self.next())])
 
     def steps(self, end: int) -> tuple[Any, ...]:
-        found = []
+        decoded = []
         while self.at < end:
-            found.append(self.step())
-        return tuple(found)
+            decoded.append(self.step())
+        return tuple(decoded)
 
     def step(self) -> tuple[Any, ...]:
         kind = self.next()
@@ -203,7 +204,7 @@ class _Reader:
 MAP_BYTES = 128  # of a tensor map
 
 
-class _Stop(Exception):  # noqa: N818  # no error: how a nested step ends the run
+class _Stop(Exception):  # noqa: N818  # a nested step ends the run by it
     """Ends a run with a code."""
 
     def __init__(self, code: int) -> None:
@@ -226,7 +227,7 @@ class Machine:
         self._gpu = gpu
 
     def run(self, values: Sequence[int], device: int, stream: int) -> int:
-        """Run on the call's slots; gives 0 or a code (see the top of this module)."""
+        """Run on the call's slots; returns 0 or a code (see the top of this module)."""
         slots: list[Any] = [*values, *[0] * (self._slots - len(values))]
         memory: list[int] = []
         try:
@@ -268,18 +269,18 @@ class Machine:
                 memory.append(slots[step[1]] % 2**64)
 
     def _map(self, step: Any, slots: list[Any]) -> bytes:
-        """The bytes of a tensor map, which stand in a slot themselves."""
+        """The bytes of a tensor map, which are the value of its slot."""
         _, _, form, address, programs, strides = step
         extents = [_value(program, slots) for program in programs]
         if 0 in extents:  # there is no map of a tensor without elements, and no kernel that uses it
             return bytes(MAP_BYTES)
-        code, made = self._gpu.tensor_map(
+        code, encoded = self._gpu.tensor_map(
             form, _value(address, slots) % 2**64, extents,
             [_value(program, slots) for program in strides],
         )  # fmt: skip
         if code:
             raise _Stop(DRIVER - code)
-        return made
+        return encoded
 
     def _launch(self, step: Any, slots: list[Any], device: int, stream: int) -> None:
         _, numbers, forms, programs = step
@@ -299,7 +300,7 @@ class Machine:
 
 
 def _value(program: Program, slots: Sequence[int]) -> int:
-    found = evaluate(program, slots)
-    if found is None:
+    value = evaluate(program, slots)
+    if value is None:
         raise _Stop(NO_VALUE)
-    return found
+    return value

@@ -77,7 +77,7 @@ def is_torch(obj: object) -> bool:
 
 
 def framework_of(obj: object) -> str:
-    """One of the words torch, numpy, driver (arrays of this package) and other."""
+    """One of "torch", "numpy", "driver" (arrays of this package) and "other"."""
     if is_torch(obj):
         return "torch"
     if isinstance(obj, DeviceArray):
@@ -99,11 +99,11 @@ def describe(obj: object) -> TensorInfo:
         return _describe_own(obj)
     if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, type):
         try:
-            found = _describe_cuda(obj)
+            info = _describe_cuda(obj)
         except _BROKEN as error:
             raise _no_tensor(obj, "__cuda_array_interface__", error) from error
-        if found is not None:
-            return found
+        if info is not None:
+            return info
     if hasattr(obj, "__dlpack__") and not isinstance(obj, type):
         _refuse_jax_tracer(obj)
         return _describe_dlpack(obj)
@@ -116,8 +116,8 @@ def describe(obj: object) -> TensorInfo:
 
 
 def span(obj: object) -> tuple[int, int]:
-    """The addresses of the first byte of a tensor and of that behind its last; equal ones where it
-    has no elements, or is no tensor."""
+    """The address range of a tensor: its first byte, and the one behind its last; empty if it has
+    no elements, or is no tensor."""
     try:
         info = describe(obj)
     except ArgumentTypeError:
@@ -130,12 +130,12 @@ def span(obj: object) -> tuple[int, int]:
     return info.pointer + low, info.pointer + high + size
 
 
-def meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether two spans have a byte in common."""
-    return max(one[0], other[0]) < min(one[1], other[1])
+def overlaps(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    """Whether two address ranges overlap."""
+    return max(first[0], second[0]) < min(first[1], second[1])
 
 
-# What reading an interface raises that does not keep to its rules.
+# What is raised by interfaces that break their protocol.
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
@@ -227,7 +227,7 @@ def _describe_torch(tensor: Any) -> TensorInfo:
         )
     name = str(tensor.dtype).removeprefix("torch.")
     return TensorInfo(
-        dtype=_known(tensor.dtype),
+        dtype=_dtype_or_none(tensor.dtype),
         dtype_name=name,
         shape=tuple(tensor.shape),
         strides=strides,
@@ -320,7 +320,7 @@ def _describe_dlpack(obj: Any) -> TensorInfo:
     view = dlpack.open_capsule(obj)
     name = view.dtype_name
     return TensorInfo(
-        dtype=_known(name),
+        dtype=_dtype_or_none(name),
         dtype_name=name,
         shape=view.shape,
         strides=view.strides,
@@ -332,7 +332,7 @@ def _describe_dlpack(obj: Any) -> TensorInfo:
     )
 
 
-def _known(dtype: object) -> DType | None:
+def _dtype_or_none(dtype: object) -> DType | None:
     try:
         return DType(dtype)
     except TileTypeError:
@@ -344,7 +344,7 @@ def _numpy_dtype(dtype: np.dtype[Any]) -> DType | None:
     if dtype.names is not None or dtype.hasobject:
         return None
     name = _OF_ML_DTYPES.get(dtype.name)
-    return _known(dtype) if name is None else _known(name)
+    return _dtype_or_none(dtype) if name is None else _dtype_or_none(name)
 
 
 def as_numpy_view(obj: object) -> Any:
@@ -356,9 +356,9 @@ def as_numpy_view(obj: object) -> Any:
         ArgumentTypeError: not a tensor, or not in host memory, or of an unknown dtype.
     """
     if isinstance(obj, np.ndarray):
-        found = _numpy_dtype(obj.dtype)
-        if found is not None:
-            storage = found.as_numpy()
+        dtype = _numpy_dtype(obj.dtype)
+        if dtype is not None:
+            storage = dtype.as_numpy()
             return obj if obj.dtype == storage else obj.view(storage)
     info = describe(obj)
     if info.device != "cpu" or info.dtype is None:
@@ -385,7 +385,7 @@ def _array_at(info: TensorInfo, storage: np.dtype[Any]) -> Any:
 
 
 class _Memory:
-    """What numpy asks for an array over foreign memory; it is the array's base."""
+    """The owner of foreign memory, from which numpy makes an array."""
 
     def __init__(self, interface: dict[str, Any], owner: object) -> None:
         self.__array_interface__ = interface
@@ -393,8 +393,8 @@ class _Memory:
 
 
 def stand_in(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array of numpy without gaps that has a shape, a dtype, an aligned address and no memory:
-    for checks of what has no values yet."""
+    """A contiguous array of numpy with a shape, a dtype and an aligned address, but no memory: for
+    checks of tensors without values."""
     kind = np.dtype(dtype)
     if 0 in shape or kind.itemsize not in (1, 2, 4, 8):
         return np.empty(shape, kind)
@@ -423,8 +423,8 @@ def numpy_result_dtype(dtype: DType) -> np.dtype[Any]:
         return storage
     package = _ml_dtypes() if dtype != "tfloat32" else None
     name = "float8_e4m3fn" if dtype == "float8_e4m3" else str(dtype)
-    found = getattr(package, name, None)
-    return storage if found is None else np.dtype(found)
+    result = getattr(package, name, None)
+    return storage if result is None else np.dtype(result)
 
 
 def storage_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
@@ -436,7 +436,7 @@ def storage_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
 
 
 def fresh_tensor(like: Any, wanted: Any, shape: tuple[int, ...]) -> Any:
-    """:func:`empty_like_framework` for a plain torch tensor, by the calls that cost least.
+    """:func:`empty_like_framework` for a plain torch tensor, by the fastest calls.
 
     Args:
         like: a torch tensor.
@@ -476,7 +476,7 @@ def empty_on_gpu(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
         shape: in storage units.
 
     Raises:
-        ArgumentTypeError: a framework whose memory cannot be had from outside.
+        ArgumentTypeError: a framework in which no tensor can be allocated from here.
     """
     if isinstance(like, DeviceArray):
         return like.memory.empty(dtype, shape)
@@ -508,7 +508,7 @@ def to_framework(like: object, array: Any) -> Any:
     root = type(like).__module__.partition(".")[0]
     module = sys.modules.get(_FROM_DLPACK.get(root, root))
     if array.dtype.isbuiltin != 1 and module is not None:
-        # numpy hands out no types that are not its own; the one copy is of a result.
+        # numpy exports only its own dtypes by DLPack, so that the result is copied.
         copy: Callable[[Any], Any] | None = getattr(sys.modules.get("jax.numpy"), "asarray", None)
         return array if copy is None or root not in _FROM_DLPACK else copy(array)
     convert: Callable[[Any], Any] | None = getattr(module, "from_dlpack", None)

@@ -132,7 +132,7 @@ def get_tensor_supply(
             if param.dtype.is_float and param.dtype.bits < 64:
                 values = values.astype(np.float32)  # ten times faster to convert
             array = floats.to_storage(values, param.dtype)
-            return device.place(array, param.dtype, shape if repeats else array.shape)
+            return device.upload(array, param.dtype, shape if repeats else array.shape)
         tensor = to_framework(values, param.dtype)
         placed = tensor if device is None else to_device(tensor, device)
         return _repeated(placed, shape) if repeats else placed
