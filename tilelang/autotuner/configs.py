@@ -1,4 +1,4 @@
-"""The configurations to try, from whatever a program gives for them."""
+"""Configurations to try: lists of dicts from the forms in which a program gives them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from tilelang.errors import TileTypeError, TileValueError, shown
 
 Config: TypeAlias = dict[str, Any]
-PASS_CONFIGS = "pass_configs"  # in a configuration: of the compiler, above those of all candidates
+PASS_CONFIGS = "pass_configs"  # a key of configurations, for the compiler
 KINDS = (
     "a list of dicts, a dict of lists (all combinations), or a function of the arguments that "
     "gives one of these"
@@ -18,7 +18,7 @@ KINDS = (
 
 
 class OpenNames(tuple[str, ...]):
-    """Names of the parameters of a function that takes others, too (``**kwargs``)."""
+    """Names of the parameters of a function with ``**kwargs``: contains any name."""
 
     def __contains__(self, name: object) -> bool:
         return name != PASS_CONFIGS or super().__contains__(name)
@@ -27,18 +27,18 @@ class OpenNames(tuple[str, ...]):
 def names_of(signature: inspect.Signature) -> tuple[str, ...]:
     """The names that a configuration may give values to."""
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    items = signature.parameters.items()
-    names = tuple(name for name, item in items if item.kind not in many)
-    return OpenNames(names) if any(item.kind is many[1] for _, item in items) else names
+    parameters = signature.parameters.items()
+    names = tuple(name for name, param in parameters if param.kind not in many)
+    return OpenNames(names) if any(param.kind is many[1] for _, param in parameters) else names
 
 
 def by_name(bound: inspect.BoundArguments) -> Config:
-    """The arguments of a call by name, those that ``**kwargs`` takes by their own."""
-    found = dict(bound.arguments)
-    for name, item in bound.signature.parameters.items():
-        if item.kind is inspect.Parameter.VAR_KEYWORD:
-            found.update(found.pop(name, {}))
-    return found
+    """The arguments of a call by name, those in ``**kwargs`` included."""
+    values = dict(bound.arguments)
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            values.update(values.pop(name, {}))
+    return values
 
 
 def expand(
@@ -66,20 +66,20 @@ def expand(
     if callable(configs):
         configs = called(configs, args, dict(kwargs or {}))
     if isinstance(configs, Mapping):
-        found = [
+        expanded = [
             dict(zip(configs, row)) for row in itertools.product(*map(_listed, configs.values()))
         ]
     elif isinstance(configs, Iterable) and not isinstance(configs, str):
-        found = [_config(item, name, parameters) for item in configs]
+        expanded = [_config(values, name, parameters) for values in configs]
     else:
         raise TileTypeError(
             f"the configurations of `{name}` have the wrong type",
             expected=KINDS,
             got=shown(configs),
         )
-    if not found:
+    if not expanded:
         raise TileValueError(f"there are no configurations of `{name}` to try", expected=KINDS)
-    for config in found:
+    for config in expanded:
         for key in config:
             if key == PASS_CONFIGS and key not in parameters:
                 _check_pass_configs(config[key], name)
@@ -89,7 +89,7 @@ def expand(
                     expected=", ".join(parameters),
                     got=shown(config),
                 )
-    return list({frozen(config): config for config in found}.values())
+    return list({frozen(config): config for config in expanded}.values())
 
 
 def arguments_of(config: Config, parameters: Container[str]) -> Config:
@@ -102,10 +102,10 @@ def pass_configs_of(config: Config, parameters: Container[str]) -> dict[Any, Any
     return {} if PASS_CONFIGS in parameters else dict(config.get(PASS_CONFIGS) or {})
 
 
-def without(config: Config, given: Container[str]) -> Config:
-    """A configuration without the parameters that are given; nothing where these are all."""
-    rest = {key: value for key, value in config.items() if key not in given}
-    return {} if set(rest) == {PASS_CONFIGS} and len(config) > 1 else rest
+def without(config: Config, names: Container[str]) -> Config:
+    """A configuration without the ``names`` parameters; empty if no parameter remains."""
+    tuned = {key: value for key, value in config.items() if key not in names}
+    return {} if set(tuned) == {PASS_CONFIGS} and len(config) > 1 else tuned
 
 
 def called(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -133,15 +133,15 @@ def _listed(values: Any) -> list[Any]:
     return list(values) if isinstance(values, (list, tuple, range, set, frozenset)) else [values]
 
 
-def _config(item: Any, name: str, parameters: Sequence[str]) -> Config:
-    if isinstance(item, Mapping):
-        return dict(item)
-    if isinstance(item, (list, tuple)) and len(item) <= len(parameters):
-        return dict(zip(parameters[len(parameters) - len(item) :], item))
+def _config(values: Any, name: str, parameters: Sequence[str]) -> Config:
+    if isinstance(values, Mapping):
+        return dict(values)
+    if isinstance(values, (list, tuple)) and len(values) <= len(parameters):
+        return dict(zip(parameters[len(parameters) - len(values) :], values))
     raise TileTypeError(
         f"a configuration of `{name}` has the wrong type",
         expected="a dict of parameters, or values of the last parameters in a list",
-        got=shown(item),
+        got=shown(values),
     )
 
 

@@ -1,11 +1,10 @@
-"""How long a traced program takes on CPU cores, estimated from its own text.
+"""Performance model of CPU cores: estimates the time of a traced program.
 
-A core runs whole blocks, one statement after the other, so that what a block does adds up. Besides
-arithmetic and bytes, three things tell configurations apart there: matrix kernels work on tiles of
-registers and lose what is no multiple of them; each row of a tile is a loop of its own, which has
-to begin and end; and a row that is a part of a tensor's row is a jump in memory, which the units
-that fetch ahead follow for a few rows at a time only. The constants are fits to
-``bench/model_search.py``.
+A core runs a block statement by statement, so that their times add up. Besides arithmetic and
+bytes, the model counts three costs that depend on the configuration: matrix kernels work on
+register tiles and waste time on sizes that are not multiples of them; each row of a tile is a loop
+with a start and an end; a row that is a part of a tensor's row is a jump in memory, and the
+prefetcher follows only a few rows at a time. The constants are fits to ``bench/model_search.py``.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _MEMORY, _CACHE = 12e9, 25e9  # bytes in a second, for each core
 _FUNCTION, _SCALAR = 1e-9, 10e-9  # seconds of an exponential: in a vector, on its own
 _BLOCK = 0.1e-6  # seconds until a block, or an iteration over tiles, is in flight
 _ROW, _SUM = 1e-9, 2e-9  # of a loop over the elements of a row, and of one that sums them
-_FEW = 16  # rows that are fetched ahead side by side
-_NEAR, _READ, _WRITE = 2e-9, 4e-9, 30e-9  # of a jump: among few rows; among many, by what it is for
+_FEW = 16  # rows that the prefetcher follows at a time
+_NEAR, _READ, _WRITE = 2e-9, 4e-9, 30e-9  # of a jump: among few rows; among many, by access
 _EDGE = (6, 8, 6)  # rows, columns and steps that a tile of a product loses
 _FIRST, _SECOND = 32 << 10, 512 << 10  # bytes of the caches of a core
-_TURN = (0.2e-9, 0.8e-9, 1.2e-9)  # of an element read across rows: in each of them, and behind
+_STRIDED = (0.2e-9, 0.8e-9, 1.2e-9)  # of a strided read, by cache level
 _LAUNCH = 2e-6
 _WIDE, _LEFT = 2048, 16  # see :mod:`tilelang.cpu.loops.block_coarsening`
 
 
 @dataclass
 class _Launch:
-    """What all blocks of one launch do together, in seconds of one core."""
+    """The work of all blocks of one launch, in seconds of one core."""
 
     blocks: float
     grid: Sequence[int]
@@ -54,7 +53,7 @@ class _Launch:
 
 
 class _Cores(Counter):
-    """Adds up what each launch does."""
+    """Adds up the work of each launch."""
 
     def __init__(self, symbols: Mapping[str, int]) -> None:
         super().__init__(symbols)
@@ -64,16 +63,16 @@ class _Cores(Counter):
         """Count ``stmt``; a launch opens an entry of its own."""
         if isinstance(stmt, S.Launch):
             grid = self.extents(stmt.grid, known)
-            found = _Launch(times * prod(grid), grid)
+            launch = _Launch(times * prod(grid), grid)
             loops = S.find(stmt.body, S.Parallel)
-            found.rank = max((len(loop.vars) for loop in loops), default=0)
-            found.multiplies = S.holds(stmt.body, S.Gemm)
-            found.add("latency", found.blocks * _BLOCK)
-            self.launches.append(found)
+            launch.rank = max((len(loop.vars) for loop in loops), default=0)
+            launch.multiplies = S.holds(stmt.body, S.Gemm)
+            launch.add("latency", launch.blocks * _BLOCK)
+            self.launches.append(launch)
         super().visit(stmt, times, known)
 
     def own(self, stmt: S.Stmt, times: float, known: Mapping[E.Var, E.Expr]) -> None:
-        """Count what the statement itself does."""
+        """Count the work of the statement itself."""
         before = self.flops
         super().own(stmt, times, known)
         if not self.launches:
@@ -122,7 +121,7 @@ class _Cores(Counter):
         here.add("cache", size / width * cost)
 
     def _widened(self, here: _Launch, width: int) -> int:
-        """How many blocks along a row become one."""
+        """How many blocks along a row are coarsened into one."""
         across, others = here.grid[0], prod(here.grid[1:])
         fit = (n for n in range(across, 1, -1) if across % n == 0 and n * width <= _WIDE)
         return next((n for n in fit if others * (across // n) >= _LEFT), 1)
@@ -130,7 +129,7 @@ class _Cores(Counter):
     def _loop(
         self, here: _Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
-        """A loop over elements, of which there are ``times``."""
+        """A loop over ``times`` elements."""
         extents = {var: self.extent(e, known) for var, e in zip(loop.vars, loop.extents)}
         here.add("latency", times / max(1, extents[loop.vars[-1]]) * _ROW)
         runs = times / max(1, prod(extents.values()))
@@ -151,7 +150,7 @@ class _Cores(Counter):
             elif len(loop.vars) > 1 and inner and inner[-1] is not loop.vars[-1]:
                 size = self.size(buffer)
                 at = (size > _FIRST) + (size > _SECOND)
-                here.add("cache", times * _TURN[at])
+                here.add("cache", times * _STRIDED[at])
 
 
 def on_cores(func: S.PrimFunc, symbols: Mapping[str, int] | None = None) -> dict[str, float]:

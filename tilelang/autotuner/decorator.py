@@ -1,4 +1,4 @@
-"""``@autotune`` above ``@tilelang.jit``: the first call of each kind tunes."""
+"""``@autotune`` above ``@tilelang.jit``: the first call with new arguments tunes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tilelang.utils.tensor import TensorSupplyType
 
 @dataclass(eq=False)
 class AutoTuneImpl:
-    """What the decorator gives. A call that leaves the tuned parameters out takes the best
-    configuration for its other arguments: of a factory it gives the kernel (with ``config``,
-    ``latency`` and ``ref_latency``), of a lazy or eager kernel it runs it.
+    """A tuned function. A call without the tuned parameters takes the best configuration for its
+    other arguments: of a factory it returns the kernel (with ``config``, ``latency`` and
+    ``ref_latency``), a lazy or eager kernel it runs.
 
     Attributes:
         jit_impl: the function below the decorator.
@@ -69,35 +69,35 @@ class AutoTuneImpl:
 
     @border
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = self._bound(args, kwargs)
-        configs = self._candidates(args, kwargs, given)
+        bound = self._bound(args, kwargs)
+        configs = self._candidates(args, kwargs, bound)
         if not configs[0]:  # every tuned parameter is given
             return self.jit_impl(*args, **kwargs)
         if self._runs(args, {**kwargs, **self._arguments(configs[0])}):
-            found = self._tuned(args, kwargs, given, configs, self._tensors(args, kwargs, configs))
-            best = found.config
+            result = self._tuned(args, kwargs, bound, configs, self._tensors(args, kwargs, configs))
+            best = result.config
             return self._compiled_with(best)(*args, **{**kwargs, **self._arguments(best)})
-        return self._tuned(args, kwargs, given, configs, get_autotune_inputs()).kernel
+        return self._tuned(args, kwargs, bound, configs, get_autotune_inputs()).kernel
 
     @border
     def tune(self, *args: Any, **kwargs: Any) -> AutotuneResult:
-        """The result of tuning for these arguments, with its report; nothing is run after."""
-        given = self._bound(args, kwargs)
-        configs = self._candidates(args, kwargs, given)
+        """Tune for these arguments and return the result with its report, without a call."""
+        bound = self._bound(args, kwargs)
+        configs = self._candidates(args, kwargs, bound)
         runs = self._runs(args, {**kwargs, **self._arguments(configs[0])})
         inputs = self._tensors(args, kwargs, configs) if runs else get_autotune_inputs()
-        return self._tuned(args, kwargs, given, configs, inputs)
+        return self._tuned(args, kwargs, bound, configs, inputs)
 
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel of the best configuration for these arguments, with ``config``, ``latency``
         and ``ref_latency``. Sizes may be keywords, as for the function below the decorator."""
         sizes = {name: kwargs[name] for name in kwargs.keys() - names_of(self.signature)}
         own = {name: value for name, value in kwargs.items() if name not in sizes}
-        given = {**self._bound(args, own), **sizes}
-        configs = self._candidates(args, kwargs, given)
+        bound = {**self._bound(args, own), **sizes}
+        configs = self._candidates(args, kwargs, bound)
         if not configs[0]:  # every tuned parameter is given
             return self.jit_impl.compile(*args, **kwargs)
-        return self._tuned(args, kwargs, given, configs, get_autotune_inputs()).kernel
+        return self._tuned(args, kwargs, bound, configs, get_autotune_inputs()).kernel
 
     def autotune_report(self, format: str = "text") -> str:
         """The report of the last search as "text", "json" or "html".
@@ -122,17 +122,17 @@ class AutoTuneImpl:
             ) from None
 
     def _candidates(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], given: Mapping[str, Any]
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], bound: Mapping[str, Any]
     ) -> list[Config]:
         """The configurations without the parameters that the call gives."""
         name, parameters = self.jit_impl.__name__, names_of(self.signature)
         if isinstance(self.configs, str) and self.configs == MODEL:
-            free = free_parameters(self.signature, given)
+            free = free_parameters(self.signature, bound)
             target = parse_target(self.jit_impl.settings["target"], args)
             return configurations(name, free, target) if free else [{}]
-        found = expand(self.configs, name, parameters, args, kwargs)
-        rest = [without(item, given) for item in found]
-        return expand(rest, name, parameters)
+        configs = expand(self.configs, name, parameters, args, kwargs)
+        tuned = [without(config, bound) for config in configs]
+        return expand(tuned, name, parameters)
 
     def _arguments(self, config: Config) -> Config:
         return arguments_of(config, names_of(self.signature))
@@ -143,13 +143,13 @@ class AutoTuneImpl:
         if not passes:
             return self.jit_impl
         with self._lock:
-            known = self._variants.get(frozen(passes))
-            if known is None:
-                known = self._variants[frozen(passes)] = self.jit_impl.with_pass_configs(passes)
-            return known
+            variant = self._variants.get(frozen(passes))
+            if variant is None:
+                variant = self._variants[frozen(passes)] = self.jit_impl.with_pass_configs(passes)
+            return variant
 
     def _runs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether the function is a kernel that a call runs, and no factory."""
+        """Whether the function is a kernel that a call runs, not a factory."""
         if self.jit_impl.factory is None:
             self.jit_impl.parse_args(*args, **kwargs)
         return self.jit_impl.factory is False
@@ -157,9 +157,9 @@ class AutoTuneImpl:
     def _tensors(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], configs: Sequence[Config]
     ) -> tuple[Any, ...]:
-        given = get_autotune_inputs()
-        if given is not None:
-            return given
+        inputs = get_autotune_inputs()
+        if inputs is not None:
+            return inputs
         first = {**kwargs, **self._arguments(configs[0])}
         passed: tuple[Any, ...] = self.jit_impl.parse_args(*args, **first)[1]
         return passed
@@ -168,25 +168,25 @@ class AutoTuneImpl:
         self,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        given: Mapping[str, Any],
+        bound: Mapping[str, Any],
         configs: Sequence[Config],
         inputs: Sequence[Any] | None,
     ) -> AutotuneResult:
-        kept = {name: value for name, value in given.items() if name not in self.ignored}
+        fixed = {name: value for name, value in bound.items() if name not in self.ignored}
         around = surroundings().key
-        key = (signature_of(list(kept.values())), tuple(kept), signature_of(inputs), around)
+        key = (signature_of(list(fixed.values())), tuple(fixed), signature_of(inputs), around)
         with self._lock:
-            found = self._results.get(key)
-            if found is None:
-                found = self._results[key] = self._search(args, kwargs, kept, configs, inputs)
-            self.result = found
-            return found
+            result = self._results.get(key)
+            if result is None:
+                result = self._results[key] = self._search(args, kwargs, fixed, configs, inputs)
+            self.result = result
+            return result
 
     def _search(
         self,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        kept: Mapping[str, Any],
+        fixed: Mapping[str, Any],
         configs: Sequence[Config],
         inputs: Sequence[Any] | None,
     ) -> AutotuneResult:
@@ -200,7 +200,7 @@ class AutoTuneImpl:
             names_of(self.signature),
             lambda **config: impl.get_tir(*args, **{**own, **config}),
             source_of(impl.pyfunc),
-            repr(list(zip(kept, signature_of(list(kept.values()))))),
+            repr(list(zip(fixed, signature_of(list(fixed.values()))))),
             by_program=not self.ignored,
         )
         tuner.inputs = inputs
@@ -209,7 +209,7 @@ class AutoTuneImpl:
         return tuner.run()
 
     def __getattr__(self, name: str) -> Any:
-        """What the function below has: ``par_compile``, ``get_tir``, options."""
+        """Attributes of the function below: ``par_compile``, ``get_tir``, options."""
         if name.startswith("__") or "jit_impl" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.jit_impl, name)

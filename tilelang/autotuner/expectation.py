@@ -1,4 +1,4 @@
-"""What the analytic model says of candidates before any of them is compiled."""
+"""Estimates of candidates by the performance model, before any of them is compiled."""
 
 from __future__ import annotations
 
@@ -10,62 +10,63 @@ from tilelang.autotuner.prune import reason_to_spill
 from tilelang.autotuner.trials import Candidate
 from tilelang.profiler import Timing
 
-LEAST = 32  # candidates that are compiled whatever the model thinks of them
+LEAST = 32  # candidates that are compiled whatever the model expects
 
 
 def expect(candidates: Sequence[Candidate]) -> None:
-    """Note in each candidate that compiles how long the model thinks that it takes. One of which it
-    cannot tell is expected to be the fastest: nobody leaves it out."""
-    for item in candidates:
-        if item.state == "waiting" and item.program is not None:
-            found = attempt(estimate, item.program.func, item.program.target)
-            item.expected = 0.0 if isinstance(found, Failure) else found.milliseconds
+    """Set the expected time of each candidate that was traced. A candidate without an estimate is
+    expected to be the fastest, so that it is not left out."""
+    for candidate in candidates:
+        if candidate.state == "waiting" and candidate.program is not None:
+            estimated = attempt(estimate, candidate.program.func, candidate.program.target)
+            candidate.expected = 0.0 if isinstance(estimated, Failure) else estimated.milliseconds
 
 
 def leave_out(candidates: Sequence[Candidate], factor: float) -> None:
-    """Take out candidates that are expected to spill, where others are not, and of the rest those
-    that are expected to take ``factor`` times as long as the best, but for the :data:`LEAST` best.
-    """
-    reasons = [(item, _to_spill(item)) for item in by_expectation(candidates)]
+    """Drop candidates that are expected to spill, unless all are, and those that are expected to
+    take ``factor`` times as long as the best, except the :data:`LEAST` best."""
+    reasons = [(c, _to_spill(c)) for c in by_expectation(candidates)]
     if not all(reason for _, reason in reasons):
-        for item, reason in reasons:
+        for candidate, reason in reasons:
             if reason is not None:
-                item.drop(Failure("pruned", reason))
+                candidate.drop(Failure("pruned", reason))
     ranks = by_expectation(candidates)
-    known = [item.expected for item in ranks if item.expected > 0.0]
-    for item in ranks[LEAST:]:
-        times = item.expected / known[0] if known else 0.0
+    known_times = [c.expected for c in ranks if c.expected > 0.0]
+    for candidate in ranks[LEAST:]:
+        times = candidate.expected / known_times[0] if known_times else 0.0
         if times > factor:
-            item.drop(Failure("pruned", f"the model expects {times:.1f} times the best's time"))
+            candidate.drop(
+                Failure("pruned", f"the model expects {times:.1f} times the best's time")
+            )
 
 
-def _to_spill(item: Candidate) -> str | None:
-    program = item.program
+def _to_spill(candidate: Candidate) -> str | None:
+    program = candidate.program
     return None if program is None else reason_to_spill(program.func, program.target)
 
 
 def by_expectation(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that are waiting, the most promising first."""
-    waiting = [item for item in candidates if item.state == "waiting"]
-    return sorted(waiting, key=lambda item: item.expected)
+    """The waiting candidates, by expected time."""
+    waiting = [c for c in candidates if c.state == "waiting"]
+    return sorted(waiting, key=lambda c: c.expected)
 
 
 def choose_by_model(candidates: Sequence[Candidate]) -> None:
-    """Give the candidates that compile estimates instead of timings. Nothing is run; the best are
-    compiled until one does."""
-    for item in candidates:
-        if item.state == "waiting" and item.program is not None:
-            found = attempt(estimate, item.program.func, item.program.target)
-            if isinstance(found, Failure):
-                item.drop(found)
+    """Give candidates estimates instead of timings. Nothing is run; the best candidates are
+    compiled until one succeeds."""
+    for candidate in candidates:
+        if candidate.state == "waiting" and candidate.program is not None:
+            estimated = attempt(estimate, candidate.program.func, candidate.program.target)
+            if isinstance(estimated, Failure):
+                candidate.drop(estimated)
             else:
-                item.state, item.note = "estimated", f"bound by {found.bound}"
-                item.timing = Timing((found.milliseconds,))
-    for item in sorted(candidates, key=lambda item: (item.latency, item.number)):
-        if item.state != "estimated" or item.program is None:
+                candidate.state, candidate.note = "estimated", f"bound by {estimated.bound}"
+                candidate.timing = Timing((estimated.milliseconds,))
+    for candidate in sorted(candidates, key=lambda c: (c.latency, c.number)):
+        if candidate.state != "estimated" or candidate.program is None:
             return
-        made = attempt(compile_program, item.program)
-        if not isinstance(made, Failure):
-            item.report = made
+        report = attempt(compile_program, candidate.program)
+        if not isinstance(report, Failure):
+            candidate.report = report
             return
-        item.drop(made)
+        candidate.drop(report)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
-_GIVEN: ContextVar[tuple[Any, ...] | None] = ContextVar("autotune_inputs", default=None)
+_INPUTS: ContextVar[tuple[Any, ...] | None] = ContextVar("autotune_inputs", default=None)
 
 
 @contextlib.contextmanager
@@ -18,13 +18,13 @@ def set_autotune_inputs(*tensors: Any) -> Iterator[None]:
         tensors: what a call of the kernel passes, in order, or one list of it.
     """
     one = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
-    token = _GIVEN.set(tuple(tensors[0] if one else tensors))
+    token = _INPUTS.set(tuple(tensors[0] if one else tensors))
     try:
         yield
     finally:
-        _GIVEN.reset(token)
+        _INPUTS.reset(token)
 
 
 def get_autotune_inputs() -> tuple[Any, ...] | None:
     """Return the inputs of the innermost :func:`set_autotune_inputs` around; None outside."""
-    return _GIVEN.get()
+    return _INPUTS.get()

@@ -1,8 +1,8 @@
-"""What worker processes do for the tuner: compile programs, check and time kernels.
+"""Jobs of the tuner's worker processes: compile programs, check and time kernels.
 
-Everything here is called with plain data that pickles. No code of the user runs here but the
-program: inputs and expected results are data, so that a script needs no ``__main__`` guard and
-a function need not be importable.
+All arguments are plain data that pickles. The program is the only code of the user that runs here.
+Inputs and expected results are data, so that a script needs no ``__main__`` guard and a function
+need not be importable.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tilelang.target import Target
 from tilelang.target.kinds import target_is_cuda
 from tilelang.utils.tensor import copied, to_device
 
-DRIVER = "driver"  # in place of a library: memory by the driver alone
+DRIVER = "driver"  # instead of a library: memory of the driver
 
 
 @dataclass(frozen=True)
 class Program:
-    """What a kernel is made from."""
+    """The source of a kernel: the traced program and how it is compiled."""
 
     func: PrimFunc
     out_idx: tuple[int, ...]
@@ -52,15 +52,15 @@ class Program:
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs and what is expected of them.
+    """Inputs and expected results.
 
     Attributes:
-        inputs: in host memory; None for inputs that are made here.
-        expected: results, or arguments after the call; None where nothing is compared.
-        supply_type: how inputs are made.
+        inputs: in host memory; None for inputs that the worker generates.
+        expected: results, or arguments after the call; None for no comparison.
+        supply_type: how inputs are generated.
         rtol, atol, max_mismatched_ratio: of the comparison.
         backend: of the clock.
-        give_results: whether the check gives the results instead of comparing them.
+        give_results: whether the check returns the results instead of comparing them.
     """
 
     inputs: list[Any] | None
@@ -75,11 +75,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor of C order as it goes over to a process that has no framework.
+    """A tensor in C order, to be sent to a process without a framework.
 
     Attributes:
         array: the storage array.
-        dtype: what it holds.
+        dtype: of its elements.
     """
 
     array: Any
@@ -95,8 +95,8 @@ class Failure:
 
 
 def attempt(work: Callable[..., Any], *args: Any) -> Any:
-    """``work(*args)``, or a :class:`Failure` for whatever it raises: code of the user's program,
-    of compilers and of drivers runs in it, and one configuration must not end the search."""
+    """``work(*args)``, or a :class:`Failure` for any exception. Code of the user, of compilers and
+    of drivers runs in it, and one configuration must not end the search."""
     try:
         return work(*args)
     except AssertionError as error:
@@ -116,14 +116,14 @@ def note_of(error: BaseException) -> str:
 
 
 def compile_program(program: Program) -> dict[str, Any]:
-    """Compile a program into the cache, and what its compiler reports of the kernel. It is not
-    called here: nothing is built, or waited for, that makes calls fast."""
+    """Compile a program into the cache; returns what the compiler reports of the kernel. The C
+    launcher is not built here, as the kernel is not called."""
     if target_is_cuda(program.target) and program.backend in ("auto", "c"):
         program = replace(program, backend="python")
-    made = program.kernel().adapter
-    if made.device is None:
+    executable = program.kernel().adapter
+    if executable.device is None:
         return {}
-    used = made.resources
+    used = executable.resources
     return {
         "registers": used.registers, "spills": used.spills, "shared": used.shared,
         "occupancy": used.occupancy,
@@ -141,13 +141,13 @@ class Bench:
         self._expected: dict[int, list[Any]] = {}
         self._loaded: dict[int, tuple[JITKernel, int]] = {}
         self._synchronize: Callable[[], Any] = lambda: None
-        self._memory: DeviceMemory | None = None  # where there is no framework
+        self._memory: DeviceMemory | None = None  # without a framework
         self._clock: DriverClock | None = None
 
     def get_ready(self, device: tuple[str, int] | None, target: Target | None = None) -> None:
-        """Make tensors with a library ("torch", "cupy", or "driver" for none) on its GPU of a
-        number, where there is one; load what compiles for a target. It is the first request, so
-        that Python and this package are there, too."""
+        """Load a library ("torch", "cupy", or "driver" for none), select its GPU number, and load
+        the compiler of a target. It is the first request: its answer shows that the process
+        runs."""
         if target is not None:
             load_compiler(target)
         if device is None:
@@ -168,25 +168,25 @@ class Bench:
             self._synchronize = module.cuda.Device(index).synchronize
 
     def sound(self) -> None:
-        """Wait for the device, which raises whatever is wrong with it."""
+        """Wait for the device; raises its pending errors."""
         self._synchronize()
 
     def load(self, number: int, case: Case) -> None:
-        """Know a case."""
+        """Keep a case under its number."""
         self._cases[number] = case
 
     def check(self, key: int, program: Program, number: int) -> list[Any] | None:
-        """Make the kernel ``key`` and call it once with the inputs of a case.
+        """Load the kernel ``key`` and call it once with the inputs of a case.
 
         Returns:
-            The results in host memory, where the case asks for them.
+            The results in host memory, if ``give_results``.
 
         Raises:
             AssertionError: the results are not those expected.
         """
         case = self._cases[number]
         kernel = program.kernel()
-        _ = kernel.execution_backend  # calls are to be timed that go through the C launcher
+        _ = kernel.execution_backend  # waits for the C launcher, so that timed calls go through it
         profiler = kernel.get_profiler(case.supply_type)
         profiler.device = self._memory or profiler.device
         if number not in self._inputs:
@@ -194,12 +194,12 @@ class Bench:
         results = None
         if case.give_results:
             inputs = self._copies(number)
-            results = [host(item) for item in results_of(kernel(*inputs), inputs)]
+            results = list(map(host, results_of(kernel(*inputs), inputs)))
         elif case.expected is not None:
             if number not in self._expected:
                 self._expected[number] = [
-                    placed(item, profiler.device if hasattr(item, "detach") else None)
-                    for item in case.expected
+                    placed(tensor, profiler.device if hasattr(tensor, "detach") else None)
+                    for tensor in case.expected
                 ]
             expected = self._expected[number]
             profiler.assert_allclose(
@@ -214,14 +214,14 @@ class Bench:
     def _made(self, profiler: Profiler, case: Case) -> list[Any]:
         if case.inputs is None:
             return profiler.inputs()
-        return [placed(item, profiler.device) for item in case.inputs]
+        return [placed(tensor, profiler.device) for tensor in case.inputs]
 
     def _copies(self, number: int) -> list[Any]:
-        return [copied(item) for item in self._inputs[number]]
+        return [copied(tensor) for tensor in self._inputs[number]]
 
     def time(self, keys: list[int], warmup: float, rep: float, most: float = inf) -> list[Timing]:
-        """Timings of checked kernels, measured in turns. A single one of which a few calls take
-        more than ``most`` milliseconds each is measured no further."""
+        """Timings of checked kernels, measured alternately. A single kernel is measured no further
+        if its first calls take more than ``most`` milliseconds each."""
         calls = {str(key): self._call(key) for key in keys}
         backend = self._clock or self._cases[self._loaded[keys[0]][1]].backend
         if len(calls) == 1:
@@ -235,7 +235,7 @@ class Bench:
         return lambda: kernel(*inputs)
 
     def forget(self, key: int) -> None:
-        """Let go of a kernel."""
+        """Release a kernel."""
         self._loaded.pop(key, None)
 
 
@@ -247,15 +247,15 @@ def results_of(returned: Any, inputs: list[Any]) -> list[Any]:
 
 
 def placed(value: Any, device: Any) -> Any:
-    """A tensor in host memory as one on ``device``; anything else as it is."""
+    """A host tensor copied to ``device``; any other value unchanged."""
     if isinstance(value, Stored):
         return device.upload(value.array, DType(value.dtype), value.array.shape)
     return value if device is None or not getattr(value, "shape", ()) else to_device(value, device)
 
 
 def storable(value: Any) -> bool:
-    """Whether :func:`stored` loses nothing of an argument: a number, or a tensor of torch with
-    memory in C order, since a program may look at strides."""
+    """Whether :func:`stored` preserves an argument: a number, or a torch tensor in C order, since a
+    program may depend on strides."""
     if not is_torch(value):
         return isinstance(value, (int, float))
     return (
@@ -266,14 +266,14 @@ def storable(value: Any) -> bool:
 
 
 def stored(value: Any) -> Any:
-    """A tensor as a process without a framework takes it; anything else as it is."""
+    """A tensor as :class:`Stored`; any other value unchanged."""
     if not is_torch(value):
         return value
     return Stored(as_numpy_view(host(value)), str(describe(value).dtype))
 
 
 def host(value: Any) -> Any:
-    """A tensor in host memory; anything else as it is."""
+    """A tensor copied to host memory; any other value unchanged."""
     if hasattr(value, "detach"):
         return value.detach().cpu()
     if hasattr(value, "__cuda_array_interface__"):

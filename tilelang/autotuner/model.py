@@ -77,8 +77,8 @@ _OTHER_NAMES = {
 def values_for(name: str, target: Target) -> list[int] | None:
     """Values worth a look for a parameter of this name; None where the name says nothing."""
     plain = name.replace("_", "").lower()
-    found = _NAMES.get(_OTHER_NAMES.get(plain, plain))
-    return None if found is None else list(found[not target.is_gpu])
+    values = _NAMES.get(_OTHER_NAMES.get(plain, plain))
+    return None if values is None else list(values[not target.is_gpu])
 
 
 def configurations(name: str, free: Sequence[str], target: Target) -> list[dict[str, int]]:
@@ -87,8 +87,8 @@ def configurations(name: str, free: Sequence[str], target: Target) -> list[dict[
     Raises:
         TileValueError: no name says anything.
     """
-    known = {item: values_for(item, target) for item in free}
-    named = {item: values for item, values in known.items() if values is not None}
+    choices = {parameter: values_for(parameter, target) for parameter in free}
+    named = {parameter: values for parameter, values in choices.items() if values is not None}
     if not named:
         raise TileValueError(
             f'configs="model" finds no parameter of `{name}` that it knows',

@@ -1,10 +1,10 @@
-"""How long a traced program takes on a GPU, estimated from its own text.
+"""Performance model of GPUs: estimates the time of a traced program.
 
-A multiprocessor runs several blocks beside each other. What they ask of one unit adds up; a block
-alone has a chain of things that wait for each other (start, loads, arithmetic, results), which
-other blocks and stages hide. A launch takes the longer of both for the processor that has most
-blocks, or what memory needs for all. Constants are of the hardware where data sheets or
-microbenchmarks say them, the rest fits to ``bench/model_gpu.py``.
+A multiprocessor runs several blocks at a time. Their work on one unit adds up. A single block is a
+chain of dependent steps (start, loads, arithmetic, results), whose latency other blocks and
+pipeline stages hide. A launch takes the longer of both on the processor with the most blocks, or
+the time of all memory traffic. Constants are from data sheets and microbenchmarks; the others are
+fits to ``bench/model_gpu.py``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ _GROUP = 128  # threads of a warpgroup
 
 @dataclass(frozen=True)
 class Machine:
-    """Rates of a machine: ``products`` and ``lanes`` are operations of a processor in a clock (of
-    16-bit matrix units, of float32 lanes); ``memory`` and ``cache`` bytes in a second of all
-    together."""
+    """Rates of a machine: ``products`` and ``lanes`` are operations per clock of a processor (of
+    16-bit tensor cores, of float32 lanes); ``memory`` and ``cache`` are bytes per second in all."""
 
     processors: int
     clock: float
@@ -52,22 +51,22 @@ MACHINES: dict[int, Machine] = {
 
 @dataclass(frozen=True)
 class Costs:
-    """Clocks of a multiprocessor that fit to measurements, and what it does in one."""
+    """Costs in clocks of a multiprocessor, and its rates per clock, fitted to measurements."""
 
-    latency: float = 1500  # from asking for a tile in global memory until it can be used
+    latency: float = 1500  # of a load of a tile from global memory
     start: float = 2500  # of a block until its first loads are in flight, and for its results
     block: float = 160  # of the processor until the next block may start
     step: float = 60  # of an iteration over tiles: barriers, addresses
-    meeting: float = 80  # of a reduction over threads
+    reduction: float = 80  # over threads
     shared: float = 96  # bytes between shared memory and the units in a clock
     functions: float = 16  # exponentials and the like in a clock
-    spilled: float = 20  # bytes of registers in memory in a clock
+    spilled: float = 20  # bytes of spilled registers in a clock
     exchanged: float = 2.5  # elements in a clock that change warpgroups
     tight: float = 24  # registers of a thread that products of warpgroups need free
-    beside: float = 0.25  # share of what is not the bottleneck that does not run beside it
-    registers: float = 26  # of a thread beside the tiles of products
-    others: float = 40  # the same beside other tiles, of which
-    live: float = 0.6  # is alive at a time
+    exposed: float = 0.25  # share of other work that does not overlap the bottleneck
+    registers: float = 26  # of a thread, besides the tiles of products
+    registers_simt: float = 40  # the same without products, besides tiles of which
+    live: float = 0.6  # are alive at a time
 
 
 COSTS = Costs()
@@ -75,12 +74,12 @@ COSTS = Costs()
 
 @dataclass
 class Launch:
-    """What all blocks of one launch do together."""
+    """The work of all blocks of one launch."""
 
     blocks: float
     threads: int
     shared_size: int
-    groups: bool  # whether products of warpgroups are there
+    groups: bool  # whether products may be wgmma
     tiles: float = 0.0  # bytes of fragments of a block, or of what a loop holds without one
     products: float = 0.0  # operations, in those of 16-bit factors
     lanes: float = 0.0
@@ -88,16 +87,16 @@ class Launch:
     loaded: float = 0.0  # bytes between global memory and the blocks
     shared: float = 0.0  # bytes between shared memory and the units
     steps: float = 0.0  # iterations of loops that load
-    meetings: float = 0.0  # reductions over threads
-    exchanged: float = 0.0  # elements of factors in registers that other warpgroups have
+    reductions: float = 0.0  # over threads
+    exchanged: float = 0.0  # elements of register operands that other warpgroups have
     stages: int = 1
-    fed: bool = False  # a product reads what a pipeline loads
+    fed: bool = False  # a product reads tiles of a pipeline
     multiplied: int = 0  # products in its text
     narrow: bool = True  # results have 16 bits
 
 
 class Flow(Counter):
-    """Adds up what each launch moves and computes."""
+    """Adds up the traffic and arithmetic of each launch."""
 
     def __init__(self, symbols: Mapping[str, int], groups: bool) -> None:
         super().__init__(symbols)
@@ -113,7 +112,7 @@ class Flow(Counter):
         super().visit(stmt, times, known)
 
     def own(self, stmt: S.Stmt, times: float, known: Mapping[E.Var, E.Expr]) -> None:
-        """Count what the statement itself moves and computes."""
+        """Count the traffic and arithmetic of the statement itself."""
         before = self.flops, self.products
         super().own(stmt, times, known)
         if not self.launches:
@@ -135,7 +134,7 @@ class Flow(Counter):
             if stmt.buffer.scope() == "local.fragment":
                 here.tiles += self.size(stmt.buffer)
         elif isinstance(stmt, S.Reduce):
-            here.meetings += times
+            here.reductions += times
         elif isinstance(stmt, S.Parallel):
             self._loop(here, stmt, times, known)
         elif isinstance(stmt, S.For) and stmt.kind in ("serial", "pipelined"):
@@ -148,7 +147,7 @@ class Flow(Counter):
     def _loop(
         self, here: Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
-        """A loop over elements, of which there are ``times``."""
+        """A loop over ``times`` elements."""
         here.functions += times * functions_in(loop)
         count = prod(self.extents(loop.extents, known))
         for buffer, _, _ in {
@@ -163,28 +162,28 @@ class Flow(Counter):
     def _operands(
         self, here: Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
     ) -> None:
-        """What the warps of a block read from shared memory for a product."""
+        """Bytes that the warps of a block read from shared memory for a product."""
         m, n, k = self.sides(gemm, known)
-        warps, held = max(1, here.threads // 32), gemm.a.scope() == "local.fragment"
+        warps, in_registers = max(1, here.threads // 32), gemm.a.scope() == "local.fragment"
         rows, columns, reads = 1, 1, 0
         if self.groups and m % 64 == 0 and warps % 4 == 0:
             count = warps // 4
             rows = max(at for at in range(1, count + 1) if count % at == 0 and m % (64 * at) == 0)
             columns, reads = count // rows, m // 64
-            here.exchanged += times * m * k * (held and columns > 1)
+            here.exchanged += times * m * k * (in_registers and columns > 1)
         else:
             splits = [(r, warps // r) for r in range(1, warps + 1) if warps % r == 0]
             rows, columns = min(splits, key=lambda rc: m / rc[0] + n / rc[1])
             reads = rows
-        left = 0 if held else m * columns
-        here.shared += times * (left + n * reads) * k * gemm.b.dtype.bits / 8
+        a_reads = 0 if in_registers else m * columns
+        here.shared += times * (a_reads + n * reads) * k * gemm.b.dtype.bits / 8
 
 
 def on_multiprocessors(
     func: S.PrimFunc, target: Target, symbols: Mapping[str, int] | None = None
 ) -> dict[str, float]:
-    """Part of the machine -> seconds of a call of ``func`` that it takes. "latency" is what blocks
-    wait for one thing after another, beyond what the busiest unit takes."""
+    """Unit -> seconds that a call of ``func`` keeps it busy. "latency" is the time of dependent
+    steps beyond that of the busiest unit."""
     capability = target.concrete().compute or (0, 0)
     flow = Flow(dict(symbols or {}), groups="wgmma" in target.features)
     flow.visit(func.body, 1.0, {})
@@ -210,7 +209,7 @@ def specialized(launch: Launch, target: Target) -> bool:
 
 
 def persists(launch: Launch, machine: Machine, target: Target) -> bool:
-    """Whether blocks go through several tiles, see
+    """Whether the launch becomes a persistent kernel, see
     :mod:`tilelang.transforms.schedule.persistent_epilogue`."""
     several = launch.threads > _GROUP and launch.blocks > machine.processors
     alone = launch.multiplied == 1 and launch.narrow
@@ -218,29 +217,29 @@ def persists(launch: Launch, machine: Machine, target: Target) -> bool:
 
 
 def resident(launch: Launch, target: Target) -> tuple[int, float]:
-    """Blocks that one multiprocessor holds at a time, and registers of a thread that are left;
-    fewer than none where values are spilled."""
+    """Blocks that are resident on one multiprocessor, and free registers of a thread; negative if
+    values are spilled."""
     limits, roles = target.concrete().limits, specialized(launch, target)
     threads = launch.threads + _GROUP * roles
-    found = min(limits.blocks_processor, limits.threads_processor // threads)
+    count = min(limits.blocks_processor, limits.threads_processor // threads)
     if launch.shared_size:
-        found = min(found, limits.shared_processor // launch.shared_size)
+        count = min(count, limits.shared_processor // launch.shared_size)
     own = launch.tiles / 4 / launch.threads
-    wanted = COSTS.registers + own if launch.products else COSTS.others + own * COSTS.live
+    wanted = COSTS.registers + own if launch.products else COSTS.registers_simt + own * COSTS.live
     most = limits.registers_at_start(launch.threads) if launch.threads else 0
     used = min(wanted, most)
     if roles:
         used = limits.registers_at_start(threads)
-    return max(1, min(found, int(limits.registers // (used * threads)))), most - wanted
+    return max(1, min(count, int(limits.registers // (used * threads)))), most - wanted
 
 
 def _launched(launch: Launch, machine: Machine, target: Target) -> dict[str, float]:
-    """Part of the machine -> seconds that it is busy, with what latency leaves uncovered."""
+    """Unit -> seconds that it is busy, and "latency": the latency that nothing hides."""
     costs, blocks = COSTS, max(1.0, launch.blocks)
-    held, free = resident(launch, target)
-    mine = ceil(blocks / machine.processors)  # blocks of the processor that has most
-    together = min(held, mine)
-    feed = min(1.0, together * launch.threads / 256)  # fewer warps leave units idle
+    fit, free = resident(launch, target)
+    most = ceil(blocks / machine.processors)  # of one processor
+    together = min(fit, most)
+    feed = min(1.0, together * launch.threads / 256)  # few warps do not fill the units
     steps = max(1.0, launch.steps / blocks)
     moved = max(0.0, -free) * launch.threads * 8 * steps / costs.spilled
     units = {
@@ -249,25 +248,25 @@ def _launched(launch: Launch, machine: Machine, target: Target) -> dict[str, flo
         "shared memory": launch.shared / costs.shared + launch.exchanged / costs.exchanged,
     }
     units = {name: value / blocks for name, value in units.items()}
-    matrix = max(units["products"], units["shared memory"])  # one instruction asks both
-    bound, rest = max(matrix, units["lanes"]), min(matrix, units["lanes"])
-    # Warpgroups do different things at a time, and a pipelined one has a product in flight beside.
+    matrix = max(units["products"], units["shared memory"])  # one instruction uses both
+    bound, other = max(matrix, units["lanes"]), min(matrix, units["lanes"])
+    # Warpgroups overlap each other, and a pipelined one overlaps its own product in flight.
     groups = max(1, together * launch.threads // _GROUP) + (launch.fed and launch.stages > 1)
-    beside = max(costs.beside, 1 / groups) if launch.products else costs.beside
+    exposed = max(costs.exposed, 1 / groups) if launch.products else costs.exposed
     if launch.groups and launch.products and free < costs.tight:
-        beside = 1.0  # products wait for each other where registers are short (C7512 of ptxas)
-    busy = bound + beside * rest + moved
+        exposed = 1.0  # ptxas serializes wgmma where registers are short (C7512)
+    busy = bound + exposed * other + moved
     ahead = launch.stages if specialized(launch, target) else launch.stages - 1
     rate = machine.cache / machine.processors / machine.clock
     wait = costs.latency + launch.loaded / blocks / steps / rate
     step = max(busy / steps, wait / ahead) if ahead else busy / steps + wait
-    chain = steps * (step + costs.step) + launch.meetings / blocks * costs.meeting
-    around = costs.start + wait  # before and after
-    if persists(launch, machine, target):  # a block for each processor goes through all tiles
-        whole = mine * chain + around
+    chain = steps * (step + costs.step) + launch.reductions / blocks * costs.reduction
+    around = costs.start + wait  # prologue and epilogue
+    if persists(launch, machine, target):  # one block per processor computes all tiles
+        whole = most * chain + around
     else:
-        whole = max(mine * max(busy, costs.block), ceil(mine / held) * (chain + around))
-    clocks = {name: mine * value for name, value in units.items()}
+        whole = max(most * max(busy, costs.block), ceil(most / fit) * (chain + around))
+    clocks = {name: most * value for name, value in units.items()}
     clocks["latency"] = whole - max(clocks.values())
     seconds = {name: value / machine.clock for name, value in clocks.items()}
     return seconds | {"cache": launch.loaded / machine.cache}

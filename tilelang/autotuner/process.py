@@ -1,9 +1,9 @@
-"""A process of our own that works for the tuner, and survives what it does not.
+"""Worker processes of the tuner, which are restarted after a crash.
 
-Python's pools start their processes from the program's main module, which a script without
-``if __name__ == "__main__"`` does not stand, and they are broken for good by one crash. Here a
-process runs :mod:`tilelang.autotuner.worker`: pickled requests on its standard input, pickled
-answers on a copy of its standard output.
+Python's pools start their processes from the program's main module, which fails for a script
+without ``if __name__ == "__main__"``, and one crash breaks a pool for good. Here a process runs
+:mod:`tilelang.autotuner.worker`: pickled requests on its standard input, pickled answers on a copy
+of its standard output.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from tilelang.errors import TileTypeError
 from tilelang.target import Target
 
 HEAD = struct.Struct("<Q")  # bytes of the message that follows
-_START = 120.0  # seconds until a worker has to answer at all: it may import torch from a slow disk
-# With -c, Python would look for modules in the current directory first, which may be anybody's.
+_START = 120.0  # seconds until the first answer: a worker may import torch from a slow disk
+# With -c, Python would first import modules from the current directory, which is not trusted.
 _PROGRAM = "import sys; sys.path[:] = {!a}; from tilelang.autotuner.worker import main; main()"
 
 
 class Worker:
-    """A worker process, started by :meth:`start` or the first request, and again after each that
-    it did not survive.
+    """A worker process, started by :meth:`start` or the first request, and restarted after a crash.
 
     Args:
         cache: the directory of its kernel cache; None for that of this process.
@@ -51,14 +50,14 @@ class Worker:
         self._ready_for = device, target
         self._process: Any = None
         self._errors: Any = None
-        self._getting_ready = False  # what it was told at its start is not answered yet
+        self._getting_ready = False  # the request of its start has no answer yet
         self.starts = 0
 
     def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
         """The answer to a request: a method of :class:`Bench`, or "compile_program".
 
-        A worker that dies or is silent for ``timeout`` seconds is replaced at the next request;
-        the answer is a :class:`Failure` then.
+        If the worker dies or is silent for ``timeout`` seconds, the answer is a :class:`Failure`,
+        and the next request starts a new process.
         """
         self.start()
         refused = self._ready()
@@ -68,34 +67,34 @@ class Worker:
         return self._ask(name, args, timeout)
 
     def start(self) -> None:
-        """Start the process without waiting for it: Python, this package and the library of the
-        device take seconds, in which the caller has better things to do."""
+        """Start the process without waiting for it: the import of Python, this package and the
+        library of the device takes seconds."""
         if self._process is not None:
             return
-        folders = [os.path.abspath(item) for item in sys.path]
+        folders = [os.path.abspath(path) for path in sys.path]
         settings = env.variables()
         settings["TILELANG_CACHE_DIR"] = self._cache or env.TILELANG_CACHE_DIR
-        settings["TILELANG_CLEAR_CACHE"] = "0"  # the cache is how workers hand kernels on
+        settings["TILELANG_CLEAR_CACHE"] = "0"  # workers pass kernels on through the cache
         if self._cache is not None:
             settings["TILELANG_DISABLE_CACHE"] = "0"
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM.format(folders)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=settings,
-            start_new_session=True,  # an interrupt is for the program; workers follow it
+            start_new_session=True,  # Ctrl-C interrupts the program only, which ends its workers
         )  # fmt: skip
         self.starts += 1
         self._getting_ready = True
-        with contextlib.suppress(BrokenPipeError):  # who waits for the answer is told why
+        with contextlib.suppress(BrokenPipeError):  # the answer will be a failure
             self._send(_packed("get_ready", self._ready_for))
 
     def _ready(self) -> Failure | None:
-        """Wait for a process that was just started; why it is of no use."""
+        """Wait for a process that was just started; returns its failure, if any."""
         if not self._getting_ready:
             return None
         self._getting_ready = False
-        found = self._answer(_START)
-        return found if isinstance(found, Failure) else None
+        answer = self._answer(_START)
+        return answer if isinstance(answer, Failure) else None
 
     def _ask(self, name: str, args: tuple[Any, ...], timeout: float | None) -> Any:
         message = _packed(name, args)
@@ -130,34 +129,34 @@ class Worker:
         assert self._process is not None and self._process.stdout is not None
         pipe = self._process.stdout.fileno()
         end = None if timeout is None else time.monotonic() + timeout
-        found, wanted = bytearray(), HEAD.size
+        received, wanted = bytearray(), HEAD.size
         with selectors.DefaultSelector() as ready:
             ready.register(pipe, selectors.EVENT_READ)
-            while len(found) < wanted:
-                left = None if end is None else end - time.monotonic()
-                if left is not None and (left <= 0 or not ready.select(left)):
+            while len(received) < wanted:
+                remaining = None if end is None else end - time.monotonic()
+                if remaining is not None and (remaining <= 0 or not ready.select(remaining)):
                     raise TimeoutError
                 piece = os.read(pipe, 1 << 20)
                 if not piece:
                     raise EOFError
-                found += piece
-                if wanted == HEAD.size and len(found) >= wanted:
-                    wanted += HEAD.unpack_from(found)[0]
-        return bytes(found[HEAD.size :])
+                received += piece
+                if wanted == HEAD.size and len(received) >= wanted:
+                    wanted += HEAD.unpack_from(received)[0]
+        return bytes(received[HEAD.size :])
 
     def _died(self) -> Failure:
         assert self._process is not None
         code = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         self.close()
-        what = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        reason = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return Failure(
-            "crashed", f"the process ended by {what}" + (f": {said[-1]}" if said else "")
+            "crashed", f"the process ended by {reason}" + (f": {lines[-1]}" if lines else "")
         )
 
     def kill(self) -> None:
-        """Tell the process to end, which takes a while: others can be told meanwhile."""
+        """Kill the process without waiting for its end."""
         if self._process is not None:
             self._process.kill()
 
@@ -168,7 +167,7 @@ class Worker:
         self.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
-            with contextlib.suppress(BrokenPipeError):  # what it did not read any more
+            with contextlib.suppress(BrokenPipeError):  # requests that it did not read
                 stream.close()
         self._process = None
         self._getting_ready = False
@@ -190,7 +189,7 @@ def _packed(name: str, args: tuple[Any, ...]) -> bytes:
 
 
 class Here:
-    """Does the work of a :class:`Worker` in this process; ``timeout`` has no effect."""
+    """A :class:`Worker` in this process; ``timeout`` has no effect."""
 
     def __init__(self) -> None:
         self._bench = Bench()
@@ -206,5 +205,5 @@ class Here:
         """Nothing: this process goes on."""
 
     def close(self) -> None:
-        """Let go of the kernels."""
+        """Release the kernels."""
         self._bench = Bench()

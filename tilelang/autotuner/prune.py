@@ -1,8 +1,8 @@
-"""Configurations that cannot work, or cannot be fast, told from the traced program alone.
+"""Pruning: configurations that cannot work or cannot be fast, found from the traced program.
 
-The compiler would refuse the first kind, too, after some tenths of a second each. What is told here
-is what it tells: a tile of a pipelined loop has ``num_stages`` versions, and all tiles that are
-filled by copies of one loop are alive at once.
+The compiler would refuse the first kind, too, after some tenths of a second each, by the same
+rules: a tile of a pipelined loop has ``num_stages`` versions, and all tiles that copies of one loop
+fill are alive at once.
 """
 
 from __future__ import annotations
@@ -33,48 +33,48 @@ def reason_to_skip(func: S.PrimFunc, target: Target) -> str | None:
             return (
                 f"at least {shared} bytes of shared memory, a block can have {limits.shared_block}"
             )
-        held = accumulators(launch) // threads
-        if held > limits.registers_thread:
-            return f"{held} registers of accumulators, a thread can have {limits.registers_thread}"
+        registers = accumulators(launch) // threads
+        if registers > limits.registers_thread:
+            most = limits.registers_thread
+            return f"{registers} registers of accumulators, a thread can have {most}"
     return None
 
 
 def reason_to_spill(func: S.PrimFunc, target: Target) -> str | None:
-    """Why the compiler of ``target`` is expected to spill registers of ``func``, for which it takes
-    long as well: the tiles that are alive during a reduction leave it none."""
+    """Why ``func`` is expected to spill registers on ``target``, which also takes long to compile:
+    the tiles that are alive during a reduction fill the registers."""
     most = target.concrete().limits.registers_thread if target.is_gpu else 0
-    if not most:  # nobody knows
+    if not most:  # unknown
         return None
     for launch in S.find(func.body, S.Launch):
-        held = alive_at_reductions(launch) // prod(launch.threads)
-        if held > most:
-            return f"{held} registers of tiles are alive at a time, a thread can have {most}"
+        registers = alive_at_reductions(launch) // prod(launch.threads)
+        if registers > most:
+            return f"{registers} registers of tiles are alive at a time, a thread can have {most}"
     return None
 
 
 def alive_at_reductions(launch: S.Launch) -> int:
-    """Registers of all threads that fragments take which one reduction finds and somebody needs
-    behind it."""
-    found = 0
+    """The most registers of all threads that fragments take which are alive across a reduction."""
+    most = 0
     for block in S.walk(launch.body):
         stmts = block.stmts if isinstance(block, S.Seq) else ()
         for at, stmt in enumerate(stmts):
             if isinstance(stmt, S.Reduce):
                 before = chain.from_iterable(map(_of_tiles, stmts[:at]))
-                filled = {item.data for item in before if item.writes}
+                filled = {access.data for access in before if access.writes}
                 behind: dict[E.Var, Access] = {}
-                for item in chain.from_iterable(map(_of_tiles, stmts[at + 1 :])):
-                    behind.setdefault(item.data, item)
+                for access in chain.from_iterable(map(_of_tiles, stmts[at + 1 :])):
+                    behind.setdefault(access.data, access)
                 needed = (behind[data] for data in filled & behind.keys() if behind[data].reads)
-                found = max(found, sum(_bytes(item.buffer) // _REGISTER for item in needed))
-    return found
+                most = max(most, sum(_bytes(access.buffer) // _REGISTER for access in needed))
+    return most
 
 
 def _of_tiles(stmt: S.Stmt) -> list[Access]:
-    """Accesses to fragments, those that read first: a loop reads elements before it writes them."""
+    """Accesses to fragments, reads first: a loop reads elements before it writes them."""
     every = accesses(stmt, nested=True)
-    found = [item for item in every if item.buffer.scope() == "local.fragment"]
-    return sorted(found, key=lambda item: not item.reads)
+    of_fragments = [access for access in every if access.buffer.scope() == "local.fragment"]
+    return sorted(of_fragments, key=lambda access: not access.reads)
 
 
 def shared_at_least(launch: S.Launch) -> int:
@@ -93,12 +93,12 @@ def shared_at_least(launch: S.Launch) -> int:
 def _filled(body: S.Stmt) -> list[Buffer]:
     """The shared tiles that copies from global memory directly in ``body`` fill."""
     stmts = S.flat(body)
-    found = {
+    tiles = {
         stmt.dst.buffer.data: stmt.dst.buffer
         for stmt in stmts
         if isinstance(stmt, S.Copy) and _is_shared(stmt.dst.buffer) and stmt.src.scope() == "global"
     }
-    return list(found.values())
+    return list(tiles.values())
 
 
 def _is_shared(buffer: Buffer) -> bool:
@@ -107,11 +107,11 @@ def _is_shared(buffer: Buffer) -> bool:
 
 def accumulators(launch: S.Launch) -> int:
     """Registers of all threads that the largest accumulator of a product takes."""
-    found = 0
+    largest = 0
     for stmt in S.find(launch.body, S.Gemm):
         if stmt.c.scope() == "local.fragment":
-            found = max(found, _bytes(stmt.c.buffer) // _REGISTER)
-    return found
+            largest = max(largest, _bytes(stmt.c.buffer) // _REGISTER)
+    return largest
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -1,4 +1,4 @@
-"""What a search found, as a table of text, as JSON, and as a page with bars."""
+"""Reports of a search: a text table, JSON, or an HTML page with bars."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration: ``latency`` in milliseconds, None where it was not measured; ``state``
-    and ``note`` say why."""
+    """One configuration: ``latency`` in milliseconds, None if it was not measured; ``state`` and
+    ``note`` say why."""
 
     config: Config
     state: str

@@ -12,7 +12,7 @@ from tilelang.errors import TileUnsupportedError, TileValueError, shown
 
 FINALISTS = 4
 _FIRST = 0.1  # share of the full time in the first round
-_KEPT = 0.25  # share of the candidates that go on to the next
+_SURVIVORS = 0.25  # share of the candidates in the next round
 
 
 class Strategy(Protocol):
@@ -24,38 +24,43 @@ class Strategy(Protocol):
 
 
 def exhaustive(trials: Trials, seed: int) -> None:
-    """Every candidate for the full time, and the best few once more, in turns."""
+    """Measure every candidate for the full time, then the best few alternately."""
     for _ in trials.each():
         _release(trials, FINALISTS)
     _final(trials)
 
 
 def halving(trials: Trials, seed: int) -> None:
-    """Every candidate for a tenth of the time, the best quarter longer and longer, and the best
-    few for the full time, in turns. Losers cost a few launches."""
+    """Measure every candidate for a tenth of the time, the best quarter longer and longer, and the
+    best few for the full time, alternately. Slow candidates cost a few launches."""
     share = min(1.0, max(_FIRST, trials.least / max(trials.rep, trials.least)))
     if len(trials.candidates) <= FINALISTS:
         share = 1.0
     for _ in trials.each(share):
-        _release(trials, max(FINALISTS, int(len(trials.candidates) * _KEPT)))
-    alive = _kept(ranked(trials))
+        _release(trials, max(FINALISTS, int(len(trials.candidates) * _SURVIVORS)))
+    alive = _survivors(ranked(trials))
     while len(alive) > FINALISTS:
         share = min(1.0, share * 3)
         trials.together(
-            [item for item in alive if item.latency < trials.worse * alive[0].latency], share
+            [
+                candidate
+                for candidate in alive
+                if candidate.latency < trials.worse * alive[0].latency
+            ],
+            share,
         )
-        alive = _kept([item for item in ranked(trials) if item in alive])
+        alive = _survivors([c for c in ranked(trials) if c in alive])
     _final(trials)
 
 
-def _kept(ranks: list[Candidate]) -> list[Candidate]:
-    """Those that go on to the next round."""
-    return ranks[: max(FINALISTS, int(len(ranks) * _KEPT))]
+def _survivors(ranks: list[Candidate]) -> list[Candidate]:
+    """The candidates of the next round."""
+    return ranks[: max(FINALISTS, int(len(ranks) * _SURVIVORS))]
 
 
 def by_optuna(trials: Trials, seed: int) -> None:
-    """A tree-structured Parzen estimator of the library optuna asks for one candidate after
-    another; a third of them is compiled at most, but no fewer than 16.
+    """Measure the candidates that a tree-structured Parzen estimator of the library optuna asks
+    for: at most a third of them, but at least 16.
 
     Raises:
         TileUnsupportedError: optuna is not installed.
@@ -70,32 +75,36 @@ def by_optuna(trials: Trials, seed: int) -> None:
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    names = sorted({name for item in trials.candidates for name in item.config})
-    left = {_words(item, names): item for item in trials.candidates}
+    names = sorted({name for c in trials.candidates for name in c.config})
+    remaining = {_words(c, names): c for c in trials.candidates}
     space = {
-        name: optuna.distributions.CategoricalDistribution(sorted({words[at] for words in left}))
+        name: optuna.distributions.CategoricalDistribution(
+            sorted({words[at] for words in remaining})
+        )
         for at, name in enumerate(names)
     }
     draw = random.Random(seed)
-    for _ in range(min(len(left), max(16, len(left) // 3))):
-        asked = study.ask(space)
-        wanted = tuple(asked.params[name] for name in names)
-        # What was measured, or is no candidate, is replaced by one of those most like it.
-        words = wanted if wanted in left else _nearest(wanted, list(left), draw)
-        found = [trials.measure(item) for item in trials.ready([left.pop(words)])]
+    for _ in range(min(len(remaining), max(16, len(remaining) // 3))):
+        trial = study.ask(space)
+        wanted = tuple(trial.params[name] for name in names)
+        # A configuration that was measured, or is no candidate, is replaced by the nearest one.
+        words = wanted if wanted in remaining else _nearest(wanted, list(remaining), draw)
+        latencies = [
+            trials.measure(candidate) for candidate in trials.ready([remaining.pop(words)])
+        ]
         _release(trials, FINALISTS)
-        if not found or found[0] == float("inf"):
-            study.tell(asked, state=optuna.trial.TrialState.FAIL)
+        if not latencies or latencies[0] == float("inf"):
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
         elif words == wanted:
-            study.tell(asked, found[0])
+            study.tell(trial, latencies[0])
         else:
-            study.tell(asked, state=optuna.trial.TrialState.FAIL)
-            known = dict(zip(names, words))
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            params = dict(zip(names, words))
             study.add_trial(
-                optuna.trial.create_trial(params=known, distributions=space, value=found[0])
+                optuna.trial.create_trial(params=params, distributions=space, value=latencies[0])
             )
-    for item in left.values():
-        item.drop(Failure("skipped", "the strategy did not ask for it"))
+    for candidate in remaining.values():
+        candidate.drop(Failure("skipped", "the strategy did not ask for it"))
     _final(trials)
 
 
@@ -104,11 +113,12 @@ def _words(candidate: Candidate, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _nearest(
-    values: tuple[str, ...], known: list[tuple[str, ...]], draw: random.Random
+    values: tuple[str, ...], candidates: list[tuple[str, ...]], draw: random.Random
 ) -> tuple[str, ...]:
-    """One of those that differ from ``values`` in the fewest places."""
-    distance = [sum(a != b for a, b in zip(values, item)) for item in known]
-    return draw.choice([item for item, far in zip(known, distance) if far == min(distance)])
+    """A random one of those that differ from ``values`` in the fewest parameters."""
+    distances = [sum(a != b for a, b in zip(values, other)) for other in candidates]
+    least = min(distances)
+    return draw.choice([other for other, n in zip(candidates, distances) if n == least])
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -135,19 +145,20 @@ def strategy_of(name: str | Callable[..., Any]) -> Strategy:
 
 def ranked(trials: Trials) -> list[Candidate]:
     """The measured candidates, the fastest first."""
-    alive = [item for item in trials.candidates if item.state == "measured"]
-    return sorted(alive, key=lambda item: item.latency)
+    alive = [c for c in trials.candidates if c.state == "measured"]
+    return sorted(alive, key=lambda c: c.latency)
 
 
 def _release(trials: Trials, count: int) -> None:
-    """Let go of all kernels but those of the best ``count``."""
-    for item in ranked(trials)[count:]:
-        trials.forget(item)
+    """Release all kernels except those of the best ``count``."""
+    for candidate in ranked(trials)[count:]:
+        trials.forget(candidate)
 
 
 def _final(trials: Trials) -> None:
-    """The best few for the full time, in turns: neither order nor temperature decides."""
+    """Measure the best few for the full time, alternately, so that temperature affects all
+    alike."""
     best = ranked(trials)[:FINALISTS]
-    close = [item for item in best if item.latency < trials.worse * best[0].latency]
+    close = [c for c in best if c.latency < trials.worse * best[0].latency]
     if len(close) > 1:
         trials.together(close)

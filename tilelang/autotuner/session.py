@@ -1,4 +1,4 @@
-"""One search from traced candidates to timings: inputs, references, lanes, the progress bar."""
+"""A search session: inputs, reference results, worker processes and the progress bar."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ from tilelang.target.device import cuda_devices, hip_devices, import_gpu_framewo
 from tilelang.target.kinds import target_is_cuda
 from tilelang.utils.tensor import copied, get_tensor_supply
 
-# Milliseconds that a measurement takes at least: other work on the machine disturbs the host's
-# clock, not that of a GPU.
+# Least milliseconds of a measurement, by whether a GPU measures: other work on the machine disturbs
+# the host's clock.
 LEAST = {False: 10.0, True: 2.5}
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """Who compiles, and who measures, one for each device; whether these do without a framework."""
+    """The workers that compile, and one that measures per device; ``alone``: without a
+    framework."""
 
     compiling: CompileLane
     stations: tuple[Station, ...]
@@ -62,12 +63,11 @@ def opened(
     how: SearchArgs,
     given: Sequence[Any] | None = None,
 ) -> Iterator[Lanes]:
-    """The lanes for ``count`` candidates. Processes get ready while the caller traces these: what
-    measures on a GPU starts its context, or imports torch, which takes longer than the rest of a
-    short search.
+    """The workers for ``count`` candidates. They start while the caller traces these: to create a
+    context of a GPU or to import torch takes longer than the rest of a short search.
 
     Raises:
-        TileValueError: the devices are none that can measure, or ``isolate`` is no truth value.
+        TileValueError: a device cannot measure, or ``isolate`` is not a bool.
     """
     if not isinstance(how.isolate, bool):
         raise TileValueError(
@@ -99,8 +99,8 @@ def opened(
 def without_framework(
     profile: ProfileArgs, how: SearchArgs, given: Sequence[Any] | None, target: Target, backend: str
 ) -> bool:
-    """Whether measuring needs no torch: nothing of the user's makes or compares tensors, and those
-    that are given go over as bytes."""
+    """Whether workers can measure without torch: no function of the user generates or compares
+    tensors, and given inputs can be sent as bytes."""
     checks = profile.manual_check_prog is not None and not profile.skip_check
     return (
         how.isolate and target_is_cuda(target)
@@ -119,10 +119,10 @@ def search(
     target: Target,
     lanes: Lanes,
 ) -> float | None:
-    """Measure candidates, noting in each what was found.
+    """Measure candidates; sets their states and timings.
 
     Args:
-        given: inputs; None to make some.
+        given: inputs; None to generate them.
 
     Returns:
         Milliseconds of the reference program, None without one.
@@ -134,34 +134,34 @@ def search(
     program = alive[0].program
     assert program is not None
     cases = Cases(profile, given, device_of(target, program.backend), lanes.alone)
-    for item in alive:
-        item.case = cases.number_of(item)
-    # Whoever sees no bar does not wait for the import of tqdm, a tenth of a second.
+    for candidate in alive:
+        candidate.case = cases.number_of(candidate)
+    # Without a bar tqdm is not imported, which takes a tenth of a second.
     shown = progress(total=len(alive), desc=f"Tuning {name}") if shows_bars() else nullcontext()
     with shown as bar:
         trials = Trials(
-            alive, lanes.compiling, lanes.stations, cases.made, profile.warmup, profile.rep,
+            alive, lanes.compiling, lanes.stations, cases.cases, profile.warmup, profile.rep,
             overlap=target.is_gpu, least=LEAST[target.is_gpu],
             worse=how.early_stop_factor if how.early_stop else inf,
             verify=cases.verify,
             deadline=None if how.budget is None else time.monotonic() + how.budget,
         )  # fmt: skip
 
-        def seen(candidate: Candidate) -> None:
+        def advance(candidate: Candidate) -> None:
             if bar is None:
                 return
             bar.update(1)
             if trials.best is not None:
                 bar.set_postfix_str(f"best {milliseconds(trials.best.latency)}")
 
-        trials.progress = seen
+        trials.progress = advance
         strategy(trials, how.seed)
     return cases.reference_latency()
 
 
 def workers(wanted: int, asked: int | None) -> int:
-    """Processes that compile: as many as asked for, else the share of the cores that the
-    environment says."""
+    """Number of processes that compile: ``asked``, else the share of the cores that environment
+    variables set."""
     import os
 
     if asked is None:
@@ -174,7 +174,7 @@ def workers(wanted: int, asked: int | None) -> int:
 
 
 def device_of(target: Target, backend: str) -> str | None:
-    """Where the tensors of candidates are, as torch names it; None for host memory."""
+    """The device of the candidates' tensors, as torch names it; None for host memory."""
     on_host = backend in ("emulator", "interpret")
     return target.device if target.is_gpu and not on_host else None
 
@@ -182,11 +182,11 @@ def device_of(target: Target, backend: str) -> str | None:
 def measuring(
     how: SearchArgs, target: Target, backend: str, alone: bool = False
 ) -> list[tuple[str, int] | None]:
-    """For each worker that measures, the library that makes tensors (the driver, where it does
-    ``alone``) and the number of its GPU; None for host memory.
+    """For each worker that measures, the library of its tensors (the driver if ``alone``) and the
+    number of its GPU; None for host memory.
 
     Raises:
-        TileValueError: devices are named that are none, or that cannot measure side by side.
+        TileValueError: a device does not exist, or they cannot measure in parallel.
     """
     on_gpu = device_of(target, backend) is not None
     library, current = _library() if on_gpu else ("", 0)
@@ -204,7 +204,7 @@ def measuring(
         same = [number for number, arch in enumerate(there) if arch == target.arch]
         numbers = same or [0]
     else:
-        numbers = [_number(item) for item in how.devices]
+        numbers = [_number(device) for device in how.devices]
     wrong = [number for number in numbers if there and not number < len(there)]
     if not numbers or wrong or len(set(numbers)) < len(numbers):
         raise TileValueError(
@@ -228,7 +228,7 @@ def _number(device: Any) -> int:
 
 
 def _library() -> tuple[str, int]:
-    """The library that makes tensors on a GPU, and the number of this process's."""
+    """The library for tensors on a GPU, and the number of this process's GPU."""
     torch: Any = sys.modules.get("torch")
     cupy: Any = sys.modules.get("cupy")
     if torch is None and cupy is not None:
@@ -241,7 +241,7 @@ def _library() -> tuple[str, int]:
 
 @dataclass
 class Cases:
-    """Inputs for each distinct list of parameters, and what the reference makes of them.
+    """Inputs and reference results for each distinct list of parameters.
 
     Functions of the user are called here, in the user's process; workers get data.
     """
@@ -250,12 +250,13 @@ class Cases:
     given: Sequence[Any] | None
     device: str | None
     alone: bool = False  # no framework is needed
-    made: list[Case] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
-    _kept: list[tuple[list[Any], list[Any]] | None] = field(default_factory=list)
+    # Inputs and expected results, for the reference program and ``manual_check_prog``.
+    _references: list[tuple[list[Any], list[Any]] | None] = field(default_factory=list)
 
     def number_of(self, candidate: Candidate) -> int:
-        """The case of a candidate; made when its parameters are new."""
+        """The number of the case of a candidate; adds one for new parameters."""
         assert candidate.program is not None
         program = candidate.program
         params = input_params(
@@ -263,7 +264,7 @@ class Cases:
         )
         key = repr([(str(param.dtype), str(param.shape)) for param in params])
         if key not in self._numbers:
-            self._numbers[key] = len(self.made)
+            self._numbers[key] = len(self.cases)
             self._make(params)
         return self._numbers[key]
 
@@ -280,40 +281,40 @@ class Cases:
         elif profile.ref_prog is not None:
             inputs = list(map(get_tensor_supply(profile.supply_type), params))
         expected = None
-        self._kept.append(None)
+        self._references.append(None)
         if inputs is not None and profile.ref_prog is not None:
-            own = [placed(item, self.device) for item in inputs]
+            own = [placed(value, self.device) for value in inputs]
             if check:
-                copies = [copied(item) for item in own]
+                copies = list(map(copied, own))
                 expected = results_of(profile.ref_prog(*copies), copies)
-            self._kept[-1] = own, expected or []
+            self._references[-1] = own, expected or []
         manual = profile.manual_check_prog is not None and not profile.skip_check
         over = stored if self.alone else host
-        self.made.append(
+        self.cases.append(
             Case(
-                None if inputs is None else [over(item) for item in inputs],
-                None if expected is None or manual else [host(item) for item in expected],
+                None if inputs is None else list(map(over, inputs)),
+                None if expected is None or manual else list(map(host, expected)),
                 profile.supply_type, profile.rtol, profile.atol, profile.max_mismatched_ratio,
                 profile.backend, manual,
             )
         )  # fmt: skip
 
     def verify(self, candidate: Candidate, results: list[Any] | None) -> Failure | None:
-        """What ``manual_check_prog`` says of results."""
+        """Check results by ``manual_check_prog``; returns a failure or None."""
         check = self.profile.manual_check_prog
         if check is None or results is None:
             return None
-        kept = self._kept[candidate.case]
-        found = attempt(check, results, [host(item) for item in kept[1]] if kept else [])
-        return Failure("wrong", found.note) if isinstance(found, Failure) else None
+        reference = self._references[candidate.case]
+        checked = attempt(check, results, list(map(host, reference[1])) if reference else [])
+        return Failure("wrong", checked.note) if isinstance(checked, Failure) else None
 
     def reference_latency(self) -> float | None:
         """Milliseconds of the reference program with the inputs of the first case."""
-        reference, kept = self.profile.ref_prog, self._kept[0]
-        if reference is None or kept is None:
+        reference, first_case = self.profile.ref_prog, self._references[0]
+        if reference is None or first_case is None:
             return None
-        inputs = [copied(item) for item in kept[0]]
-        found = attempt(
+        inputs = list(map(copied, first_case[0]))
+        timed = attempt(
             lambda: do_bench(lambda: reference(*inputs), self.profile.warmup, self.profile.rep)
         )
-        return None if isinstance(found, Failure) else float(found)
+        return None if isinstance(timed, Failure) else float(timed)

@@ -1,8 +1,8 @@
-"""Results of searches that are remembered: in memory, in the disk cache, in files to ship.
+"""Stored results of searches: in memory, in the disk cache, in files to ship.
 
 The key is everything that decides which configuration is the fastest: the program (its source, and
 the first configuration's traced form), all configurations, the arguments, the compile options, the
-target, the device and the version of this package. A record is JSON: no code, and good on any
+target, the device and the version of this package. A record is JSON without code, and valid on any
 machine with the same device.
 """
 
@@ -29,20 +29,20 @@ class Store:
 
     def get(self, key: str) -> Record | None:
         """The record of a key, from memory or disk."""
-        found = self.memory.get(key) or self.on_disk(key)
-        if found is not None:
-            self.memory[key] = found
-        return found
+        record = self.memory.get(key) or self.on_disk(key)
+        if record is not None:
+            self.memory[key] = record
+        return record
 
     @staticmethod
     def on_disk(key: str) -> Record | None:
         """The record of a key in the disk cache."""
         if env.TILELANG_AUTO_TUNING_DISABLE_CACHE:
             return None
-        found = default_cache().get_text(key)
-        if found is None:
+        text = default_cache().get_text(key)
+        if text is None:
             return None
-        record: Record = json.loads(found)
+        record: Record = json.loads(text)
         return record
 
     def put(self, key: str, record: Record) -> None:
@@ -55,14 +55,14 @@ class Store:
             default_cache().put_text(key, text)
 
     def save(self, path: str | Path) -> int:
-        """Write all records of this process to a file; gives their number."""
-        plain = {key: text for key, found in self.memory.items() if (text := as_json(found))}
+        """Write all records of this process to a file; returns their number."""
+        plain = {key: text for key, record in self.memory.items() if (text := as_json(record))}
         data = {"format": FORMAT, "results": {key: json.loads(text) for key, text in plain.items()}}
         Path(path).write_text(json.dumps(data, indent=1), encoding="utf-8")
         return len(plain)
 
     def load(self, path: str | Path) -> int:
-        """Know the records of a file; gives their number.
+        """Read the records of a file; returns their number.
 
         Raises:
             TileValueError: the file is not one that :meth:`save` writes.
@@ -84,7 +84,7 @@ STORE = Store()
 
 
 def as_json(record: Record) -> str | None:
-    """A record as text; None where its configuration would not come back the same."""
+    """A record as JSON; None if its configuration would not be read back the same."""
     try:
         text = json.dumps(record)
     except TypeError:

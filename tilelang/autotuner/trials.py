@@ -1,8 +1,7 @@
-"""The candidates of one search and the lanes that compile, check and time them.
+"""The candidates of one search and the workers that compile, check and time them.
 
-Several workers compile while one measures on each device: it is never shared by two
-measurements. Where the cores that compile are those that are measured (the CPU target), compiling
-comes first.
+Several workers compile while one worker per device measures; no two measurements share a device.
+For the CPU target, whose cores both compile and are measured, compilation comes first.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from tilelang.target import Target
 
 @dataclass(eq=False)
 class Candidate:
-    """One configuration on its way.
+    """One configuration and its state.
 
     Attributes:
-        number: its place in the list.
+        number: its index in the list.
         config: the configuration.
-        program: what it is compiled from; None when it could not be traced.
-        state: "waiting", "ready" (compiled), "measured", or why it dropped out: "pruned",
+        program: the traced program; None if it could not be traced.
+        state: "waiting", "ready" (compiled), "measured", or why it was dropped: "pruned",
             "failed", "wrong", "crashed", "timeout", "skipped" (the time of the search was over).
-        note: more about the state.
+        note: details of the state.
         timing: the readings so far.
-        report: what the compiler says of the kernel ("registers", "spills", ...).
+        report: what the compiler reports of the kernel ("registers", "spills", ...).
         expected: milliseconds that the model expects.
-        seconds: what compiling took, waiting included.
+        seconds: of the compilation, waiting included.
     """
 
     number: int
@@ -55,23 +54,23 @@ class Candidate:
 
     @property
     def latency(self) -> float:
-        """Milliseconds; infinite when it was not measured."""
+        """Milliseconds; infinite if it was not measured."""
         return float("inf") if self.timing is None else self.timing.latency
 
     def drop(self, failure: Failure) -> None:
-        """Take it out of the search."""
+        """Drop it from the search."""
         self.state, self.note, self.timing = failure.kind, failure.note, None
 
 
 class CompileLane:
-    """Compiles on several workers, or on an executor that the user brought.
+    """Compiles on several workers, or on the user's executor.
 
     Args:
         count: worker processes; 0 to compile on threads of this process.
-        cache: directory of the kernel cache of the workers; None for the ordinary one.
+        cache: directory of the kernel cache of the workers; None for the default.
         timeout: seconds that one compilation may take.
         executor: see :func:`tilelang.jit.executors.submit`.
-        target: what is compiled for, which workers get ready for.
+        target: whose compiler the workers load when they start.
     """
 
     def __init__(
@@ -104,13 +103,13 @@ class CompileLane:
         if self._executor is None:
             return self._threads.submit(self._compile, candidate.program)
         program = candidate.program
-        assert program is not None  # else it is no candidate any more
+        assert program is not None  # others were dropped
         first = submit(self._executor, compile_program, program)
         return self._threads.submit(self._collected, first, program)
 
     def _collected(self, first: Future[Any], program: Program) -> Any:
-        """The result of somebody else's worker. One that died, or does not know this package, does
-        not end the search: its program is compiled here."""
+        """The result of the user's executor. If it fails, e.g. in a process without this package,
+        the program is compiled here."""
         try:
             return first.result(self._timeout)
         except TileError as error:
@@ -123,13 +122,13 @@ class CompileLane:
         if worker is None and self._started:
             worker = self._local.worker = self._started.pop()
         elif worker is None:
-            made = Worker(self._cache, target=self._target) if self._isolated else Here()
-            worker = self._local.worker = made
+            new = Worker(self._cache, target=self._target) if self._isolated else Here()
+            worker = self._local.worker = new
             self._workers.append(worker)
         return worker.call("compile_program", program, timeout=self._timeout)
 
     def close(self) -> None:
-        """End the workers; what they are doing is lost."""
+        """End the workers, without waiting for their jobs."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
             worker.kill()
@@ -138,7 +137,7 @@ class CompileLane:
 
 
 class Station:
-    """A worker that measures on one device, with what it holds.
+    """A worker that measures on one device.
 
     Args:
         worker: checks and measures.
@@ -147,42 +146,42 @@ class Station:
 
     def __init__(self, worker: Worker | Here, timeout: float | None) -> None:
         self.worker = worker
-        self.loaded: set[int] = set()  # kernels
+        self.loaded: set[int] = set()  # kernels of candidates that it has
         self._timeout = timeout
-        self._known: set[int] = set()  # cases
+        self._known: set[int] = set()  # cases that it has
         self._lock = threading.Lock()
 
     def check(self, candidate: Candidate, cases: Sequence[Any]) -> Any:
-        """Call the kernel of a candidate once with the inputs of its case, of which the worker is
-        told when it does not know them: results, None, or a :class:`Failure`."""
+        """Call the kernel of a candidate once with the inputs of its case, which are sent if the
+        worker does not have them. Returns results, None, or a :class:`Failure`."""
         case = candidate.case
         with self._lock:
             if case not in self._known:
-                found = self._ask("load", case, cases[case])
-                if isinstance(found, Failure):
-                    return found
+                answer = self._ask("load", case, cases[case])
+                if isinstance(answer, Failure):
+                    return answer
                 self._known.add(case)
-            found = self._ask("check", candidate.number, candidate.program, case)
-            if not isinstance(found, Failure):
+            answer = self._ask("check", candidate.number, candidate.program, case)
+            if not isinstance(answer, Failure):
                 self.loaded.add(candidate.number)
-            return found
+            return answer
 
     def time(self, numbers: list[int], warmup: float, rep: float, most: float = math.inf) -> Any:
-        """Timings of checked kernels in turns, or a :class:`Failure`; ``most`` as in
+        """Timings of checked kernels, alternately, or a :class:`Failure`; ``most`` as in
         :meth:`tilelang.autotuner.jobs.Bench.time`."""
         with self._lock:
             return self._ask("time", numbers, warmup, rep, most)
 
     def forget(self, number: int) -> None:
-        """Let go of a kernel."""
+        """Release a kernel."""
         with self._lock:
             if number in self.loaded:
                 self.loaded.discard(number)
                 self._ask("forget", number)
 
     def _ask(self, name: str, *args: Any) -> Any:
-        """An answer of the worker. One that ended, or whose device is not sound, is replaced: after
-        an illegal access, nothing that a GPU's context says holds any more."""
+        """An answer of the worker. A worker that ended, or whose device has an error, is replaced:
+        after an illegal access the context of a GPU is unusable."""
         answer = self.worker.call(name, *args, timeout=self._timeout)
         if isinstance(answer, Failure) and answer.kind != "wrong":
             alive = answer.kind == "failed"
@@ -195,20 +194,20 @@ class Station:
 
 @dataclass(eq=False)
 class Trials:
-    """What a strategy works with: candidates, and how to measure them.
+    """The interface of a strategy: candidates, and how to measure them.
 
     Attributes:
-        candidates: those that are worth compiling, in the order of the list.
+        candidates: those to compile, in the order of the list.
         lane: compiles.
         stations: check and measure, one for each device.
         cases: inputs and results, by number.
         warmup, rep: milliseconds for a full measurement.
-        overlap: whether compiling goes on while candidates are measured.
-        least: milliseconds of any measurement: shorter ones do not tell chance from speed.
+        overlap: whether candidates are compiled while others are measured.
+        least: milliseconds of any measurement; shorter ones are too noisy.
         worse: times the best latency, beyond which nothing is measured again.
         deadline: when the search has to end, by ``time.monotonic()``; None for never.
-        progress: called when something is known of a candidate.
-        verify: compares what the worker gives with a function of the user; None for nothing.
+        progress: called when the state of a candidate changes.
+        verify: checks the results of a candidate by a function of the user; None if they pass.
     """
 
     candidates: list[Candidate]
@@ -223,23 +222,24 @@ class Trials:
     deadline: float | None = None
     progress: Callable[[Candidate], None] = lambda candidate: None
     verify: Callable[[Candidate, Any], Failure | None] = lambda candidate, results: None
-    _lock: Any = field(default_factory=threading.Lock)  # of what stations tell of candidates
+    _lock: Any = field(default_factory=threading.Lock)  # of the candidates' states
 
     @property
     def best(self) -> Candidate | None:
         """The fastest candidate so far."""
-        alive = [item for item in self.candidates if item.state == "measured"]
-        return min(alive, key=lambda item: item.latency, default=None)
+        alive = [c for c in self.candidates if c.state == "measured"]
+        return min(alive, key=lambda c: c.latency, default=None)
 
     def ready(self, candidates: Sequence[Candidate] | None = None) -> Iterator[Candidate]:
-        """Candidates (all by default) as they are compiled; those that fail drop out."""
+        """Candidates (all by default) as they are compiled; those that fail are dropped."""
         wanted = self.candidates if candidates is None else candidates
         started = time.monotonic()
-        futures = {self.lane.submit(item): item for item in wanted if item.state == "waiting"}
+        waiting = (candidate for candidate in wanted if candidate.state == "waiting")
+        futures = {self.lane.submit(candidate): candidate for candidate in waiting}
         done: Iterator[Future[Any]] = as_completed(futures)
-        finished = (self._compiled(futures[item], item.result(), started) for item in done)
-        alive = (item for item in finished if item.state == "ready")
-        yield from alive if self.overlap else sorted(alive, key=lambda item: item.number)
+        finished = (self._compiled(futures[future], future.result(), started) for future in done)
+        ready = (candidate for candidate in finished if candidate.state == "ready")
+        yield from ready if self.overlap else sorted(ready, key=lambda c: c.number)
 
     def _compiled(self, candidate: Candidate, answer: Any, started: float) -> Candidate:
         candidate.seconds = time.monotonic() - started
@@ -252,7 +252,7 @@ class Trials:
 
     def each(self, share: float = 1.0) -> Iterator[Candidate]:
         """All candidates, measured for ``share`` of the full time as they are compiled, each on a
-        device that is free."""
+        free device."""
         if len(self.stations) == 1:
             for candidate in self.ready():
                 self.measure(candidate, share)
@@ -278,8 +278,8 @@ class Trials:
     def measure(
         self, candidate: Candidate, share: float = 1.0, station: Station | None = None
     ) -> float:
-        """Check a compiled candidate, measure it for ``share`` of the full time, on the first
-        device by default, and give its milliseconds; infinite where it drops out."""
+        """Check a compiled candidate and measure it for ``share`` of the full time, on the first
+        device by default. Returns its milliseconds; infinite if it is dropped."""
         station = station or self.stations[0]
         with self._lock:
             best = self.best
@@ -289,50 +289,50 @@ class Trials:
             candidate.drop(Failure("skipped", "the time of the search was over"))
         else:
             refused = self._checked(candidate, station)
-            found = refused or station.time(
+            timed = refused or station.time(
                 [candidate.number], self.warmup * share, self.rep * share, most
             )
             with self._lock:
-                self._note(candidate, found if isinstance(found, Failure) else found[0])
+                self._note(candidate, timed if isinstance(timed, Failure) else timed[0])
         with self._lock:
             self.progress(candidate)
         return candidate.latency
 
     def together(self, candidates: Sequence[Candidate], share: float = 1.0) -> None:
-        """Measure several checked candidates in turns on the first device; alone where one of them
-        ends the worker."""
+        """Measure several checked candidates alternately on the first device; one by one if one of
+        them ends the worker."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             return
         station = self.stations[0]
-        for item in candidates:
-            if item.number not in station.loaded:
-                self._note(item, self._checked(item, station))
-        numbers = [item.number for item in candidates if item.state == "measured"]
+        for candidate in candidates:
+            if candidate.number not in station.loaded:
+                self._note(candidate, self._checked(candidate, station))
+        numbers = [c.number for c in candidates if c.state == "measured"]
         if not numbers:
             return
-        found = station.time(numbers, self.warmup * share, self.rep * share)
+        timed = station.time(numbers, self.warmup * share, self.rep * share)
         for at, number in enumerate(numbers):
-            item = next(item for item in candidates if item.number == number)
-            if isinstance(found, Failure):
-                self.measure(item, share)
+            candidate = next(candidate for candidate in candidates if candidate.number == number)
+            if isinstance(timed, Failure):
+                self.measure(candidate, share)
             else:
-                self._note(item, found[at])
+                self._note(candidate, timed[at])
 
     def forget(self, candidate: Candidate) -> None:
-        """Let go of the kernel of a candidate that is out of the race."""
+        """Release the kernel of a candidate."""
         for station in self.stations:
             station.forget(candidate.number)
 
-    def _note(self, candidate: Candidate, found: Timing | Failure | None) -> None:
-        if isinstance(found, Failure):
-            candidate.drop(found)
-        elif found is not None:
-            candidate.timing, candidate.state = found, "measured"
+    def _note(self, candidate: Candidate, result: Timing | Failure | None) -> None:
+        if isinstance(result, Failure):
+            candidate.drop(result)
+        elif result is not None:
+            candidate.timing, candidate.state = result, "measured"
 
     def _checked(self, candidate: Candidate, station: Station) -> Failure | None:
-        """None, or why the candidate does not do."""
-        found = station.check(candidate, self.cases)
-        if isinstance(found, Failure):
-            return found
+        """Check a candidate; returns a failure or None."""
+        failure = station.check(candidate, self.cases)
+        if isinstance(failure, Failure):
+            return failure
         with self._lock:  # a function of the user, who expects one call at a time
-            return self.verify(candidate, found)
+            return self.verify(candidate, failure)

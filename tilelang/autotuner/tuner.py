@@ -45,15 +45,15 @@ _SHOWN = 10  # rows of the table in the log
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tuned: a function and the arguments that stay the same.
+    """The tuned function with its fixed arguments.
 
     Attributes:
         name: of the function.
         parameters: names of its parameters, see :func:`tilelang.autotuner.configs.names_of`.
-        build: the traced program of parameters.
+        build: traces the program for given parameters.
         source: text that identifies the function.
-        arguments: text that identifies the arguments that stay the same.
-        by_program: whether the traced program is part of what identifies it.
+        arguments: text that identifies the fixed arguments.
+        by_program: whether the traced program is a part of the key.
         free: the parameters that have defaults and are not given.
     """
 
@@ -90,8 +90,8 @@ class AutoTuner:
         self.subject: Subject | None = None
         self.inputs: Sequence[Any] | None = None
         if isinstance(fn, JITImpl):
-            known = {item.name for item in fields(CompileArgs)}
-            settings = {name: value for name, value in fn.settings.items() if name in known}
+            names = {option.name for option in fields(CompileArgs)}
+            settings = {name: value for name, value in fn.settings.items() if name in names}
             self.compile_args = CompileArgs(**settings)
 
     @classmethod
@@ -110,8 +110,8 @@ class AutoTuner:
         compile_flags: Any = None,
     ) -> AutoTuner:
         """Set how candidates are compiled; omitted options stay. Returns the tuner."""
-        given = {name: value for name, value in locals().items() if name != "self"}
-        changed = {name: value for name, value in given.items() if value is not None}
+        options = {name: value for name, value in locals().items() if name != "self"}
+        changed = {name: value for name, value in options.items() if value is not None}
         self.compile_args = replace(self.compile_args, **changed)
         return self
 
@@ -124,8 +124,8 @@ class AutoTuner:
         Raises:
             TileTypeError: an unknown option.
         """
-        profile = {item.name for item in fields(ProfileArgs)}
-        searching = {item.name for item in fields(SearchArgs)}
+        profile = {option.name for option in fields(ProfileArgs)}
+        searching = {option.name for option in fields(SearchArgs)}
         for name in options:
             if name not in profile | searching:
                 raise TileTypeError(
@@ -133,10 +133,10 @@ class AutoTuner:
                     expected=", ".join(sorted(profile | searching)),
                     hint=near(name, profile | searching),
                 )
-        found = {name: value for name, value in options.items() if name in profile}
-        self.profile_args = replace(self.profile_args, **found)
-        found = {name: value for name, value in options.items() if name in searching}
-        self.search_args = replace(self.search_args, **found)
+        chosen = {name: value for name, value in options.items() if name in profile}
+        self.profile_args = replace(self.profile_args, **chosen)
+        chosen = {name: value for name, value in options.items() if name in searching}
+        self.search_args = replace(self.search_args, **chosen)
         return self
 
     @border
@@ -210,7 +210,7 @@ class AutoTuner:
         target: Target,
         inputs: Sequence[Any] | None,
     ) -> float | None:
-        """Trace candidates and find out how fast they are; milliseconds of the reference."""
+        """Trace and measure candidates; returns the milliseconds of the reference."""
         how, profile = self.search_args, self.profile_args
         if MODEL in (how.strategy, self.configs):
             for candidate in candidates:
@@ -233,7 +233,7 @@ class AutoTuner:
         target: Target,
         inputs: Sequence[Any] | None,
     ) -> str:
-        """What decides the result, as a key of the store."""
+        """The key of the search in the store."""
         compiling = {**asdict(self.compile_args), "target": str(target), "verbose": None}
         if surroundings().configs:
             compiling["around"] = surroundings().configs
@@ -251,11 +251,11 @@ class AutoTuner:
         )  # fmt: skip
 
     def _load_result_from_disk(self, key: str) -> store.Record | None:
-        """What the disk cache remembers under a key."""
+        """The record of a key in the disk cache."""
         return store.STORE.on_disk(key)
 
     def _program(self, subject: Subject, config: Config, target: Target) -> Program:
-        """What the kernel of a configuration is made from."""
+        """The program of a configuration and how it is compiled."""
         chosen = self.compile_args
         func = subject.of(config)
         if not isinstance(func, PrimFunc):
@@ -270,13 +270,14 @@ class AutoTuner:
         return Program(func, out_idx, target, options, check_backend(chosen.execution_backend))
 
     def _trace(self, subject: Subject, candidate: Candidate, target: Target) -> None:
-        """Give a candidate its program, or take it out where that tells enough."""
-        found = attempt(self._program, subject, candidate.config, target)
-        if isinstance(found, Failure):
-            candidate.drop(found)
+        """Trace a candidate; drops it if that fails, or if the program shows that it cannot
+        work."""
+        traced = attempt(self._program, subject, candidate.config, target)
+        if isinstance(traced, Failure):
+            candidate.drop(traced)
             return
-        candidate.program = found
-        reason = reason_to_skip(found.func, target)
+        candidate.program = traced
+        reason = reason_to_skip(traced.func, target)
         if reason is not None:
             candidate.drop(Failure("pruned", reason))
 
@@ -316,18 +317,18 @@ def subject_of(fn: Any) -> Subject:
     )
 
 
-def free_parameters(signature: inspect.Signature, given: Container[str]) -> tuple[str, ...]:
+def free_parameters(signature: inspect.Signature, names: Container[str]) -> tuple[str, ...]:
     """The parameters with defaults that are not given."""
     empty = inspect.Parameter.empty
     return tuple(
         name
-        for name, item in signature.parameters.items()
-        if item.default is not empty and name not in given
+        for name, parameter in signature.parameters.items()
+        if parameter.default is not empty and name not in names
     )
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """The text of a function, or its name where there is none."""
+    """The source of a function, or its name if the source is not available."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
@@ -335,7 +336,7 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def signature_of(values: Sequence[Any] | None) -> tuple[tuple[str, str], ...]:
-    """What a search takes of the inputs: dtypes and shapes, and numbers as they are."""
+    """The inputs in the key of a search: dtypes and shapes, and numbers by value."""
     return tuple(
         (str(getattr(value, "dtype", "")), str(tuple(value.shape)))
         if hasattr(value, "shape")
@@ -345,7 +346,7 @@ def signature_of(values: Sequence[Any] | None) -> tuple[tuple[str, str], ...]:
 
 
 def _identity(subject: Subject, config: Config) -> str | None:
-    """The program of a configuration as text; None where it cannot be traced."""
+    """The program of a configuration as text; None if it cannot be traced."""
     func = attempt(subject.of, config)
     if not isinstance(func, PrimFunc):
         return None
@@ -362,16 +363,16 @@ def _report(
     seconds: float,
     reference: float | None,
 ) -> Report:
-    ranked = sorted(candidates, key=lambda item: (item.latency, item.number))
+    ranked = sorted(candidates, key=lambda c: (c.latency, c.number))
     rows = []
-    for item in ranked:
-        spills = item.report.get("spills")
-        note = item.note or (f"{spills} bytes of registers spilled" if spills else "")
-        timing = item.timing
+    for candidate in ranked:
+        spills = candidate.report.get("spills")
+        note = candidate.note or (f"{spills} bytes of registers spilled" if spills else "")
+        timing = candidate.timing
         rows.append(
             Row(
-                item.config, item.state, None if timing is None else timing.latency,
-                None if timing is None or item.state == "estimated" else timing.spread, note,
+                candidate.config, candidate.state, None if timing is None else timing.latency,
+                None if timing is None or candidate.state == "estimated" else timing.spread, note,
             )
         )  # fmt: skip
     where = device_name(target)
