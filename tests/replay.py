@@ -2,8 +2,9 @@
 
 The programs are every example, the kernels of the benchmarks, the corpus, the programs in single
 instructions, and random ones. For each and each target a line of a golden file holds the hash of
-the generated text, or the kind of error where the target refuses the program. ``test_replay.py``
-compares; ``scripts/replay.py`` also writes the texts themselves, to be compared with ``diff -r``.
+the generated text, in which comments number the lines of the program from the first one named, or
+the kind of error where the target refuses the program. ``test_replay.py`` compares;
+``scripts/replay.py`` also writes the texts themselves, to be compared with ``diff -r``.
 
 Every program is compiled for ``TARGETS``. AMD's and Apple's GPUs (``OTHER_GPUS``) share nearly all
 passes with NVIDIA's, so they get the examples, the kernels of ``bench/compile_time.py`` and, of the
@@ -16,6 +17,7 @@ import contextlib
 import hashlib
 import importlib
 import io
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -74,8 +76,19 @@ def _text(item: Replayed, target: str) -> str:
 
 def line(item: Replayed) -> str:
     """The line of a program in its golden file."""
-    shown = [f"{target}={_hash(text)}" for target, text in texts(item).items()]
+    shown = [f"{target}={_hash(_relative(text))}" for target, text in texts(item).items()]
     return " ".join([item.name, *shown])
+
+
+def _relative(text: str) -> str:
+    """``text`` with lines of the program by the order in which they first appear in comments, so that
+    an edit above a program does not change its hash."""
+    numbers: dict[str, int] = {}
+    return re.sub(
+        r"(?m)^( *// [^ :]+):(\d+)$",
+        lambda line: f"{line[1]}:{numbers.setdefault(line[2], len(numbers))}",
+        text,
+    )
 
 
 def _hash(text: str) -> str:

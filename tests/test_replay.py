@@ -7,7 +7,9 @@ those of two states can be compared with ``diff -r``.
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import replay
@@ -29,3 +31,25 @@ def test_a_change_of_the_text_shows() -> None:
     renamed = replay.Replayed(first.name, second.func)
     assert replay.line(first) == replay.line(first)
     assert replay.line(first) != replay.line(renamed)
+
+
+PROGRAM = """
+import tilelang.language as T
+
+@T.prim_func
+def copied(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=32):
+        T.copy(A, B)
+        T.clear(A)
+"""
+
+
+def test_an_edit_above_a_program_does_not_show() -> None:
+    items: list[replay.Replayed] = []
+    for text in (PROGRAM, "# more\n# lines\n" + PROGRAM):
+        linecache.cache["<moved>"] = (len(text), None, text.splitlines(True), "<moved>")
+        space: dict[str, Any] = {}
+        exec(compile(text, "<moved>", "exec"), space)  # noqa: S102
+        items.append(replay.Replayed("copied", space["copied"]))
+    assert replay.texts(items[0]) != replay.texts(items[1])
+    assert replay.line(items[0]) == replay.line(items[1])
