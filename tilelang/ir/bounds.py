@@ -12,6 +12,7 @@ with it is taken not to overflow. A variable without an interval may have any va
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
@@ -35,6 +36,7 @@ from tilelang.ir.expr import (
 from tilelang.ir.linear import unwrapped
 from tilelang.records import dataclass
 
+_BITWISE = {"bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor}
 INF = math.inf
 End: TypeAlias = "int | float"  # an int, or plus or minus infinity
 
@@ -363,16 +365,25 @@ def _bits(node: Binary, a: Interval, b: Interval) -> Interval:
     if node.op in ("shl", "shr") and b.single and 0 <= b.low < node.dtype.bits:
         scale = 1 << int(b.low)
         if node.op == "shr":
-            return Interval(floored(a.low, scale), floored(a.high, scale))
+            quotient = Interval(scale, scale, 0, scale)
+            return _divided(a, quotient, Interval(floored(a.low, scale), floored(a.high, scale)))
         m, r = a.congruence()
         congruence = _congruent(m * scale, r * scale)
         return Interval(product(a.low, scale), product(a.high, scale), *congruence)
+    span = full(node.dtype)
     if node.op == "bitand" and (a.low >= 0 or b.low >= 0):
-        ends = [bounds.high for bounds in (a, b) if bounds.low >= 0]
-        return Interval(0, min(ends))
+        span = Interval(0, min(bounds.high for bounds in (a, b) if bounds.low >= 0))
     if node.op in ("bitor", "bitxor") and a.low >= 0 and b.low >= 0 and a.known and b.known:
-        return Interval(0, (1 << int(max(a.high, b.high)).bit_length()) - 1)
-    return full(node.dtype)
+        span = Interval(0, (1 << int(max(a.high, b.high)).bit_length()) - 1)
+    if node.op not in _BITWISE:
+        return span
+    # The low bits of the result are those that are known of both operands, or 0 of a mask.
+    (m, r), (n, s) = a.congruence(), b.congruence()
+    common = math.gcd(m, n)
+    known = common & -common
+    if node.op == "bitand" and b.single:
+        known = max(known, s & -s)
+    return replace(span, modulus=max(1, known), remainder=_BITWISE[node.op](r, s) % max(1, known))
 
 
 def divisible_by(expr: Expr, n: int, bounds: Bounds | None = None) -> bool:

@@ -14,9 +14,8 @@ import numpy as np
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.linear import parted, unwrapped
-from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
+from tilelang.transforms.analysis.lanes import Lanes
 
 VECTOR_BITS = 128
 MAX_LANES = 16
@@ -35,14 +34,7 @@ def run_of(
         lanes //= 2
     if not indices or buffer.dtype.lanes > 1:
         return 1
-    last = indices[-1]
-    if isinstance(last, E.Select) and unwrapped(last) is not None:
-        return _run_of_sides(buffer, indices[:-1], last, var, bounds, most)
-    only_var = frozenset((var,))
-    parts = parted(indices[-1], only_var)
-    if parts is None or parts[0].factor(var) != 1:
-        return 1
-    if any(_mentions(index, var) for index in indices[:-1]):
+    if not any(var in index.variables for index in indices):
         return 1
     strides = buffer.stride_list()
     if not _is_value(strides[-1], 1):
@@ -50,44 +42,20 @@ def run_of(
     layout = buffer.attr("layout")
     if isinstance(layout, Layout):
         lanes = min(lanes, layout_run(layout))
-    step = E.Var(f"{var.name}_vector", var.dtype)
     while lanes > 1:
-        start = substitute(indices[-1], {var: E.binary("mul", step, E.const(lanes))})
-        if layout is not None:
-            aligned = divisible_by(start, lanes, bounds)
-        else:
-            offset = E.as_expr(buffer.elem_offset)
-            for index, stride in zip((*indices[:-1], start), strides):
-                offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
-            aligned = divisible_by(offset, lanes, bounds)
-        if aligned and lanes * buffer.dtype.bits >= 8:
-            return lanes
+        along = Lanes(var, lanes, bounds)
+        steps = [along.step(index) for index in indices]
+        if steps.pop() == 1 and not any(step != 0 for step in steps):
+            first = [along.first(index) for index in indices]
+            offset = first[-1]
+            if layout is None:
+                offset = E.as_expr(buffer.elem_offset)
+                for index, stride in zip(first, strides):
+                    offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
+            if divisible_by(offset, lanes, bounds) and lanes * buffer.dtype.bits >= 8:
+                return lanes
         lanes //= 2
     return 1
-
-
-def _run_of_sides(
-    buffer: Buffer,
-    outer: tuple[E.Expr, ...],
-    last: E.Select,
-    var: E.Var,
-    bounds: Bounds,
-    most: int,
-) -> int:
-    """:func:`run_of` for an index that counts from the end where it is negative: lanes that start
-    at a multiple of their number have one sign."""
-    lanes = min(run_of(buffer, (*outer, side), var, bounds, most) for side in (last.t, last.f))
-    step = E.Var(f"{var.name}_vector", var.dtype)
-    while lanes > 1:
-        start = substitute(last.f, {var: E.binary("mul", step, E.const(lanes))})
-        if divisible_by(start, lanes, bounds):
-            break
-        lanes //= 2
-    return lanes
-
-
-def _mentions(expr: E.Expr, var: E.Var) -> bool:
-    return var in expr.variables
 
 
 def _is_value(extent: int | E.Expr, value: int) -> bool:

@@ -6,6 +6,9 @@ following a small fragment (a row of a larger tile, say) would spoil the accesse
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
+
 import numpy as np
 
 from tilelang.ir import stmt as S
@@ -16,6 +19,8 @@ from tilelang.transforms.layouts.banks import warp_points
 
 SECTOR, VECTOR = 256, 128  # bits
 SLOTS = 64  # registers of a thread that are looked at
+LANES = 128  # threads that are looked at
+WORDS, STORED = 8, 4  # words of a sector; loads that a store of one is worth
 WORTH = 2  # a layout that follows others may take so many times the sectors of a free one
 
 
@@ -39,29 +44,48 @@ def sectors(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float | None
 
 
 def transactions(
-    loop: S.Parallel, access: Access, spread: RegisterLayout, warp: int
+    loop: S.Parallel, access: Access, spread: RegisterLayout, warp: int, run: int = 0
 ) -> tuple[float, float] | None:
     """How many sectors of memory a warp asks for by an access, and in how many vectors a thread;
-    None where indices cannot be evaluated."""
+    None where indices cannot be evaluated. ``run``: elements of a vector, where they are known."""
     points = warp_points((loop, access, spread), SLOTS, warp)
     if points is None:
         return None
     if not points:
         return 0.0, 1.0
-    count, steps = _count(points, access.buffer.dtype.bits)
+    count, steps = _count(points, access.buffer.dtype.bits, run)
     share = spread.register_count / min(SLOTS, spread.register_count)
     return count * share, steps * share
 
 
-def _count(points: list[Array], bits: int) -> tuple[int, int]:
+def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, int]) -> float:
+    """What the accesses of a loop to memory ask of its ports, in accesses of a lane: each moves a
+    word, and a sector as many as it has, a stored one of memory and not of a cache.
+
+    Args:
+        vectors: elements that each access moves at once.
+    """
+    lanes, total = min(spread.threads, LANES), 0.0
+    for access, run in vectors.items():
+        counts = None
+        if access.buffer.storage == "global":
+            counts = transactions(loop, access, spread, lanes, run)
+        sectors, steps = counts or (0, spread.register_count / run)
+        words = sectors * WORDS * (1 if access.kind == "read" else STORED)
+        total += prod(extent for _, _, extent in access.inner) * (lanes * steps + words)
+    return total
+
+
+def _count(points: list[Array], bits: int, run: int = 0) -> tuple[int, int]:
     """Sectors over the vectors of a warp, and vectors; rows of the array lie far apart."""
     *lead, last = points
     row_number = np.zeros(last.shape, np.int64)
     for index in lead:
         row_number = row_number * (int(index.max()) + 1) + index
-    run = max(1, VECTOR // bits)
-    while run > 1 and not _vectors(row_number, last, run):
-        run //= 2
+    if not run:
+        run = max(1, VECTOR // bits)
+        while run > 1 and not _vectors(row_number, last, run):
+            run //= 2
     number = row_number * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
     grouped = number[:, ::run]
     steps = grouped.shape[1]

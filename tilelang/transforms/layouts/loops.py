@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -13,27 +16,67 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.lanes import exchange_in, exchange_in_shared_loop
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.vectors import VECTOR_BITS, run_of
-from tilelang.transforms.layouts.access import accesses, is_memory
+from tilelang.transforms.layouts.access import Access, accesses, is_memory
+from tilelang.transforms.layouts.coalesce import requests
 
 ASYNC_BITS = 32  # of the smallest asynchronous copy
+WORTH = (
+    0.8  # of the requests of the widest vectors: others are taken when they need at most so many
+)
 
 
+@lru_cache(maxsize=256)  # inference asks again and again, of the same loops
 def free_mapping(
     loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds
 ) -> RegisterLayout:
     """The mapping of a loop that no fragment decides: neighbouring threads take neighbouring
-    vectors, as wide as its memory accesses allow and all threads have work.
+    vectors, as wide as suits all of its memory accesses together and all threads have work.
 
     Raises:
         TileUnsupportedError: threads that have several iterations tell each other values in it.
     """
-    mapping = RegisterLayout.linear(extents, threads, vector_width(loop, extents, threads, bounds))
+    (mapping, runs), *others = _mappings(loop, extents, threads, bounds)
+    if others:
+        least = WORTH * requests(loop, mapping, runs)
+        for other, runs in others:
+            if (cost := requests(loop, other, runs)) < least:
+                mapping, least = other, cost
     if mapping.replicated and takes_one_thread(loop):
         mapping = mapping.alone()
     exchange = exchange_in(loop.body) if mapping.register_count > 1 else None
     if exchange is not None:
         raise exchange_in_shared_loop(exchange, mapping.register_count, loop.loc)
     return mapping
+
+
+def _mappings(
+    loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds
+) -> Iterator[tuple[RegisterLayout, dict[Access, int]]]:
+    """Mappings of a loop, each with the vectors of its accesses: the widest along the last variable
+    first. Narrower ones follow where not all accesses have such vectors, and those along other
+    variables where a tensor lies so."""
+    if not extents:
+        yield RegisterLayout.linear(extents, threads), {}
+    for loop_var, extent in zip(loop.vars, extents):
+        bounds = bounds.with_range(loop_var, 0, extent)
+    memory = [access for access in accesses(loop) if is_memory(access) and access.indices]
+    for dim in reversed(range(len(extents))):
+        var, last = loop.vars[dim], loop.vars[-1]
+        rows = (a.indices[-1].variables for a in memory if a.buffer.storage == "global")
+        if var is not last and not any(var in row and last not in row for row in rows):
+            continue
+        used = [a for a in memory if any(var in index.variables for index in a.indices)]
+        runs = {a: run_of(a.buffer, a.indices, var, bounds) for a in used}
+        shape = (*extents[:dim], *extents[dim + 1 :], extents[dim])
+        bits = min((access.buffer.dtype.bits for access in used), default=VECTOR_BITS)
+        least = max(1, ASYNC_BITS // bits) if "commit" in dict(loop.annotations) else 1
+        width = _width(runs, bits, least, shape, threads)
+        while width:
+            spread = RegisterLayout.linear(shape, threads, width)
+            modes = (*spread.modes[:dim], spread.modes[-1], *spread.modes[dim:-1])
+            vectors = {access: min(run, width) for access, run in runs.items()}
+            yield replace(spread, shape=extents, modes=modes), vectors
+            width = width // 2 if width > least and min(vectors.values()) < width else 0
 
 
 def takes_one_thread(loop: S.Parallel) -> bool:
@@ -91,27 +134,14 @@ def is_seen(buffer: Buffer) -> bool:
     return not buffer.storage.startswith("local")
 
 
-def vector_width(loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds) -> int:
-    """Elements per thread and step: 16 bytes of the widest memory access along the last loop
-    variable, fewer if accesses are not aligned or there is less than a vector per thread."""
-    if not extents:
-        return 1
-    var, inner = loop.vars[-1], bounds
-    for loop_var, extent in zip(loop.vars, extents):
-        inner = inner.with_range(loop_var, 0, extent)
-    total = 1
-    for extent in extents:
-        total *= extent
-    runs, bits = [], []
-    for access in accesses(loop):
-        if is_memory(access) and any(var in index.variables for index in access.indices):
-            runs.append(run_of(access.buffer, access.indices, var, inner))
-            bits.append(access.buffer.dtype.bits)
-    width = max(runs, default=1)
-    if bits and width > 1:
-        width = min(width, max(1, VECTOR_BITS // min(bits)))
-    ahead = "commit" in dict(loop.annotations)
-    least = max(1, ASYNC_BITS // min(bits)) if ahead and bits else 1
+def _width(
+    runs: Mapping[Access, int], bits: int, least: int, extents: tuple[int, ...], threads: int
+) -> int:
+    """Elements per thread and step: 16 bytes of the widest memory access along the last extent,
+    fewer if accesses are not aligned or there is less than a vector per thread."""
+    width, total = max(runs.values(), default=1), prod(extents)
+    if width > 1:
+        width = min(width, max(1, VECTOR_BITS // bits))
     while width > 1 and (extents[-1] % width or (width > least and total // width < threads)):
         width //= 2
     return width

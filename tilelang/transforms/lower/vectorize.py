@@ -18,9 +18,8 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
 from tilelang.ir.visitor import (
@@ -34,6 +33,7 @@ from tilelang.ir.visitor import (
 from tilelang.records import dataclass
 from tilelang.target import Context, nvidia
 from tilelang.transforms.analysis.dependence import is_same_element, uses_only
+from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import bounds_of, values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.transforms.lower.context import INT, MADE
@@ -81,6 +81,7 @@ class _Lanes(Rewriter):
         self.written = effects.written(launch.body)
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.lets: dict[E.Var, E.Expr] = {}  # what names without loads stand for
+        self.certain: set[E.Expr] = set()  # what each iteration loads, whatever it chooses
         self.through = ""  # the intrinsic whose access the lanes are, if they are one's
         self.widest = WIDE_BITS if context.has("access_256") else VECTOR_BITS
         self.has_async = context.has("cp_async")
@@ -95,6 +96,7 @@ class _Lanes(Rewriter):
         if not values or values.step != 1 or not _independent(stmt.body):
             few = values is not None and values.stop - values.start <= 64
             return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
+        self.certain = _loaded_in_lets(stmt.body)
         body = inline_lets(stmt.body, lambda value: True)
         start, count = values.start, len(values)
         marked = dict(stmt.annotations).get("async", False)
@@ -187,8 +189,6 @@ class _Lanes(Rewriter):
             return None
         if not (_in_memory(stmt.buffer) and _in_memory(value.buffer)):
             return None
-        if any(_loads(index) for index in (*stmt.indices, *value.indices)):
-            return None
         run = min(self.run(stmt.buffer, stmt.indices, piece),
                   self.run(value.buffer, value.indices, piece))  # fmt: skip
         if run == 1 or (run < piece.count and value.buffer.data is stmt.buffer.data):
@@ -237,21 +237,10 @@ class _Lanes(Rewriter):
 
     def agreeing(self, cond: E.Expr, piece: Piece) -> int:
         """The most lanes, from multiples of their number, for which ``cond`` has one value."""
-        if isinstance(cond, E.Binary) and cond.op in ("land", "lor"):
-            return min(self.agreeing(cond.a, piece), self.agreeing(cond.b, piece))
-        lane_only = frozenset((piece.lane,))
-        if not _mentions(cond, piece.lane):
-            return piece.count
-        if not isinstance(cond, E.Binary) or cond.op not in ("lt", "ge"):
-            return 1
-        split = parted(cond.a, lane_only)
-        if split is None or split[0].factor(piece.lane) != 1 or _mentions(cond.b, piece.lane):
+        if any(call.atom.effect is not Effect.NONE for call in E.find(cond, E.Call)):
             return 1
         count = piece.count
-        # a + lane < b for multiples a and b of the count says the same for every lane below it.
-        while count > 1 and not (
-            divisible_by(split[1], count, self.bounds) and divisible_by(cond.b, count, self.bounds)
-        ):
+        while count > 1 and not Lanes(piece.lane, count, self.bounds).agree(cond):
             count //= 2
         return count
 
@@ -264,49 +253,65 @@ class _Loads:
         self.piece = piece
         self.stmt = stmt
         self.before: list[S.Stmt] = []
-        self.memo: dict[int, E.Expr] = {}
+        self.memo: dict[tuple[int, int], E.Expr] = {}
+        self.fills: dict[E.Expr, E.Expr] = {}  # lanes of vectors -> what they are without a load
+        self.certain = owner.certain | _certain_loads(stmt.value)
 
-    def rewrite_value(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with lanes of register arrays in place of loads."""
-        result = self.memo.get(id(expr))
-        if result is None:
-            result = self.memo[id(expr)] = self._rewrite(expr)
-        return result
+    def rewrite_value(self, expr: E.Expr, path: E.Expr | None = None) -> E.Expr:
+        """``expr`` with lanes of register arrays in place of loads.
 
-    def _rewrite(self, expr: E.Expr) -> E.Expr:
-        if isinstance(expr, E.Select) and isinstance(expr.t, E.Load) and not _loads(expr.f):
-            run = self.run_of(expr.t)
-            run = min(run, self.owner.agreeing(expr.cond, self.piece)) if run > 1 else 1
-            if run > 1 and not _loads(expr.cond):
-                return self.taken(expr.t, run, expr.cond, expr.f)
-        if isinstance(expr, E.Select):
-            return self.chosen(expr)
+        Args:
+            path: when it is evaluated at all; None for always.
+        """
+        key = id(expr), id(path)
+        if key not in self.memo:
+            self.memo[key] = self._rewrite(expr, path)
+        return self.memo[key]
+
+    def _rewrite(self, expr: E.Expr, path: E.Expr | None) -> E.Expr:
+        piece = self.piece
+        if isinstance(expr, E.Load) or expr.dtype.is_bool:
+            if _mentions(expr, piece.lane) and self.owner.agreeing(expr, piece) == piece.count:
+                return piece.at(expr)  # the same for all lanes
         if isinstance(expr, E.Load):
-            run = self.run_of(expr)
-            return self.taken(expr, run, None, None) if run > 1 else expr
+            return self.loaded(expr, path, None)
+        if isinstance(expr, E.Select):
+            then = _both(path, expr.cond)
+            other = None if _loads(expr.f) else expr.f
+            t = self.loaded(expr.t, then, other) if isinstance(expr.t, E.Load) else expr.t
+            t = self.rewrite_value(expr.t, then) if t is expr.t else t
+            if self.fills.get(t) is expr.f:
+                return t
+            f = self.rewrite_value(expr.f, _both(path, E.unary("lnot", expr.cond)))
+            return E.Select(self.rewrite_value(expr.cond, path), t, f, expr.lazy)
         if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
             return expr
         if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
             return expr
-        return rebuild(expr, self.rewrite_value)
+        return rebuild(expr, lambda child: self.rewrite_value(child, path))
 
-    def chosen(self, expr: E.Expr) -> E.Expr:
-        """``expr``, which is evaluated for some lanes only, with vectors in place of the loads that
-        do no harm in the others: of what nobody writes, where each lane stores to an equal array.
+    def loaded(self, load: E.Load, path: E.Expr | None, other: E.Expr | None) -> E.Expr:
+        """``load`` as a lane of a vector; itself where it is none. Lanes that take the ``path`` and
+        others have vectors of their own, but for what does no harm there: loads that they make as
+        well, and of what nobody writes, where each lane stores to an equal array.
+
+        Args:
+            other: the value where the path is not taken, if that is wanted.
         """
-        if isinstance(expr, E.Load):
-            stmt, buffer = self.stmt, expr.buffer
+        run, stmt, buffer = self.run_of(load), self.stmt, load.buffer
+        if path is not None and other is None and run > 1:
             shapes = (tuple(map(E.as_expr, tensor.shape)) for tensor in (buffer, stmt.buffer))
-            inside = E.same_exprs(expr.indices, stmt.indices) and E.same_exprs(*shapes)
+            inside = E.same_exprs(load.indices, stmt.indices) and E.same_exprs(*shapes)
             fixed = buffer.storage == stmt.buffer.storage and buffer.data not in self.owner.written
-            return self.rewrite_value(expr) if inside and fixed else expr
-        if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
-            return expr
-        return rebuild(expr, self.chosen)
+            if load in self.certain or (inside and fixed):
+                return self.rewrite_value(load)
+        if path is not None and run > 1:
+            run = min(run, self.owner.agreeing(path, self.piece))
+        return self.taken(load, run, path, other) if run > 1 else load
 
     def run_of(self, load: E.Load) -> int:
         """Lanes of a vector load."""
-        if not _in_memory(load.buffer) or any(_loads(index) for index in load.indices):
+        if not _in_memory(load.buffer):
             return 1
         return self.owner.run(load.buffer, load.indices, self.piece)
 
@@ -321,22 +326,52 @@ class _Loads:
             source = E.AddressOf(load.buffer, tuple(part.at(i) for i in load.indices), "r")
             target = E.AddressOf(array, (E.const(first),), "w")
             move = _move(target, source, run * dtype.bits // 8, self.stmt, self.owner.through)
-            if cond is None or other is None:
+            if cond is None:
                 self.before.append(move)
                 continue
-            lane = E.Var("v", INT)
-            value = substitute(other, {piece.lane: E.binary("add", lane, E.const(part.start))})
-            index = E.binary("add", lane, E.const(first))
-            store = S.Store(buffer=array, indices=(index,), value=value)
-            fill = S.counted(lane, run, store, "unroll")
-            loc = self.stmt.loc
+            fill, loc = None, self.stmt.loc
+            if other is not None:
+                lane = E.Var("v", INT)
+                value = substitute(other, {piece.lane: E.binary("add", lane, E.const(part.start))})
+                index = E.binary("add", lane, E.const(first))
+                store = S.Store(buffer=array, indices=(index,), value=value)
+                fill = S.counted(lane, run, store, "unroll")
             self.before.append(S.If(cond=part.at(cond), then=move, orelse=fill, loc=loc))
-        return E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))
+        result = E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))
+        if other is not None:
+            self.fills[result] = other
+        return result
 
 
 def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:
     more = {THROUGH: through} if through else {}
     return S.do(VECTOR_COPY, dst, src, loc=stmt.loc, bytes=size, **more)
+
+
+def _both(path: E.Expr | None, cond: E.Expr) -> E.Expr:
+    return cond if path is None else E.binary("land", path, cond)
+
+
+def _loaded_in_lets(body: S.Stmt) -> set[E.Expr]:
+    """The loads of every iteration in values of names, as :func:`inline_lets` writes them."""
+    loads: set[E.Expr] = set()
+    values: dict[E.Var, E.Expr] = {}
+    for let in S.flat(body):
+        if isinstance(let, S.Let):
+            values[let.var] = substitute(let.value, values)
+            loads |= _certain_loads(values[let.var])
+    return loads
+
+
+def _certain_loads(expr: E.Expr) -> set[E.Expr]:
+    """The loads that are made whenever ``expr`` is evaluated."""
+    if isinstance(expr, E.Select):
+        sides = _certain_loads(expr.t) & _certain_loads(expr.f)
+        return _certain_loads(expr.cond) | sides
+    if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
+        return _certain_loads(expr.a)
+    loads = {expr} if isinstance(expr, E.Load) else set()
+    return loads.union(*map(_certain_loads, expr.children()))
 
 
 def _mentions(expr: E.Expr, var: E.Var) -> bool:

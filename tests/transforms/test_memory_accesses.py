@@ -1,0 +1,57 @@
+"""Global memory in as few and as wide accesses as it can be: PTX of programs, and their results."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from executors import INTERPRETER, SM_90A, holds
+from memory_programs import CASES
+
+import tilelang
+from tilelang.cuda.nvrtc import find_nvrtc
+
+# Loads and stores of global memory in the PTX of a thread, bytes: how many. They may only become
+# fewer, or wider.
+MOST: dict[str, tuple[dict[int, int], dict[int, int]]] = {
+    "partner_by_choice_in_one_loop": ({16: 4}, {16: 1}),
+    "partner_by_remainder_in_two_loops": ({16: 4}, {16: 1}),
+    "partner_by_a_bit_and_rows_by_position": ({4: 2, 16: 8}, {4: 8}),
+    "partner_next_to_it": ({2: 8}, {2: 4}),
+    "halves_of_a_row_gated": ({16: 4}, {16: 2}),
+    "the_last_row_repeats": ({16: 4}, {16: 4}),
+    "rows_of_odd_length": ({2: 9}, {2: 9}),
+    "odd_rows_into_a_tile": ({2: 64}, {}),
+    "a_tensor_across_the_loop": ({16: 4}, {16: 4}),
+    "a_transpose_in_place_of_a_copy": ({16: 4}, {4: 16}),
+    "a_channel_of_pixels": ({2: 4}, {4: 2}),
+    "named_rows_with_none": ({4: 2, 16: 2}, {16: 2}),
+    "named_rows_of_dynamic_tensors": ({4: 1, 16: 1}, {4: 4}),
+    "named_rows_added_to": ({8: 1, 16: 2}, {16: 1}),
+    "pages_of_a_table": ({4: 5, 16: 4}, {}),
+    "experts_rows_scaled": ({4: 2, 16: 1}, {16: 1}),
+}
+_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
+
+
+def counted(ptx: str, op: str) -> dict[int, int]:
+    """How many accesses of each width, in bytes."""
+    found = re.findall(rf"\b{op}\.global[\w.:]*?(?:\.v(\d))?\.[bfus](\d+)\b", ptx)
+    return dict(sorted(Counter(_BYTES[bits] * int(lanes or 1) for lanes, bits in found).items()))
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
+@pytest.mark.parametrize("name", CASES)
+def test_accesses_are_few_and_wide(name: str, tmp_path: Path) -> None:
+    kernel = tilelang.compile(CASES[name]().func, target="cuda -arch=sm_90a")
+    kernel.export_ptx(str(tmp_path / "kernel.ptx"))
+    ptx = (tmp_path / "kernel.ptx").read_text()
+    assert (counted(ptx, "ld"), counted(ptx, "st")) == MOST[name]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_numpy(name: str) -> None:
+    made = CASES[name]()
+    holds(made.func, made.given, made.wanted, on=(INTERPRETER, SM_90A))
