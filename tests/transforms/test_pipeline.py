@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contexts import SM_75, SM_80
+from executors import INTERPRETER, SM_90A, compiled, holds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from tilelang.interpret.observe import Observer
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
+from tilelang.tools import explain
 from tilelang.transforms.lower.pipelines import lower_pipelines
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.schedule.pipeline import NOTE, pipeline_loops
@@ -402,3 +404,52 @@ def test_loops_of_some_threads_stay_serial() -> None:
                     T.copy(a, O[k * 8, 0])
 
     assert notes(pipelined(kernel)) == ["serial: not all threads of the block run it together"]
+
+
+def attention(stages: int, threads: int):  # type: ignore[no-untyped-def]  # a traced function
+    """Two products of an iteration with other work between them."""
+
+    @T.prim_func
+    def kernel(Q: T.Tensor((128, 64), "float16"), K: T.Tensor((256, 64), "float16"),
+               V: T.Tensor((256, 64), "float16"), O: T.Tensor((128, 64), "float32")):  # type: ignore[no-untyped-def]  # fmt: skip
+        with T.Kernel(1, threads=threads):
+            q = T.alloc_shared((128, 64), "float16")
+            k = T.alloc_shared((64, 64), "float16")
+            v = T.alloc_shared((64, 64), "float16")
+            s = T.alloc_fragment((128, 64), "float32")
+            p = T.alloc_fragment((128, 64), "float16")
+            o = T.alloc_fragment((128, 64), "float32")
+            T.copy(Q, q)
+            T.clear(o)
+            for i in T.Pipelined(4, num_stages=stages):
+                T.copy(K[i * 64, 0], k)
+                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
+                T.copy(V[i * 64, 0], v)
+                for a, b in T.Parallel(128, 64):
+                    p[a, b] = T.max(s[a, b], 0)
+                T.gemm(p, v, o)
+            T.copy(o, O)
+
+    return kernel
+
+
+@pytest.mark.parametrize("threads", [128, 256])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_one_stage_is_filled_again_when_its_last_reader_is_done(stages: int, threads: int) -> None:
+    func = attention(stages, threads)
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.integers(-2, 3, (n, 64)).astype(np.float16) for n in (128, 256, 256))
+    weights = np.maximum(q.astype(np.float32) @ k.astype(np.float32).T, 0)
+    out = weights @ v.astype(np.float32)
+    holds(func, (q, k, v, np.zeros_like(out)), out, on=(INTERPRETER, SM_90A))
+
+
+def test_a_producer_fills_one_stage_of_each_operand() -> None:
+    source = compiled(attention(1, 256), SM_90A).get_kernel_source()
+    _, producer = source.split("tl_setmaxnreg_dec")
+    assert producer.count("tl_mbarrier_wait(empty") == 2
+
+
+def test_one_stage_without_a_producer_is_filled_where_its_copy_stands() -> None:
+    report = str(explain(attention(1, 256), "cuda -arch=sm_80"))
+    assert "serial: one stage, copies are finished where they stand" in report

@@ -186,9 +186,12 @@ class _Pipeliner:
         stages, count = stages_of(loop), trip_count(loop)
         if count is not None:
             stages = min(stages, count)
-        if stages <= 1:
-            return _Choice(loop, note="serial: one stage, copies are finished where they stand")
         mechanisms = choices(self.context)
+        if stages == 1 and count != 1 and self.context.has("roles"):
+            # A producer fills the only version again as soon as its last reader is done.
+            mechanisms = tuple(row for row in mechanisms if row.elected and row.release)
+        elif stages <= 1:
+            return _Choice(loop, note="serial: one stage, copies are finished where they stand")
         if not mechanisms:
             return _Choice(loop, note="serial: the target has no asynchronous copies")
         if divergent:
@@ -365,13 +368,14 @@ def expand_loop(
         for writer in writers
         for data, version in writer.versions(writer.number_at(past)).items()
     }
+    waits = [writer.wait(writer.number_at(past)) for writer in writers]
+    fills = [
+        stmt
+        for writer in writers
+        for stmt in writer.fill(ahead, writer.number_at(past, stages - 1))
+    ]
     body: list[S.Stmt] = [
-        *(writer.wait(writer.number_at(past)) for writer in writers),
-        *(
-            stmt
-            for writer in writers
-            for stmt in writer.fill(ahead, writer.number_at(past, stages - 1))
-        ),
+        *([*fills, *waits] if stages == 1 else [*waits, *fills]),
         UseVersions(used).rewrite(_computation(plan, hoisted)),
         *(
             H.Release(pipe=writer.pipe, number=writer.number_at(past), loc=loop.loc)
