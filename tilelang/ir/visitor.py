@@ -289,7 +289,7 @@ class _Inline(Rewriter):
         return stmt
 
 
-def rewrite_exprs(stmt: Stmt, fn: ExprFn) -> Stmt:
+def rewrite_exprs(stmt: Kind, fn: ExprFn) -> Kind:
     """``stmt`` with ``fn`` applied to its own expressions, not to those of statements in it."""
 
     def item(old: Any) -> Any:
