@@ -225,3 +225,88 @@ def test_a_workspace_whose_size_the_kernel_computes_is_refused() -> None:
         "  got: `bx + 64`\n"
         "  hint: allocate the most that any block needs"
     )
+
+
+def barriers(func) -> int:  # type: ignore[no-untyped-def]  # a traced function
+    """The barriers in the CUDA source of ``func``, of the block or of whole warps."""
+    source = compiled(func, SM_80).get_kernel_source()
+    return source.count("__syncthreads()") + source.count("tl_bar_sync(")
+
+
+def test_threads_that_write_an_element_together_read_it_without_a_barrier() -> None:
+    @T.prim_func
+    def flags(A: T.Tensor((64,), "int32"), B: T.Tensor((64, 8), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            flag = T.alloc_shared((8, 8), "int32")
+            for r in T.serial(8):
+                flag[r, tx // 8] = A[r * 8 + tx // 8] % 3
+                if flag[r, tx // 8] == 1:
+                    B[tx, r] = flag[r, tx // 8] + 1
+                else:
+                    B[tx, r] = 0
+
+    a = np.arange(64, dtype=I)
+    wanted = np.where(a % 3 == 1, 2, 0).reshape(8, 8).T
+    holds(flags, (a, np.zeros((64, 8), I)), np.repeat(wanted, 8, axis=0).astype(I))
+    assert barriers(flags) == 0
+
+
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_iterations_that_write_other_rows_need_no_barrier_between_them(step: int) -> None:
+    first, last = (0, 8) if step > 0 else (7, -1)
+
+    @T.prim_func
+    def rows(A: T.Tensor((8, 64), "int32"), B: T.Tensor((8, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            row = T.alloc_shared((8, 64), "int32")
+            for r in T.serial(first, last, step):
+                row[r, tx] = A[r, tx]
+                T.sync_threads()
+                B[r, tx] = row[r, 63 - tx]
+
+    a = np.arange(512, dtype=I).reshape(8, 64)
+    b = np.zeros_like(a)
+    wanted = b.copy()
+    chosen = list(range(first, last, step))
+    wanted[chosen] = a[chosen][:, ::-1]
+    holds(rows, (a, b), wanted)
+    assert barriers(rows) == 1
+
+
+def test_iterations_that_write_the_row_of_one_before_need_a_barrier() -> None:
+    @T.prim_func
+    def rows(A: T.Tensor((8, 64), "int32"), B: T.Tensor((8, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            row = T.alloc_shared((2, 64), "int32")
+            for r in T.serial(8):
+                row[r % 2, tx] = A[r, tx]
+                T.sync_threads()
+                B[r, tx] = row[r % 2, 63 - tx]
+
+    a = np.arange(512, dtype=I).reshape(8, 64)
+    holds(rows, (a, np.zeros_like(a)), a[:, ::-1])
+    assert barriers(rows) == 1  # two rows: the barrier of the iteration in between is enough
+
+
+@pytest.mark.parametrize("distance", [1, 2])
+def test_an_iteration_reads_what_one_before_has_written(distance: int) -> None:
+    @T.prim_func
+    def rows(A: T.Tensor((8, 64), "int32"), B: T.Tensor((8, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            row = T.alloc_shared((16, 64), "int32")
+            for r in T.serial(8):
+                row[r + distance, tx] = A[r, tx]
+                if r >= distance:
+                    B[r, tx] = row[r, 63 - tx]
+                else:
+                    B[r, tx] = 0
+
+    a = np.arange(512, dtype=I).reshape(8, 64)
+    wanted = np.zeros_like(a)
+    wanted[distance:] = a[:-distance, ::-1]
+    holds(rows, (a, np.zeros_like(a)), wanted)
+    assert barriers(rows) == 1

@@ -68,6 +68,7 @@ from tilelang.transforms.sync.events import (
     HazardAnalysis,
     Scope,
     all_accesses,
+    distances_of,
     is_atomic,
     is_shared,
     leave_loop,
@@ -176,7 +177,7 @@ class _Inserter:
         self.group_uniform: set[E.Var] = set()  # loop variables that are uniform in their group
         self.known = AccessTable()
         self._accesses: dict[tuple[int, tuple[int, ...]], list[Access]] = {}
-        self._carried: dict[tuple[int, int], Access] = {}
+        self._left: dict[tuple[int, int, int], Access] = {}
         self._arrived: dict[int, Access] = {}
         self._warp_ordered: dict[int, Access] = {}
         self._phase_buffers: dict[int, Buffer] = {}  # stand-ins for the mbarriers of loads
@@ -417,7 +418,7 @@ class _Inserter:
         key = (id(stmt), (*at.path, int(nested)))
         result = self._accesses.get(key)
         if result is None:
-            scope = self.scope.copy(mask=None if at.mask.all() else at.mask)
+            scope = self.scope.copy(mask=None if at.mask.all() else at.mask, exact=at.exact)
             uncached = all_accesses(stmt, scope) if nested else own_accesses(stmt, scope)
             result = list(PendingAccesses(map(self.known.canonical, uncached)))
             self._accesses[key] = result
@@ -730,6 +731,20 @@ class _Inserter:
             self.compare.ranges[var] = values
         bound = S.bound(stmt)
         carried: list[Access] = []
+        sources: dict[int, tuple[Access, int]] = {}  # of those in ``carried``, with their distance
+        one, several = distances_of(stmt, var, values)
+
+        def left(access: Access, distance: int = 0) -> Access:
+            if access.element:  # the same outside of the iteration
+                return access
+            key = (id(access), id(stmt), distance)
+            if key not in self._left:
+                distances = (None, one, several)[distance]
+                outside = leave_loop(access, var, values, bound, distances)
+                self._left[key] = self.known.canonical(outside)
+                self._keepalive.append(access)
+            return self._left[key]
+
         while True:
             current = PendingAccesses(carried, base=entry)
             self.exits.append(_Exits())
@@ -740,21 +755,23 @@ class _Inserter:
                 body = S.seq(body, *after) if after else body
                 current.add(cond_accesses)
             exits = self.exits.pop()
-
-            def loop_carried(access: Access) -> Access:
-                key = (id(access), id(stmt))
-                if key not in self._carried:
-                    outside = leave_loop(access, var, values, bound)
-                    self._carried[key] = self.known.canonical(outside)
-                    self._keepalive.append(access)
-                return self._carried[key]
-
-            # An element with constant indices is the same outside of the iteration.
-            leaving = [a if a.element else loop_carried(a) for a in (*current, *exits.continues)]
             known = {id(access) for access in (*entry, *carried)}
-            fresh = [access for access in leaving if id(access) not in known]
+            still_open = (*current, *exits.continues)
+            fresh: list[Access] = []
+            for access in still_open:
+                source, distance = sources.get(id(access), (access, 0))
+                if id(access) in known and distance != 1:
+                    continue
+                later = left(source, distance + 1)  # 1: of the iteration before; 2: of any
+                if id(later) not in known:
+                    known.add(id(later))
+                    sources[id(later)] = (source, distance + 1)
+                    fresh.append(later)
             if not fresh:
-                return body, list(PendingAccesses(leaving, map(loop_carried, exits.breaks)))
+                ended = (*still_open, *exits.breaks)
+                return body, list(
+                    PendingAccesses(left(sources.get(id(a), (a, 0))[0]) for a in ended)
+                )
             carried += fresh
 
 

@@ -51,7 +51,8 @@ class Access:
     ``free``: the values of variables that range inside the access. ``joint``: made by the thread
     group together, so that any of its threads may touch any element; otherwise every thread of
     ``mask`` (None: all) touches the element its own index says. ``owner``: who touches which
-    element, in a form that can be compared; None where that is not known.
+    element, in a form that can be compared; None where that is not known. ``exact``: each thread
+    of ``mask`` makes it.
     """
 
     buffer: Buffer
@@ -69,6 +70,7 @@ class Access:
     async_proxy: bool = (
         False  # made through the async proxy, which sees writes of threads after a fence
     )
+    exact: bool = True
     loc: Loc | None = None
 
     @cached_property
@@ -105,6 +107,7 @@ class Scope:
     ranges: dict[E.Var, Interval] = field(default_factory=dict)  # of opaque variables
     joint: bool = False
     mask: Mask | None = None
+    exact: bool = True  # each thread of ``mask`` gets there
     layout: Any = None
     parallel_vars: tuple[E.Var, ...] = ()  # indices of the parallel loop around
     exchanges: frozenset[E.Var] = frozenset()  # global memory that is watched like shared memory
@@ -160,6 +163,7 @@ class Scope:
             self.mask,
             self._owner(dims),
             is_partial=len(free) > known,
+            exact=self.exact,
             loc=loc,
         )
 
@@ -285,9 +289,9 @@ def _nested(stmt: S.Stmt, scope: Scope) -> Iterator[Access]:
     yield from own_accesses(stmt, scope)
     if isinstance(stmt, S.Let):
         scope.bind(stmt)
-    inside = scope
+    inside = scope.copy(exact=False) if isinstance(stmt, (S.If, S.While)) else scope
     if isinstance(stmt, S.For):
-        inside = scope.copy(layout=None)
+        inside = scope.copy(layout=None, exact=False)
         var, values = inside.bind_loop(stmt)
         if values is None:
             inside.opaque.add(var)
@@ -336,6 +340,7 @@ class AccessTable:
                 access.warp_ordered,
                 access.is_partial,
                 access.async_proxy,
+                access.exact,
             ),
         )
         return self._found.setdefault(key, (access, dims))[0]
@@ -343,13 +348,19 @@ class AccessTable:
 
 # -- leaving a loop --
 def leave_loop(
-    access: Access, var: E.Var | None, values: Values | None, bound: set[E.Var]
+    access: Access,
+    var: E.Var | None,
+    values: Values | None,
+    bound: set[E.Var],
+    distances: Values | None = None,
 ) -> Access:
     """The access as code outside of one iteration sees it.
 
     ``var`` takes ``values`` (None: not known); the variables ``bound`` in the body have values
-    of their own in every iteration.
+    of their own in every iteration. With ``distances`` it is seen by a later iteration, to whose
+    value of ``var`` that of its own has one of them.
     """
+    values = values if distances is None else distances
     free = list(access.free)
     dims: list[Dim] = []
     names: dict[E.Var, E.Expr] = {}
@@ -366,7 +377,7 @@ def leave_loop(
                 continue
             if var not in names:
                 fresh = E.Var(var.name, var.dtype)
-                names[var] = fresh
+                names[var] = fresh if distances is None else var + fresh
                 free.append((fresh, values))
             dims.append((substitute(dim[0], names), dim[1]))
         else:
@@ -374,6 +385,18 @@ def leave_loop(
     if not changed:
         return access
     return replace(access, dims=tuple(dims), free=tuple(free), owner=None)
+
+
+def distances_of(
+    stmt: S.For | S.While, var: E.Var | None, values: Values | None
+) -> tuple[Values | None, Values | None]:
+    """How far the variable of a loop is behind that of the next iteration, and of any later one;
+    None where that is not known."""
+    if not isinstance(stmt, S.For) or not isinstance(stmt.step, E.Const):
+        return None, None
+    step = int(stmt.step) if var is stmt.var else 1
+    several = None if values is None or len(values) < 2 else values[:-1] - values[-1]
+    return np.array([-step], dtype=np.int64), several
 
 
 # -- hazards --
@@ -437,8 +460,9 @@ class HazardAnalysis:
         same_buffer = a.buffer is b.buffer
         if same_buffer and self._same_owner(a, b):
             return None
-        if same_buffer and any(self._are_disjoint(a, x, b, y) for x, y in zip(a.dims, b.dims)):
-            return None
+        for x, y in zip(a.dims, b.dims) if same_buffer else ():
+            if self._are_disjoint(a, x, b, y) or self._are_apart_modulo(a, x, b, y):
+                return None
         if not a.pending and _one_thread(a, b):
             return None
         if a.joint or b.joint:
@@ -516,9 +540,29 @@ class HazardAnalysis:
             return False
         return first[0] + shift > second[1] or second[0] > first[1] + shift
 
+    def _are_apart_modulo(self, a: Access, x: Dim, b: Access, y: Dim) -> bool:
+        """Whether two indices ``i % n`` and ``j % n`` differ: ``i - j`` is no multiple of ``n``."""
+        if x is None or y is None or (x[1], y[1]) != (1, 1):
+            return False
+        first, second = x[0], y[0]
+        if not isinstance(first, E.Binary) or not isinstance(second, E.Binary):
+            return False
+        if (first.op, second.op) != ("floormod", "floormod") or first.b is not second.b:
+            return False
+        left, right = self._interval(a, (first.a, 1)), self._interval(b, (second.a, 1))
+        if left is None or right is None or not isinstance(first.b, E.Const):
+            return False
+        shift = constant_difference(left[2], right[2])
+        if shift is None:
+            return False
+        low, high, n = left[0] - right[1] + shift, left[1] - right[0] + shift, int(first.b)
+        return low // n == high // n and bool(low % n)
+
     # -- by thread ---------------------------------------------------------------------------
     def _by_thread(self, a: Access, b: Access, same_buffer: bool) -> Hazard | None:
         """Both are made thread by thread: only different threads conflict."""
+        if same_buffer and _reads_own_write(a, b):
+            return None
         exact = same_buffer and not (a.is_partial or b.is_partial)
         columns: list[tuple[Values, Values]] = []
         for x, y in zip(a.dims, b.dims) if same_buffer else ():
@@ -551,6 +595,20 @@ class HazardAnalysis:
         if shift is None or values_a is None or values_b is None:
             return None
         return values_a + shift, values_b
+
+
+def _reads_own_write(a: Access, b: Access) -> bool:
+    """Whether each thread that reads an element has written it there itself. Others that wrote the
+    same element did so without an order among them, so that they wrote the same value."""
+    if (a.mode, b.mode) != ("write", "read") or a.pending or not a.exact or a.is_partial:
+        return False
+    ranging = {var for side in (a, b) for var, _ in side.free}
+    pairs = list(zip(a.dims, b.dims))
+    if any(x is None or y is None or x[0] is not y[0] or x[1] != y[1] for x, y in pairs):
+        return False
+    if any(x is not None and x[0].variables & ranging for x, _ in pairs):
+        return False
+    return a.mask is None or (b.mask is not None and not bool((b.mask & ~a.mask).any()))
 
 
 def _one_thread(a: Access, b: Access) -> bool:
