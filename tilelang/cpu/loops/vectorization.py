@@ -141,7 +141,10 @@ class _Loop:
         self.scan = scan_of(loop)
         every = memory.facts(loop.body).every.values()
         self.accesses = [a for a in every if not a.buffer.is_var and a.mode != NAME]
-        self.iterations = Iterations(loop.var, self.lets, count=trip_count(loop))
+        count = trip_count(loop)
+        self.iterations = Iterations(
+            loop.var, self.lets, extents={loop.var: count} if count else {}
+        )
 
     def bits(self) -> int:
         """Bits of the widest value; 0 where the loop stays as it is."""

@@ -34,31 +34,38 @@ from tilelang.ir.linear import Linear, parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
+from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
 # Statements whose whole effect is what `effects` says of their accesses.
 _QUIET = (S.Seq, S.Let, S.Alloc, S.Store, S.For, S.Parallel, S.If, S.Copy, S.Fill, S.Gemm)
 
 
+# Those that access memory element by element.
+_ELEMENTS = {S.Seq, S.Let, S.Alloc, S.Store, S.For, S.If}
+
+
 # -- two accesses ----------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Iterations:
-    """The iterations of the loop over ``var``, ``count`` of them if that is known.
+    """The iterations of the loop over ``var``; without it there is one.
 
     ``varying``: variables that each iteration sets anew (of loops in it, names); ``values``: what
-    names stand for. Without ``var`` there is one iteration.
+    names stand for; ``extents``: how many values ``var`` and variables of ``varying`` have, which
+    are a step of one apart, where that is known.
     """
 
     var: E.Var | None = None
     varying: frozenset[E.Var] = frozenset()
     values: Mapping[E.Var, E.Expr] = field(default_factory=dict)
-    count: int | None = None
+    extents: Mapping[E.Var, int] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
     _forms: dict[E.Expr, tuple[Linear, E.Expr] | None] = field(default_factory=dict, init=False)
 
     def distance(self, a: Access | Region, b: Access | Region) -> Interval | None:
         """How many iterations after ``a`` has touched an element ``b`` may touch it, where both are
         of the same memory; None: never."""
-        found = ANY if self.count is None else Interval(1 - self.count, self.count - 1)
+        most = self._most(self.var)
+        found = Interval(-most, most)
         for (low, size), (other, other_size) in _common_dims(a, b):
             along = self._along(low, other, size - 1, other_size - 1)
             if along is None:
@@ -71,23 +78,37 @@ class Iterations:
         distance = self.distance(a, b)
         return distance is None or distance.low == distance.high == 0
 
+    def _most(self, var: E.Expr | None) -> End:
+        """How far two values of ``var`` are apart, at most."""
+        known = isinstance(var, E.Var) and var in self.extents
+        return self.extents[var] - 1 if known else INF
+
     def _along(self, a: E.Expr, b: E.Expr, more: End, other_more: End) -> Interval | None:
-        """The distances at which the indices ``a`` and ``b``, and so many more, may be equal."""
+        """The distances at which the indices ``a`` and ``b``, and so many more, may be equal.
+
+        Then the distances of all variables, each times its step, add up to the difference of what
+        the iterations share. The variables with the largest steps come first: what the others add
+        is less than such a step in an index of digits (``64 * i + j`` for j below 64).
+        """
         form, other = self._form(a), self._form(b)
-        if form is None or other is None:
+        if form is None or other is None or dict(form[0].terms) != dict(other[0].terms):
             return ANY
-        steps = dict(form[0].terms)
-        if steps != dict(other[0].terms) or not steps.keys() <= {self.var}:
-            return ANY
-        gap = self._gap(form[1], other[1])
+        gap, found = self._gap(form[1], other[1]), ANY
         low, high = gap.low - other_more, gap.high + more
-        step = sum(steps.values())
-        if step == 0:
-            return ANY if low <= 0 <= high else None
-        if step < 0:
-            low, high, step = -high, -low, -step
-        first, last = -floored(-low, step), floored(high, step)
-        return Interval(first, last) if first <= last else None
+        terms = sorted(form[0].terms, key=lambda pair: -abs(pair[1]))
+        reach = [abs(step) * self._most(term) for term, step in terms]
+        for at, (term, step) in enumerate(terms):
+            smaller, most = sum(reach[at + 1 :]), self._most(term)
+            ends = (low - smaller, high + smaller) if step > 0 else (-high - smaller, smaller - low)
+            first = max(-floored(-ends[0], abs(step)), -most)
+            last = min(floored(ends[1], abs(step)), most)
+            if first > last:
+                return None
+            if term is self.var:
+                found = Interval(first, last)
+            far = (step * first, step * last)
+            low, high = low - max(far), high - min(far)
+        return found if low <= 0 <= high else None
 
     def _form(self, index: E.Expr) -> tuple[Linear, E.Expr] | None:
         if index not in self._forms:
@@ -159,6 +180,34 @@ def uses_by(body: S.Stmt, *kinds: type[S.Stmt] | type[E.Expr]) -> Counter[E.Var]
         if not isinstance(access.by, kinds) or access.how is not effects.How.PLAIN:
             others.add(access.data)
     return Counter({data: count for data, count in counts.items() if data not in others})
+
+
+def have_own_elements(body: S.Stmt, own: Mapping[E.Var, int], others: Mapping[E.Var, int]) -> bool:
+    """Whether ``body`` uses what it stores to by the stored elements alone, which iterations that
+    differ in a variable of ``own`` never share, whatever the variables of ``others`` are.
+
+    Args:
+        own, others: variables of loops around ``body``, and their extents; all count from 0.
+    """
+    facts = facts_of(body)
+    if facts.accesses is None or not facts.kinds <= {*_QUIET} - {
+        S.Parallel,
+        S.Copy,
+        S.Fill,
+        S.Gemm,
+    }:
+        return False
+    loops = {loop.var: trip_count(loop) for loop in S.find(body, S.For) if steps_by_one(loop)}
+    extents = {**own, **others, **{var: count for var, count in loops.items() if count}}
+    varying, values = facts.bound.union(own, others), facts.pure_values()
+    iterations = [Iterations(var, varying, values, extents) for var in own]
+    return all(
+        is_same_element(store, access) and all(each.are_apart(store, access) for each in iterations)
+        for store in facts.accesses
+        if store.writes
+        for access in facts.accesses
+        if access.data is store.data
+    )
 
 
 def constant_difference(a: E.Expr, b: E.Expr) -> int | None:

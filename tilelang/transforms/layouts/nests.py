@@ -16,8 +16,8 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import map_stmts
+from tilelang.transforms.analysis.dependence import have_own_elements
 from tilelang.transforms.analysis.loops import values_of
-from tilelang.transforms.analysis.own_elements import have_own_elements
 
 
 def serial_inside(stmt: S.Stmt) -> S.Stmt:

@@ -20,8 +20,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_bodies, substitute, substitute_in
 from tilelang.target import Context
+from tilelang.transforms.analysis.dependence import have_own_elements
 from tilelang.transforms.analysis.loops import static_extents, values_of
-from tilelang.transforms.analysis.own_elements import have_own_elements
 from tilelang.transforms.analysis.scopes import FRAGMENT
 
 MOST = 8  # iterations that are written out
