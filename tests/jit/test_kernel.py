@@ -19,7 +19,8 @@ from tilelang.errors import (
     TileUnsupportedError,
     TileValueError,
 )
-from tilelang.jit.kernel import JITKernel, KernelParam, input_params
+from tilelang.jit.calls import KernelParam
+from tilelang.jit.kernel import JITKernel, input_params
 from tilelang.notebook import preformatted
 from tilelang.options import Options
 from tilelang.profiler import Profiler, TensorSupplyType

@@ -34,7 +34,7 @@ from tilelang.compat.host_text.programs import (
 from tilelang.compiler import Artifact
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.standalone import standalone
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.postfix import Program, evaluate
 from tilelang.ir.stmt import PrimFunc

@@ -9,7 +9,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from tilelang.metal.backend import HEADER
+from tilelang.metal.standalone import HEADER
 
 NAMES = Path(__file__).parent / "clang"
 FLAGS = (

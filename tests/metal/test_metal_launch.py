@@ -16,8 +16,8 @@ from tilelang.codegen.gpu.module import launches
 from tilelang.compiler import compile
 from tilelang.errors import TileRuntimeError
 from tilelang.jit.adapter.wrapper import TLMetalSourceWrapper, host_source
-from tilelang.metal.backend import standalone
 from tilelang.metal.executable import Shaders
+from tilelang.metal.standalone import standalone
 from tilelang.target import parse_target
 
 torch = pytest.importorskip("torch")

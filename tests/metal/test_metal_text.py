@@ -8,7 +8,7 @@ from metal_programs import attention, counted, product, scaled, softmax, turned
 
 from tilelang.compiler import compile
 from tilelang.ir.stmt import PrimFunc
-from tilelang.metal.backend import standalone
+from tilelang.metal.standalone import standalone
 from tilelang.options import Options
 from tilelang.target import parse_target
 

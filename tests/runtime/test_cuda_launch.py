@@ -30,7 +30,7 @@ from tilelang.cpu.toolchain import Compiler
 from tilelang.cuda import driver as driver_module
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.loaded_module import LoadedModule
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import (
     ArgumentTypeError,
     DeviceAssertError,

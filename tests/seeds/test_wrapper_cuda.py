@@ -17,7 +17,7 @@ from tilelang.compat.host_text.host_module import HostModule, host_module
 from tilelang.compiler import Artifact
 from tilelang.compiler import compile as compile_program
 from tilelang.cuda.dialect import emit_cuda
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.jit.adapter import wrapper
 from tilelang.target import Target, parse_target

@@ -13,7 +13,7 @@ import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, MapStep
 from tilelang.compiler import compile, lower
 from tilelang.cuda import dialect
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S

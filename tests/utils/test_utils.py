@@ -14,7 +14,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import floats
-from tilelang.jit.kernel import KernelParam
+from tilelang.jit.calls import KernelParam
 from tilelang.target import Target
 from tilelang.utils import determine_fp8_type, determine_torch_fp8_type, target
 from tilelang.utils import tensor as tensor_module

@@ -29,7 +29,8 @@ from tilelang.autotuner.search import strategy_of
 from tilelang.autotuner.trials import Candidate, CompileLane, Station, Trials
 from tilelang.env import env
 from tilelang.errors import TileValueError, shown
-from tilelang.jit.kernel import KernelParam, input_params
+from tilelang.jit.calls import KernelParam
+from tilelang.jit.kernel import input_params
 from tilelang.jit.progress import progress, shows_bars
 from tilelang.profiler import do_bench
 from tilelang.profiler.timing import milliseconds

@@ -29,6 +29,9 @@ PLAIN_TYPES = {
     "handle": "char*", "void": "void",
 }  # fmt: skip
 
+_STORAGE_BYTES = {
+    "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
+}  # fmt: skip
 # dtype -> (storage type, suffix of the conversion functions tl_SUFFIX_to_f32, tl_f32_to_SUFFIX)
 NARROW_FLOATS = {
     "float16": ("uint16_t", "f16"), "bfloat16": ("uint16_t", "bf16"),
@@ -479,3 +482,8 @@ class CPrinter:
             f"T.{expr.op} is not available on this target",
             expected=lowest_with(expr.atom.needs) or "a target with it",
         )
+
+
+def unit_bytes(dtype: DType) -> int:
+    """Bytes of one storage unit of `dtype`."""
+    return _STORAGE_BYTES.get(storage_type(dtype), 8)

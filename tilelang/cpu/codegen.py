@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import cast
 
-from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, value_type
+from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, unit_bytes, value_type
 from tilelang.codegen.names import Names
 from tilelang.codegen.random_states import one_generator
 from tilelang.codegen.writer import Writer, device_assert_text
@@ -25,7 +25,6 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.linear import parted
 from tilelang.ir.tables import RNG_INIT, RNG_RAND_FLOAT
@@ -42,10 +41,6 @@ _OMP_SIGNS = {"add": "+", "max": "max", "min": "min", "bitand": "&", "bitor": "|
 
 # Atomics that have a form for memory which no other core uses.
 _ALONE = frozenset(f"atomic_{word}" for word in "add max min or and xor exch".split())
-
-UNIT_BYTES = {
-    "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
-}  # fmt: skip
 
 
 @dataclass
@@ -235,7 +230,7 @@ class BlockWriter(Writer):
         self.p.declared[buffer.data] = kind
         size = self.element_bytes(buffer, buffer.constant_span(stmt.loc))
         if size <= ON_STACK and buffer.storage.startswith("local"):
-            length = max(1, -(-size // self.unit_bytes(dtype)))
+            length = max(1, -(-size // unit_bytes(dtype)))
             self.put(f"{kind} {name}[{length}] __attribute__((aligned(16)));")
         else:
             offset = self.arena_bytes
@@ -248,12 +243,7 @@ class BlockWriter(Writer):
         """Bytes of ``count`` elements."""
         if is_packed(buffer.dtype):
             return (count + 1) // 2
-        return count * self.unit_bytes(buffer.dtype)
-
-    @staticmethod
-    def unit_bytes(dtype: DType) -> int:
-        """Bytes of one storage unit."""
-        return UNIT_BYTES.get(storage_type(dtype), 8)
+        return count * unit_bytes(buffer.dtype)
 
     def view(self, stmt: S.View) -> None:
         """A name for memory that exists; the storage variable is shared, so views of the same

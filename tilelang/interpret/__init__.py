@@ -69,6 +69,7 @@ def run(
     import numpy as np
 
     from tilelang.errors import TileValueError, at, shown
+    from tilelang.interpret import exprs
     from tilelang.interpret.arguments import bind_arguments
     from tilelang.interpret.lanes import Lanes
     from tilelang.interpret.machine import Block, DivergentGroup, Run, Scope
@@ -83,7 +84,7 @@ def run(
             got=shown(uninitialized),
         )
     raise_recursion_limit(nesting(func.body))
-    state = Run(func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
+    state = Run(exprs, func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
     state.uninitialized = uninitialized
     state.observer = observer
     state.late_copies = late_copies

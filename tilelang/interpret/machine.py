@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import field
 from functools import cached_property
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from tilelang.errors import (
 from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import Facts
 from tilelang.interpret.async_copies import Flight
-from tilelang.interpret.exprs import evaluate, exact
 from tilelang.interpret.lanes import Active, Lanes, narrow, union
 from tilelang.interpret.memory import Bound, Memory, Site
-from tilelang.interpret.schedule import Items
-from tilelang.interpret.sync import MBarrier, Rendezvous
+from tilelang.interpret.sync import Items, MBarrier, Rendezvous
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var
@@ -34,10 +32,21 @@ from tilelang.records import dataclass
 from tilelang.warning import warn_caller
 
 
+class Evaluator(Protocol):
+    """What gives expressions their values: :mod:`~tilelang.interpret.exprs`."""
+
+    def evaluate(self, s: DivergentGroup, expr: Expr, active: Active) -> Value:
+        """The value of ``expr`` in the active lanes."""
+
+    def exact(self, s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
+        """The exact value of index arithmetic."""
+
+
 @dataclass
 class Run:
     """What holds for the whole call."""
 
+    exprs: Evaluator
     func: PrimFunc
     safe_memory: bool
     checks: bool
@@ -177,6 +186,7 @@ class DivergentGroup:
     def __init__(self, block: Block, scope: Scope, lanes: Lanes) -> None:
         self.block = block
         self.run = block.run
+        self.exprs = block.run.exprs
         self.scope = scope
         self.lanes = lanes
         self.loops: list[LoopRecord] = []
@@ -208,13 +218,13 @@ class DivergentGroup:
     # -- values -------------------------------------------------------------------------------
     def eval(self, expr: Expr | int, active: Active) -> Value:
         """The value of ``expr`` in the active lanes."""
-        return np.int32(expr) if isinstance(expr, int) else evaluate(self, expr, active)
+        return np.int32(expr) if isinstance(expr, int) else self.exprs.evaluate(self, expr, active)
 
     def exact(self, expr: Expr, active: Active) -> Value:
         """The exact value of index arithmetic, the value of anything else."""
         if self.run.is_index(expr):
-            return exact(self, expr, active, False)
-        return evaluate(self, expr, active)
+            return self.exprs.exact(self, expr, active, False)
+        return self.exprs.evaluate(self, expr, active)
 
     def place(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
         """Where an element of ``buffer`` is: a negative index counts from the end, but for one that
@@ -229,7 +239,9 @@ class DivergentGroup:
     def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
         """Index expressions of ``buffer`` as they are: those of a tile may be negative."""
         return [
-            exact(self, expr, active, True) if is_long(extent) else self.exact(expr, active)
+            self.exprs.exact(self, expr, active, True)
+            if is_long(extent)
+            else self.exact(expr, active)
             for expr, extent in zip(exprs, buffer.shape)
         ]
 
@@ -260,11 +272,11 @@ class DivergentGroup:
     def let(self, var: Var, expr: Expr, active: Active) -> None:
         """Bind ``var`` to the value of ``expr``."""
         if self.run.is_index(expr):
-            self.bind(var, exact(self, expr, active, False))
+            self.bind(var, self.exprs.exact(self, expr, active, False))
             return
         self.bind(var, self.eval(expr, active))
         if self.run.has_long and is_sum(expr):
-            value = exact(self, expr, active, True)
+            value = self.exprs.exact(self, expr, active, True)
             self.scope.long[var] = (value, self.lanes if np.ndim(value) else None)
 
     def collapse(self, value: Value, active: Active) -> Value:

@@ -7,38 +7,22 @@ that order on their own; roles wait for each other.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from tilelang.errors import Loc
 from tilelang.interpret.lanes import Active, Mask, narrow, population, union
-from tilelang.interpret.sync import Steps, Wait, join
+from tilelang.interpret.sync import Items, Steps, Wait, join
 from tilelang.ir import schedule as H
 from tilelang.ir.expr import Var
 from tilelang.ir.stmt import Stmt, walk
-from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
 Execute = Callable[["DivergentGroup", Stmt, Active], Steps]
-
-
-@dataclass
-class Items:
-    """What has become of the items of a pipeline; ``users``: threads that wait for each;
-    ``handed``: how many the runs of each thread have handed on."""
-
-    stages: int
-    users: int
-    handed: npt.NDArray[np.int64]
-    committed: set[int] = field(default_factory=set)
-    released: Counter[int] = field(default_factory=Counter)
 
 
 def pipeline(s: DivergentGroup, node: H.Pipeline, active: Active, execute: Execute) -> Steps:

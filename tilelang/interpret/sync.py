@@ -6,12 +6,14 @@ scheduler resumes it once the wait is over. When nobody can go on, the program h
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import field
 from typing import TypeAlias
 
 from tilelang.errors import DeadlockError, Loc
 from tilelang.interpret.lanes import Active
+from tilelang.interpret.values import Array
 from tilelang.records import dataclass
 
 
@@ -128,3 +130,15 @@ class MBarrier:
     def passed(self, parity: int) -> bool:
         """Whether the phase with ``parity`` is complete (parity 1 is on a fresh barrier)."""
         return (self.phase & 1) != (parity & 1)
+
+
+@dataclass
+class Items:
+    """What has become of the items of a pipeline; ``users``: threads that wait for each;
+    ``handed``: how many the runs of each thread have handed on."""
+
+    stages: int
+    users: int
+    handed: Array
+    committed: set[int] = field(default_factory=set)
+    released: Counter[int] = field(default_factory=Counter)

@@ -6,9 +6,10 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from tilelang.jit.calls import KernelParam
 from tilelang.jit.compile import compile, lower, par_compile
 from tilelang.jit.core import JITImpl, jit, lazy_jit
-from tilelang.jit.kernel import JITKernel, KernelParam
+from tilelang.jit.kernel import JITKernel
 from tilelang.tracebacks import border
 
 __all__ = [

@@ -4,12 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilelang.errors import ArgumentTypeError, TileTypeError, near
+from tilelang.ir import expr as E
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.records import dataclass
 
-if TYPE_CHECKING:
-    from tilelang.jit.kernel import KernelParam
+
+@dataclass(frozen=True)
+class KernelParam:
+    """A parameter as programs look at it: dtype, and shape with ints where constant."""
+
+    dtype: DType
+    shape: tuple[int | E.Expr, ...]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DType(self.dtype))  # programs give names of dtypes
+
+    @classmethod
+    def from_buffer(cls, buffer: Buffer) -> KernelParam:
+        """Description of a tensor parameter."""
+        return cls.from_param(buffer)
+
+    @classmethod
+    def from_var(cls, var: E.Var) -> KernelParam:
+        """Description of a scalar parameter."""
+        return cls.from_param(var)
+
+    @classmethod
+    def from_param(cls, param: Buffer | E.Var) -> KernelParam:
+        """Description of a tensor (its shape) or scalar (empty shape) parameter."""
+        shape = tuple(param.shape) if isinstance(param, Buffer) else ()
+        return cls(param.dtype, shape, param.name)
+
+    def torch_dtype(self) -> Any:
+        """The dtype as torch names it."""
+        return self.dtype.as_torch()
+
+    def is_scalar(self) -> bool:
+        """Whether this is passed by value."""
+        return not self.shape
+
+    def is_unsigned(self) -> bool:
+        """Whether values are never negative."""
+        return self.dtype.is_uint
+
+    def is_boolean(self) -> bool:
+        """Whether values are truth values."""
+        return self.dtype.is_bool
+
+    def is_float8(self) -> bool:
+        """Whether values are 8-bit floats."""
+        return self.dtype.is_fp8
+
+    def is_float4(self) -> bool:
+        """Whether values are 4-bit floats."""
+        return self.dtype.is_float and self.dtype.bits == 4
+
+    def tilelang_dtype(self) -> DType:
+        """The dtype as the language names it."""
+        return self.dtype
 
 
 def in_order(

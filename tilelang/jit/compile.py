@@ -16,8 +16,9 @@ from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, Tile
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.lints import remarks
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.calls import KernelParam
 from tilelang.jit.execution import check_backend
-from tilelang.jit.kernel import JITKernel, KernelParam, normalize_out_idx
+from tilelang.jit.kernel import JITKernel, normalize_out_idx
 from tilelang.jit.progress import progress
 from tilelang.options import (
     Options,

@@ -16,15 +16,12 @@ from tilelang.errors import (
     shown,
     writing,
 )
-from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.calls import in_order, signature_of
+from tilelang.jit.calls import KernelParam, in_order, signature_of
 from tilelang.jit.execution import build
 from tilelang.notebook import Lines, preformatted
 from tilelang.options import Options
-from tilelang.records import dataclass
 from tilelang.runtime.autograd import hide_from_compilers, not_traced
 from tilelang.runtime.executable import Executable
 from tilelang.target import Target, parse_target
@@ -33,62 +30,6 @@ from tilelang.watch import is_profiled
 
 if TYPE_CHECKING:
     from tilelang.profiler import Profiler
-
-
-@dataclass(frozen=True)
-class KernelParam:
-    """A parameter as programs look at it: dtype, and shape with ints where constant."""
-
-    dtype: DType
-    shape: tuple[int | E.Expr, ...]
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", DType(self.dtype))  # programs give names of dtypes
-
-    @classmethod
-    def from_buffer(cls, buffer: Buffer) -> KernelParam:
-        """Description of a tensor parameter."""
-        return cls.from_param(buffer)
-
-    @classmethod
-    def from_var(cls, var: E.Var) -> KernelParam:
-        """Description of a scalar parameter."""
-        return cls.from_param(var)
-
-    @classmethod
-    def from_param(cls, param: Buffer | E.Var) -> KernelParam:
-        """Description of a tensor (its shape) or scalar (empty shape) parameter."""
-        shape = tuple(param.shape) if isinstance(param, Buffer) else ()
-        return cls(param.dtype, shape, param.name)
-
-    def torch_dtype(self) -> Any:
-        """The dtype as torch names it."""
-        return self.dtype.as_torch()
-
-    def is_scalar(self) -> bool:
-        """Whether this is passed by value."""
-        return not self.shape
-
-    def is_unsigned(self) -> bool:
-        """Whether values are never negative."""
-        return self.dtype.is_uint
-
-    def is_boolean(self) -> bool:
-        """Whether values are truth values."""
-        return self.dtype.is_bool
-
-    def is_float8(self) -> bool:
-        """Whether values are 8-bit floats."""
-        return self.dtype.is_fp8
-
-    def is_float4(self) -> bool:
-        """Whether values are 4-bit floats."""
-        return self.dtype.is_float and self.dtype.bits == 4
-
-    def tilelang_dtype(self) -> DType:
-        """The dtype as the language names it."""
-        return self.dtype
 
 
 def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:

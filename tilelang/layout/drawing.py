@@ -18,68 +18,11 @@ from tilelang.layout.evaluate import Array
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.records import dataclass
+from tilelang.layout.svg import Cell, Drawing
 
 BANKS, WORD_BITS = 32, 32
 _CHUNK_BITS = 128  # of shared memory that a cell shows at most
 _SHOWN = 4  # replicas that a cell names
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One rectangle: its text and the number that decides its colour."""
-
-    label: str
-    colour: int
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """The grid of a layout.
-
-    Attributes:
-        title: what is drawn, in one line.
-        rows: cells, row by row; dimensions before the last two follow each other.
-        row_names, column_names: the indices that the rows and columns stand for.
-        colours: how many different colours there are.
-    """
-
-    title: str
-    rows: tuple[tuple[Cell, ...], ...]
-    row_names: tuple[str, ...]
-    column_names: tuple[str, ...]
-    colours: int
-
-    def text(self, limit: int = 64) -> str:
-        """The grid as text.
-
-        Args:
-            limit: rows and columns that are written at most.
-        """
-        columns = self.column_names[:limit]
-        cut = len(self.column_names) > limit
-        table = [["", *columns, *(["..."] if cut else [])]]
-        for name, row in zip(self.row_names[:limit], self.rows):
-            labels = [cell.label for cell in row[:limit]]
-            table.append([name, *labels, *(["..."] if cut else [])])
-        widths = [
-            max(len(line[i]) for line in table if i < len(line)) for i in range(len(table[0]))
-        ]
-        lines = ["  ".join(text.rjust(w) for text, w in zip(line, widths)) for line in table]
-        more = ["..."] if len(self.rows) > limit else []
-        return "\n".join([self.title, *(line.rstrip() for line in lines), *more])
-
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-    def svg(self) -> str:
-        """The grid as an SVG document."""
-        from tilelang.layout.svg import svg_text
-
-        return svg_text(self)
-
-    def __str__(self) -> str:
-        return self.text()
 
 
 def draw_layout(layout: object, dtype: object = "float16") -> Drawing:

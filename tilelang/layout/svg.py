@@ -1,13 +1,11 @@
-"""A grid as SVG: plain rectangles and text, no library."""
+"""A grid of cells as text, and as SVG: plain rectangles and text, no library."""
 
 from __future__ import annotations
 
 import colorsys
 from html import escape
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tilelang.layout.drawing import Drawing
+from tilelang.records import dataclass
 
 _HEIGHT, _CHAR, _PAD, _SIZE = 22, 7, 8, 11  # pixels
 
@@ -18,6 +16,61 @@ def colour_of(number: int, colours: int) -> str:
     hue = number * 0.618033988749895 % 1.0 if colours > 12 else number / max(1, colours)
     red, green, blue = colorsys.hls_to_rgb(hue, 0.8, 0.65)
     return f"#{int(red * 255):02x}{int(green * 255):02x}{int(blue * 255):02x}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One rectangle: its text and the number that decides its colour."""
+
+    label: str
+    colour: int
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The grid of a layout.
+
+    Attributes:
+        title: what is drawn, in one line.
+        rows: cells, row by row; dimensions before the last two follow each other.
+        row_names, column_names: the indices that the rows and columns stand for.
+        colours: how many different colours there are.
+    """
+
+    title: str
+    rows: tuple[tuple[Cell, ...], ...]
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    colours: int
+
+    def text(self, limit: int = 64) -> str:
+        """The grid as text.
+
+        Args:
+            limit: rows and columns that are written at most.
+        """
+        columns = self.column_names[:limit]
+        cut = len(self.column_names) > limit
+        table = [["", *columns, *(["..."] if cut else [])]]
+        for name, row in zip(self.row_names[:limit], self.rows):
+            labels = [cell.label for cell in row[:limit]]
+            table.append([name, *labels, *(["..."] if cut else [])])
+        widths = [
+            max(len(line[i]) for line in table if i < len(line)) for i in range(len(table[0]))
+        ]
+        lines = ["  ".join(text.rjust(w) for text, w in zip(line, widths)) for line in table]
+        more = ["..."] if len(self.rows) > limit else []
+        return "\n".join([self.title, *(line.rstrip() for line in lines), *more])
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def svg(self) -> str:
+        """The grid as an SVG document."""
+        return svg_text(self)
+
+    def __str__(self) -> str:
+        return self.text()
 
 
 def svg_text(drawing: Drawing) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.artifact import Artifact, artifact_of
@@ -13,9 +12,6 @@ from tilelang.target import Context
 if TYPE_CHECKING:
     from tilelang.runtime.executable import Executable
     from tilelang.transforms.step import Step
-
-HEADER = Path(__file__).parent / "include" / "tl_metal.h"
-_INCLUDE = '#include "tl_metal.h"'
 
 
 def _emit(func: PrimFunc, context: Context) -> Artifact:
@@ -43,9 +39,10 @@ def _steps() -> tuple[Step, ...]:
     return (Step("check_dtypes", check_dtypes, does, after),)
 
 
-def standalone(source: str) -> str:
-    """``source`` with the header in place of its include: frameworks compile one text."""
-    return source.replace(_INCLUDE, HEADER.read_text(encoding="utf-8"), 1)
+def _standalone(source: str) -> str:
+    from tilelang.metal.standalone import standalone
+
+    return standalone(source)
 
 
 METAL = Backend(
@@ -56,6 +53,6 @@ METAL = Backend(
     keeps_text=True,
     emulated=True,
     texts=("metal",),
-    standalone=standalone,
+    standalone=_standalone,
     steps=_steps,
 )

@@ -18,7 +18,7 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
 from tilelang.codegen.gpu.module import CudaModule, LaunchPlan, launches
 from tilelang.errors import InternalError, TileRuntimeError
-from tilelang.metal.backend import standalone
+from tilelang.metal.standalone import standalone
 from tilelang.records import dataclass
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.executable import Executable, results_form

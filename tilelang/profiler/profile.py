@@ -24,7 +24,8 @@ from tilelang.utils.tensor import (
 )
 
 if TYPE_CHECKING:
-    from tilelang.jit.kernel import JITKernel, KernelParam
+    from tilelang.jit.calls import KernelParam
+    from tilelang.jit.kernel import JITKernel
     from tilelang.runtime.device_array import DeviceMemory
 
 

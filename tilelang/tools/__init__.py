@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilelang.layout.drawing import Drawing, draw_layout
+from tilelang.layout.drawing import draw_layout
+from tilelang.layout.svg import Drawing
 from tilelang.tools.analyzer import AnalysisResult, Analyzer
 from tilelang.tools.machine import roof
 from tilelang.tools.plot import plot_layout

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.errors import TileUnsupportedError, TileValueError, shown
-from tilelang.layout.drawing import Drawing, draw_layout
-from tilelang.layout.svg import colour_of
+from tilelang.layout.drawing import draw_layout
+from tilelang.layout.svg import Drawing, colour_of
 
 FORMATS = ("txt", "svg", "png", "pdf")
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from tilelang.codegen.c import NARROW_FLOATS, storage_type, value_type
+from tilelang.codegen.c import NARROW_FLOATS, storage_type, unit_bytes, value_type
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.host import HostWriter, Slots
-from tilelang.codegen.gpu.kernel_writer import KernelWriter, storage_units, unit_bytes
+from tilelang.codegen.gpu.kernel_writer import KernelWriter, storage_units
 from tilelang.codegen.gpu.module import (
     CudaModule,
     KernelArg,

@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tilelang.codegen.c import value_type
-from tilelang.codegen.gpu.kernel_writer import unit_bytes
+from tilelang.codegen.c import unit_bytes, value_type
 from tilelang.codegen.gpu.module import (
     AssertStep,
     ForStep,

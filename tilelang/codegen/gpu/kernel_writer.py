@@ -16,14 +16,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Interval
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.target.apple import HELD
-
-STORAGE_BYTES = {
-    "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
-}  # fmt: skip
 
 
 class _Counter(NamedTuple):
@@ -283,8 +278,3 @@ def storage_units(buffer: Buffer, stmt: S.Stmt) -> int:
     """Number of storage units of an array with constant extents."""
     count = buffer.constant_span(stmt.loc)
     return max(1, (count + 1) // 2 if is_packed(buffer.dtype) else count)
-
-
-def unit_bytes(dtype: DType) -> int:
-    """Bytes of one storage unit of `dtype`."""
-    return STORAGE_BYTES.get(storage_type(dtype), 8)

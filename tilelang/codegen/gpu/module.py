@@ -14,7 +14,7 @@ from tilelang.ir.postfix import Program
 from tilelang.records import dataclass
 
 if TYPE_CHECKING:
-    from tilelang.cuda.tensor_map import TmaDescriptor
+    from tilelang.cuda.tma_descriptor import TmaDescriptor
     from tilelang.errors import Site
     from tilelang.layout.layout import Layout
 

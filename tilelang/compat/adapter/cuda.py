@@ -19,7 +19,7 @@ from tilelang.compat.host_text.host_module import (
 from tilelang.compat.host_text.programs import c_helpers
 from tilelang.compat.host_text.py_host import PythonHost
 from tilelang.compat.host_text.steps_writer import StepsWriter
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileValueError
 from tilelang.ir.stmt import PrimFunc
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilelang.compat.engine import lower
 from tilelang.compat.engine.callback import register_cuda_postproc, register_cuda_postproc_callback
+from tilelang.jit.calls import KernelParam
 from tilelang.jit.compile import CompiledArtifact
-from tilelang.jit.kernel import KernelParam
 
 __all__ = [
     "CompiledArtifact",

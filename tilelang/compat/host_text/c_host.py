@@ -20,7 +20,7 @@ from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.host_module import TENSOR_MAP, HostArgument, HostModule, Window
 from tilelang.compat.host_text.programs import CPrinter, constant_of, may_be_undefined
 from tilelang.compat.host_text.steps_writer import MAX_GRID, LaunchInfo, StepsWriter, float_form
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program

@@ -18,7 +18,7 @@ from tilelang.codegen.gpu.module import (
     walk_steps,
 )
 from tilelang.codegen.symbols import symbols_of
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S

@@ -22,7 +22,7 @@ from tilelang.compat.host_text import templates
 from tilelang.compat.host_text.host_module import TENSOR_MAP, HostArgument, HostModule, Window
 from tilelang.compat.host_text.programs import PythonPrinter, constant_of, python_helpers
 from tilelang.compat.host_text.steps_writer import LaunchInfo, StepsWriter, float_form
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
 

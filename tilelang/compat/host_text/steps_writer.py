@@ -31,7 +31,7 @@ from tilelang.compat.host_text.host_module import (
     launch_plans,
 )
 from tilelang.compat.host_text.programs import Printer
-from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.cuda.tma_descriptor import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.postfix import Program
 from tilelang.records import dataclass
