@@ -57,9 +57,9 @@ def effects() -> pass_effects.Effects:
 
 def test_a_pass_counts_where_it_changes_the_text(effects: pass_effects.Effects) -> None:
     assert effects.programs == {"cpu": 2, "sm_80": 2, "metal": 2}
-    assert effects.changed["pipeline_loops"]["sm_80"] == ["product"]
+    assert effects.changed["schedule_launches"]["sm_80"] == ["product"]
     assert effects.changed["fuse_loops"]["cpu"] == ["add"]
-    assert effects.count("pipeline_loops") == 1
+    assert effects.count("schedule_launches") == 1
 
 
 def test_passes_over_tiles_return_a_kernel_without_tiles_as_it_is() -> None:
@@ -88,8 +88,10 @@ def test_every_pass_has_a_line_the_rarest_first(effects: pass_effects.Effects) -
     assert set(named) == {n for t in effects.programs for n in pass_effects.passes_of(t)}
     counts = [int(line.split()[1]) for line in lines[1:-2]]
     assert counts == sorted(counts)
-    row = next(line for line in lines if line.startswith("pipeline_loops"))
-    assert row.split()[:5] == ["pipeline_loops", "1", "-", "1", "1"] and row.endswith("  product")
+    row = next(line for line in lines if line.startswith("schedule_launches"))
+    assert row.split()[:5] == ["schedule_launches", "1", "-", "1", "1"] and row.endswith(
+        "  product"
+    )
     assert lines[-1].startswith(f"{len(named)} passes: ")
 
 

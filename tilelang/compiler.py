@@ -15,6 +15,7 @@ from tilelang.env import env
 from tilelang.errors import SharedMemoryLimitError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.garbage_collection import garbage_collection_paused
+from tilelang.ir.launch_schedule import MEMORY
 from tilelang.ir.legal import check
 from tilelang.ir.recursion import nesting, raise_recursion_limit
 from tilelang.options import Options
@@ -46,18 +47,16 @@ def lower(
     """``func`` through the pass list. ``watch`` is called with the program after each pass; then no
     times are printed.
 
-    A kernel that does not fit into shared memory is compiled again without what uses it only for
-    speed, and if it still does not fit, with tiles of one iteration that share memory.
+    A kernel that does not fit into shared memory takes the next schedule, which needs less of it.
     """
-    context = Context(target, options)
-    try:
-        return _lower(func, context, watch)
-    except SharedMemoryLimitError:
-        context = replace(context, low_shared=True)
-    try:
-        return _lower(func, context, watch)
-    except SharedMemoryLimitError:
-        return _lower(func, replace(context, shrink_live_ranges=True), watch)
+    stated = [node.schedule.memory for node in S.find(func.body, S.Launch) if node.schedule]
+    first = max((MEMORY.index(memory) for memory in stated if memory), default=0)
+    for memory in MEMORY[first:-1]:
+        try:
+            return _lower(func, Context(target, options, memory), watch)
+        except SharedMemoryLimitError:
+            continue
+    return _lower(func, Context(target, options, MEMORY[-1]), watch)
 
 
 def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFunc:

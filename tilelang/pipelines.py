@@ -71,16 +71,8 @@ from tilelang.transforms.normalize.tile_bounds import check_tile_bounds
 from tilelang.transforms.normalize.unroll_register_slices import unroll_register_slices
 from tilelang.transforms.normalize.widen_indices import widen_indices
 from tilelang.transforms.normalize.workspaces import hoist_workspaces
-from tilelang.transforms.schedule.cross_tile_prefetch import prefetch_across_tiles
-from tilelang.transforms.schedule.gemm_overlap import overlap_gemms
-from tilelang.transforms.schedule.longest_tile_first import order_longest_first
-from tilelang.transforms.schedule.operand_barriers import split_barriers_by_operand
-from tilelang.transforms.schedule.persistent_epilogue import overlap_persistent_epilogues
-from tilelang.transforms.schedule.persistent_grid import make_grids_persistent
-from tilelang.transforms.schedule.ping_pong import schedule_ping_pong
-from tilelang.transforms.schedule.pipeline import pipeline_loops
+from tilelang.transforms.schedule.apply import schedule_launches
 from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
-from tilelang.transforms.schedule.specialize_warps import specialize_warps
 from tilelang.transforms.schedule.staged_epilogue import stage_epilogues
 from tilelang.transforms.schedule.tma_legalization import legalize_tma_copies
 from tilelang.transforms.step import Step
@@ -272,36 +264,11 @@ GPU: tuple[Step, ...] = (
          after="reads of loops are seen with their indices; as copies of tiles they can be "
                "staged",
          needs="cp_async"),
-    Step("make_grids_persistent", make_grids_persistent,
-         does="persistent kernel: a block per multiprocessor loops over tiles of attention",
-         after="pipelines and roles are planned with the loop over tiles",
+    Step("schedule_launches", schedule_launches,
+         does="choose the schedule of each launch by price, and apply it: persistent blocks, "
+              "software pipelines, roles of warpgroups, overlap of products",
+         after="copies and results are still whole tiles; layouts and barriers see what is written",
          level="scheduled"),
-    Step("overlap_persistent_epilogues", overlap_persistent_epilogues,
-         does="persistent kernel: store one tile under the products of the next",
-         after="pipelines and roles are planned with the loop over tiles; results are still "
-               "copied as a whole"),
-    Step("pipeline_loops", pipeline_loops,
-         does="software pipelining of T.Pipelined loops",
-         after="stages are copies of whole tiles, so they are planned while copies are still "
-               "whole"),
-    Step("specialize_warps", specialize_warps,
-         does="warp specialization: a producer warpgroup and consumer warpgroups",
-         after="pipelines are proved; roles are seen by layouts and barriers"),
-    Step("order_longest_first", order_longest_first,
-         does="start the tiles with the most iterations first",
-         after="loops of roles say how long a block takes"),
-    Step("split_barriers_by_operand", split_barriers_by_operand,
-         does="give operands that are used at different times mbarriers of their own",
-         after="only roles wait for some tiles of an item and not for others"),
-    Step("schedule_ping_pong", schedule_ping_pong,
-         does="ping-pong scheduling of two consumer warpgroups",
-         after="what the first products read has barriers of its own"),
-    Step("overlap_gemms", overlap_gemms,
-         does="overlap the last GEMM of an iteration with the computation of the next",
-         after="loops whose items both warpgroups compute are left"),
-    Step("prefetch_across_tiles", prefetch_across_tiles,
-         does="copy what the next tile of a persistent kernel needs once",
-         after="products that overlap say where a tile that is copied once is read last"),
     Step("lower_roles", lower_roles,
          does="lower roles to branches on the thread number",
          after="layouts and barriers see who runs a branch by its condition"),

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schedule_steps import apply_all
 
 import tilelang
 import tilelang.language as T
-from tilelang.compiler import lower
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.options import Options
@@ -66,15 +66,8 @@ def greatest(case: str = "", most: int = 3, out: str = "float16") -> Any:
 
 
 def behind(func: Any, options: Options | None = None) -> S.PrimFunc:
-    """The program behind the pass."""
-    found: list[S.PrimFunc] = []
-
-    def look(name: str, made: S.PrimFunc) -> None:
-        if name == "prefetch_across_tiles":
-            found.append(made)
-
-    lower(func, HOPPER, options or Options(), look)
-    return found[0]
+    """The program with its schedule."""
+    return apply_all(func, HOPPER, options)
 
 
 def roles(func: S.PrimFunc) -> dict[str, S.Stmt]:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, holds
+from schedule_steps import apply_all
 
 import tilelang
 import tilelang.language as T
-from tilelang.compiler import lower
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import parse_target
-from tilelang.transforms.schedule import gemm_overlap, operand_barriers
+from tilelang.transforms.schedule import gemm_overlap, specialize_warps
 
 HOPPER = parse_target("cuda -arch=sm_90a")
 
@@ -96,15 +96,8 @@ def arrays(n: int, causal: bool, rows: int = 128, columns: int = 64) -> tuple[An
 
 
 def written(func: Any, options: Options | None = None) -> S.PrimFunc:
-    """The program behind the pass."""
-    found: list[S.PrimFunc] = []
-
-    def look(name: str, made: S.PrimFunc) -> None:
-        if name == "overlap_gemms":
-            found.append(made)
-
-    lower(func, HOPPER, options or Options(), look)
-    return found[0]
+    """The program with its schedule."""
+    return apply_all(func, HOPPER, options)
 
 
 def consumers(func: S.PrimFunc) -> str:
@@ -209,18 +202,18 @@ def test_the_option_keeps_pipelines_whole() -> None:
     assert consumers(written(attention(), Options(no_overlap=True))) == WHOLE
 
 
-def test_what_cannot_be_proved_stays() -> None:
-    for module, wanted in (
-        (gemm_overlap, IN_TURN.format(sum="o")),
-        (operand_barriers, WHOLE),
-    ):
-        with pytest.MonkeyPatch.context() as patch:
-            for patched in {gemm_overlap, module}:
-                patch.setattr(patched, "refused", lambda stmt: True)
-            found = consumers(written(attention()))
-        assert found == wanted.replace(
-            "s, transpose_B=True)", "s, transpose_B=True, clear_accum=True)"
-        )
+@pytest.mark.parametrize(("tiles", "wanted"), [(0, IN_TURN.format(sum="o")), (1, WHOLE)])
+def test_what_cannot_be_proved_stays(
+    tiles: int, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rotation is not proved, nor are pipelines of ``tiles`` tiles."""
+    monkeypatch.setattr(gemm_overlap, "refused", lambda stmt: True)
+    monkeypatch.setattr(
+        specialize_warps, "refusal", lambda node: "no" if len(node.tiles) == tiles else None
+    )
+    assert consumers(written(attention())) == wanted.replace(
+        "s, transpose_B=True)", "s, transpose_B=True, clear_accum=True)"
+    )
 
 
 def test_a_mask_is_written_where_it_hides_something() -> None:

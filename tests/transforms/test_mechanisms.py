@@ -342,7 +342,7 @@ def lower_from_roles(func: S.PrimFunc, target: str) -> S.PrimFunc:
     """Through the passes behind the one that would write the roles."""
     context = Context(parse_target(target), Options())
     steps = [step for step in pass_list(context.target) if step.when(context)]
-    first = next(k for k, step in enumerate(steps) if step.name == "pipeline_loops")
+    first = next(k for k, step in enumerate(steps) if step.name == "schedule_launches")
     for step in (*steps[: first - 1], *steps[first:]):
         func = step.run(func, context)
     check(func, "thread")

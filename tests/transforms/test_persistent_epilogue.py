@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import find_cxx
+from schedule_steps import PERSISTENT, ROLES, apply_part
 from test_pipeline import body_text
 
 import tilelang
 import tilelang.language as T
-from tilelang.compiler import lower
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
@@ -19,9 +19,6 @@ from tilelang.target import Context, parse_target
 from tilelang.transforms.analysis.tma import SUBTILE
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.schedule.persistent_epilogue import overlap_persistent_epilogues
-from tilelang.transforms.schedule.pipeline import pipelined
-from tilelang.transforms.schedule.specialize_warps import specialized
 
 HOPPER = parse_target("cuda -arch=sm_90a")
 
@@ -69,11 +66,13 @@ def product(  # type: ignore[no-untyped-def]  # a traced function
     return main
 
 
-def persistent(func: S.PrimFunc, options: Options | None = None) -> S.PrimFunc:
-    """After the pass."""
+def persistent(
+    func: S.PrimFunc, options: Options | None = None, fields: Any = (PERSISTENT,)
+) -> S.PrimFunc:
+    """With its loop over tiles."""
     context = Context(HOPPER, options or Options())
     made = simplify_func(fold_zero_init(simplify_func(func, context), context), context)
-    made = overlap_persistent_epilogues(made, context)
+    made = apply_part(made, context, fields)
     check(made, "scheduled")
     return made
 
@@ -85,7 +84,6 @@ def parts(func: S.PrimFunc) -> list[S.Stmt]:
 
 
 TILES = """\
-T.block_attr({"tile_note": "persistent over 20 x 14 tiles, each stored under the first products of the next, by each warp in 1 x 16 rows of 64"})
 for tile in T.serial(block, 280, 132):
     bx: T.int32 = tile % 20
     by: T.int32 = tile // 20
@@ -151,7 +149,7 @@ def test_what_cannot_have_roles_keeps_a_block_for_each_tile() -> None:
     def meets(**names: Any) -> None:
         T.sync_threads()
 
-    assert not parts(persistent(product(extra=meets)))
+    assert not parts(persistent(product(extra=meets), fields=(PERSISTENT, ROLES)))
 
 
 # -- results --
@@ -202,16 +200,6 @@ def test_extents_that_are_known_at_run_time(size: tuple[int, int, int]) -> None:
     M, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")
     func = product(M, 8 * N, 8 * K, block=(128, 128, 64))
     same(func, *size)
-
-
-def test_what_becomes_of_a_launch_is_found_once() -> None:
-    """Whether it gets roles is asked of the passes below, which go on with what they found."""
-    func = product()
-    for found in (pipelined, specialized):
-        found.cache_clear()
-    lower(func, HOPPER, Options())
-    for found in (pipelined, specialized):
-        assert (found.cache_info().misses, found.cache_info().hits) == (1, 1)
 
 
 def test_registers_hold_a_tile_and_the_one_before() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schedule_steps import apply_all, launch_of
 from test_cross_tile_prefetch import greatest
 from test_gemm_overlap import attention, small
 
 import tilelang
-from tilelang.compiler import lower
+from tilelang.explain.report import explain
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import parse_target
@@ -21,16 +22,8 @@ MANY = 134  # blocks; the chip has 132 multiprocessors
 
 
 def repeated(func: Any, options: Options | None = None) -> S.Launch:
-    """The launch behind the pass."""
-    found: list[S.PrimFunc] = []
-
-    def look(name: str, made: S.PrimFunc) -> None:
-        if name == "make_grids_persistent":
-            found.append(made)
-
-    lower(func, HOPPER, options or Options(), look)
-    (launch,) = (node for node in S.walk(found[0].body) if isinstance(node, S.Launch))
-    return launch
+    """The launch with its schedule."""
+    return launch_of(apply_all(func, HOPPER, options))
 
 
 def loops_over_tiles(launch: S.Launch) -> bool:
@@ -41,7 +34,7 @@ def test_more_tiles_than_multiprocessors_are_a_loop() -> None:
     launch = repeated(attention(dynamic=False, blocks=MANY))
     assert loops_over_tiles(launch)
     assert [str(extent) for extent in launch.grid] == ["132"]
-    assert launch.annotation("tile_note") == f"persistent over {MANY} tiles"
+    assert launch.schedule is not None and launch.schedule.tiles == str(MANY)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +71,8 @@ def test_results(most: int) -> None:
 
 
 def test_results_of_16_bits_are_stored_by_each_warp() -> None:
-    launch = repeated(greatest())
     note = f"persistent over {MANY} tiles, stored by each warp in 1 x 16 rows of 64"
-    assert launch.annotation("tile_note") == note
+    assert note in explain(greatest(), HOPPER, Options())
     kernel = tilelang.compile(greatest(), target=HOPPER, execution_backend="emulator")
     text = kernel.get_kernel_source()
     loop = text[text.index("for (int tile") : text.index("} else {")]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, holds
+from schedule_steps import apply_all, launch_of
 
 import tilelang
 import tilelang.language as T
-from tilelang.compiler import lower
 from tilelang.explain.report import explain
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
@@ -144,17 +144,15 @@ def arrays(func: Any) -> tuple[Any, ...]:
     return *given, O, weights.sum(1).astype(np.float32), tops.astype(np.float32)
 
 
-def written(func: Any, options: Options | None = None) -> tuple[S.PrimFunc, S.PrimFunc]:
-    """The program before and behind the pass."""
-    found: dict[str, S.PrimFunc] = {}
-    lower(func, HOPPER, options or Options(), found.__setitem__)
-    return found["split_barriers_by_operand"], found["schedule_ping_pong"]
+def written(func: Any, options: Options | None = None) -> S.PrimFunc:
+    """The program with its schedule."""
+    return apply_all(func, HOPPER, options)
 
 
 def by_turns(func: Any, options: Options | None = None) -> bool:
-    """Whether the pass does something."""
-    old, new = written(func, options)
-    return old is not new
+    """Whether two warpgroups alternate."""
+    schedule = launch_of(written(func, options)).schedule
+    return schedule is not None and schedule.overlap == "ping_pong"
 
 
 # -- results --
@@ -240,14 +238,14 @@ def steps(func: S.PrimFunc, name: str) -> str:
 
 
 def test_each_warpgroup_has_every_other_item() -> None:
-    func = written(latent())[1]
+    func = written(latent())
     assert steps(func, "first") == FIRST
     assert steps(func, "second") == SECOND
     assert "T.copy(out, q[0:64, 64:128])" in func.script()  # results leave by the queries' place
 
 
 def test_an_item_is_freed_behind_the_first_part_of_the_products_of_the_next() -> None:
-    found = steps(written(latent(dim=512, blocks=2))[1], "second").splitlines()
+    found = steps(written(latent(dim=512, blocks=2)), "second").splitlines()
     at = found.index("release(p, k)")
     assert found[at - 2 : at + 4] == [
         "wait(p_1, k)",

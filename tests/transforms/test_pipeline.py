@@ -11,6 +11,7 @@ from contexts import SM_75, SM_80
 from executors import INTERPRETER, SM_90A, compiled, holds
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from schedule_steps import apply_part
 
 import tilelang.language as T
 from tilelang import interpret
@@ -21,13 +22,13 @@ from tilelang.ir.visitor import Rewriter
 from tilelang.tools import explain
 from tilelang.transforms.lower.pipelines import lower_pipelines
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.schedule.pipeline import NOTE, pipeline_loops
+from tilelang.transforms.schedule.pipeline import NOTE
 from tilelang.transforms.sync.barriers import insert_barriers
 
 
 def pipelined(func: S.PrimFunc, context: Any = SM_80) -> S.PrimFunc:
     """After the passes before it; what comes out is legal."""
-    made = pipeline_loops(simplify_func(func, context), context)
+    made = apply_part(simplify_func(func, context), context)
     check(made, "scheduled")
     return made
 

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 from contexts import SM_80
+from schedule_steps import apply_part
 from test_pipeline import notes, program
 
 from tilelang.ir import expr as E
@@ -18,7 +19,6 @@ from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.schedule.pipeline import pipeline_loops
 from tilelang.transforms.verify.schedule import refusal
 
 AHEAD = ("cp_async", "bulk", "mbarrier", "barrier")
@@ -30,7 +30,7 @@ def scheduled(func: S.PrimFunc, mechanism: str = "cp_async") -> S.PrimFunc:
     part = "tilelang.transforms.schedule.pipeline"
     able = mock.patch(f"{part}.TmaFacts.refusal", lambda *_, **__: None)
     with mock.patch(f"{part}.choices", lambda context: row), able:
-        made = pipeline_loops(simplify_func(func, SM_80), SM_80)
+        made = apply_part(simplify_func(func, SM_80), SM_80)
     check(made, "scheduled")
     return made
 
@@ -73,7 +73,7 @@ def test_the_next_mechanism_is_named_with_the_reason() -> None:
         mock.patch("tilelang.transforms.schedule.pipeline.choices", lambda context: rows),
         mock.patch("tilelang.transforms.schedule.pipeline.refusal", lambda node: next(refusals)),
     ):
-        made = pipeline_loops(simplify_func(program(stages=3), SM_80), SM_80)
+        made = apply_part(simplify_func(program(stages=3), SM_80), SM_80)
     assert notes(made) == [
         "3 stages: a copied ahead with plain copies, one barrier per iteration; "
         "not with cp.async: `a` may be overwritten while it is read"
@@ -85,7 +85,7 @@ def test_a_loop_that_no_mechanism_fits_stays_serial() -> None:
     with mock.patch(
         "tilelang.transforms.schedule.pipeline.refusal", lambda node: "of `a` no order"
     ):
-        made = pipeline_loops(simplify_func(program(stages=3), SM_80), SM_80)
+        made = apply_part(simplify_func(program(stages=3), SM_80), SM_80)
     assert notes(made) == ["serial: not with cp.async: of `a` no order"]
     assert not any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
 

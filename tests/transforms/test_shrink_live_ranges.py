@@ -17,7 +17,7 @@ from tilelang.target import Context, parse_target
 from tilelang.transforms.memory.shrink_live_ranges import shrink_live_ranges
 
 TARGET = parse_target("hip -mcpu=gfx942")
-SHORT = Context(TARGET, Options(), low_shared=True, shrink_live_ranges=True)
+SHORT = Context(TARGET, Options(), "shortest")
 ROWS = 96  # of float32 and 128 columns: 48 KiB, of the 64 that a block has
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
+from schedule_steps import apply_part
 from test_mechanisms import choosing
 from test_pipeline import body_text, notes
 
@@ -20,8 +21,7 @@ from tilelang.options import Options
 from tilelang.target import Context, parse_target
 from tilelang.transforms.normalize.register_hints import apply_register_hints
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.schedule.pipeline import pipeline_loops
-from tilelang.transforms.schedule.specialize_warps import REGISTERS, specialize_warps
+from tilelang.transforms.schedule.specialize_warps import REGISTERS
 
 HOPPER = parse_target("cuda -arch=sm_90a")
 COPIES = "mbarrier"
@@ -31,8 +31,8 @@ def by_roles(func: S.PrimFunc, options: Options | None = None, how: str = COPIES
     """After the pass, with pipelines by a mechanism."""
     context = Context(HOPPER, options or Options())
     with choosing(how):
-        made = pipeline_loops(simplify_func(apply_register_hints(func, context), context), context)
-    made = specialize_warps(made, context)
+        made = simplify_func(apply_register_hints(func, context), context)
+        made = apply_part(made, context)
     check(made, "scheduled")
     return made
 
@@ -248,7 +248,7 @@ def roles_in(func: Any) -> bool:
     found: list[bool] = []
 
     def look(name: str, made: S.PrimFunc) -> None:
-        if name == "specialize_warps":
+        if name == "schedule_launches":
             found.append(bool(roles_of(made)))
 
     lower(func, HOPPER, Options(), look)

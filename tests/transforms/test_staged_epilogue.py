@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from executors import INTERPRETER, SM_90A, compiled, holds
+from schedule_steps import apply_part
 from script_text import body_of
 
 import tilelang.language as T
@@ -146,14 +147,16 @@ def test_a_branch_of_warps_meets_alone() -> None:
 
 def test_the_pass_makes_two_copies_of_one() -> None:
     func = product(128, 128)
-    staged = stage_epilogues(func, Context(parse_target("cuda -arch=sm_90a"), Options()))
+    context = Context(parse_target("cuda -arch=sm_90a"), Options())
+    staged = stage_epilogues(apply_part(func, context, ()), context)
     before, after = body_of(func), body_of(staged)
     assert "T.copy(acc, C[by * 64:by * 64 + 64, bx * 64:bx * 64 + 64])" in before
     assert "T.copy(acc, acc_tile)" in after
     assert "T.copy(acc_tile, C[by * 64:by * 64 + 64, bx * 64:bx * 64 + 64])" in after
     for name in ("cuda -arch=sm_80", "cuda -arch=sm_120"):
         context = Context(parse_target(name), Options())
-        assert (stage_epilogues(func, context) is func) == (name[-2:] == "80")
+        scheduled = apply_part(func, context, ())
+        assert (stage_epilogues(scheduled, context) is scheduled) == (name[-2:] == "80")
 
 
 def rows_of(kept: int, condition: str = "row") -> Any:

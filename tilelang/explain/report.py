@@ -20,18 +20,18 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import in_bulk
+from tilelang.ir.launch_schedule import Schedule, text_of
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
 from tilelang.records import dataclass
 from tilelang.target import Context, Limits, Target
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import TMA_NOTE
+from tilelang.transforms.analysis.tma import SUBTILE_COLUMNS, SUBTILE_ROWS, TMA_NOTE
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers
 from tilelang.transforms.lower.direct_loads import DIRECT
 from tilelang.transforms.memory.arena import OFFSET, TOTAL
 from tilelang.transforms.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.transforms.notes import NOTES, Note
-from tilelang.transforms.schedule.persistent_epilogue import NOTE as TILE_NOTE
 from tilelang.transforms.schedule.pipeline import NOTE
 from tilelang.transforms.sync.user_wgmma_waits import WAITS
 
@@ -85,14 +85,15 @@ class _Kernel:
         threads = prod(final.threads)
         size = f"{shared} bytes of shared memory"
         yield f"kernel {self.number}: {grid} blocks of {threads} threads, {size}"
-        registers = final.annotation(REGISTER_NOTE)
+        schedule = final.schedule or Schedule()
+        registers = _registers(schedule) or final.annotation(REGISTER_NOTE)
         if registers is not None:
             yield f"  registers: {registers}"
         for why, loc in (*final.annotation(DIRECT, ()), *final.annotation(WAITS, ())):
             yield f"  {why}{_at(loc)}"
-        tiles = final.annotation(TILE_NOTE)
-        if tiles is not None:
-            yield f"  blocks: {tiles}"
+        if schedule.persistent:
+            yield f"  blocks: {_tiles(schedule)}"
+        yield from _choice(schedule)
         yield from self.tiles()
         yield from self.shared()
         yield from self.program()
@@ -165,6 +166,30 @@ class _Kernel:
         for conversion in self.conversions:
             say(conversion.loc, _conversion(conversion, self.notes.get(conversion.data)))
         return result
+
+
+def _choice(schedule: Schedule) -> Iterator[str]:
+    """The chosen schedule, and those that are cheaper or come next."""
+    if schedule.price is None or not schedule.stages:
+        return
+    yield f"  schedule: {text_of(schedule.stated())}; {schedule.price} cycles a tile"
+    for other in schedule.others:
+        why = f", not legal: {other.why}" if other.why else ""
+        yield f"    or {text_of(dict(other.fields))}: {other.price} cycles{why}"
+
+
+def _registers(schedule: Schedule) -> str:
+    consumers, producer = schedule.registers or (None, None)
+    return f"{consumers} for consumers, {producer} for the producer" if consumers else ""
+
+
+def _tiles(schedule: Schedule) -> str:
+    """What persistent blocks work on."""
+    text = f"persistent over {schedule.tiles} tiles"
+    by = f"by each warp in {schedule.subtiles} x {SUBTILE_ROWS} rows of {SUBTILE_COLUMNS}"
+    if schedule.epilogue == "overlapped":
+        return f"{text}, each stored under the first products of the next, {by}"
+    return f"{text}, stored {by}" if schedule.epilogue == "subtiles" else text
 
 
 def _is_tile(buffer: Buffer) -> bool:

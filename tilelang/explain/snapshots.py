@@ -34,7 +34,9 @@ def snapshots(func: S.PrimFunc, target: Target, options: Options) -> Snapshots:
     """``func`` lowered for a GPU, with what it was on the way."""
     seen: dict[str, S.PrimFunc] = {}
     final = lower(func, target, options, seen.__setitem__)
-    return Snapshots(seen["pipeline_loops"], seen["infer_layouts"], seen["insert_barriers"], final)
+    return Snapshots(
+        seen["schedule_launches"], seen["infer_layouts"], seen["insert_barriers"], final
+    )
 
 
 def allocated(stmt: S.Stmt) -> Mapping[Var, Buffer]:

@@ -44,6 +44,7 @@ from tilelang.ir.expr import (
     as_expr,
     walk,
 )
+from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.stmt import (
     Alloc,
     Launch,
@@ -544,6 +545,7 @@ class Builder:
         block = self.blocks[-1]
         body = self.pop(block)
         self.launch = None
+        stated: Any = launch.annotations.pop("schedule", ())
         node = Launch(
             grid=launch.grid,
             block_vars=launch.block_vars,
@@ -551,6 +553,7 @@ class Builder:
             threads=launch.threads,
             body=body,
             annotations=_pairs(launch.annotations),
+            schedule=Schedule(**dict(stated)) if stated else None,
             loc=block.loc,
         )
         if launch.checks:

@@ -59,7 +59,7 @@ _TILE_KEYS = _keys(
     Launch=(
         "cluster_dims prelude import_source cuda_source entry_name is_cpu default_threads "
         "layout_map safe_value l2_hit_ratio restrict_buffers min_blocks_per_sm swizzle "
-        "ws_schedule register_note register_budget"
+        "ws_schedule register_note"
     ),
     For="num_stages order stage sync group explicit unroll_factor through parallel reduction scan",
     Parallel="coalesced_width prefer_async",
@@ -73,7 +73,7 @@ _TILE_KEYS = _keys(
 )
 _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
-    Launch="notes exchanges barrier_ids tile_note direct_notes wait_notes",
+    Launch="notes exchanges barrier_ids direct_notes wait_notes",
     For="pipeline_note threads async tiles",
     Parallel="commit async signals tma_note subtile",
     Copy="commit signals exchange operand complete announce tma_note subtile",
@@ -85,7 +85,7 @@ _SCHEDULED_KEYS = _also(
 _THREAD_KEYS = _keys(
     Launch=(
         "cluster_dims prelude import_source cuda_source entry_name is_cpu safe_value l2_hit_ratio "
-        "restrict_buffers min_blocks_per_sm swizzle register_note tile_note fusion_note "
+        "restrict_buffers min_blocks_per_sm swizzle register_note fusion_note "
         "direct_notes wait_notes shared_bytes barrier_ids"
     ),
     For="parallel threads reduction scan explicit unroll_factor async through counted vector "

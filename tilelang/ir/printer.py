@@ -15,6 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.access import tensor_boxes
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call, Const, Expr, Var, const
+from tilelang.ir.launch_schedule import text_of
 from tilelang.ir.print_expr import ExprPrinter, Names, quoted, shape_vars
 from tilelang.ir.print_tile import tile_text
 
@@ -239,6 +240,8 @@ class _Printer:
                 rest.append((key, value))
         if rest:
             self.line(f"T.block_attr({self.text.mapping(rest)})")
+        if launch.schedule is not None and launch.schedule.price is None:
+            self.line(f"T.annotate_schedule({text_of(launch.schedule.stated())})")
 
     def alloc(self, buffer: Buffer, declared: bool = False) -> str:
         """The allocation of ``buffer`` as a line."""

@@ -20,6 +20,7 @@ from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Call, Expr, Var, as_expr, call, const
 from tilelang.ir.expr import find as find_in
+from tilelang.ir.launch_schedule import Schedule
 from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
 from tilelang.tracebacks import border
@@ -335,6 +336,7 @@ class Launch(Stmt):
     threads: tuple[int, ...] = attr_((128, 1, 1))
     body: Stmt = block_()
     annotations: Pairs = attr_(())
+    schedule: Schedule | None = attr_(None)
 
     def annotation(self, name: str, default: Any = None) -> Any:
         """The annotation ``name``."""

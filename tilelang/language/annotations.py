@@ -20,6 +20,7 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call
+from tilelang.ir.launch_schedule import NUMBERS, VALUES
 from tilelang.ir.trace_context import current, emitter
 from tilelang.layout import Fragment, Layout
 from tilelang.layout.validity import check_layout
@@ -35,6 +36,7 @@ __all__ = [
     "annotate_producer_reg_dealloc",
     "annotate_restrict_buffers",
     "annotate_safe_value",
+    "annotate_schedule",
     "dec_max_nreg",
     "disable_warp_group_reg_alloc",
     "func_attr",
@@ -193,6 +195,41 @@ def annotate_min_blocks_per_sm(n: int) -> None:
     if count < 1:
         raise TileValueError(f"{what} of {count}", expected="at least 1", got=str(count))
     emitter(what).annotate("min_blocks_per_sm", count)
+
+
+def annotate_schedule(**fields: object) -> None:
+    """State fields of the schedule of the kernel; the compiler chooses the others.
+
+    Args:
+        fields: ``persistent``, ``epilogue``, ``roles``, ``tile_order``, ``barriers``, ``overlap``,
+            ``prefetch_tiles`` and ``memory`` (``kernel.explain()`` shows what is chosen, and from
+            what), ``stages``, a number, and ``registers``, of consumers and of a producer.
+
+    Raises:
+        TileTypeError: there is no such field.
+        TileValueError: the field has no such value.
+    """
+    what = "T.annotate_schedule"
+    stated: dict[str, object] = {}
+    for name, value in fields.items():
+        if name not in {**VALUES, **NUMBERS}:
+            raise TileTypeError(
+                f"{what} of an unknown field", expected=", ".join((*VALUES, *NUMBERS)), got=name
+            )
+        if name in NUMBERS:
+            many = value if isinstance(value, (tuple, list)) else (value,)
+            value = tuple(constant_int(count, what, name) for count in many)
+            known = len(value) == 1 + (name == "registers") and min(value) > 0
+            expected = "one number above 0" if name == "stages" else "two numbers above 0"
+        else:
+            known = value in VALUES[name] and isinstance(value, type(next(iter(VALUES[name]))))
+            expected = ", ".join(map(repr, VALUES[name]))
+        if not known:
+            raise TileValueError(
+                f"{what} of an unknown value of {name}", expected=expected, got=repr(value)
+            )
+        stated[name] = value
+    emitter(what).annotate("schedule", stated)
 
 
 def annotate_compile_flags(flags: str | Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import field
 from functools import cached_property
 
 from tilelang.errors import InternalError
+from tilelang.ir.launch_schedule import MEMORY
 from tilelang.options import Options
 from tilelang.records import dataclass
 from tilelang.target.features import FEATURES
@@ -29,14 +30,12 @@ class Context:
     Attributes:
         target: the machine.
         options: what the program was told to be compiled with.
-        low_shared: passes leave out what uses shared memory only for speed.
-        shrink_live_ranges: tiles of one iteration share memory, with barriers between their uses.
+        memory: how much shared memory there is (the field of a schedule).
     """
 
     target: Target
     options: Options = field(default_factory=Options)
-    low_shared: bool = False
-    shrink_live_ranges: bool = False
+    memory: str = MEMORY[0]
 
     @cached_property
     def features(self) -> frozenset[str]:
@@ -48,6 +47,11 @@ class Context:
         left_out = [names for option, names in _WITHOUT.items() if getattr(options, option)]
         left_out += [names for option, names in _ONLY_WITH.items() if not getattr(options, option)]
         return self.target.features.difference(*left_out)
+
+    @property
+    def low_shared(self) -> bool:
+        """Whether what takes shared memory for speed is left out."""
+        return self.memory != MEMORY[0]
 
     @property
     def limits(self) -> Limits:

@@ -14,6 +14,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.launch_schedule import MEMORY
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.target import Context
 
@@ -35,7 +36,7 @@ def shrink_live_ranges(func: S.PrimFunc, context: Context) -> S.PrimFunc:
                 homes.setdefault(home, []).append(node.buffer)
         return _Sink(homes).rewrite(launch.body) if homes else launch.body
 
-    return rewrite_bodies(func, sunk) if context.shrink_live_ranges else func
+    return rewrite_bodies(func, sunk) if context.memory == MEMORY[-1] else func
 
 
 def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:

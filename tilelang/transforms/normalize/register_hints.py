@@ -2,9 +2,8 @@
 
 ``T.no_set_max_nreg`` and ``T.disable_warp_group_reg_alloc`` take every ``T.set_max_nreg`` out of
 their kernel. ``T.annotate_producer_reg_dealloc(n)`` and ``T.annotate_consumer_reg_alloc(n)`` give
-the number to those that lower and raise. In a kernel without any they go into the annotation
-"register_budget": what ``specialize_warps`` gives to roles that it makes. Where it makes none the
-hints do nothing, which a note on the launch says for ``explain``.
+the number to those that lower and raise. In a kernel without any they are stated in its schedule.
+Where that has one role the hints do nothing, which a note on the launch says for ``explain``.
 
 It relies on nothing; it stands in front of what copies kernels or their statements.
 """
@@ -16,12 +15,12 @@ from functools import partial
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.target import Context
 from tilelang.target.nvidia import SET_MAX_NREG
 
 NOTE = "register_note"  # annotation of a launch: what came of its hints, as text
-BUDGET = "register_budget"  # the same: "off", or registers of (producers, consumers) or None
 SETTING = f"T.{SET_MAX_NREG.name}"
 # What hints do, as their rows say.
 _OFF, _SETS = "leave registers", "set registers"
@@ -50,9 +49,12 @@ def _kernel(launch: S.Launch) -> S.Launch:
     else:
         note = f"{names}: no effect, as there is no {SETTING} to act on"
     body = map_stmts(launch.body, S.Eval, partial(_followed, off is not None, counts))
-    budget = "off" if off else tuple(_number(counts.get(raising)) for raising in (0, 1))
-    pairs = ((NOTE, note), *(() if settings else ((BUDGET, budget),)))
-    return replace(launch, body=body, annotations=(*launch.annotations, *pairs))
+    schedule = launch.schedule
+    if not settings:
+        registers = (0, 0) if off else (_number(counts.get(1)), _number(counts.get(0)))
+        schedule = replace(schedule or Schedule(), registers=registers)
+    annotations = (*launch.annotations, (NOTE, note))
+    return replace(launch, body=body, annotations=annotations, schedule=schedule)
 
 
 def _does(call: E.Call) -> str:

@@ -29,34 +29,27 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches
-from tilelang.target import Context
+from tilelang.ir.launch_schedule import Schedule
+from tilelang.ir.visitor import Rewriter, rewrite_blocks
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.tma import TILES
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, use_region, versioned
-from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
+from tilelang.transforms.schedule.legality import Facts, NotLegalError
+from tilelang.transforms.schedule.tma_copies import TmaFacts
 from tilelang.transforms.verify.schedule import refusal
 
 BULK = MECHANISMS["bulk"]
 
 
-def prefetch_across_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the copies at the top of tile loops moved to the producer."""
-    if context.options.no_overlap or not all(map(context.has, BULK.needs)):
-        return func
-    known = host_tensors(func)
-
-    def prefetch(launch: S.Launch) -> S.Stmt:
-        loops = _loops(launch)
-        if loops is None:
-            return launch
-        for copy in (stmt for stmt in S.flat(loops[0].body) if isinstance(stmt, S.Copy)):
-            prefetched = _Prefetch(launch, loops, copy, TmaFacts(launch, known, context)).launch()
+def prefetch_across_tiles(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
+    """``launch`` with a copy at the top of its tile loop moved to the producer."""
+    loops = _loops(launch)
+    for copy in () if loops is None else S.flat(loops[0].body):
+        if isinstance(copy, S.Copy) and loops is not None:
+            prefetched = _Prefetch(launch, loops, copy, facts.tma(launch)).launch()
             if prefetched is not None:
                 return prefetched
-        return launch
-
-    return rewrite_launches(func, prefetch)
+    raise NotLegalError("no tile that is copied once can be copied by the producer")
 
 
 def _loops(launch: S.Launch) -> tuple[S.For, S.For] | None:

@@ -17,7 +17,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, same_extent
-from tilelang.ir.visitor import postorder
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import postorder, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.mechanism import Mechanism
 
@@ -65,19 +66,35 @@ class Plan:
         """The tiles that get versions, by storage."""
         return {copy.dst.buffer.data: copy.dst.buffer for copy in self.copies}
 
-    def replayed_lets(self) -> list[S.Let]:
-        """Variables that the copies (and the condition) need, in program order."""
-        lets = [s for s in (*self.prefix, *self.stmts) if isinstance(s, S.Let)]
-        roots: list[E.Expr] = [] if self.cond is None else [self.cond]
-        for copy in self.copies:
-            roots.extend(copy.exprs())
-        needed = {node for root in roots for node in E.walk(root) if isinstance(node, E.Var)}
+    def allocations(self) -> list[S.Alloc]:
+        """The allocations of these tiles in the loop."""
+        allocs = (stmt for stmt in (*self.prefix, *self.stmts) if isinstance(stmt, S.Alloc))
+        return [stmt for stmt in allocs if stmt.buffer.data in self.tiles]
+
+    def part(self, tiles: set[E.Var]) -> Plan:
+        """The plan with the copies to ``tiles`` only."""
+        copies = [copy for copy in self.copies if copy.dst.buffer.data in tiles]
+        return replace(self, copies=copies)
+
+    def replayed(self, at: E.Expr) -> tuple[list[S.Stmt], dict[E.Var, E.Expr]]:
+        """Variables that the copies (and the condition) of iteration ``at`` need, anew, in program
+        order; and the values that they and the loop's variable have there."""
+        needed = {
+            var
+            for stmt in self.copies for expr in stmt.exprs() for var in expr.variables
+        } | (set() if self.cond is None else self.cond.variables)  # fmt: skip
         kept: list[S.Let] = []
-        for let in reversed(lets):
-            if let.var in needed:
+        for let in reversed((*self.prefix, *self.stmts)):
+            if isinstance(let, S.Let) and let.var in needed:
                 kept.append(let)
-                needed |= {node for node in E.walk(let.value) if isinstance(node, E.Var)}
-        return kept[::-1]
+                needed |= let.value.variables
+        values: dict[E.Var, E.Expr] = {self.loop.var: at}
+        lets: list[S.Stmt] = []
+        for let in reversed(kept):
+            fresh = E.Var(let.var.name, let.var.dtype)
+            lets.append(replace(let, var=fresh, value=simplify(substitute(let.value, values))))
+            values[let.var] = fresh
+        return lets, values
 
 
 def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) -> Plan:

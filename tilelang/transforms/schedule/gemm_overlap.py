@@ -22,7 +22,7 @@ Then the last iteration is peeled, so that no condition remains in the loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -31,31 +31,27 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
+from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
+from tilelang.ir.visitor import Rewriter, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.schedule.items import ItemGraph, conflict
+from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.pipeline import append_note
 from tilelang.transforms.verify.schedule import refused
 
 SPARE = 32  # registers of a thread for addresses and what is computed; attention fills the rest
 
 
-def overlap_gemms(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with consumer loops rotated so that products overlap. Their notes say so."""
-    if context.options.no_overlap or not context.has("wgmma"):
-        return func
-
-    return rewrite_launches(func, lambda launch: overlapped(launch, context))
-
-
-def overlapped(launch: S.Launch, context: Context) -> S.Stmt:
-    """One kernel, itself where no product overlaps."""
-    if not S.holds(launch.body, H.Roles):
-        return launch
-    return _Overlaps(launch, context).rewrite(launch)
+def rotate_loops(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
+    """``launch`` with a loop of consumers rotated so that products overlap. Its note says so."""
+    result = _Overlaps(launch, facts.context).rewrite(launch)
+    require(result is not launch, "registers are short, or the order is not proved")
+    assert isinstance(result, S.Launch)
+    return result
 
 
 class _Overlaps(Rewriter):
@@ -175,34 +171,62 @@ class _Parts:
         ]
 
 
+def cannot_rotate(graph: ItemGraph) -> str:
+    """Why the last products of an iteration cannot overlap the next one; empty if they can."""
+    try:
+        _split(graph.items)
+    except NotLegalError as why:
+        return str(why)
+    return ""
+
+
 def _parts(loop: S.For) -> _Parts | None:
     """The parts of ``loop``, None if it has not all of them or they touch each other's data."""
-    stmts = list(S.flat(loop.body))
+    stmts = S.flat(loop.body)
     if not (isinstance(loop.step, E.Const) and int(loop.step) == 1) or loop.kind != "serial":
         return None
     if not any(isinstance(stmt, H.Wait) for stmt in stmts):
         return None
-    if any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in stmts):
-        return None  # their names belong to one iteration
+    try:
+        head, rest, tail = _split(stmts)
+    except NotLegalError:
+        return None
+    first, releases = _without_releases(head)
+    last, last_releases = _without_releases(tail)
+    overlap_count = next((k for k, stmt in enumerate(rest) if conflict([stmt], last)), len(rest))
+    return _Parts(loop, first, releases, rest, last, last_releases, overlap_count)
+
+
+def _split(stmts: Sequence[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt], list[S.Stmt]]:
+    """The first products of ``stmts``, the computation, and the last products, with the steps of
+    pipelines among them.
+
+    Raises:
+        NotLegalError: it has not all of them, or they touch each other's data.
+    """
+    issued = (H.Wait, H.Release, S.Gemm)
     tail = len(stmts)
-    while tail and isinstance(stmts[tail - 1], (H.Wait, H.Release, S.Gemm)):
+    while tail and isinstance(stmts[tail - 1], issued):
         tail -= 1
     head = next((k for k, stmt in enumerate(stmts) if isinstance(stmt, S.Gemm)), tail)
-    while head < tail and isinstance(stmts[head], (H.Wait, H.Release, S.Gemm)):
+    while head < tail and isinstance(stmts[head], issued):
         head += 1
-    first = [stmt for stmt in stmts[:head] if not isinstance(stmt, H.Release)]
-    last = [stmt for stmt in stmts[tail:] if not isinstance(stmt, H.Release)]
-    rest = stmts[head:tail]
-    if not rest or any(not any(isinstance(x, S.Gemm) for x in part) for part in (first, last)):
-        return None
-    if any(isinstance(stmt, (H.PipelineStep, S.Gemm)) for stmt in rest):
-        return None
-    if _conflict(first, last) or _needs_barrier(rest, last):
-        return None
-    releases: list[S.Stmt] = [stmt for stmt in stmts[:head] if isinstance(stmt, H.Release)]
-    last_releases: list[S.Stmt] = [stmt for stmt in stmts[tail:] if isinstance(stmt, H.Release)]
-    overlap_count = next((k for k, stmt in enumerate(rest) if _conflict([stmt], last)), len(rest))
-    return _Parts(loop, first, releases, rest, last, last_releases, overlap_count)
+    first, rest, last = list(stmts[:head]), list(stmts[head:tail]), list(stmts[tail:])
+    whole = rest and all(any(isinstance(x, S.Gemm) for x in part) for part in (first, last))
+    require(whole, "an iteration is not products, a computation with them, and products")
+    named = any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in stmts)
+    require(not named, "an iteration has variables of its own")
+    nested = any(isinstance(stmt, (H.PipelineStep, S.Gemm)) for stmt in rest)
+    require(not nested, "products stand within the computation")
+    require(not conflict(first, last), "the first and the last products use the same data")
+    require(not _needs_barrier(rest, last), "the last product reads what threads store meanwhile")
+    return first, rest, last
+
+
+def _without_releases(stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt]]:
+    """``stmts`` but for the releases of stages, and these."""
+    releases: list[S.Stmt] = [stmt for stmt in stmts if isinstance(stmt, H.Release)]
+    return [stmt for stmt in stmts if stmt not in releases], releases
 
 
 def _needs_barrier(rest: list[S.Stmt], last: list[S.Stmt]) -> bool:
@@ -216,15 +240,6 @@ def _needs_barrier(rest: list[S.Stmt], last: list[S.Stmt]) -> bool:
         if access.writes and access.buffer.storage != FRAGMENT
     }
     return any(not shared.isdisjoint(effects.used(stmt)) for stmt in last)
-
-
-def _conflict(first: list[S.Stmt], second: list[S.Stmt]) -> bool:
-    """Whether one list writes what the other uses."""
-    uses = [{data for stmt in stmts for data in effects.used(stmt)} for stmts in (first, second)]
-    writes = [
-        {data for stmt in stmts for data in effects.written(stmt)} for stmts in (first, second)
-    ]
-    return not (uses[0].isdisjoint(writes[1]) and writes[0].isdisjoint(uses[1]))
 
 
 class _Substitute(Rewriter):

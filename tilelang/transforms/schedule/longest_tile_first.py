@@ -12,23 +12,18 @@ from __future__ import annotations
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
+from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplified_with, simplify
-from tilelang.ir.visitor import map_stmts, rewrite_launches, substitute
-from tilelang.target import Context
+from tilelang.ir.visitor import map_stmts, substitute
+from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.pipeline import append_note
 
 
-def order_longest_first(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the first block index reversed where later blocks run longer."""
-    return rewrite_launches(func, _longest_first)
-
-
-def _longest_first(launch: S.Launch) -> S.Stmt:
+def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
+    """``launch`` with the first block index reversed; later blocks run longer."""
     extent = E.as_expr(launch.grid[0]) if launch.grid else None  # none: one block
     if launch.annotation("swizzle") is not None or not isinstance(extent, E.Const):
-        return launch
-    if not S.holds(launch.body, H.Roles):
-        return launch
+        raise NotLegalError("the order of its blocks is another one, or not known")
     lets = {node.var: node.value for node in S.find(launch.body, S.Let)}
     loops = [node for node in S.walk(launch.body) if _is_consumer_loop(node)]
     var, last = launch.block_vars[0], E.const(int(extent) - 1, launch.block_vars[0].dtype)
@@ -44,8 +39,10 @@ def _longest_first(launch: S.Launch) -> S.Stmt:
         assert isinstance(loop, S.For)
         shortest, longest = count(loop, E.const(0, var.dtype)), count(loop, last)
         if shortest is not None and longest is not None and shortest < longest:
-            return map_stmts(simplified_with(launch, {var: last - var}), S.For, _noted)
-    return launch
+            turned = map_stmts(simplified_with(launch, {var: last - var}), S.For, _noted)
+            assert isinstance(turned, S.Launch)
+            return turned
+    raise NotLegalError("no loop of it is longer in later blocks")
 
 
 def _is_consumer_loop(stmt: S.Stmt) -> bool:

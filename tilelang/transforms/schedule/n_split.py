@@ -11,18 +11,18 @@ from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter, rebuild
 from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.schedule.legality import NotLegalError
 
 ROWS = 64  # of the instructions of a warpgroup
 
 
-class NotApplicableError(Exception):
-    """The launch stays as it is; caught by the pass."""
+FORM = "products and computation of an iteration cannot be shared out to two warpgroups"
 
 
-def require(condition: object) -> None:
-    """Leave the launch as it is unless ``condition`` holds."""
+def require(condition: object, why: str = FORM) -> None:
+    """Refuse the schedule unless ``condition`` holds."""
     if not condition:
-        raise NotApplicableError
+        raise NotLegalError(why)
 
 
 class ColumnHalf(ExprRewriter):
@@ -46,7 +46,7 @@ class ColumnHalf(ExprRewriter):
             require(stmt.mode == "copy" and stmt.barrier is None)
             return replace(stmt, src=self.copy_side(stmt.src), dst=self.copy_side(stmt.dst))
         if not isinstance(stmt, S.Parallel):
-            raise NotApplicableError
+            raise NotLegalError(FORM)
         return self.parallel(stmt)
 
     def copy_side(self, region: Region) -> Region:
@@ -70,7 +70,7 @@ class ColumnHalf(ExprRewriter):
         )
         at = next((k for k, var in enumerate(stmt.vars) if var is column), None)
         if at is None or not isinstance(column, E.Var):
-            raise NotApplicableError
+            raise NotLegalError(FORM)
         require(same_extent(stmt.extents[at], 2 * self.count) and stmt.loop_layout is None)
         for access in effects.accesses(stmt, nested=True):
             is_independent = access.buffer is self.sums or not any(

@@ -32,59 +32,43 @@ from math import prod
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import rewrite_launches, substitute
+from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
-from tilelang.target import Context
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import (
-    SUBTILE,
-    SUBTILE_COLUMNS,
-    SUBTILE_ROWS,
-    Subtile,
-    box_layout,
-)
-from tilelang.transforms.schedule.pipeline import pipelined, stages_of
+from tilelang.transforms.analysis.tma import SUBTILE, Subtile
+from tilelang.transforms.schedule.items import is_load
+from tilelang.transforms.schedule.legality import Facts, NotLegalError
+from tilelang.transforms.schedule.pipeline import stages_of
 from tilelang.transforms.schedule.row_stores import stored_rows
-from tilelang.transforms.schedule.specialize_warps import WARPGROUP, specialized
-from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
+from tilelang.transforms.schedule.specialize_warps import WARPGROUP
+from tilelang.transforms.schedule.tile_loop import (
+    TileLoop,
+    count_subtiles,
+    subtile_buffer,
+    subtile_copy,
+)
+from tilelang.transforms.schedule.tma_copies import TmaFacts
 
-BITS = 16  # of the elements of a result that is stored by rows
 INDEX_DTYPE = DType("int32")  # of an index of the store of a result
 LEAST_STAGES = 3  # versions of the operands that the subtiles leave
-NOTE = "tile_note"  # annotation of a launch: what its blocks work on, for reports
 _BARRIERS = 1024  # bytes of mbarriers beside the tiles
 
 
-def overlap_persistent_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with a loop over tiles in each launch that qualifies."""
-    if context.options.no_persistent_tiles:
-        return func
-    needs = ("roles", "wgmma", "tma", "stmatrix")
-    if context.low_shared or not context.limits.processors or not all(map(context.has, needs)):
-        return func
-    known = host_tensors(func)
-
-    def persistent(launch: S.Launch) -> S.Stmt:
-        form = _form(launch)
-        plan = None if form is None else _plan(launch, form, TmaFacts(launch, known, context))
-        if form is None or plan is None:
-            return launch
-        candidate = _Persistent(launch, form, plan, context.limits.processors).launch()
-        return candidate if _has_roles(candidate, known, context) else launch
-
-    return rewrite_launches(func, persistent)
-
-
-def _has_roles(launch: S.Launch, known: frozenset[E.Var], context: Context) -> bool:
-    """Whether ``launch`` gets roles: what the passes below make of it, which they remember."""
-    result = specialized(pipelined(launch, known, context), context)
-    return S.holds(result, H.Roles)
+def overlap_epilogues(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
+    """``launch`` with a loop over tiles, each stored during the products of the next."""
+    form = _form(launch)
+    plan = None if form is None else _plan(launch, form, facts.tma(launch))
+    if form is None or plan is None:
+        raise NotLegalError("it is no loop of one product whose result a warp can store by itself")
+    processors = facts.context.limits.processors
+    assert processors is not None
+    return _Persistent(launch, form, plan, schedule, processors).launch()
 
 
 # -- the rule ----------------------------------------------------------------------------------
@@ -254,7 +238,7 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     limits, dtype = facts.context.limits, form.out.dst.dtype
     result = form.product.c.buffer
     store = _store_region(launch, form)
-    if store is None or not _is_profitable(launch, limits.processors):
+    if store is None:
         return None
     region, names, kept = store
     warps = prod(launch.threads) // limits.warp
@@ -262,7 +246,7 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     if not subtiles or facts.refusal(replace(form.out, src=whole.whole(), dst=region)) is not None:
         return None
     copies = S.find(form.loop, S.Copy)
-    operands = [copy.dst.buffer for copy in copies if _is_operand(copy)]
+    operands = [copy.dst.buffer for copy in copies if is_load(copy)]
     fixed = [alloc.buffer for alloc in form.allocs if alloc.buffer.storage.startswith("shared")]
     versions = sum(tile.constant_bytes for tile in operands)
     requested = stages_of(form.loop)
@@ -276,34 +260,6 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
         if stages >= min(requested, LEAST_STAGES) and stages > 1:
             return _Plan(subtiles, buffer_of_subtiles, stages, region, names, kept)
     return None
-
-
-def _is_operand(node: S.Copy) -> bool:
-    """Whether ``node`` brings a tile from global to shared memory."""
-    return node.src.buffer.storage == "global" and node.dst.buffer.storage.startswith("shared")
-
-
-def count_subtiles(result: Buffer, dtype: DType, warps: int) -> tuple[int, Buffer]:
-    """How many subtiles of ``result`` in ``dtype`` each warp stores, 0 where it has none; and
-    the tile that they divide."""
-    shape = tuple(extent for extent in result.shape if isinstance(extent, int))
-    whole = Buffer("tile", Shape(shape), dtype, "shared")
-    subtiles, rest = divmod(prod(shape), warps * SUBTILE_ROWS * SUBTILE_COLUMNS)
-    fits = dtype.bits == BITS and dtype.lanes == 1 and len(shape) >= 2 and not rest
-    return subtiles if fits else 0, whole
-
-
-def subtile_buffer(count: int, dtype: DType) -> Buffer:
-    """A shared buffer for ``count`` subtiles."""
-    shape = (count, SUBTILE_ROWS, SUBTILE_COLUMNS)
-    layout = box_layout(shape, dtype.bits)
-    return Buffer("rows", Shape(shape), dtype, "shared", attrs=(("layout", layout), ("made", True)))
-
-
-def _is_profitable(launch: S.Launch, processors: int) -> bool:
-    """Whether blocks have more than one tile, as far as is known."""
-    known = [int(extent) for extent in launch.grid if isinstance(extent, E.Const)]
-    return len(known) < len(launch.grid) or prod(known) > processors
 
 
 def _store_region(
@@ -342,69 +298,35 @@ def _store_region(
 
 
 # -- the loop over tiles -----------------------------------------------------------------------
-class _Persistent:
+class _Persistent(TileLoop):
     """One launch with its tiles in a loop."""
 
-    def __init__(self, launch: S.Launch, form: _Form, plan: _Plan, processors: int) -> None:
-        self.old, self.form, self.plan = launch, form, plan
-        self.dtype = launch.block_vars[0].dtype
-        self.step = E.const(processors, self.dtype)
-        self.extents = [E.cast(extent, self.dtype) for extent in launch.grid]
-        total: E.Expr = E.const(1, self.dtype)
-        for extent in self.extents:
-            total = simplify(total * extent)
-        self.total = total
-        self.block, self.tile = E.Var("block", self.dtype), E.Var("tile", self.dtype)
+    def __init__(
+        self, launch: S.Launch, form: _Form, plan: _Plan, schedule: Schedule, processors: int
+    ) -> None:
+        super().__init__(launch, schedule, processors, form.loop.loc)
+        self.form, self.plan = form, plan
         result = form.product.c.buffer
         self.packed = Buffer(f"{result.name}_held", result.shape, form.out.dst.dtype, FRAGMENT)
         self.saved_indices = Buffer("place", Shape((max(1, len(plan.kept)),)), INDEX_DTYPE, "local")
 
     def launch(self) -> S.Launch:
         """The launch."""
-        old, form = self.old, self.form
+        form = self.form
         pack = S.Copy(src=form.out.src, dst=self.packed.whole(), loc=form.out.loc)
         keep = [
             S.Store(buffer=self.saved_indices, indices=(E.const(k),), value=var, loc=form.out.loc)
             for k, var in enumerate(self.plan.kept)
         ]
         work = (*form.before, self.products(), *self.remaining_subtiles(), *form.after, pack, *keep)
-        tile_body = S.seq(*self.lets(self.tile, old.block_vars, S.seq(*work)), *work)
-        tiles = S.For(
-            var=self.tile, start=self.block, stop=self.total, step=self.step, body=tile_body,
-            loc=form.loop.loc,
-        )  # fmt: skip
         buffers = (self.packed, self.plan.rows, *([self.saved_indices] if keep else []))
         allocs = [S.Alloc(buffer=buffer, loc=form.out.loc) for buffer in buffers]
         past = self.total - 1 - self.block
         last = E.Var("last", self.dtype)
         final = S.Let(var=last, value=simplify(past // self.step * self.step + self.block))
         all_subtiles: dict[int, E.Expr | None] = dict.fromkeys(range(self.plan.subtiles))
-        kept = tuple(pair for pair in old.annotations if pair[0] != "swizzle")
-        grid = " x ".join(str(extent) for extent in old.grid)
-        stored = f"by each warp in {self.plan.subtiles} x {SUBTILE_ROWS} rows of {SUBTILE_COLUMNS}"
-        overlap = "each stored under the first products of the next"
-        note = f"persistent over {grid} tiles, {overlap}, {stored}"
-        return replace(
-            old,
-            grid=(simplify(E.binary("min", self.total, self.step)),),
-            block_vars=(self.block,),
-            body=S.seq(
-                *form.allocs, *allocs, tiles, final, self.subtiles(last, all_subtiles, last=True)
-            ),
-            annotations=(*kept, (NOTE, note)),
-        )
-
-    def lets(self, number: E.Expr, names: tuple[E.Var, ...], body: S.Stmt) -> list[S.Stmt]:
-        """The indices of tile ``number`` in the grid, as far as ``body`` uses them."""
-        steps, values = tile_indices(number, self.extents, self.old.annotation("swizzle"))
-        needed = {var for node in S.walk(body) for expr in node.exprs() for var in expr.variables}
-        needed_lets: list[S.Stmt] = []
-        for var, value in reversed((*steps, *zip(names, values))):
-            if var in needed:
-                value = simplify(value)
-                needed |= value.variables
-                needed_lets.insert(0, S.Let(var=var, value=value, loc=self.form.loop.loc))
-        return needed_lets
+        end = (final, self.subtiles(last, all_subtiles, last=True))
+        return self.result((*form.allocs, *allocs), self.loop(work), end, self.plan.subtiles)
 
     def subtiles(self, number: E.Expr, conds: Mapping[int, E.Expr | None], last: bool) -> S.Stmt:
         """Parts of the result of tile ``number``, each where its condition holds; ``last``: the
@@ -421,8 +343,9 @@ class _Persistent:
         region = plan.region.map(lambda expr: substitute(expr, moved))
 
         def copy(number: int | None, last: bool, dst: Region) -> S.Stmt:
-            part = Subtile(plan.rows, number, plan.subtiles, last)
-            return S.Copy(src=self.packed.whole(), dst=dst, annotations=((SUBTILE, part),), loc=loc)
+            return subtile_copy(
+                self.packed, Subtile(plan.rows, number, plan.subtiles, last), dst, loc
+            )
 
         def each(of: int, stmt: S.Stmt) -> S.Stmt:
             cond = conds[of]
@@ -491,51 +414,3 @@ def _insert_after(body: S.Stmt, first: S.Stmt, then: S.Stmt) -> S.Stmt:
     stmts = S.flat(body)
     at = stmts.index(first) + 1
     return S.seq(*stmts[:at], then, *stmts[at:])
-
-
-_Values = tuple[E.Expr, ...]
-_Steps = tuple[tuple[E.Var, E.Expr], ...]
-
-
-def tile_indices(
-    number: E.Expr, extents: list[E.Expr], swizzle: tuple[int, str] | None
-) -> tuple[_Steps, _Values]:
-    """Steps that compute the indices of tile ``number`` of a grid, and these: the first dimension
-    runs fastest; in a ``swizzle`` panels of rows or of columns follow each other, back and forth,
-    like those of ``tl_panel``."""
-    if swizzle is None or len(extents) < 2:
-        indices = []
-        for extent in extents[:-1]:
-            indices.append(number % extent)
-            number = number // extent
-        return (), (*indices, number)
-    across, down = extents[:2]
-    rest: _Values = ()
-    if len(extents) > 2:
-        area = simplify(across * down)
-        rest = (number // area,)
-        number = number % area
-    panel, order = swizzle
-    if order == "row":
-        steps, along, line = _panel(number, across, down, panel)
-        return steps, (along, line, *rest)
-    steps, along, line = _panel(number, down, across, panel)
-    return steps, (line, along, *rest)
-
-
-def _panel(
-    number: E.Expr, length: E.Expr, lines: E.Expr, panel: int
-) -> tuple[_Steps, E.Expr, E.Expr]:
-    """Along the steps and across the lines of panels of ``panel`` lines over ``length`` steps."""
-    dtype = number.dtype
-    which, offset = E.Var("panel", dtype), E.Var("offset", dtype)
-    height, along = E.Var("height", dtype), E.Var("along", dtype)
-    size = simplify(length * panel)
-    steps = (
-        (which, number // size),
-        (offset, number % size),
-        (height, E.binary("min", lines - which * panel, E.const(panel, dtype))),
-        (along, offset // height),
-    )
-    back_and_forth = E.select((which % 2).equal(1), length - 1 - along, along, lazy=False)
-    return steps, back_and_forth, which * panel + offset % height

@@ -47,9 +47,10 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape, same_extent
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_WAIT
-from tilelang.ir.visitor import ExprRewriter, rebuild, replace_buffers, rewrite_launches
+from tilelang.ir.visitor import ExprRewriter, rebuild, replace_buffers
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.target.nvidia import WARP_UNIFORM
@@ -58,37 +59,23 @@ from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.buffer_versions import Version, use_region, versioned
 from tilelang.transforms.schedule.gemm_overlap import SPARE
-from tilelang.transforms.schedule.n_split import (
-    ROWS,
-    ColumnHalf,
-    NotApplicableError,
-    columns,
-    require,
-)
+from tilelang.transforms.schedule.items import SHARED, conflict
+from tilelang.transforms.schedule.legality import Facts, NotLegalError
+from tilelang.transforms.schedule.n_split import FORM, ROWS, ColumnHalf, columns, require
 from tilelang.transforms.schedule.pipeline import append_note
 from tilelang.transforms.schedule.specialize_warps import WARPGROUP, shared_bytes
 from tilelang.transforms.verify.schedule import refused
 
 FULL_ROW = 1  # the policy of products: each warp has rows of its own
-SHARED = ("shared", "shared.dyn")
 ORDERED = ((HANDED_OVER, True),)
 LEAD = 128  # of the sums of the first product: 8 instructions, about 256 cycles
 RESERVE = 1024  # bytes of shared memory for barriers and what tiles are aligned to
 _COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # statements that may follow the first products
 
 
-def schedule_ping_pong(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with consumers in ping-pong. The notes of their loops say so."""
-    if context.options.no_overlap or context.low_shared or not context.has("wgmma"):
-        return func
-
-    def taken(launch: S.Launch) -> S.Stmt:
-        try:
-            return _PingPong(launch, context).launch()
-        except NotApplicableError:
-            return launch
-
-    return rewrite_launches(func, taken)
+def alternate_warpgroups(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
+    """``launch`` with consumers in ping-pong. The notes of their loops say so."""
+    return _PingPong(launch, facts.context).launch()
 
 
 # -- queries -----------------------------------------------------------------------------
@@ -133,7 +120,7 @@ def _match_iteration(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Iteration:
     own = [stmt for stmt in rest if stmt not in stores and stmt not in split]
     copy = stores[0] if len(stores) == 1 and stores[0] not in split else None
     if not isinstance(copy, S.Copy):
-        raise NotApplicableError
+        raise NotLegalError(FORM)
     require(copy.mode == "copy" and copy.src.is_whole and copy.dst.is_whole)
     require(copy.dst.buffer.data is weights and copy.src.buffer.storage == FRAGMENT)
     require(weights not in tiles and last.a.is_whole and not last.trans_a and not last.trans_b)
@@ -148,7 +135,7 @@ def _match_iteration(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Iteration:
     # all others.
     for k, stmt in enumerate(rest):
         behind = [other for other in rest[k + 1 :] if stmt in split and other not in split]
-        require(not any(_conflict(stmt, other) for other in behind))
+        require(not any(conflict([stmt], [other]) for other in behind))
     waits: dict[E.Expr, H.Wait] = {x.pipe: x for x in stmts if isinstance(x, H.Wait)}
     frees: dict[E.Expr, H.Release] = {x.pipe: x for x in stmts if isinstance(x, H.Release)}
     steps = [stmt for stmt in stmts if isinstance(stmt, H.PipelineStep)]
@@ -166,14 +153,6 @@ def _is_product(gemm: S.Gemm, tiles: dict[E.Var, E.Var]) -> bool:
         whole and plain and narrow and same_extent(gemm.c.extents[0], ROWS)
         and gemm.b.buffer.data in tiles
     )  # fmt: skip
-
-
-def _conflict(first: S.Stmt, second: S.Stmt) -> bool:
-    """Whether one statement writes what the other uses."""
-    return not (
-        effects.written(first).isdisjoint(effects.used(second))
-        and effects.written(second).isdisjoint(effects.used(first))
-    )
 
 
 def _carried_rows(iteration: _Iteration, order: Iterable[S.Stmt]) -> list[Buffer]:
@@ -219,7 +198,7 @@ def _parts(role: H.Role) -> tuple[list[S.Stmt], S.For, list[S.Stmt]]:
     positions = [k for k, stmt in enumerate(stmts) if any(map(_is_step, S.walk(stmt)))]
     loop = stmts[positions[0]] if len(positions) == 1 else None
     if not isinstance(loop, S.For) or loop.kind != "serial":
-        raise NotApplicableError
+        raise NotLegalError(FORM)
     start, step = loop.start, loop.step
     require(isinstance(start, E.Const) and not start.value)
     require(isinstance(step, E.Const) and step.value == 1)
@@ -297,7 +276,7 @@ class _PingPong:
             self.pipelines.append(body)
             body = body.body
         if not self.pipelines or not isinstance(body, H.Roles) or len(body.branches) != 2:
-            raise NotApplicableError
+            raise NotLegalError(FORM)
         require(not S.holds(launch.body, H.Run, S.View))
         producer, consumers = body.branches
         assert isinstance(producer, H.Role) and isinstance(consumers, H.Role)
@@ -310,12 +289,13 @@ class _PingPong:
                 for pipeline in self.pipelines
             )
         )
-        require(self.stages % 2 == 0)
+        require(self.stages % 2 == 0, "its tiles have an odd number of versions")
         self.tiles = {data: pipe.pipe for pipe in self.pipelines for data in pipe.tiles}
         self.before, self.loop, self.after = _parts(self.consumers)
         self.iteration = _match_iteration(self.loop, self.tiles)
         count = trip_count(self.loop)
-        require(count is not None and count >= 2 and count % 2 == 0)
+        even = count is not None and count >= 2 and count % 2 == 0
+        require(even, "its number of iterations is odd, or not known")
         self.pairs = (count or 0) // 2
         order = [
             *self.iteration.first,
@@ -373,8 +353,8 @@ class _PingPong:
             [self.role(group, inside, then, proved) for group in groups] for proved in (True, False)
         ]
         proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
-        require(not refused(proved))
-        require(self.fits(run))
+        require(not refused(proved), "its order is not proved")
+        require(self.fits(run), "shared memory is short")
         result = replace_buffers(run, ordered)
         assert isinstance(result, S.Launch)
         return result
@@ -438,7 +418,7 @@ class _PingPong:
         for k, stmt in enumerate(stmts):
             for other in stmts[k + 1 :]:
                 moved = (stmt in inside) is first and (other in inside) is not first
-                require(not moved or isinstance(stmt, S.Alloc) or not _conflict(stmt, other))
+                require(not moved or isinstance(stmt, S.Alloc) or not conflict([stmt], [other]))
         return inside, outside
 
     def group(self, index: int, fragments: list[Buffer]) -> _Group:
@@ -456,7 +436,8 @@ class _PingPong:
         require(all(len(shape) == tile.ndim for shape, tile in zip(extents, tiles)))
         bits = sum(prod(shape) * tile.dtype.bits for shape, tile in zip(extents, tiles))
         most = self.context.limits.registers_at_start(prod(self.whole.threads))
-        require(bits // 32 // WARPGROUP <= (self.consumers.registers or most) - SPARE)
+        room = (self.consumers.registers or most) - SPARE
+        require(bits // 32 // WARPGROUP <= room, "registers are short")
         return _Group(index, sums, kept, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:

@@ -12,9 +12,8 @@ Where a loop is run repeatedly and its mbarriers have phases, which are counted 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
-from functools import lru_cache
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -22,22 +21,18 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.ir.uniform import varying_exit
-from tilelang.ir.visitor import (
-    Rewriter,
-    rewrite_exprs,
-    rewrite_launches,
-    substitute,
-    without_allocations,
-)
+from tilelang.ir.visitor import Rewriter, rewrite_exprs, substitute, without_allocations
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.loops import trip_count, trips
 from tilelang.transforms.analysis.mechanism import Mechanism, choices
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, use_region, versioned
 from tilelang.transforms.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
-from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
+from tilelang.transforms.schedule.legality import Facts
+from tilelang.transforms.schedule.tma_copies import TmaFacts
 from tilelang.transforms.verify.schedule import refusal
 
 NOTE = "pipeline_note"
@@ -45,25 +40,26 @@ GROUP_ROWS = 64  # that a product of a warpgroup has at least
 _BARRIERS = 1024  # bytes that barriers and small arrays beside the tiles may take
 
 
-def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` without loops of kind "pipelined".
+def pipelined(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
+    """``launch`` without loops of kind "pipelined".
 
     What became of each is in the annotation "pipeline_note" of the serial loop that is left. One
     whose copies run ahead stands in a ``Pipeline``, which orders everything done to its tiles.
     """
-
-    known = host_tensors(func)
-    return rewrite_launches(func, lambda launch: pipelined(launch, known, context))
-
-
-@lru_cache(maxsize=1)  # `overlap_persistent_epilogues` has asked what becomes of a launch
-def pipelined(launch: S.Launch, known: frozenset[E.Var], context: Context) -> S.Launch:
-    """One kernel without pipelined loops; ``known``: what :func:`host_tensors` gives."""
     if not any(_is_pipelined(node) for node in S.walk(launch.body)):
         return launch
-    result = _Pipeliner(launch, context, TmaFacts(launch, known, context)).run()
-    assert isinstance(result, S.Launch)
+    planned, result = plan_loops(launch, facts), None
+    while result is None:
+        planned.drop_stale()
+        result = planned.expanded()
     return result
+
+
+def plan_loops(launch: S.Launch, facts: Facts) -> LoopPlans:
+    """What happens to the pipelined loops of ``launch``."""
+    planned = LoopPlans(launch, facts.context, facts.tma(launch))
+    planned.choose(launch.body, False)
+    return planned
 
 
 def _is_pipelined(stmt: S.Stmt) -> bool:
@@ -89,7 +85,7 @@ def stages_of(loop: S.For) -> int:
 
 
 @dataclass
-class _Choice:
+class Choice:
     """What happens to one loop: a plan, or the reason why not.
 
     ``others``: mechanisms that are left to try; ``note`` of a plan: which were refused, and why;
@@ -124,34 +120,36 @@ class _Choice:
 
 
 @dataclass
-class _Pipeliner:
-    """One launch."""
+class LoopPlans:
+    """The pipelined loops of one launch: loop, by its identity -> what happens to it."""
 
     launch: S.Launch
     context: Context
     facts: TmaFacts
-    choices: dict[int, _Choice] = field(default_factory=dict)
+    choices: dict[int, Choice] = field(default_factory=dict)
 
-    def run(self) -> S.Stmt:
-        """The launch with its loops expanded."""
-        self.varying = self.facts.varying
-        self.choose(self.launch.body, False)
-        result = None
-        while result is None:
-            self.drop_stale()
-            result = self.expanded()
-        return result
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans of loops whose copies run ahead."""
+        return [choice.plan for choice in self.choices.values() if choice.plan is not None]
 
-    def expanded(self) -> S.Stmt | None:
+    def versions(self) -> dict[E.Var, Buffer]:
+        """Tiles that are copied ahead -> the buffers with their versions."""
+        stages: dict[E.Var, tuple[Buffer, int]] = {}
+        for plan in self.plans:
+            for data, tile in plan.tiles.items():
+                stages[data] = (tile, max(plan.stages, stages.get(data, (tile, 0))[1]))
+        return {data: versioned(tile, count) for data, (tile, count) in stages.items()}
+
+    def serial(self, loop: S.For) -> S.For:
+        """``loop`` as a serial one, if its copies do not run ahead."""
+        choice = self.choices.get(id(loop))
+        return as_serial(loop, choice.note) if choice is not None and choice.plan is None else loop
+
+    def expanded(self) -> S.Launch | None:
         """The launch with its loops as they are planned; None where the order of one of them is
         refused, which is then planned in another way."""
-        stages: dict[E.Var, tuple[Buffer, int]] = {}
-        for choice in self.choices.values():
-            if choice.plan is not None:
-                for data, tile in choice.plan.tiles.items():
-                    most = max(choice.plan.stages, stages.get(data, (tile, 0))[1])
-                    stages[data] = (tile, most)
-        tiles = {data: versioned(tile, count) for data, (tile, count) in stages.items()}
+        tiles = self.versions()
         expander = _Expand(self.choices, tiles)
         launch = expander.rewrite(self.launch)
         if expander.refused:
@@ -171,17 +169,17 @@ class _Pipeliner:
         under a condition."""
         inner = divergent
         if isinstance(stmt, (S.If, S.While)):
-            inner = divergent or self.varying.expr(stmt.cond)
+            inner = divergent or self.facts.varying.expr(stmt.cond)
         elif isinstance(stmt, S.For):
             bounds = (stmt.start, stmt.stop, stmt.step)
-            inner = divergent or any(self.varying.expr(bound) for bound in bounds)
-            inner = inner or varying_exit(stmt.body, self.varying)
+            inner = divergent or any(self.facts.varying.expr(bound) for bound in bounds)
+            inner = inner or varying_exit(stmt.body, self.facts.varying)
             if stmt.kind == "pipelined":
                 self.choices[id(stmt)] = self.choice(stmt, inner, is_repeated)
         for block in stmt.blocks():
             self.choose(block, inner, is_repeated or isinstance(stmt, (S.For, S.While, S.If)))
 
-    def choice(self, loop: S.For, divergent: bool, is_repeated: bool) -> _Choice:
+    def choice(self, loop: S.For, divergent: bool, is_repeated: bool) -> Choice:
         """Whether and how ``loop`` is pipelined."""
         stages, count = stages_of(loop), trip_count(loop)
         if count is not None:
@@ -191,20 +189,20 @@ class _Pipeliner:
             # A producer fills the only version again as soon as its last reader is done.
             mechanisms = tuple(row for row in mechanisms if row.elected and row.release)
         elif stages <= 1:
-            return _Choice(loop, note="serial: one stage, copies are finished where they stand")
+            return Choice(loop, note="serial: one stage, copies are finished where they stand")
         if not mechanisms:
-            return _Choice(loop, note="serial: the target has no asynchronous copies")
+            return Choice(loop, note="serial: the target has no asynchronous copies")
         if divergent:
-            return _Choice(loop, note="serial: not all threads of the block run it together")
+            return Choice(loop, note="serial: not all threads of the block run it together")
         if not isinstance(loop.step, E.Const) or not int(loop.step):
-            return _Choice(loop, note="serial: its step is not a constant")
+            return Choice(loop, note="serial: its step is not a constant")
         try:
             plan = plan_loop(loop, stages, mechanisms[0], self.launch)
-            if plan.cond is not None and self.varying.expr(plan.cond):
+            if plan.cond is not None and self.facts.varying.expr(plan.cond):
                 raise NotPipelinedError("not all threads of the block take the condition in it")
         except NotPipelinedError as why:
-            return _Choice(loop, note=f"serial: {why}")
-        chosen = _Choice(loop, plan, others=tuple(mechanisms[1:]), is_repeated=is_repeated)
+            return Choice(loop, note=f"serial: {why}")
+        chosen = Choice(loop, plan, others=tuple(mechanisms[1:]), is_repeated=is_repeated)
         while chosen.plan is not None:
             reason = self.tma_refusal(chosen) or self.memory_refusal(chosen)
             if reason is None:
@@ -212,7 +210,7 @@ class _Pipeliner:
             chosen.refuse(reason)
         return chosen
 
-    def tma_refusal(self, choice: _Choice) -> str | None:
+    def tma_refusal(self, choice: Choice) -> str | None:
         """Why the copies of a plan cannot be TMA copies, where they have to be. Where those that
         can be fill most of what is copied, the next mechanism orders the others.
         Products by warps have no producer, and threads that fill a pipeline for themselves do it
@@ -239,7 +237,7 @@ class _Pipeliner:
         choice.remark(f"not all with {plan.mechanism.label}: {first}")
         return None
 
-    def memory_refusal(self, choice: _Choice) -> str | None:
+    def memory_refusal(self, choice: Choice) -> str | None:
         """Where shared memory is short, as many versions as it has room for: copies that run ahead
         of the next run keep their tiles, so that nothing reuses their memory in between."""
         if not self.context.low_shared or not choice.runs:
@@ -256,7 +254,7 @@ class _Pipeliner:
 
     def drop_stale(self) -> None:
         """Without versions: tiles whose contents are used after the loop."""
-        users: dict[E.Var, list[_Choice]] = {}
+        users: dict[E.Var, list[Choice]] = {}
         for choice in self.choices.values():
             for data in {} if choice.plan is None else choice.plan.tiles:
                 users.setdefault(data, []).append(choice)
@@ -276,18 +274,19 @@ class _Pipeliner:
 class _Expand(Rewriter):
     """Replaces each pipelined loop by what was chosen for it."""
 
-    def __init__(self, choices: Mapping[int, _Choice], tiles: Mapping[E.Var, Buffer]) -> None:
+    def __init__(self, choices: Mapping[int, Choice], tiles: Mapping[E.Var, Buffer]) -> None:
         self.choices = choices
         self.tiles = tiles
         self.refused = False
-        self.around: list[tuple[_Choice, H.Pipeline]] = []  # pipelines that runs are of
+        self.around: list[tuple[Choice, H.Pipeline]] = []  # pipelines that runs are of
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         choice = self.choices.get(id(stmt))
         if choice is None:
             return super()._visit(stmt)
         if choice.plan is not None:
-            before, pipelines = expand_loop(choice.plan, self.tiles, choice.note, choice.runs)
+            writer = LoopWriter(choice, self.tiles, choice.plan.per_mechanism())
+            pipelines = writer.one_role()
             stmt = pipelines[0]
             if choice.runs:
                 self.around.append((choice, pipelines.pop(0)))
@@ -296,7 +295,7 @@ class _Expand(Rewriter):
             if (why := next(whys, None)) is not None:
                 self.refused = True
                 choice.refuse(why)
-            return [*before, stmt]
+            return [*writer.before, stmt]
         loop = super()._visit(choice.loop)
         return as_serial(loop, choice.note) if isinstance(loop, S.For) else loop
 
@@ -335,65 +334,103 @@ def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
 
 
 # -- expansion --
-def expand_loop(
-    plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "", is_repeated: bool = False
-) -> tuple[list[S.Stmt], list[H.Pipeline]]:
-    """The expansion of a pipelined loop: statements before it, and a ``Pipeline`` for each
-    mechanism, the first with the others in it. If it is ``is_repeated``, that holds nothing but a
-    run of itself; ``refused``: why other mechanisms are not used."""
-    loop, stages = plan.loop, plan.stages
-    before: list[S.Stmt] = [
-        node
-        for node in (*plan.prefix, *plan.stmts)
-        if isinstance(node, S.Alloc) and node.buffer.data in plan.tiles
-    ]
-    hoisted = {id(node) for node in before}
-    start = _fixed_bound(loop.start, before, loop)
-    stop = _fixed_bound(loop.stop, before, loop)
-    first = E.Var("first", loop.var.dtype)
-    zero = E.const(0)
-    writers = [
-        _StageWriter(part, tiles, E.Var("p", DType("handle")), stop,
-               first if is_repeated and part.mechanism.has_phases else zero)
-        for part in plan.per_mechanism()
-    ]  # fmt: skip
-    prologue: list[S.Stmt] = []
-    for stage in range(stages - 1):
-        for writer in writers:
-            prologue += writer.fill(simplify(start + loop.step * stage), writer.number_at(stage))
-    past = _iterations_past(loop.var - start, loop.step)
-    ahead = simplify(loop.var + loop.step * (stages - 1))
-    used = {
-        data: version
-        for writer in writers
-        for data, version in writer.versions(writer.number_at(past)).items()
-    }
-    waits = [writer.wait(writer.number_at(past)) for writer in writers]
-    fills = [
-        stmt
-        for writer in writers
-        for stmt in writer.fill(ahead, writer.number_at(past, stages - 1))
-    ]
-    body: list[S.Stmt] = [
-        *([*fills, *waits] if stages == 1 else [*waits, *fills]),
-        UseVersions(used).rewrite(_computation(plan, hoisted)),
-        *(
-            H.Release(pipe=writer.pipe, number=writer.number_at(past), loc=loop.loc)
-            for writer in writers
-        ),
-    ]
-    note = f"{stages} stages: {'; '.join(writer.label() for writer in writers)}"
-    note += f"; {refused}" if refused else ""
-    rolled = replace(as_serial(loop, note), start=start, stop=stop, body=S.seq(*body))
-    inside = S.seq(*prologue, rolled)
-    if is_repeated:
-        pipe = writers[0].pipe
-        inside = H.Run(pipe=pipe, first=first, count=trips(rolled), body=inside, loc=loop.loc)
-    pipelines: list[H.Pipeline] = []
-    for writer in reversed(writers):
-        pipelines.insert(0, writer.pipeline(inside))
-        inside = pipelines[0]
-    return before, pipelines
+class LoopWriter:
+    """Writes a loop whose copies run ahead, with a pipeline for each of ``parts`` of its plan.
+
+    ``before``: statements that the loop needs before it.
+    """
+
+    def __init__(
+        self, choice: Choice, tiles: Mapping[E.Var, Buffer], parts: Sequence[Plan]
+    ) -> None:
+        plan = choice.plan
+        assert plan is not None
+        self.choice, self.plan, loop = choice, plan, plan.loop
+        self.before: list[S.Stmt] = [*plan.allocations()]
+        hoisted = set(map(id, self.before))
+        start = _fixed_bound(loop.start, self.before, loop)
+        stop = _fixed_bound(loop.stop, self.before, loop)
+        labels = "; ".join(map(_label, plan.per_mechanism()))
+        self.note = "; ".join(filter(None, (f"{plan.stages} stages: {labels}", choice.note)))
+        self.loop = replace(loop, kind="serial", start=start, stop=stop)
+        self.first, zero = E.Var("first", loop.var.dtype), E.const(0)
+        self.writers = [
+            _StageWriter(part, tiles, E.Var("p", DType("handle")), stop,
+                         self.first if choice.runs and part.mechanism.has_phases else zero)
+            for part in parts
+        ]  # fmt: skip
+        self.past = _iterations_past(loop.var - start, loop.step)
+        self.items = S.flat(_computation(plan, hoisted))
+        used = {
+            data: version
+            for writer in self.writers
+            for data, version in writer.versions(writer.number_at(self.past)).items()
+        }
+        self.used = UseVersions(used)
+
+    def run(self, body: S.Stmt, writers: Sequence[_StageWriter]) -> S.Stmt:
+        """``body``, as a run of the pipelines of ``writers`` if they are run repeatedly."""
+        count, loc = trips(self.loop), self.loop.loc
+        for writer in reversed(writers if self.choice.runs else ()):
+            body = H.Run(pipe=writer.pipe, first=self.first, count=count, body=body, loc=loc)
+        return body
+
+    def one_role(self) -> list[H.Pipeline]:
+        """The pipelines, the first with the others in it, where all threads copy and compute. If
+        it is run repeatedly, the first holds nothing but a run of itself."""
+        loop, stages, past, writers = self.loop, self.plan.stages, self.past, self.writers
+        prologue: list[S.Stmt] = []
+        for stage in range(stages - 1):
+            for writer in writers:
+                at = simplify(loop.start + loop.step * stage)
+                prologue += writer.fill(at, writer.number_at(stage))
+        ahead = simplify(loop.var + loop.step * (stages - 1))
+        body: list[S.Stmt] = [writer.wait(writer.number_at(past)) for writer in writers]
+        at = len(body) if stages > 1 else 0  # the only version is filled before it is waited for
+        for writer in reversed(writers):
+            body[at:at] = writer.fill(ahead, writer.number_at(past, stages - 1))
+        body += map(self.used.rewrite, self.items)
+        body += (writer.release(writer.number_at(past)) for writer in writers)
+        rolled = replace(as_serial(loop, self.note), body=S.seq(*body))
+        inside = self.run(S.seq(*prologue, rolled), writers[:1])
+        pipelines: list[H.Pipeline] = []
+        for writer in reversed(writers):
+            pipelines.insert(0, writer.pipeline(inside))
+            inside = pipelines[0]
+        return pipelines
+
+    def filling(self) -> S.Stmt:
+        """What a producer does."""
+        number, kept = self.writers[0].number_at(self.past), self.loop.annotations
+        lets, values = self.plan.replayed(self.loop.var)
+        fills: list[S.Stmt] = []
+        for writer in self.writers:
+            fills += writer.stage(number, () if len(self.writers) > 1 else lets, values)
+        fills = [*(lets if len(self.writers) > 1 else ()), *fills]
+        stages = tuple(pair for pair in kept if pair[0] == "num_stages")
+        loop = replace(self.loop, body=S.seq(*fills), annotations=stages)
+        return self.run(loop, self.writers)
+
+    def using(self, note: str) -> S.Stmt:
+        """What consumers do: each pipeline is waited for before the first use of its tiles and
+        released behind the last."""
+        number, writers = self.writers[0].number_at(self.past), self.writers
+        spans = [_span(self.items, writer.plan.tiles) for writer in writers]
+        if len(writers) == 1:
+            spans = [(0, len(self.items) - 1)]
+        body: list[S.Stmt] = []
+        for k, item in enumerate(self.items):
+            body += (writer.wait(number) for writer, span in zip(writers, spans) if span[0] == k)
+            body.append(self.used.rewrite(item))
+            body += (writer.release(number) for writer, span in zip(writers, spans) if span[1] == k)
+        loop = replace(as_serial(self.loop, f"{self.note}; {note}"), body=S.seq(*body))
+        return self.run(loop, writers)
+
+
+def _span(items: Sequence[S.Stmt], tiles: Collection[E.Var]) -> tuple[int, int]:
+    """The first and the last of ``items`` that use ``tiles``."""
+    uses = [k for k, item in enumerate(items) if not effects.used(item).isdisjoint(tiles)]
+    return uses[0], uses[-1]
 
 
 def _fixed_bound(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
@@ -425,11 +462,6 @@ class _StageWriter:
         number = simplify(self.base + past)
         return simplify(number + more) if more else number
 
-    def label(self) -> str:
-        """What is copied by which mechanism, for notes."""
-        mechanism, names = self.plan.mechanism, (tile.name for tile in self.plan.tiles.values())
-        return f"{', '.join(names)} copied ahead with {mechanism.label}, {mechanism.cost}"
-
     def pipeline(self, body: S.Stmt) -> H.Pipeline:
         """``body`` with the pipeline."""
         return H.Pipeline(
@@ -455,14 +487,24 @@ class _StageWriter:
         plan = self.plan
         return H.Wait(pipe=self.pipe, number=number, ahead=plan.stages - 2, loc=plan.loop.loc)
 
+    def release(self, number: E.Expr) -> S.Stmt:
+        """The end of the uses of iteration ``number``."""
+        return H.Release(pipe=self.pipe, number=number, loc=self.plan.loop.loc)
+
+    def stage(
+        self, number: E.Expr, lets: Sequence[S.Stmt], values: dict[E.Var, E.Expr]
+    ) -> list[S.Stmt]:
+        """The copies of the iteration ``number``, which exists: that of ``values``."""
+        loc = self.plan.loop.loc
+        return [
+            H.Acquire(pipe=self.pipe, number=number, loc=loc), *lets, self.copies(number, values),
+            H.Commit(pipe=self.pipe, number=number, loc=loc),
+        ]  # fmt: skip
+
     def fill(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
         """The copies of iteration ``at``, numbered ``number``, if there is one."""
-        plan, loop = self.plan, self.plan.loop
-        commit = H.Commit(pipe=self.pipe, number=number, loc=loop.loc)
-        stmts: list[S.Stmt] = [H.Acquire(pipe=self.pipe, number=number, loc=loop.loc)]
-        stmts += self.copy_stmts(at, number)
-        after: list[S.Stmt] = []
-        (after if plan.mechanism.counts_iterations else stmts).append(commit)
+        loop, stmts = self.plan.loop, self.stage(number, *self.plan.replayed(at))
+        after = [stmts.pop()] if self.plan.mechanism.counts_iterations else []
         guard = self.exists(at)
         if not isinstance(guard, E.Const):
             stmts = [S.If(cond=guard, then=S.seq(*stmts), loc=loop.loc)]
@@ -470,35 +512,37 @@ class _StageWriter:
             stmts = []
         return [*stmts, *after]
 
-    def copy_stmts(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
-        """The copies of the iteration ``at``."""
+    def copies(self, number: E.Expr, values: dict[E.Var, E.Expr]) -> S.Stmt:
+        """The copies into the version of ``number``."""
         plan, used = self.plan, self.versions(number)
-        values: dict[E.Var, E.Expr] = {plan.loop.var: at}
-        lets: list[S.Stmt] = []
-        for let in plan.replayed_lets():
-            fresh = E.Var(let.var.name, let.var.dtype)
-            lets.append(replace(let, var=fresh, value=simplify(substitute(let.value, values))))
-            values[let.var] = fresh
 
         def value(expr: E.Expr) -> E.Expr:
             return simplify(substitute(expr, values))
 
         async_notes = (("commit", False),) if plan.mechanism.mode == "async" else ()
-        inner: S.Stmt = S.seq(
-            *(
+        copies: list[S.Stmt] = []
+        for copy in plan.copies:
+            moved = rewrite_exprs(copy, value)
+            assert isinstance(moved, S.COPIES)
+            copies.append(
                 replace(
-                    (moved := rewrite_exprs(copy, value)),
+                    moved,
                     dst=use_region(moved.dst, used),
                     mode=plan.mechanism.mode,
                     barrier=self.pipe if plan.mechanism.mode == "tma" else None,
                     annotations=(*copy.annotations, *async_notes),
                 )
-                for copy in plan.copies
             )
-        )
+        inner = S.seq(*copies)
         if plan.cond is not None:
             inner = S.If(cond=value(plan.cond), then=inner, loc=plan.loop.loc)
-        return [*lets, inner]
+        return inner
+
+
+def _label(plan: Plan) -> str:
+    """What is copied by which mechanism, for notes."""
+    names = ", ".join(tile.name for tile in plan.tiles.values())
+    return f"{names} copied ahead with {plan.mechanism.label}, {plan.mechanism.cost}"
 
 
 def _computation(plan: Plan, hoisted: set[int]) -> S.Stmt:

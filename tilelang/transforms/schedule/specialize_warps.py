@@ -14,9 +14,8 @@ stays as it is and its loops say why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from itertools import takewhile
 from math import prod
 
@@ -25,14 +24,22 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.simplify import simplified_with, simplify
-from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_blocks, rewrite_launches
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.launch_schedule import Schedule
+from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_blocks, without_allocations
 from tilelang.target import Context
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.normalize.register_hints import BUDGET
-from tilelang.transforms.normalize.register_hints import NOTE as REGISTER_NOTE
-from tilelang.transforms.schedule.pipeline import append_note
+from tilelang.transforms.schedule.buffer_versions import UseVersions, Version
+from tilelang.transforms.schedule.dependence import Plan
+from tilelang.transforms.schedule.items import SHARED, ItemGraph
+from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
+from tilelang.transforms.schedule.pipeline import (
+    LoopPlans,
+    LoopWriter,
+    append_note,
+    plan_loops,
+)
 from tilelang.transforms.verify.schedule import refusal
 
 WARPGROUP = 128
@@ -47,34 +54,27 @@ PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 REGISTERS = {2: (232, 40), 3: (160, 32), 4: (112, 32)}
 
 
-class _NotSpecializedError(Exception):
-    """Why a launch keeps one role; caught by :func:`specialize_warps`."""
+def specialized(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
+    """``launch`` with a producer warpgroup, and pipelines for the loops that both share."""
+    planned = plan_loops(launch, facts)
+    planned.drop_stale()
+    _check(launch, planned, facts.context)
+    return _specialized(launch, schedule, facts.context, planned)
 
 
-def specialize_warps(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with a producer warpgroup in each launch that qualifies."""
-    return rewrite_launches(func, lambda launch: specialized(launch, context))
-
-
-@lru_cache(maxsize=1)  # `overlap_persistent_epilogues` has asked what becomes of a launch
-def specialized(launch: S.Launch, context: Context) -> S.Stmt:
-    """One kernel, with a producer warpgroup if it qualifies."""
-    if not any(map(_has_mbarriers, S.walk(launch.body))):
+def note_one_role(launch: S.Launch, why: str) -> S.Launch:
+    """``launch``, whose loops say why their pipelines are used by those who fill them."""
+    if S.holds(launch.body, H.Roles) or not any(map(_has_mbarriers, S.walk(launch.body))):
         return launch
-    try:
-        _check(launch, context)
-        return _specialized(launch, context)
-    except _NotSpecializedError as why:
-        return _noted(launch, f"one role: {why}")
+    return _noted(launch, f"one role: {why}")
 
 
 def _has_mbarriers(stmt: S.Stmt) -> bool:
-    """Whether two roles can share a pipeline: it has mbarriers instead of block barriers."""
     return isinstance(stmt, H.Pipeline) and MECHANISMS[stmt.mechanism].has_phases
 
 
 # -- the rule ----------------------------------------------------------------------------------
-def _check(launch: S.Launch, context: Context) -> None:
+def _check(launch: S.Launch, planned: LoopPlans, context: Context) -> None:
     """The rule. A launch is specialised where the target hands registers on and has products of
     warpgroups, a product reads tiles of a pipeline, its threads are whole warpgroups that leave
     room for another, and it orders nothing itself: a producer takes part in no barrier of the
@@ -82,26 +82,24 @@ def _check(launch: S.Launch, context: Context) -> None:
     blocks of a multiprocessor hide each other's waits, if two of them fit there.
 
     Raises:
-        _NotSpecializedError: it is not; says why.
+        NotLegalError: it is not; says why.
     """
-    pipelines = S.find(launch.body, H.Pipeline)
-    if not context.has("roles") or not context.has("wgmma"):
-        raise _NotSpecializedError("the target or its options leave roles out")
+    plans = [part for plan in planned.plans for part in plan.per_mechanism()]
     threads = prod(launch.threads)
     if launch.threads[0] != threads or threads % WARPGROUP:
-        raise _NotSpecializedError(f"{threads} threads are not a whole number of warpgroups")
+        raise NotLegalError(f"{threads} threads are not a whole number of warpgroups")
     if threads + WARPGROUP > MOST_THREADS:
-        raise _NotSpecializedError(f"{threads} threads leave no room for a producer warpgroup")
-    if not all(map(_has_mbarriers, pipelines)):
-        raise _NotSpecializedError("a pipeline in it has no mbarriers")
-    tiles = {data for node in pipelines for data in node.tiles}
+        raise NotLegalError(f"{threads} threads leave no room for a producer warpgroup")
+    if not plans or not all(plan.mechanism.has_phases for plan in plans):
+        raise NotLegalError("a pipeline in it has no mbarriers")
+    tiles = planned.versions()
     if not any(_reads_pipeline(node, tiles) for node in S.walk(launch.body)):
-        raise _NotSpecializedError("no product of warpgroups reads what is copied ahead")
-    if threads == WARPGROUP and 2 * shared_bytes(launch) <= context.limits.shared_processor:
-        raise _NotSpecializedError("several blocks of one warpgroup share a multiprocessor")
+        raise NotLegalError("no product of warpgroups reads what is copied ahead")
+    if threads == WARPGROUP and 2 * shared_bytes(launch, tiles) <= context.limits.shared_processor:
+        raise NotLegalError("several blocks of one warpgroup share a multiprocessor")
     most = context.limits.registers_at_start(threads + WARPGROUP)
     if any(_registers(node, threads) > most for node in S.walk(launch.body)):
-        raise _NotSpecializedError(
+        raise NotLegalError(
             f"{threads + WARPGROUP} threads begin with {most} registers, too few for its products"
         )
     _check_order(launch)
@@ -116,231 +114,205 @@ def _registers(stmt: S.Stmt, threads: int) -> int:
     return min(sums, ACCUMULATOR_REGISTERS) + OTHER_REGISTERS
 
 
-def _reads_pipeline(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
+def _reads_pipeline(stmt: S.Stmt, tiles: Mapping[E.Var, Buffer]) -> bool:
     """Whether ``stmt`` is a product by warpgroups with an operand in ``tiles``."""
     if not isinstance(stmt, S.Gemm) or stmt.b.dtype.bits > 16:
         return False
-    return not tiles.isdisjoint((stmt.a.buffer.data, stmt.b.buffer.data))
+    return stmt.a.buffer.data in tiles or stmt.b.buffer.data in tiles
 
 
-def shared_bytes(launch: S.Launch) -> int:
-    """Bytes of all shared tiles of ``launch``, without reuse."""
+def shared_bytes(launch: S.Launch, versions: Mapping[E.Var, Buffer] | None = None) -> int:
+    """Bytes of all shared tiles of ``launch``, without reuse; ``versions``: of some of them."""
     buffers = [node.buffer for node in S.find(launch.body, S.Alloc)]
-    return sum(tile.constant_bytes for tile in buffers if tile.storage in ("shared", "shared.dyn"))
+    tiles = [tile for tile in buffers if tile.storage in SHARED]
+    return sum((versions or {}).get(tile.data, tile).constant_bytes for tile in tiles)
 
 
 def _check_order(launch: S.Launch) -> None:
     """What the program says of its threads and of their order itself."""
     if launch.annotation("ws_schedule") is not None:
-        raise _NotSpecializedError("it has a schedule of roles of its own")
+        raise NotLegalError("it has a schedule of roles of its own")
     for stmt in S.walk(launch.body):
         if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
-            raise _NotSpecializedError("loops or the kernel may end early")
+            raise NotLegalError("loops or the kernel may end early")
         own = isinstance(stmt, (S.HardwareOp, H.Roles)) or getattr(stmt, "asynchronous", False)
         if own or (isinstance(stmt, S.COPIES) and stmt.mode == "async"):
-            raise _NotSpecializedError("it orders asynchronous operations itself")
+            raise NotLegalError("it orders asynchronous operations itself")
         for expr in stmt.exprs():
             if not expr.variables.isdisjoint(launch.thread_vars):
-                raise _NotSpecializedError("it uses the index of the thread")
+                raise NotLegalError("it uses the index of the thread")
             for call in E.find(expr, E.Call):
                 if call.atom.effect is Effect.SYNC or call.atom.per_thread:
-                    raise _NotSpecializedError(f"it synchronizes threads itself with `{call.op}`")
+                    raise NotLegalError(f"it synchronizes threads itself with `{call.op}`")
 
 
 # -- roles -------------------------------------------------------------------------------------
-def _specialized(launch: S.Launch, context: Context) -> S.Launch:
+def _specialized(
+    launch: S.Launch, schedule: Schedule, context: Context, planned: LoopPlans
+) -> S.Launch:
     """``launch`` with its body by roles.
 
     Raises:
-        _NotSpecializedError: what a producer does cannot be taken out of it.
+        NotLegalError: what a producer does cannot be taken out of it.
     """
-    stmts = tuple(_flat(launch.body))
-    pipelines = S.find(launch.body, H.Pipeline)
-    tiles = {data for node in pipelines for data in node.tiles}
-    if len(tiles) < sum(len(node.tiles) for node in pipelines):
-        raise _NotSpecializedError("two pipelines share a tile")
-    front = [inner for inner in stmts if isinstance(inner, S.Alloc) and inner.buffer.data in tiles]
-    rest = [inner for inner in stmts if inner not in front]
-    if any(S.holds(stmt, H.Pipeline) for stmt in rest):
-        raise _NotSpecializedError("a pipeline stands inside of other statements")
-    pipes = {node.pipe for node in pipelines}
-    common, private = _common_prologue(rest, launch)
-    rest = [inner for inner in rest if inner not in common]
-    try:
-        copying = _producer_body(rest, launch, pipes, private)
-    except _NotSpecializedError:
-        more_private = private | _private(rest, launch, pipes)
-        if more_private == private:
-            raise
-        private = more_private
-        common += [
-            inner
-            for inner in rest
-            if isinstance(inner, S.Alloc) and inner.buffer.data in more_private
-        ]
-        rest = [inner for inner in rest if inner not in common]
-        copying = _producer_body(rest, launch, pipes, private)
-    threads = prod(launch.threads)
-    upper, lower, note = _budget(launch, context)
-    elected = all(MECHANISMS[node.mechanism].elected for node in pipelines)
-    roles = (
-        H.Role(name="producer", first=threads, count=WARPGROUP, registers=lower, elected=elected,
-               body=copying),
-        H.Role(name="consumers", first=0, count=threads, registers=upper,
-               body=_Consumers(pipes).rewrite(S.seq(*rest))),
-    )  # fmt: skip
-    body: S.Stmt = H.Roles(branches=roles)
-    nested = []
-    for node in reversed(pipelines):
-        body = replace(node, body=body)
-        nested.append(body)
-    for node in nested:
-        why = refusal(node)
-        if why is not None:
-            raise _NotSpecializedError(why)
-    launch = replace(
-        launch,
-        threads=(threads + WARPGROUP, 1, 1),
-        body=S.seq(*front, *common, body),
-        annotations=_with_note(launch.annotations, note),
-    )
+    plans, tiles, threads = planned.plans, planned.versions(), prod(launch.threads)
+    require(len(tiles) == sum(len(plan.tiles) for plan in plans), "two pipelines share a tile")
     count = threads // WARPGROUP
     groups = f"{count} warpgroup{'s' if count > 1 else ''}"
-    return _noted(launch, f"filled by a warpgroup of its own, used by {groups}")
+    note = f"filled by a warpgroup of its own, used by {groups}"
+    sets = {id(plan.loop): _sets(plan, schedule, len(plans)) for plan in plans}
+    loops = {
+        key: LoopWriter(choice, tiles, sets[key])
+        for key, choice in planned.choices.items() if key in sets
+    }  # fmt: skip
+    body = map_stmts(launch.body, S.For, planned.serial)
+    stmts = S.flat(body)
+    front = [node for node in S.find(body, S.Alloc) if node.buffer.data in tiles]
+    split = _SplitRoles(launch, loops, note)
+    common, producing, consuming = split.run([stmt for stmt in stmts if stmt not in front])
+    upper, lower = _budget(launch, schedule, context)
+    roles = (
+        H.Role(name="producer", first=threads, count=WARPGROUP, registers=lower,
+               elected=all(plan.mechanism.elected for plan in plans), body=producing),
+        H.Role(name="consumers", first=0, count=threads, registers=upper,
+               body=without_allocations(consuming, tiles)),
+    )  # fmt: skip
+    nested: S.Stmt = H.Roles(branches=roles)
+    runs = [key for key in loops if planned.choices[key].runs]
+    order = [*reversed(runs), *(key for key in loops if key not in runs)]
+    for writer in reversed([writer for key in order for writer in loops[key].writers]):
+        nested = writer.pipeline(nested)
+    zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
+    body = S.seq(*front, *common, nested)
+    result = UseVersions(zero).rewrite(
+        replace(launch, threads=(threads + WARPGROUP, 1, 1), body=body)
+    )
+    assert isinstance(result, S.Launch)
+    whys = map(refusal, S.find(result.body, H.Pipeline))
+    if (why := next(filter(None, whys), None)) is not None:
+        raise NotLegalError(why)
+    return result
+
+
+def _sets(plan: Plan, schedule: Schedule, loops: int) -> list[Plan]:
+    """The parts of ``plan`` whose tiles arrive together."""
+    if schedule.barriers == "stage":
+        return [plan]
+    graph = ItemGraph.of(plan.loop, plan.tiles)
+    sets = graph.operand_sets
+    require(loops == 1 and len(sets) > 1, "no loop uses its operands at different times")
+    require(len(graph.spans) == len(plan.tiles), "it does not use all that it copies ahead")
+    return [plan.part(set(tiles)) for tiles in sets]
 
 
 def _noted(launch: S.Launch, note: str) -> S.Launch:
     """``launch`` with who runs its pipelined loops in their notes."""
 
     def noted(loop: S.For) -> S.Stmt:
-        return append_note(loop, note) if _uses(loop) else loop
+        return append_note(loop, note) if S.holds(loop, H.Wait) else loop
 
     return launch.with_body(map_stmts(launch.body, S.For, noted))
 
 
-def _producer_body(
-    stmts: list[S.Stmt], launch: S.Launch, pipes: set[E.Var], private: set[E.Var]
-) -> S.Stmt:
-    """What a producer does of ``stmts``, with ``private`` arrays of its own.
+class _SplitRoles:
+    """Shares the statements of a kernel out to all threads, a producer and consumers."""
 
-    Raises:
-        _NotSpecializedError: it cannot be taken out of them.
-    """
-    project = _Producer(launch, pipes, private)
-    body, before = project.block(stmts), 0
-    while before != (before := sum(1 for _ in S.walk(body))):
-        body = _without_unused(body, private)
-    project.check(body)
-    return body
+    def __init__(self, launch: S.Launch, loops: Mapping[int, LoopWriter], note: str) -> None:
+        self.launch, self.loops, self.note = launch, loops, note
 
+    def run(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], S.Stmt, S.Stmt]:
+        """What stands before the roles, and what a producer and consumers do.
 
-def _flat(stmt: S.Stmt) -> Iterator[S.Stmt]:
-    """The statements of a kernel in order, with those of its pipelines in their place."""
-    if isinstance(stmt, S.Seq):
-        for inner in stmt.stmts:
-            yield from _flat(inner)
-    elif isinstance(stmt, H.Pipeline):
-        yield from _flat(stmt.body)
-    else:
-        yield stmt
-
-
-def _common_prologue(stmts: list[S.Stmt], launch: S.Launch) -> tuple[list[S.Stmt], set[E.Var]]:
-    """What all threads compute for themselves before the pipelines, and the arrays of a thread that
-    only this writes: it depends on nothing that a kernel writes elsewhere."""
-    ahead = list(takewhile(lambda stmt: not any(map(_is_pipeline_step, S.walk(stmt))), stmts))
-    allocs = S.find(launch.body, S.Alloc)
-    private = {node.buffer.data for node in allocs if node.buffer.storage in PRIVATE}
-    while private:
-        known = _Producer(launch, set(), private)
-        common = [stmt for stmt in ahead if known.can_repeat(stmt)]
-        stores = [stmt for stmt in common if not isinstance(stmt, (S.Alloc, S.Let))]
+        Raises:
+            NotLegalError: what a producer does cannot be taken out of ``stmts``.
+        """
+        common, private = self.common_prologue(stmts)
         rest = [stmt for stmt in stmts if stmt not in common]
-        others = {data for stmt in rest for data in effects.written(stmt)}
-        if private.isdisjoint(others):
-            return (common, private) if stores else ([], set())
-        private -= others
-    return [], set()
+        try:
+            producing = self.producer_body(rest, private)
+        except NotLegalError:
+            more = private | self.private(rest)
+            if more == private:
+                raise
+            common += [
+                stmt for stmt in rest if isinstance(stmt, S.Alloc) and stmt.buffer.data in more
+            ]
+            rest = [stmt for stmt in rest if stmt not in common]
+            producing = self.producer_body(rest, more)
+        return common, producing, _Consumers(self.loops, self.note).rewrite(S.seq(*rest))
+
+    def producer_body(self, stmts: list[S.Stmt], private: set[E.Var]) -> S.Stmt:
+        """What a producer does of ``stmts``, with ``private`` arrays of its own.
+
+        Raises:
+            NotLegalError: it cannot be taken out of them.
+        """
+        project = _Producer(self.launch, self.loops, private)
+        body, before = project.block(stmts), 0
+        while before != (before := sum(1 for _ in S.walk(body))):
+            body = _without_unused(body, private)
+        project.check(body)
+        return body
+
+    def common_prologue(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], set[E.Var]]:
+        """What all threads compute for themselves before the pipelines, and the arrays of a thread
+        that only this writes: it depends on nothing that a kernel writes elsewhere."""
+        allocs = S.find(self.launch.body, S.Alloc)
+        private = {node.buffer.data for node in allocs if node.buffer.storage in PRIVATE}
+        loops = _Producer(self.launch, self.loops, private)
+        ahead = [*takewhile(lambda stmt: not loops.holds_loop(stmt), stmts)]
+        while private:
+            known = _Producer(self.launch, self.loops, private)
+            common = [stmt for stmt in ahead if known.can_repeat(stmt)]
+            stores = [stmt for stmt in common if not isinstance(stmt, (S.Alloc, S.Let))]
+            rest = [stmt for stmt in stmts if stmt not in common]
+            others = {data for stmt in rest for data in effects.written(stmt)}
+            if private.isdisjoint(others):
+                return (common, private) if stores else ([], set())
+            private -= others
+        return [], set()
+
+    def private(self, stmts: list[S.Stmt]) -> set[E.Var]:
+        """The arrays of a thread at the top of the kernel that a producer can fill for itself
+        beside its loops over pipelines, time after time as consumers do."""
+        allocs = (stmt for stmt in stmts if isinstance(stmt, S.Alloc))
+        private = {stmt.buffer.data for stmt in allocs if stmt.buffer.storage in PRIVATE}
+        while private:
+            known = _Producer(self.launch, self.loops, private)
+            others = known.consumer_writes(S.seq(*stmts))
+            if private.isdisjoint(others):
+                break
+            private -= others
+        return private
 
 
-def _private(stmts: list[S.Stmt], launch: S.Launch, pipes: set[E.Var]) -> set[E.Var]:
-    """The arrays of a thread at the top of the kernel that a producer can fill for itself beside
-    its loops over pipelines, time after time as consumers do."""
-    allocs = (stmt for stmt in stmts if isinstance(stmt, S.Alloc))
-    private = {stmt.buffer.data for stmt in allocs if stmt.buffer.storage in PRIVATE}
-    while private:
-        others = _Producer(launch, pipes, private).consumer_writes(S.seq(*stmts))
-        if private.isdisjoint(others):
-            break
-        private -= others
-    return private
-
-
-def _is_pipeline_step(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, (H.Acquire, H.Wait, H.Run))
-
-
-def _budget(launch: S.Launch, context: Context) -> tuple[int | None, int | None, str | None]:
-    """Registers of consumers and producer, and what became of the program's hints."""
-    threads = prod(launch.threads)
-    hints = launch.annotation(BUDGET)
-    if hints == "off" or launch.annotation("min_blocks_per_sm", 1) > 1:
-        return None, None, None
+def _budget(
+    launch: S.Launch, schedule: Schedule, context: Context
+) -> tuple[int | None, int | None]:
+    """Registers of consumers and producer; 0 where the program asks that nobody hands any on."""
+    threads, stated = prod(launch.threads), schedule.registers
+    if stated == (0, 0) or launch.annotation("min_blocks_per_sm", 1) > 1:
+        return None, None
     upper, lower = REGISTERS.get(threads // WARPGROUP, (None, None))
-    if isinstance(hints, tuple):
-        lower, upper = (own or given for own, given in zip(hints, (lower or 24, upper or 240)))
+    if stated is not None:
+        upper, lower = (own or given for own, given in zip(stated, (upper or 240, lower or 24)))
         block = threads + WARPGROUP
         if upper * threads + lower * WARPGROUP > context.limits.registers_at_start(block) * block:
-            raise _NotSpecializedError(
+            raise NotLegalError(
                 f"{upper} registers for consumers and {lower} for a producer are too many"
             )
-    if upper is None or lower is None:
-        return None, None, None
-    return upper, lower, f"{upper} for consumers, {lower} for the producer"
-
-
-def _with_note(annotations: S.Pairs, note: str | None) -> S.Pairs:
-    """``annotations`` with what became of registers, without the hints that led to it."""
-    kept = tuple(pair for pair in annotations if pair[0] != BUDGET)
-    if note is None:
-        return kept
-    return (*(pair for pair in kept if pair[0] != REGISTER_NOTE), (REGISTER_NOTE, note))
+    return upper, lower
 
 
 class _Consumers(Rewriter):
-    """Everything except the statements that fill stages of ``pipes``."""
+    """Everything except what fills stages."""
 
-    def __init__(self, pipes: set[E.Var]) -> None:
-        self.pipes = pipes
+    def __init__(self, loops: Mapping[int, LoopWriter], note: str) -> None:
+        self.loops, self.note = loops, note
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        if isinstance(stmt, S.If) and _acquires(stmt.then, self.pipes) and not _uses(stmt):
-            return []
-        if isinstance(stmt, S.Seq) and any(_is_acquire(inner, self.pipes) for inner in stmt.stmts):
-            return super()._visit(S.Seq(stmts=tuple(_without_fills(stmt.stmts, self.pipes))))
-        return super()._visit(stmt)
-
-
-def _is_acquire(stmt: S.Stmt, pipes: set[E.Var]) -> bool:
-    return isinstance(stmt, H.Acquire) and stmt.pipe in pipes
-
-
-def _acquires(stmt: S.Stmt, pipes: set[E.Var]) -> bool:
-    return any(_is_acquire(node, pipes) for node in S.walk(stmt))
-
-
-def _uses(stmt: S.Stmt) -> bool:
-    return S.holds(stmt, H.Wait)
-
-
-def _without_fills(stmts: tuple[S.Stmt, ...], pipes: set[E.Var]) -> Iterator[S.Stmt]:
-    """``stmts`` without those from an ``Acquire`` to its ``Commit``."""
-    fill_loop = False
-    for stmt in stmts:
-        fill_loop |= _is_acquire(stmt, pipes)
-        if not fill_loop:
-            yield stmt
-        fill_loop &= not isinstance(stmt, H.Commit)
+        loop = self.loops.get(id(stmt))
+        return super()._visit(stmt) if loop is None else [*loop.before, loop.using(self.note)]
 
 
 def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
@@ -351,7 +323,7 @@ def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
 
     def block(stmt: S.Stmt) -> S.Stmt:
         kept: list[S.Stmt] = []
-        for inner in reversed(tuple(_flat(stmt))):
+        for inner in reversed(S.flat(stmt)):
             if isinstance(inner, S.Let) and inner.var not in used:
                 continue
             if isinstance(inner, S.Store) and inner.buffer.data in private - read:
@@ -365,14 +337,16 @@ def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
 
 
 class _Producer:
-    """The statements that fill the stages of ``pipes``, with the loops and conditions around them.
+    """The statements that fill the stages of ``loops``, with the loops and conditions around them.
 
     Args:
         private: arrays of a thread that all threads fill alike.
     """
 
-    def __init__(self, launch: S.Launch, pipes: set[E.Var], private: set[E.Var]) -> None:
-        self.pipes = pipes
+    def __init__(
+        self, launch: S.Launch, loops: Mapping[int, LoopWriter], private: set[E.Var]
+    ) -> None:
+        self.loops = loops
         self.private = private
         self.written = effects.written(launch.body) - private
         self.consumer_vars: set[E.Var] = set()  # variables that only consumers compute
@@ -388,41 +362,28 @@ class _Producer:
                 return [stmt]
             self.consumer_vars.add(stmt.var)
             return []
-        if not S.holds(stmt, H.Wait):
+        if (loop := self.loops.get(id(stmt))) is not None:
+            return [*(kept for let in loop.before for kept in self.produced(let)), loop.filling()]
+        if not self.holds_loop(stmt):
             return [stmt] if effects.written(stmt) & self.private and self.can_repeat(stmt) else []
-        if isinstance(stmt, S.For) and (fill := self.fill_loop(stmt)) is not None:
-            return [fill]
-        if not isinstance(stmt, (S.For, S.If, H.Run, S.Attr)):
-            raise _NotSpecializedError(f"a pipeline stands in a {type(stmt).__name__}")
-        return [rewrite_blocks(stmt, lambda inner: self.block(list(_flat(inner))))]
+        if not isinstance(stmt, (S.For, S.If, S.Attr)):
+            raise NotLegalError(f"a pipeline stands in a {type(stmt).__name__}")
+        return [rewrite_blocks(stmt, lambda inner: self.block(list(S.flat(inner))))]
 
-    def fill_loop(self, loop: S.For) -> S.For | None:
-        """The loop of a pipeline reduced to the copies that it uses; None for another loop."""
-        stmts = S.flat(loop.body)
-        waits = [stmt for stmt in stmts if isinstance(stmt, H.Wait)]
-        if len(waits) != 1 or waits[0].pipe not in self.pipes:
-            return None
-        fills = [stmt for stmt in stmts if isinstance(stmt, S.If) and _acquires(stmt, self.pipes)]
-        if len(fills) != 1:
-            raise _NotSpecializedError("an iteration does not fill exactly one pipeline stage")
-        first = S.find(fills[0].then, H.Acquire)[0]
-        ahead = simplify(first.number - waits[0].number)
-        back: dict[E.Var, E.Expr] = {loop.var: simplify(loop.var - loop.step * ahead)}
-        body = simplified_with(fills[0].then, back)
-        kept = tuple(pair for pair in loop.annotations if pair[0] == "num_stages")
-        return replace(loop, body=body, annotations=kept)
+    def holds_loop(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` is or holds one of the loops."""
+        return any(id(node) in self.loops for node in S.walk(stmt))
 
     def consumer_writes(self, stmt: S.Stmt) -> set[E.Var]:
         """The arrays that consumers write where a producer does not."""
         arrays: set[E.Var] = set()
 
         def visit(block: S.Stmt) -> S.Stmt:
-            for inner in _flat(block):
-                if S.holds(inner, H.Wait):
-                    if isinstance(inner, S.For) and self.fill_loop(inner) is not None:
-                        arrays.update(effects.written(inner))
-                    else:
-                        rewrite_blocks(inner, visit)
+            for inner in S.flat(block):
+                if id(inner) in self.loops:
+                    arrays.update(effects.written(inner))
+                elif self.holds_loop(inner):
+                    rewrite_blocks(inner, visit)
                 elif not self.can_repeat(inner):
                     arrays.update(effects.written(inner))
             return block
@@ -452,6 +413,6 @@ class _Producer:
         """Whether what ``body`` copies and asks does not depend on what consumers do."""
         for stmt in S.walk(body):
             if not all(map(self.is_steady, stmt.exprs())):
-                raise _NotSpecializedError("what is copied depends on what is computed")
+                raise NotLegalError("what is copied depends on what is computed")
             if isinstance(stmt, S.COPIES) and stmt.src.buffer.data in self.written:
-                raise _NotSpecializedError(f"`{stmt.src.buffer.name}` is written in the kernel")
+                raise NotLegalError(f"`{stmt.src.buffer.name}` is written in the kernel")

@@ -34,11 +34,11 @@ def stage_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Stands after the pipelines are planned, so that no loop copies ahead from such a tile, and
     before the copies that TMA makes by itself are chosen.
     """
-    if context.low_shared or not context.has("stmatrix"):
-        return func
     known = host_tensors(func)
 
     def staged(launch: S.Launch) -> S.Stmt:
+        if launch.schedule is None or launch.schedule.epilogue != "staged":
+            return launch
         results = _results(launch)
         return _Staged(results, TmaFacts(launch, known, context)).rewrite(launch)
 

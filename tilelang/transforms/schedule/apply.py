@@ -1,0 +1,189 @@
+"""The schedule of each launch: chosen by price, applied field by field.
+
+:mod:`choose` gives the schedules of a launch, the cheapest first. Each field has one applier, which
+writes what the field says into the launch, or refuses with a reason (an order that is not proved,
+say). The first schedule that all appliers accept is the schedule of the launch. Schedules that
+begin alike share what has been written for the fields they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.launch_schedule import Alternative, Schedule, Value, text_of
+from tilelang.ir.visitor import map_stmts, rewrite_launches
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.schedule.choose import choose_schedules
+from tilelang.transforms.schedule.cross_tile_prefetch import prefetch_across_tiles
+from tilelang.transforms.schedule.gemm_overlap import rotate_loops
+from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
+from tilelang.transforms.schedule.longest_tile_first import order_longest_first
+from tilelang.transforms.schedule.persistent_epilogue import overlap_epilogues
+from tilelang.transforms.schedule.persistent_grid import loop_over_tiles
+from tilelang.transforms.schedule.ping_pong import alternate_warpgroups
+from tilelang.transforms.schedule.pipeline import pipelined
+from tilelang.transforms.schedule.specialize_warps import note_one_role, specialized
+from tilelang.transforms.schedule.tma_copies import host_tensors
+
+Applier = Callable[[S.Launch, Schedule, Facts], S.Launch]
+
+# Fields in the order in which they are applied -> their values -> what applies them. Values that
+# stand in no row are what a launch has anyway.
+APPLIERS: dict[tuple[str, ...], dict[tuple[Value, ...], Applier]] = {
+    ("persistent", "epilogue"): {
+        (True, "staged"): loop_over_tiles,
+        (True, "subtiles"): loop_over_tiles,
+        (True, "overlapped"): overlap_epilogues,
+    },
+    ("roles", "barriers"): {
+        ("one", "stage"): pipelined,
+        ("producer", "stage"): specialized,
+        ("producer", "operand"): specialized,
+    },
+    ("tile_order",): {("longest_first",): order_longest_first},
+    ("overlap",): {("rotate",): rotate_loops, ("ping_pong",): alternate_warpgroups},
+    ("prefetch_tiles",): {(True,): prefetch_across_tiles},
+}
+SHOWN = 4  # schedules that were not chosen, in reports
+
+
+def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with a schedule, chosen and applied, for each launch with products or pipelines."""
+    facts = Facts(host_tensors(func), context)
+    return rewrite_launches(func, lambda launch: scheduled(launch, facts))
+
+
+def scheduled(
+    launch: S.Launch,
+    facts: Facts,
+    appliers: Mapping[tuple[str, ...], dict[tuple[Value, ...], Applier]] = APPLIERS,
+) -> S.Launch:
+    """One launch with its schedule.
+
+    Raises:
+        TileUnsupportedError: the program states a schedule that is not legal.
+    """
+    if not any(isinstance(node, S.Gemm) or _is_pipelined(node) for node in S.walk(launch.body)):
+        return launch
+    stated = launch.schedule.stages if launch.schedule is not None else None
+    if stated is not None:
+        launch = _with_stages(launch, stated[0])
+    chosen = choose_schedules(launch, facts)
+    search = _Search(launch, facts, appliers)
+    whys: dict[Schedule, str] = {}
+    for schedule in chosen.legal:
+        try:
+            result = search.applied(schedule)
+            resolved = _resolved(schedule, result)
+            kept = stated is None or set(resolved.stages or ()) <= set(stated)
+            require(kept, "shared memory has no room for the versions that the kernel states")
+        except NotLegalError as refusal:
+            whys[schedule] = str(refusal)
+            continue
+        why = search.refusals.get(("roles", "producer")) or chosen.barred.get(("roles", "producer"))
+        result = note_one_role(result, why or "")
+        others = tuple(_alternatives(schedule, chosen.legal, whys))
+        return replace(result, schedule=replace(resolved, others=others))
+    raise _not_legal(launch, {**chosen.barred, **search.refusals})
+
+
+def _is_pipelined(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.For) and stmt.kind == "pipelined"
+
+
+def _with_stages(launch: S.Launch, stages: int) -> S.Launch:
+    """``launch`` whose pipelined loops have ``stages`` versions."""
+
+    def stated(loop: S.For) -> S.Stmt:
+        if not _is_pipelined(loop):
+            return loop
+        rest = (pair for pair in loop.annotations if pair[0] != "num_stages")
+        return replace(loop, annotations=(("num_stages", stages), *rest))
+
+    return launch.with_body(map_stmts(launch.body, S.For, stated))
+
+
+@dataclass
+class _Search:
+    """What has been applied to a launch.
+
+    Attributes:
+        states: values of fields, from the first on -> the launch with them, or why not.
+        refusals: the last reason against a value.
+    """
+
+    launch: S.Launch
+    facts: Facts
+    appliers: Mapping[tuple[str, ...], dict[tuple[Value, ...], Applier]]
+    states: dict[tuple[tuple[Value, ...], ...], S.Launch | NotLegalError] = field(
+        default_factory=dict
+    )
+    refusals: dict[tuple[str, Value], str] = field(default_factory=dict)
+
+    def applied(self, schedule: Schedule) -> S.Launch:
+        """The launch with ``schedule``.
+
+        Raises:
+            NotLegalError: it is not legal.
+        """
+        launch, done = self.launch, tuple[tuple[Value, ...], ...]()
+        for names, rows in self.appliers.items():
+            values = tuple(getattr(schedule, name) for name in names)
+            done = (*done, values)
+            if values in rows and done not in self.states:
+                try:
+                    self.states[done] = rows[values](launch, schedule, self.facts)
+                except NotLegalError as refusal:
+                    self.states[done] = refusal
+                    self.refusals[names[0], values[0]] = str(refusal)
+            state = self.states.get(done, launch)
+            if isinstance(state, NotLegalError):
+                raise state
+            launch = state
+        return launch
+
+
+def _resolved(schedule: Schedule, launch: S.Launch) -> Schedule:
+    """``schedule`` with the numbers that its appliers have found."""
+    stages = tuple(node.stages for node in S.find(launch.body, H.Pipeline))
+    roles = {node.name: node.registers for node in S.find(launch.body, H.Role)}
+    registers = (roles["consumers"], roles["producer"]) if roles else None
+    found = launch.schedule or schedule
+    return replace(
+        schedule, stages=stages, registers=registers, tiles=found.tiles, subtiles=found.subtiles
+    )
+
+
+def _alternatives(
+    schedule: Schedule, legal: Sequence[Schedule], whys: dict[Schedule, str]
+) -> list[Alternative]:
+    """Some schedules besides the chosen one: those that were refused, and the next ones."""
+    mine, said = schedule.stated(), set[str]()
+    found: list[Alternative] = []
+    for other in legal:
+        why = whys.get(other, "")
+        if other is not schedule and why not in said and len(found) < SHOWN:
+            fields = tuple(pair for pair in other.stated().items() if mine.get(pair[0]) != pair[1])
+            found.append(Alternative(fields, other.price or 0, why))
+            said |= {why} - {""}
+    return found
+
+
+def _not_legal(launch: S.Launch, whys: dict[tuple[str, Value], str]) -> TileUnsupportedError:
+    stated = {} if launch.schedule is None else launch.schedule.stated()
+    reasons = [
+        f"{text_of({name: value})}: {whys[name, value]}"
+        for name, value in stated.items() if (name, value) in whys
+    ]  # fmt: skip
+    return TileUnsupportedError(
+        "the schedule that T.annotate_schedule states is not legal",
+        expected="a schedule that the kernel and the target allow",
+        got="; ".join(reasons) or f"{text_of(stated)}, which exclude each other",
+        hint="leave the field out: kernel.explain() shows what is chosen, and from what",
+        loc=launch.loc,
+    )

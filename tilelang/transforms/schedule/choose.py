@@ -1,0 +1,239 @@
+"""The schedules that a launch can have, by price.
+
+A value of a field is barred by the target, by options, or by the items of the loops; values of
+different fields exclude each other (``REQUIRES``). What is left has a price: cycles that a tile
+takes on a multiprocessor, with what the schedule overlaps left out. Whether the order of the
+pipelines can be proved is seen where a schedule is applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields as fields_of
+from itertools import product as combinations
+from math import prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.launch_schedule import VALUES, Schedule, Value
+from tilelang.records import dataclass
+from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
+from tilelang.transforms.schedule.items import ItemGraph, bytes_of, is_load
+from tilelang.transforms.schedule.legality import Facts
+
+FIELDS = ("persistent", "epilogue", "roles", "tile_order", "barriers", "overlap", "prefetch_tiles")
+# Value of a field -> what it takes of other fields.
+REQUIRES: dict[tuple[str, Value], dict[str, tuple[Value, ...]]] = {
+    ("persistent", True): {
+        "roles": ("producer",),
+        "epilogue": ("staged", "subtiles", "overlapped"),
+    },
+    ("epilogue", "subtiles"): {"persistent": (True,), "overlap": ("rotate",)},
+    ("epilogue", "overlapped"): {"persistent": (True,), "overlap": ("none",)},
+    ("tile_order", "longest_first"): {"roles": ("producer",), "persistent": (False,)},
+    ("barriers", "operand"): {"roles": ("producer",)},
+    ("overlap", "rotate"): {"roles": ("producer",)},
+    ("overlap", "ping_pong"): {"roles": ("producer",), "persistent": (False,)},
+    ("prefetch_tiles", True): {"persistent": (True,), "overlap": ("rotate",)},
+}
+# Feature -> values that need it; option -> values that it leaves out.
+NEEDS: dict[str, tuple[tuple[str, Value], ...]] = {
+    "roles": (("roles", "producer"),),
+    "wgmma": (("roles", "producer"),),
+    "tma": (("persistent", True),),
+    "stmatrix": (("epilogue", "staged"), ("epilogue", "subtiles"), ("epilogue", "overlapped")),
+}
+LEAVES_OUT: dict[str, tuple[tuple[str, Value], ...]] = {
+    "no_overlap": (
+        ("barriers", "operand"), ("overlap", "rotate"), ("overlap", "ping_pong"),
+        ("prefetch_tiles", True),
+    ),
+    "no_persistent_tiles": (("persistent", True),),
+}  # fmt: skip
+# What takes shared memory for speed.
+SPENDS: tuple[tuple[str, Value], ...] = (
+    ("persistent", True),
+    ("overlap", "ping_pong"),
+    *NEEDS["stmatrix"],
+)
+NO_ROLES = "the target or its options leave roles out"
+
+# Cycles, operations and bytes of a multiprocessor of sm_90 (NVIDIA H100 Tensor Core GPU
+# Architecture): 16-bit products, lanes of a warp scheduler's four, bytes from the L2 cache.
+PRODUCTS, LANES, BYTES = 4096, 128, 64
+LATENCY = 800  # from a copy's issue to its arrival
+MEETING = 40  # at a barrier of the block
+OPERATIONS = 8  # for an element of a loop
+UNKNOWN = 16  # iterations of a loop whose number is not known
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The legal schedules of a launch, the cheapest first, and why values of fields are barred."""
+
+    legal: list[Schedule]
+    barred: dict[tuple[str, Value], str]
+
+
+def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
+    """What ``launch`` can have, with the fields that it states."""
+    loops = [node for node in S.find(launch.body, S.For) if node.kind == "pipelined"]
+    graphs = [ItemGraph.of(loop) for loop in loops]
+    barred = _barred(launch, graphs, facts)
+    work = _Work.of(launch, graphs, facts)
+    values = [[value for value in VALUES[name] if (name, value) not in barred] for name in FIELDS]
+    stated = launch.schedule or Schedule()
+    rest = {
+        item.name: getattr(stated, item.name)
+        for item in fields_of(Schedule) if item.name not in FIELDS
+    }  # fmt: skip
+    legal: list[Schedule] = []
+    for given in combinations(*values):
+        chosen = dict(zip(FIELDS, given))
+        if _excludes(chosen) is None:
+            legal.append(Schedule(**{**rest, **chosen, "price": work.price(chosen)}))
+    return Choices(sorted(legal, key=lambda schedule: schedule.price or 0), barred)
+
+
+def _excludes(chosen: dict[str, Value]) -> tuple[str, Value] | None:
+    """A value that others in ``chosen`` exclude."""
+    for name, value in chosen.items():
+        for other, allowed in REQUIRES.get((name, value), {}).items():
+            if chosen[other] not in allowed:
+                return name, value
+    # Tiles whose results are stored at their end overlap nothing unless products do.
+    alone = chosen["persistent"] and chosen["overlap"] == "none"
+    return ("persistent", True) if alone and chosen["epilogue"] != "overlapped" else None
+
+
+def _barred(
+    launch: S.Launch, graphs: list[ItemGraph], facts: Facts
+) -> dict[tuple[str, Value], str]:
+    """The values that ``launch`` cannot have -> why."""
+    context, barred = facts.context, dict[tuple[str, Value], str]()
+
+    def bar(values: tuple[tuple[str, Value], ...], why: str) -> None:
+        for value in values:
+            barred.setdefault(value, why)
+
+    for feature, needing in NEEDS.items():
+        if not context.has(feature):
+            why = NO_ROLES if feature in ("roles", "wgmma") else f"the target has no {feature}"
+            bar(needing, why)
+    for option, left_out in LEAVES_OUT.items():
+        if getattr(context.options, option):
+            bar(left_out, "the options leave it out")
+    if context.low_shared:
+        bar(SPENDS, "shared memory is short")
+    processors, grid = context.limits.processors, launch.grid
+    known = [int(extent) for extent in grid if isinstance(extent, (int, E.Const))]
+    if not processors:
+        bar((("persistent", True),), "the number of multiprocessors is not known")
+    elif len(known) == len(grid) and prod(known) <= processors:
+        bar((("persistent", True),), f"it has no more tiles than {processors} multiprocessors")
+    if not graphs:
+        bar((("roles", "producer"),), "no loop of it is pipelined")
+    if all(len(graph.operand_sets) < 2 for graph in graphs):
+        bar((("barriers", "operand"),), "all tiles of an iteration are first used together")
+    whys = [cannot_rotate(graph) for graph in graphs]
+    if graphs and all(whys):
+        bar((("overlap", "rotate"),), whys[0])
+    if len(graphs) != 1 or len(graphs[0].products) < 2:
+        bar((("overlap", "ping_pong"),), "it is for one loop of several products")
+    for name, value in ({} if launch.schedule is None else launch.schedule.stated()).items():
+        others: list[Value] = [other for other in VALUES.get(name, ()) if other != value]
+        bar(
+            tuple((name, other) for other in others),
+            f"the kernel states {name}={value!r}",
+        )
+    return barred
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a tile takes, in cycles of a multiprocessor.
+
+    Attributes:
+        trips: iterations of its loops.
+        products, computation, copies: of an iteration.
+        first: of the copies of an iteration, until its first product can begin.
+        once: copies of the tile outside of its loops.
+        result: the stores of its result.
+        uneven: whether tiles have loops of different lengths.
+    """
+
+    trips: int
+    products: int
+    computation: int
+    copies: int
+    first: int
+    once: int
+    result: int
+    uneven: bool
+
+    @classmethod
+    def of(cls, launch: S.Launch, graphs: list[ItemGraph], facts: Facts) -> _Work:
+        """What ``launch`` does for a tile."""
+        inside = [stmt for graph in graphs for stmt in S.flat(graph.loop.body)]
+        loads = [stmt for stmt in inside if is_load(stmt)]
+        sizes = {load.dst.buffer.data: bytes_of(load.dst) for load in loads}
+        sets = [tiles for graph in graphs[:1] for tiles in graph.operand_sets]
+        nodes = list(S.walk(launch.body))
+        copies = [node for node in nodes if isinstance(node, S.Copy)]
+        once = [copy for copy in copies if is_load(copy) and copy not in loads]
+        sums = {node.c.buffer for node in nodes if isinstance(node, S.Gemm)}
+        out = [copy for copy in copies if copy.dst.buffer.storage == "global"]
+        computed = [
+            item for graph in graphs for item in graph.items if not isinstance(item, S.Gemm)
+        ]
+        blocks = set(launch.block_vars)
+        lets = {node.var for node in nodes if isinstance(node, S.Let)}
+        bounds = [bound for graph in graphs for bound in (graph.loop.start, graph.loop.stop)]
+        return cls(
+            trips=max((graph.trips or UNKNOWN for graph in graphs), default=1),
+            products=sum(map(_multiplied, inside)) // PRODUCTS,
+            computation=sum(_elements(item) * OPERATIONS // LANES + 2 for item in computed),
+            copies=sum(sizes.values()) // BYTES,
+            first=sum(sizes.get(data, 0) for data in (sets[0] if sets else ())) // BYTES,
+            once=sum(bytes_of(copy.dst) // BYTES + 1 for copy in once),
+            result=1 + sum(bytes_of(copy.dst) for copy in out) // BYTES if sums else 0,
+            uneven=any(not bound.variables.isdisjoint(blocks | lets) for bound in bounds),
+        )
+
+    def price(self, chosen: dict[str, Value]) -> int:
+        """Cycles of a tile with the values of ``chosen``."""
+        producer, persistent = chosen["roles"] == "producer", chosen["persistent"]
+        together = self.products + self.computation
+        if chosen["overlap"] != "none":
+            # Rotated, each warpgroup computes for all rows of its own products.
+            together = max(self.products, self.computation) + (chosen["overlap"] == "rotate")
+        iteration = max(together, self.copies)
+        iteration += MEETING // 4 if producer else 2 * MEETING + self.copies // 8
+        start = LATENCY + (self.first if chosen["barriers"] == "operand" else self.copies)
+        if persistent:
+            start = 0 if chosen["prefetch_tiles"] or not self.once else LATENCY // 2
+        start += chosen["barriers"] == "stage"
+        stores = {"direct": 2 * self.result, "staged": self.result, "subtiles": self.result // 2}
+        end = stores.get(str(chosen["epilogue"]), self.result // 8)
+        end += 0 if chosen["epilogue"] == "overlapped" else LATENCY // (4 if persistent else 2)
+        idle = self.uneven and chosen["tile_order"] == "grid" and not persistent
+        total = start + self.once + self.trips * iteration + end
+        return total + (self.trips * iteration // 2 if idle else 0)
+
+
+def _multiplied(stmt: S.Stmt) -> int:
+    """Multiplications of products in ``stmt``, as of 16-bit elements."""
+    total = 0
+    for node in S.find(stmt, S.Gemm):
+        depth = node.a.extents[-2 if node.trans_a else -1]
+        total += prod(n for n in (*node.c.extents, depth) if isinstance(n, int)) * node.a.dtype.bits
+    return total // 16
+
+
+def _elements(stmt: S.Stmt) -> int:
+    """Elements that a loop, a reduction or a copy goes over."""
+    extents: tuple[E.Expr | int, ...] = ()
+    if isinstance(stmt, S.Parallel):
+        extents = stmt.extents
+    elif isinstance(stmt, (S.Copy, S.Reduce)):
+        extents = stmt.src.extents
+    return prod(int(n) for n in extents if isinstance(n, (int, E.Const)))

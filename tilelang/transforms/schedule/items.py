@@ -1,0 +1,94 @@
+"""The items of a pipelined loop: its statements that copy, multiply and compute, in order.
+
+Choosing a schedule and applying it read loops in this form, before pipelines are written and
+when they are: copies that run ahead are no items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import prod
+from typing import TypeGuard
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.loops import trip_count
+
+SHARED = ("shared", "shared.dyn")
+
+
+def is_load(stmt: S.Stmt) -> TypeGuard[S.TileCopy]:
+    """Whether ``stmt`` copies a tile from global to shared memory."""
+    return (
+        isinstance(stmt, S.COPIES)
+        and stmt.src.buffer.storage == "global"
+        and stmt.dst.buffer.storage.startswith("shared")
+    )
+
+
+def conflict(first: Iterable[S.Stmt], second: Iterable[S.Stmt]) -> bool:
+    """Whether one of both writes what the other uses."""
+    uses = [{data for stmt in stmts for data in effects.used(stmt)} for stmts in (first, second)]
+    writes = [
+        {data for stmt in stmts for data in effects.written(stmt)} for stmts in (first, second)
+    ]
+    return not (uses[0].isdisjoint(writes[1]) and writes[0].isdisjoint(uses[1]))
+
+
+@dataclass(frozen=True)
+class ItemGraph:
+    """An iteration of ``loop``.
+
+    Attributes:
+        items: the statements that compute, in order.
+        spans: tile that arrives -> its first and last use among the items.
+    """
+
+    loop: S.For
+    items: tuple[S.Stmt, ...]
+    spans: dict[E.Var, tuple[int, int]]
+
+    @classmethod
+    def of(cls, loop: S.For, tiles: Collection[E.Var] | None = None) -> ItemGraph:
+        """The items of ``loop``; ``tiles``: those that are copied ahead, all that it loads if that
+        is not planned yet."""
+        loads: dict[S.Stmt, E.Var] = {
+            stmt: stmt.dst.buffer.data for stmt in S.flat(loop.body) if is_load(stmt)
+        }
+        arriving = set(loads.values() if tiles is None else tiles)
+        items = tuple(stmt for stmt in S.flat(loop.body) if loads.get(stmt) not in arriving)
+        spans: dict[E.Var, tuple[int, int]] = {}
+        for k, stmt in enumerate(items):
+            for data in effects.used(stmt) & arriving:
+                spans[data] = (spans.get(data, (k, k))[0], k)
+        return cls(loop, items, {data: spans[data] for data in loads.values() if data in spans})
+
+    @property
+    def operand_sets(self) -> dict[tuple[E.Var, ...], tuple[int, int]]:
+        """Tiles that are first used together -> their first and last uses."""
+        sets: dict[int, list[E.Var]] = {}
+        for data, (first, _) in self.spans.items():
+            sets.setdefault(first, []).append(data)
+        return {
+            tuple(tiles): (first, max(self.spans[data][1] for data in tiles))
+            for first, tiles in sorted(sets.items())
+        }
+
+    @property
+    def products(self) -> list[S.Gemm]:
+        """The products of an iteration."""
+        return [item for item in self.items if isinstance(item, S.Gemm)]
+
+    @property
+    def trips(self) -> int | None:
+        """How many iterations there are, where that is known."""
+        return trip_count(self.loop)
+
+
+def bytes_of(region: Region) -> int:
+    """Bytes of a region, as far as its extents are known."""
+    extents = (extent for extent in region.extents if isinstance(extent, int))
+    return prod(extents) * region.buffer.dtype.bits // 8

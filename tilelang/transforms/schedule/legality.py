@@ -1,0 +1,31 @@
+"""What the appliers of a schedule share: what is known of a program, and how one refuses."""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.records import dataclass
+from tilelang.target import Context
+from tilelang.transforms.schedule.tma_copies import TmaFacts
+
+
+class NotLegalError(Exception):
+    """Why a launch cannot have a value of a field; caught where schedules are tried."""
+
+
+def require(condition: object, why: str) -> None:
+    """Refuse the schedule unless ``condition`` holds."""
+    if not condition:
+        raise NotLegalError(why)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known besides the launch; ``known``: what :func:`host_tensors` gives."""
+
+    known: frozenset[E.Var]
+    context: Context
+
+    def tma(self, launch: S.Launch) -> TmaFacts:
+        """What TMA can copy in ``launch``."""
+        return TmaFacts(launch, self.known, self.context)
