@@ -18,7 +18,7 @@ from tilelang.warning import warn_caller
 
 # C7508 and C7509 are about setmaxnreg, C7510 to C7519 about wgmma.
 _REMARK = re.compile(r"\(C75(?:0[89]|1\d)\)")
-_PLACE = re.compile(r" (?:in|for) (?:the )?function '?([\w$]+)'?(?: in line \d+)?")
+_LOCATION = re.compile(r" (?:in|for) (?:the )?function '?([\w$]+)'?(?: in line \d+)?")
 _WGMMA = re.compile(r"wgmma.* serialized(?: due to (.*))?$")
 _BUDGET = re.compile(r"'setmaxnreg' ignored;? ?(.*?)\.?$")
 
@@ -44,17 +44,17 @@ def sentence(line: str, kernel: str) -> str | None:
     code = _REMARK.search(line)
     if code is None:
         return None
-    place = _PLACE.search(line)
-    line = _PLACE.sub("", line).rstrip()
+    location = _LOCATION.search(line)
+    line = _LOCATION.sub("", line).rstrip()
     products, budget = _WGMMA.search(line), _BUDGET.search(line)
     if products is not None:
-        told, why = "each wgmma waits for the one before it (they are serialised)", products[1]
+        finding, why = "each wgmma waits for the one before it (they are serialised)", products[1]
     elif budget is not None:
-        told, why = "the register budget of setmaxnreg is ignored", budget[1]
+        finding, why = "the register budget of setmaxnreg is ignored", budget[1]
     else:
-        told, why = line[code.end() :].strip(" :"), None
+        finding, why = line[code.end() :].strip(" :"), None
     reason = f": {' '.join(why.split())}" if why else ""
-    return f"{place[1] if place else kernel or 'kernel'}: {told}{reason} {code[0]}"
+    return f"{location[1] if location else kernel or 'kernel'}: {finding}{reason} {code[0]}"
 
 
 def advise(func: S.PrimFunc, kernels: Sequence[str], sentences: Sequence[str]) -> None:

@@ -54,13 +54,13 @@ def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
     if call.op == "atomic_addx4" and target.buffer.dtype != "float32":
         # No instruction adds four halves: two pairs.
         return f"({_atomic_vector(p, _pair(call, 0))}, {_atomic_vector(p, _pair(call, 2))})"
-    name, places = f"tl_{call.op}", p.value(target)
+    name, arguments = f"tl_{call.op}", p.value(target)
     if len(call.args) > 2:
-        name, places = f"{name}_prev", f"{p.value(call.args[2])}, {places}"
+        name, arguments = f"{name}_prev", f"{p.value(call.args[2])}, {arguments}"
     if isinstance(source, E.AddressOf):
-        return f"{name}_{suffix}({places}, {p.value(source)})"
+        return f"{name}_{suffix}({arguments}, {p.value(source)})"
     values = ", ".join(lane_text(p, source, k) for k in range(int(call.op[-1])))
-    return f"{name}_values_{suffix}({places}, {values})"
+    return f"{name}_values_{suffix}({arguments}, {values})"
 
 
 def _pair(call: E.Call, first: int) -> E.Call:
@@ -219,12 +219,12 @@ def _wgmma(p: GpuPrinter, call: E.Call) -> str:
     registers = int(columns) // (4 if kinds[2] == "f16" else 2)
     p.instances.setdefault(f"TL_WGMMA({columns}, {depth}, {', '.join(kinds)}, {registers})")
     d, *operands, adds = call.args
-    both = len(operands) == 4
-    first = _described(p, call, "a", *operands[:2]) if both else bare(p.value(operands[0]))
+    shared_a = len(operands) == 4
+    first = _described(p, call, "a", *operands[:2]) if shared_a else bare(p.value(operands[0]))
     second = _described(p, call, "b", *operands[-2:])
-    majors = ("a", "b") if both else ("b",)
+    majors = ("a", "b") if shared_a else ("b",)
     switches = ", ".join(str(int(not call.attr(f"{name}_k_inner"))) for name in majors)
-    name = f"tl_wgmma_{shape}_{'_'.join(kinds)}_{'ss' if both else 'rs'}<{switches}, 1, 1>"
+    name = f"tl_wgmma_{shape}_{'_'.join(kinds)}_{'ss' if shared_a else 'rs'}<{switches}, 1, 1>"
     return f"{name}({bare(p.value(d))}, {first}, {second}, {bare(p.value(adds))})"
 
 
@@ -238,8 +238,8 @@ def _described(p: GpuPrinter, call: E.Call, name: str, start: E.Expr, step: E.Ex
         parts.insert(0, step.b)
         step = step.a
     parts.insert(0, step)
-    kept = (part for part in parts if not isinstance(part, E.Const) or part.value)
-    return " + ".join((text, *map(p.index, kept)))
+    offsets = (part for part in parts if not isinstance(part, E.Const) or part.value)
+    return " + ".join((text, *map(p.index, offsets)))
 
 
 def _ptx_mma(p: GpuPrinter, call: E.Call) -> str:

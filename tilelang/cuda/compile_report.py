@@ -38,31 +38,31 @@ def refused(
     lines = [line.rstrip() for line in log.splitlines() if line.strip()]
     errors = [at for at, line in enumerate(lines) if re.search(r"\berror\b|fatal", line)]
     lines = lines[errors[0] :] if errors else lines
-    place = _write_source(name, source, headers)
-    kept = (f"the source is in {place}; " if place else "") + (
+    path = _write_source(name, source, headers)
+    advice = (f"the source is in {path}; " if path else "") + (
         f"compiled by {tool}; all that the compiler wrote is in the `log` of this error"
     )
-    error = _undefined(name, source, lines, kept) or _defect(name, source, lines, kept)
+    error = _undefined(name, source, lines, advice) or _defect(name, source, lines, advice)
     error.log = log
     return error
 
 
-def _undefined(name: str, source: str, lines: list[str], kept: str) -> CompileError | None:
+def _undefined(name: str, source: str, lines: list[str], advice: str) -> CompileError | None:
     """The error for a function that the generated text calls and nothing defines."""
-    found = _UNDEFINED.match(lines[0]) if lines else None
-    if found is None or os.path.basename(found["file"]) != f"{name}.cu":
+    match = _UNDEFINED.match(lines[0]) if lines else None
+    if match is None or os.path.basename(match["file"]) != f"{name}.cu":
         return None
-    text, user = _line(source, int(found["line"]))
+    text, user = _line(source, int(match["line"]))
     return CompileError(
-        f"`{found['name']}` is not defined in the CUDA source of kernel {name}",
+        f"`{match['name']}` is not defined in the CUDA source of kernel {name}",
         expected="a device function of CUDA, or one that the program brings with T.import_source "
         "or T.Kernel(prelude=...)",
         got=f"`{text}`" + (f" for {user}" if user else ""),
-        hint=kept,
+        hint=advice,
     )
 
 
-def _defect(name: str, source: str, lines: list[str], kept: str) -> CompileError:
+def _defect(name: str, source: str, lines: list[str], advice: str) -> CompileError:
     shown = lines[:_SHOWN_LINES]
     if len(lines) > _SHOWN_LINES:
         shown.append(f"... {len(lines) - _SHOWN_LINES} more lines")
@@ -73,7 +73,7 @@ def _defect(name: str, source: str, lines: list[str], kept: str) -> CompileError
         + (f" at what {user} became" if user else "")
         + "; this is a defect of tilelang, or of source that the program imports",
         got="\n".join(shown) or "no message",
-        hint=f"please report it with the source; {kept}",
+        hint=f"please report it with the source; {advice}",
     )
 
 

@@ -57,16 +57,16 @@ def includes(text: str) -> list[str]:
     """The headers whose functions `text` calls; the types always."""
     words = tuple(dict.fromkeys(re.findall(r"\btl_\w+", text)))
     plain = set(map(arithmetic_header, words))
-    found = [name for name in ARITHMETIC_HEADERS if name in plain]
-    found += [name for name, pattern in HEADERS if _mentions(words, pattern)]
-    found += [name for name in map(_header_of_row, words) if name and name not in found]
-    return ["tl_types.h", *dict.fromkeys(found)]
+    names = [name for name in ARITHMETIC_HEADERS if name in plain]
+    names += [name for name, pattern in HEADERS if _mentions(words, pattern)]
+    names += [name for name in map(_header_of_intrinsic, words) if name and name not in names]
+    return ["tl_types.h", *dict.fromkeys(names)]
 
 
 @lru_cache(maxsize=1024)
-def _header_of_row(word: str) -> str:
+def _header_of_intrinsic(word: str) -> str:
     """The header of a function of a row that none of the patterns knows; "" for other words."""
-    if word not in _functions_of_rows() or any(_mentions((word,), item) for _, item in HEADERS):
+    if word not in _intrinsic_functions() or any(_mentions((word,), item) for _, item in HEADERS):
         return ""
     defined = re.compile(rf"\b{word}\s*\([^;{{]*\)\s*\{{")
     return next(
@@ -75,7 +75,7 @@ def _header_of_row(word: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _functions_of_rows() -> frozenset[str]:
+def _intrinsic_functions() -> frozenset[str]:
     return frozenset(re.split(r"[<{(]", row.text)[0] for row in ROWS.values())
 
 
@@ -100,13 +100,13 @@ def _starts(pattern: str) -> tuple[tuple[str, str | None], ...]:
             parts.append("")
         else:
             parts[-1] += letter
-    found = []
+    starts = []
     for part in parts:
         start = part[
             : next((i for i, letter in enumerate(part) if letter in "\\([.*+?"), len(part))
         ]
-        found.append((start, None if start == part else part))
-    return tuple(found)
+        starts.append((start, None if start == part else part))
+    return tuple(starts)
 
 
 CUDA = Dialect(

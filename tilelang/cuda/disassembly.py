@@ -20,8 +20,8 @@ def disassemble(cubin: bytes) -> str:
     """
     import subprocess
 
-    found = ((executable(name), options) for name, options in _TOOLS)
-    command = next(((tool, *options) for tool, options in found if tool is not None), None)
+    tools = ((executable(name), options) for name, options in _TOOLS)
+    command = next(((tool, *options) for tool, options in tools if tool is not None), None)
     if command is None:
         raise TileUnsupportedError(
             "no disassembler was found",

@@ -165,12 +165,12 @@ class Driver(DeviceLibrary):
     def context(self, device: int) -> int:
         """The primary context of a GPU, kept for the life of the process."""
         self.alive()
-        found = self._contexts.get(device)
-        if found is None:
+        handle = self._contexts.get(device)
+        if handle is None:
             what = f"opening the context of GPU {device}"
-            found = self.handle("cuDevicePrimaryCtxRetain", self._device(device), what=what)
-            self._contexts[device] = found
-        return found
+            handle = self.handle("cuDevicePrimaryCtxRetain", self._device(device), what=what)
+            self._contexts[device] = handle
+        return handle
 
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
@@ -206,11 +206,11 @@ class Driver(DeviceLibrary):
         import ctypes
 
         with self.on(device), self._relaxed_capture():
-            found = self.handle(
+            address = self.handle(
                 "cuModuleGetFunction", ctypes.c_void_p(module), name.encode(),
                 what=f"finding the kernel {name}",
             )  # fmt: skip
-            handle = ctypes.c_void_p(found)
+            handle = ctypes.c_void_p(address)
             if shared > _STATIC_SHARED:
                 self.call(
                     "cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, shared,
@@ -221,7 +221,7 @@ class Driver(DeviceLibrary):
                     "cuFuncSetAttribute", handle, _NON_PORTABLE_CLUSTER, 1,
                     what=f"allowing clusters of {cluster} blocks for the kernel {name}",
                 )  # fmt: skip
-        return found
+        return address
 
     @contextmanager
     def _relaxed_capture(self) -> Iterator[None]:
@@ -272,8 +272,8 @@ class Driver(DeviceLibrary):
         attributes = (attribute_type * max(1, len(wanted)))()
         for entry, (number, value) in zip(attributes, wanted):
             entry.id = number
-            for place, word in enumerate(value):
-                entry.value[place] = word
+            for index, word in enumerate(value):
+                entry.value[index] = word
         config = config_type()
         config.grid[:], config.block[:] = list(grid), list(block)
         config.shared, config.stream = shared, stream

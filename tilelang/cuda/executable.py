@@ -82,7 +82,7 @@ class Resources:
     @property
     def occupancy(self) -> float:
         """Share of a multiprocessor's threads that can be resident."""
-        return min((item.occupancy or 0.0 for item in self.kernels), default=0.0)
+        return min((kernel.occupancy or 0.0 for kernel in self.kernels), default=0.0)
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.kernels), *self.warnings])
@@ -194,8 +194,8 @@ def build_cubin(
 
     entry = default_cache().fetch(key, make)
     meta: Mapping[str, Any] = entry.meta
-    found = parse_log(meta["log"])
-    return CompileResult(entry.data, meta["ptx"], meta["log"], *found, meta["tool"])
+    parsed = parse_log(meta["log"])
+    return CompileResult(entry.data, meta["ptx"], meta["log"], *parsed, meta["tool"])
 
 
 def compile_flags(artifact: Artifact, options: Options) -> tuple[str, ...]:
@@ -214,27 +214,27 @@ def resources_of(result: CompileResult, module: CudaModule, limits: Limits) -> R
     """The assembler's figures with dynamic shared memory and occupancy of the actual launches."""
     plans = {plan.kernel: plan for plan in launches(module.steps)}
     dynamic = {name: shared for name, shared, _ in kernel_table(module)}
-    found = []
-    for item in result.resources:
-        item = replace(item, shared=item.shared + dynamic.get(item.name, 0))
-        plan = plans.get(item.name)
+    resources = []
+    for used in result.resources:
+        used = replace(used, shared=used.shared + dynamic.get(used.name, 0))
+        plan = plans.get(used.name)
         if plan is not None:
             x, y, z = plan.threads
-            item = replace(item, occupancy=occupancy(item, x * y * z, limits))
-        found.append(item)
-    return Resources(tuple(found), result.warnings)
+            used = replace(used, occupancy=occupancy(used, x * y * z, limits))
+        resources.append(used)
+    return Resources(tuple(resources), result.warnings)
 
 
-def occupancy(item: KernelResources, threads: int, limits: Limits) -> float:
+def occupancy(kernel: KernelResources, threads: int, limits: Limits) -> float:
     """Share of a multiprocessor's threads that blocks of a kernel can fill."""
     warps = -(-threads // limits.warp)
     blocks = min(limits.blocks_processor, limits.threads_processor // (warps * limits.warp))
     # Registers are handed out to warps in units of 256, on four partitions.
-    unit = -(-max(1, item.registers) * limits.warp // 256) * 256
+    unit = -(-max(1, kernel.registers) * limits.warp // 256) * 256
     blocks = min(blocks, limits.registers // unit // 4 * 4 // warps)
     if limits.shared_processor:
         # From compute capability 8.0 on, the system takes 1 KiB of each block.
         reserved = limits.shared_processor - limits.shared_block
-        wanted = -(-(item.shared + reserved) // 128) * 128
+        wanted = -(-(kernel.shared + reserved) // 128) * 128
         blocks = min(blocks, limits.shared_processor // wanted if wanted else blocks)
     return blocks * warps * limits.warp / limits.threads_processor

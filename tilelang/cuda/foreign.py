@@ -79,8 +79,8 @@ def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignPro
     library = _Library(variants, len(variants), None)
     struct = _Program(C.pointer(library), masks, len(masks), messages, len(messages))
     alone = any(isinstance(step, WorkspaceStep) for step in walk_steps(module.steps))
-    kept = words, kernels, images, variants, masks, messages, library
-    return ForeignProgram(struct, alone, kept)
+    alive = words, kernels, images, variants, masks, messages, library
+    return ForeignProgram(struct, alone, alive)
 
 
 def _array(kind: Any, values: Any) -> Any:

@@ -46,9 +46,9 @@ class LoadedModule:
     def functions(self, device: int) -> tuple[int, ...]:
         """Handles of the kernels on ``device``, loaded now if they are not there."""
         self.driver.alive()
-        found = self._functions.get(device)
-        if found is not None:
-            return found
+        handles = self._functions.get(device)
+        if handles is not None:
+            return handles
         with self._lock:
             if device not in self._functions:
                 module = self.load(device)

@@ -57,8 +57,8 @@ def _begun(
     try:
         return pool.submit(_built, cache)
     except RuntimeError:  # no more threads, or the interpreter is about to end
-        made: Future[Compiler | None] = Future()
-        made.set_result(_built(cache))
-        return made
+        future: Future[Compiler | None] = Future()
+        future.set_result(_built(cache))
+        return future
     finally:
         pool.shutdown(wait=False)

@@ -165,8 +165,8 @@ def find_nvrtc(arch: str = "") -> Nvrtc | None:
     Libraries that compile for the architecture come first, then those that are no newer than the
     driver (which may refuse what a newer CUDA produced), then in the order of the places.
     """
-    places = (env.CUDA_HOME, env.get("PATH") or "", tuple(sys.path))
-    return _choose(arch, places)
+    search = (env.CUDA_HOME, env.get("PATH") or "", tuple(sys.path))
+    return _choose(arch, search)
 
 
 def load_ahead(arch: str) -> None:
@@ -185,24 +185,24 @@ def load_ahead(arch: str) -> None:
 def _set_up(arch: str) -> None:
     """Load the library and compile an empty program: the first one reads most of the library from
     disk and sets up its code generator."""
-    found = find_nvrtc(arch)
-    if found is not None and found.supports(arch):
-        found.compile("", "ahead.cu", {}, [f"--gpu-architecture={arch}", *found.minimal])
+    nvrtc = find_nvrtc(arch)
+    if nvrtc is not None and nvrtc.supports(arch):
+        nvrtc.compile("", "ahead.cu", {}, [f"--gpu-architecture={arch}", *nvrtc.minimal])
 
 
 @lru_cache(maxsize=32)
-def _choose(arch: str, places: tuple[str | None, str, tuple[str, ...]]) -> Nvrtc | None:
+def _choose(arch: str, search: tuple[str | None, str, tuple[str, ...]]) -> Nvrtc | None:
     driver = cuda_driver_version()
     best: tuple[tuple[bool, bool], Nvrtc] | None = None
-    for path in candidates(*places):
-        found = _load(path)
-        if found is None:
+    for path in candidates(*search):
+        nvrtc = _load(path)
+        if nvrtc is None:
             continue
-        rank = (not arch or found.supports(arch), driver is None or found.version[0] <= driver[0])
+        rank = (not arch or nvrtc.supports(arch), driver is None or nvrtc.version[0] <= driver[0])
         if all(rank):
-            return found
+            return nvrtc
         if best is None or rank > best[0]:
-            best = rank, found
+            best = rank, nvrtc
     return None if best is None else best[1]
 
 
@@ -225,9 +225,9 @@ def candidates(home: str | None, path: str, packages: Sequence[str]) -> Iterator
                 seen.add(real)
                 yield str(file)
     if not seen:
-        found = by_pathfinder(lambda finder: finder.load_nvidia_dynamic_lib("nvrtc").abs_path)
-        if found is not None:
-            yield found
+        library = by_pathfinder(lambda finder: finder.load_nvidia_dynamic_lib("nvrtc").abs_path)
+        if library is not None:
+            yield library
     yield from _SYSTEM
 
 

@@ -180,14 +180,14 @@ def _wgmma_form(call: E.Call, texts: list[str]) -> tuple[str, str, str, int]:
     prefix, a, b, c = texts[-4:] if len(texts) > 3 else ["", "", "", ""]
     a, b, c = _short(a), _short(b), _short(c)
     a, b = ("tf32" if kind == "f32" else kind for kind in (a, b))
-    found = re.fullmatch(r"m64n(\d+)k(\d+)", prefix)
-    if found is None or c not in WGMMA.get((a, b), ()):
+    match = re.fullmatch(r"m64n(\d+)k(\d+)", prefix)
+    if match is None or c not in WGMMA.get((a, b), ()):
         raise TileUnsupportedError(
             f"there is no warpgroup instruction {prefix} of {a} and {b} into {c}",
             expected="m64nNkK of f16, bf16, tf32, fp8 or bytes into f32, f16 or s32",
             got=f"`{call!r}`",
         )
-    columns, depth = int(found[1]), int(found[2])
+    columns, depth = int(match[1]), int(match[2])
     step = 16 if c == "s32" and columns > 32 else 8
     if columns % step or not 8 <= columns <= 256 or depth != WGMMA_K[a]:
         raise TileUnsupportedError(

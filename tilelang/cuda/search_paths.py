@@ -35,8 +35,8 @@ def executable(name: str) -> str | None:
     for package in sys.path:
         for pattern in _PACKAGES:
             folders += map(str, sorted(Path(package or ".").glob(pattern), reverse=True))
-    found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
-    return found or by_pathfinder(lambda finder: finder.find_nvidia_binary_utility(name))
+    program = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
+    return program or by_pathfinder(lambda finder: finder.find_nvidia_binary_utility(name))
 
 
 def by_pathfinder(ask: Callable[[Any], str | None]) -> str | None:

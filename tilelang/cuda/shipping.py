@@ -40,7 +40,7 @@ from tilelang.target.features import cuda_number
 
 LOADER = Path(__file__).resolve().parent / "loader" / "tl_loader.h"
 _LIBRARY = LOADER.with_name("tl_library.h")
-_ROW = 24  # numbers in a line
+_VARIANT = 24  # numbers in a line
 
 
 def parts(
@@ -51,7 +51,7 @@ def parts(
     Raises:
         TileUnsupportedError: its host part cannot be run by C.
     """
-    found = []
+    built = []
     for arch in archs or (program.target.arch,):
         target = replace(program.target, arch=arch)
         artifact = text(target)
@@ -60,8 +60,8 @@ def parts(
         image = build_cubin(
             artifact, module, target, program.options, program.func.name, program.backend
         )
-        found.append(Part(target, artifact, image))
-    return tuple(found)
+        built.append(Part(target, artifact, image))
+    return tuple(built)
 
 
 def module_of(artifact: Artifact) -> CudaModule:
@@ -81,23 +81,23 @@ def demand_native(name: str, module: CudaModule) -> None:
         )
 
 
-def flags(given: Sequence[Part]) -> tuple[str, ...]:
+def flags(built: Sequence[Part]) -> tuple[str, ...]:
     """Flags that the file of a kernel wants of any compiler."""
     return ("-O2",)
 
 
-def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str:
+def source(prototype: Prototype, program: Program, built: Sequence[Part]) -> str:
     """One file of C with the kernels behind a function of their own."""
     lines, variants = [], []
-    for number, part in enumerate(given):
+    for number, part in enumerate(built):
         lines += tables(part, number, part.image.cubin)
         variants.append(row(part, number, variant(part.target, False)))
-    plain = [(part, i) for i, part in enumerate(given) if _ptx(part)]
+    plain = [(part, i) for i, part in enumerate(built) if _ptx(part)]
     if plain:  # the newest that later GPUs understand
         part, number = max(plain, key=lambda item: cuda_number(item[0].target.arch))
         lines.append(bytes_of(f"tl_ptx_{number}", (_ptx(part) or "").encode() + b"\0"))
         variants.append(row(part, number, variant(part.target, True), "ptx"))
-    return library_text(prototype, program, given, LOADER, (lines, variants))
+    return library_text(prototype, program, built, LOADER, (lines, variants))
 
 
 def loader_text(own: Path) -> str:
@@ -106,7 +106,7 @@ def loader_text(own: Path) -> str:
 
 
 def library_text(
-    prototype: Prototype, program: Program, given: Sequence[Part], loader: Path,
+    prototype: Prototype, program: Program, built: Sequence[Part], loader: Path,
     tables: tuple[Sequence[str], Sequence[str]], texts: Mapping[int, str] = MappingProxyType({}),
 ) -> str:  # fmt: skip
     """A file of C: a loader, the kernels, and the function that calls them.
@@ -117,20 +117,20 @@ def library_text(
         texts: of codes that differ from those of all libraries.
     """
     needed: dict[str, int] = {}
-    messages = module_of(given[0].artifact).messages
-    for part in given:
+    messages = module_of(built[0].artifact).messages
+    for part in built:
         for param in spec_of(program, part).params:
             needed[param.name] = max(needed.get(param.name, 1), param.alignment)
         if module_of(part.artifact).messages != messages:
             raise InternalError("the checks of a program differ between architectures")
-    slots = max(module_of(part.artifact).slots for part in given)
-    said = "".join(f"{quote(text)}, " for text in messages)
+    slots = max(module_of(part.artifact).slots for part in built)
+    quoted = "".join(f"{quote(text)}, " for text in messages)
     lines = [
         "// Compile with: -O2 -fPIC -pthread -shared -ldl", "#define _GNU_SOURCE",
         loader_text(loader), *tables[0],
         "static const tl_variant tl_variants[] = {", *tables[1], "};",
         "static tl_library tl_own = {tl_variants, sizeof tl_variants / sizeof tl_variants[0], 0};",
-        f"static const char* const tl_messages[] = {{{said}0}};", "",
+        f"static const char* const tl_messages[] = {{{quoted}0}};", "",
         f"TL_EXPORT {prototype.head} {{",
         *alignment_checks(prototype, needed),
         f"    int64_t slots[{slots}] = {{{', '.join(prototype.slots) or '0'}}};",
@@ -190,15 +190,15 @@ def _word(value: int) -> str:
 
 def bytes_of(name: str, data: bytes) -> str:
     """An array of bytes."""
-    rows = [data[i : i + _ROW] for i in range(0, len(data), _ROW)]
+    rows = [data[i : i + _VARIANT] for i in range(0, len(data), _VARIANT)]
     text = "\n".join("".join(f"{byte}," for byte in row) for row in rows)
     return f"static const unsigned char {name}[] __attribute__((aligned(64))) = {{\n{text}\n}};"
 
 
 # -- loaded back -----------------------------------------------------------------------------------
-def load(program: Program, given: Sequence[Part], library: Library, symbol: str) -> Executable:
+def load(program: Program, built: Sequence[Part], library: Library, symbol: str) -> Executable:
     """What calls a kernel of a library, by the machine code for this machine's first GPU."""
-    part = chosen(given, next(iter(cuda_devices()), ""))
+    part = chosen(built, next(iter(cuda_devices()), ""))
     module = module_of(part.artifact)
     cache = default_cache()
     launcher = make_gpu_launcher(
@@ -213,7 +213,7 @@ def load(program: Program, given: Sequence[Part], library: Library, symbol: str)
     )
 
 
-def chosen(given: Sequence[Part], arch: str) -> Part:
+def chosen(built: Sequence[Part], arch: str) -> Part:
     """The part for a GPU of architecture ``arch``, by the rule of the loader; the last one where
     nothing is known of the machine.
 
@@ -221,13 +221,13 @@ def chosen(given: Sequence[Part], arch: str) -> Part:
         TileUnsupportedError: none fits.
     """
     if not arch:
-        return given[-1]
+        return built[-1]
     wanted = cuda_number(arch)
-    fitting = [part for part in given if _fits(part.target.arch, wanted)]
+    fitting = [part for part in built if _fits(part.target.arch, wanted)]
     if not fitting:
         raise TileUnsupportedError(
             f"the library has no machine code for {arch}",
-            expected=", ".join(part.target.arch for part in given),
+            expected=", ".join(part.target.arch for part in built),
             got=arch,
         )
     return max(fitting, key=lambda part: (cuda_number(part.target.arch), part.target.arch))

@@ -34,10 +34,10 @@ def standalone(source: str) -> str:
 def inlined(source: str, headers: Mapping[str, str], seen: set[str]) -> str:
     """``source`` with each of ``headers`` once, at its first include."""
 
-    def header(found: re.Match[str]) -> str:
-        name = found[1]
+    def header(match: re.Match[str]) -> str:
+        name = match[1]
         if name in seen or name not in headers:
-            return "" if name in seen else found[0]
+            return "" if name in seen else match[0]
         seen.add(name)
         return inlined(headers[name], headers, seen)
 

@@ -58,13 +58,13 @@ def map_step(call: E.Call, name: str, host: HostWriter, lets: Mapping[E.Var, E.E
     lower, upper = (arguments.many(rank - 2) if im2col else () for _ in range(2))
     pixels, channels = (arguments.number("pixels") if im2col else 0 for _ in range(2))
     interleave, swizzle, promotion, fill = arguments.many(4)
-    made = TmaDescriptor(
+    descriptor = TmaDescriptor(
         tensor=tensor.name if tensor is not None else name, data_type=data_type, dims=dims,
         strides=strides, element_strides=steps, box=box, lower=lower, upper=upper,
         channels=channels, pixels=pixels, interleave=interleave, swizzle=swizzle,
         l2_promotion=promotion, fill=fill,
     )  # fmt: skip
-    return MapStep(host.slots.take(E.Var(name, DType("int64"))), name, address, made)
+    return MapStep(host.slots.take(E.Var(name, DType("int64"))), name, address, descriptor)
 
 
 class _Arguments:
@@ -84,14 +84,14 @@ class _Arguments:
 
     def number(self, what: str) -> int:
         """A constant."""
-        found = self.next()
-        if not isinstance(found, E.Const):
+        value = self.next()
+        if not isinstance(value, E.Const):
             raise TileTypeError(
                 f"the {what} of T.{self.call.op} is not a constant",
                 expected="a number known when the kernel is compiled",
-                got=f"`{found!r}`",
+                got=f"`{value!r}`",
             )
-        return int(found.value)
+        return int(value.value)
 
     def many(self, count: int) -> tuple[int, ...]:
         """Constants."""
@@ -99,9 +99,9 @@ class _Arguments:
 
     def sizes(self, count: int) -> tuple[int | Program, ...]:
         """Extents or strides: numbers, or programs of the host."""
-        found: list[int | Program] = []
+        numbers: list[int | Program] = []
         for _ in range(count):
-            item = substitute(self.next(), self.lets)
-            known = int(item.value) if isinstance(item, E.Const) else None
-            found.append(self.host.program(item) if known is None else known)
-        return tuple(found)
+            expr = substitute(self.next(), self.lets)
+            known = int(expr.value) if isinstance(expr, E.Const) else None
+            numbers.append(self.host.program(expr) if known is None else known)
+        return tuple(numbers)

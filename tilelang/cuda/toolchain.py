@@ -141,10 +141,10 @@ def places_identity(tool: str = "auto") -> str:
 
 def _stamp(file: str) -> str:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:  # a name for the system's loader
         return file
-    return f"{file} {found.st_size} {found.st_mtime_ns}"
+    return f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
 @lru_cache(maxsize=1)
@@ -163,15 +163,15 @@ def find_tool(arch: str, tool: str = "auto") -> Nvrtc | str:
     """
     if tool not in TOOLS:
         raise TileValueError("unknown CUDA compiler", expected=", ".join(TOOLS), got=repr(tool))
-    found = find_nvrtc(arch) if tool != "nvcc" else None
-    if found is not None and not found.supports(arch):
+    nvrtc = find_nvrtc(arch) if tool != "nvcc" else None
+    if nvrtc is not None and not nvrtc.supports(arch):
         raise TileUnsupportedError(
             f"the CUDA compiler does not know the architecture {arch}",
-            expected=", ".join(f"sm_{number}" for number in found.archs),
-            got=f"{arch} with NVRTC {found.version[0]}.{found.version[1]} ({found.path})",
+            expected=", ".join(f"sm_{number}" for number in nvrtc.archs),
+            got=f"{arch} with NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} ({nvrtc.path})",
             hint="install another release of nvidia-cuda-nvrtc",
         )
-    compiler = found or (find_nvcc() if tool != "nvrtc" else None)
+    compiler = nvrtc or (find_nvcc() if tool != "nvrtc" else None)
     if compiler is not None:
         return compiler
     wanted = {"auto": "NVRTC or nvcc", "nvrtc": "NVRTC", "nvcc": "nvcc"}[tool]
@@ -186,16 +186,16 @@ def find_tool(arch: str, tool: str = "auto") -> Nvrtc | str:
 
 def kernel_flags(flags: Sequence[str]) -> tuple[str, ...]:
     """``flags`` in the spelling that NVRTC and nvcc share; what means nothing here is left out."""
-    kept: list[str] = []
-    rest = list(flags)
-    while rest:
-        flag = rest.pop(0)
+    spelled: list[str] = []
+    remaining = list(flags)
+    while remaining:
+        flag = remaining.pop(0)
         if flag in _WITH_VALUE:
-            value = rest.pop(0) if rest else ""
-            kept += [_WITH_VALUE[flag].format(value)] if _WITH_VALUE[flag] and value else []
+            value = remaining.pop(0) if remaining else ""
+            spelled += [_WITH_VALUE[flag].format(value)] if _WITH_VALUE[flag] and value else []
             continue
-        kept += [_SPELLING.get(flag, flag)] if _KEPT.match(flag) else []
-    return tuple(item for flag in kept for item in _one_each(flag))
+        spelled += [_SPELLING.get(flag, flag)] if _DEVICE_FLAG.match(flag) else []
+    return tuple(item for flag in spelled for item in _split_values(flag))
 
 
 def included_files(flags: Sequence[str]) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ def included_files(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(file[0].read_text(encoding="utf-8", errors="replace") for file in files if file)
 
 
-def _one_each(flag: str) -> list[str]:
+def _split_values(flag: str) -> list[str]:
     """A list of options for ptxas, which nvcc splits at commas and NVRTC does not, as one flag
     for each."""
     name, equals, value = flag.partition("=")
@@ -229,7 +229,7 @@ _WITH_VALUE = {
     "-Xlinker": "", "-o": "", "-L": "", "-l": "", "-x": "", "-std": "", "-code": "",
 }  # fmt: skip
 _SPELLING = {"-use_fast_math": "--use_fast_math", "-lineinfo": "--generate-line-info"}
-_KEPT = re.compile(
+_DEVICE_FLAG = re.compile(
     r"-D\w|-U\w|-I.|--define-macro=|--pre-include=|-?-use_fast_math|-?-lineinfo|--generate-line-info|-w$"
     r"|--(maxrregcount|ptxas-options|ftz|prec-div|prec-sqrt|fmad|Ofast-compile)="
     r"|--(device-int128|extra-device-vectorization|minimal|restrict|disable-warnings)$"
@@ -262,14 +262,14 @@ def _with_nvrtc(
         ptx = done.ptx.decode(errors="replace") or None
         return CompileResult(done.cubin, ptx, done.log, resources, warnings, nvrtc.identity)
 
-    found = attempt(options)
+    result = attempt(options)
     free = [option for option in options if option != MODEST]
-    if _spilled(found) and not any(_LEVEL.match(option) for option in free):
+    if _spilled(result) and not any(_LEVEL.match(option) for option in free):
         # At its usual levels the assembler moves loads far ahead, at the price of registers.
         calm = attempt([*free, "--ptxas-options=-O1"])
-        if _spilled(calm) < _spilled(found):
+        if _spilled(calm) < _spilled(result):
             return calm
-    return found
+    return result
 
 
 # Flags by which the program itself says how registers are to be used.
@@ -288,13 +288,13 @@ def _spilled(result: CompileResult) -> int:
 
 def _included(texts: list[str], headers: Mapping[str, str]) -> list[str]:
     """Names of the headers that ``texts`` include, directly or not."""
-    found: dict[str, None] = {}
+    included: dict[str, None] = {}
     while texts:
         for name in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', texts.pop(), re.M):
-            if name in headers and name not in found:
-                found[name] = None
+            if name in headers and name not in included:
+                included[name] = None
                 texts.append(headers[name])
-    return list(found)
+    return list(included)
 
 
 # -- nvcc ------------------------------------------------------------------------------------------
@@ -346,27 +346,27 @@ def _with_nvcc(
 # -- what compilers say ----------------------------------------------------------------------------
 def parse_log(log: str) -> tuple[tuple[KernelResources, ...], tuple[str, ...]]:
     """Resources per kernel, by name, and warnings, from the report of ``ptxas -v``."""
-    found: dict[str, KernelResources] = {}
+    kernels: dict[str, KernelResources] = {}
     warnings: dict[str, None] = {}
     current = ""
     for line in log.splitlines():
         entry = re.search(r"Compiling entry function '([^']+)'", line)
         if entry:
             current = entry[1]
-            found[current] = KernelResources(current)
+            kernels[current] = KernelResources(current)
             continue
-        told = sentence(line, current)
-        if told is not None:
-            warnings[told] = None
+        finding = sentence(line, current)
+        if finding is not None:
+            warnings[finding] = None
         if current:
-            found[current] = _read_line(found[current], line)
-    for item in found.values():
-        if item.spills:
+            kernels[current] = _read_line(kernels[current], line)
+    for kernel in kernels.values():
+        if kernel.spills:
             warnings[
-                f"{item.name}: {item.spill_stores} bytes of registers are spilled to memory and "
-                f"{item.spill_loads} loaded back ({item.registers} registers per thread)"
+                f"{kernel.name}: {kernel.spill_stores} bytes of registers are spilled to memory "
+                f"and {kernel.spill_loads} loaded back ({kernel.registers} registers per thread)"
             ] = None
-    ordered = sorted(found.values(), key=lambda item: item.name)
+    ordered = sorted(kernels.values(), key=lambda kernel: kernel.name)
     return tuple(ordered), tuple(warnings)
 
 
@@ -382,10 +382,10 @@ _FIGURES = {
 }
 
 
-def _read_line(item: KernelResources, line: str) -> KernelResources:
-    found = {
+def _read_line(kernel: KernelResources, line: str) -> KernelResources:
+    values = {
         name: int(match[1])
         for name, pattern in _FIGURES.items()
         if (match := re.search(pattern, line)) is not None
     }
-    return replace(item, **found) if found else item  # type: ignore[arg-type]  # ints by name
+    return replace(kernel, **values) if values else kernel  # type: ignore[arg-type]  # ints by name

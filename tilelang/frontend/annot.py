@@ -113,7 +113,7 @@ class BufferAnnot(Annot):
         dtype: object = None,
         scope: str | None = None,
     ) -> None:
-        self.said_scope = _said_scope(type(self).memory, scope)
+        self.said_scope = _checked_scope(type(self).memory, scope)
         self.shape = None if shape is None else [Value.from_value(extent) for extent in shape]
         self.strides = None if strides is None else [Value.from_value(extent) for extent in strides]
         self.dtype = _element_type(dtype)
@@ -525,23 +525,23 @@ class TIRAnnot(Annot):
         return f"TIRAnnot({self.data!r})"
 
 
-def _said_scope(memory: str | None, given: str | None) -> str | None:
+def _checked_scope(memory: str | None, scope: str | None) -> str | None:
     """The scope that an annotation says; None when it says none.
 
     Raises:
         TileValueError: no scope, or another one than that of its kind of buffer.
     """
-    if given is None or given == memory:
+    if scope is None or scope == memory:
         return memory
-    if given not in ir.SCOPES:
+    if scope not in ir.SCOPES:
         raise TileValueError(
-            f"unknown scope {given!r}", expected=", ".join(ir.SCOPES), got=repr(given)
+            f"unknown scope {scope!r}", expected=", ".join(ir.SCOPES), got=repr(scope)
         )
-    if memory is not None and not same_memory(memory, given):
+    if memory is not None and not same_memory(memory, scope):
         raise TileValueError(
-            f"the scope {given!r} of an annotation of other memory", expected=repr(memory)
+            f"the scope {scope!r} of an annotation of other memory", expected=repr(memory)
         )
-    return given
+    return scope
 
 
 _OPTIONS = (
@@ -565,16 +565,16 @@ class Buffer(Generic[_Shape, _DType]):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        given = _buffer_options(args, kwargs)
-        if given.get("data") is None:
+        options = _buffer_options(args, kwargs)
+        if options.get("data") is None:
             return super().__new__(cls)
         with placed():
-            return TensorAnnot()(**given)
+            return TensorAnnot()(**options)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = _buffer_options(args, kwargs)
+        options = _buffer_options(args, kwargs)
         with placed():
-            self.described: BufferAnnot = BufferAnnot()(**{"shape": None, **given})
+            self.described: BufferAnnot = BufferAnnot()(**{"shape": None, **options})
         self._scope: str = self.described.scope
 
     def __class_getitem__(cls, params: Any) -> Any:
@@ -619,14 +619,14 @@ def _as_written(value: Value) -> Any:
 def _buffer_options(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The options of ``T.Buffer`` by name: the first one is the shape, or the dtype without one."""
     names = _OPTIONS[1:] if args and _is_element_type(args[0]) else _OPTIONS
-    given = dict(zip(names, args))
-    twice = [name for name in kwargs if name in given or name not in _OPTIONS]
+    options = dict(zip(names, args))
+    twice = [name for name in kwargs if name in options or name not in _OPTIONS]
     if len(args) > len(names) or twice:
         raise TileTypeError(
             f"T.Buffer cannot take {', '.join(twice) or 'so many arguments'}",
             expected=f"each once of ({', '.join(_OPTIONS)})",
         )
-    return {**given, **kwargs}
+    return {**options, **kwargs}
 
 
 def _unknown(values: Sequence[Value]) -> tuple[int, ...]:

@@ -29,14 +29,14 @@ def wrong_argument(
     frame = _called(traceback)
     if frame is None or not isinstance(error, _COMPLAINTS):
         return None
-    given = _arguments(frame)
+    arguments = _arguments(frame)
     if isinstance(error, ArithmeticError):
-        numbers = ", ".join(f"{name}={describe(value)}" for name, value in given)
+        numbers = ", ".join(f"{name}={describe(value)}" for name, value in arguments)
         return TileValueError(f"{_name(frame)} of these numbers: {error}", got=numbers, loc=loc)
-    arrays = [pair for pair in given if _is_array(pair[1])]
-    wrong = arrays or [pair for pair in given if _is_named(pair[1], str(error))]
+    arrays = [pair for pair in arguments if _is_array(pair[1])]
+    wrong = arrays or [pair for pair in arguments if _is_named(pair[1], str(error))]
     wrong = wrong or [
-        pair for pair in given if str(error).endswith(f" not {type(pair[1]).__name__}")
+        pair for pair in arguments if str(error).endswith(f" not {type(pair[1]).__name__}")
     ]
     if not wrong:
         return None
@@ -94,8 +94,8 @@ def _described(value: object) -> str:
     if value is None or " of type " in text:
         return text
     owner = kind.__module__.partition(".")[0]
-    said = kind.__name__ if owner == "builtins" else f"{owner}.{kind.__name__}"
-    return f"{text}, {'an' if said[0] in 'aeiou' else 'a'} {said}"
+    type_name = kind.__name__ if owner == "builtins" else f"{owner}.{kind.__name__}"
+    return f"{text}, {'an' if type_name[0] in 'aeiou' else 'a'} {type_name}"
 
 
 def _is_named(value: object, complaint: str) -> bool:

@@ -155,7 +155,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
         parts = [*target.elts, *value.elts]
         plain = not any(isinstance(part, ast.Starred) for part in parts)
         if plain and len(target.elts) == len(value.elts):
-            for left, other in zip(target.elts, value.elts, strict=True):
-                yield from _pairs(left, other)
+            for left, right in zip(target.elts, value.elts, strict=True):
+                yield from _pairs(left, right)
             return
     yield target, value

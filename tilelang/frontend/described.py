@@ -135,17 +135,17 @@ def other_than_said(annot: BufferAnnot, buffer: Buffer) -> tuple[str, str] | Non
         return None
     if len(annot.shape) != buffer.ndim:
         return f"{len(annot.shape)} dimensions", f"of {buffer.ndim} dimensions"
-    for dim, (said, extent) in enumerate(zip(annot.shape, buffer.shape)):
-        if _differ(said.value, extent):
-            return f"shape[{dim}] = {said.value}", f"with shape[{dim}] = {extent}"
+    for dim, (declared, extent) in enumerate(zip(annot.shape, buffer.shape)):
+        if _differ(declared.value, extent):
+            return f"shape[{dim}] = {declared.value}", f"with shape[{dim}] = {extent}"
     return None
 
 
-def _differ(said: Any, extent: int | Expr) -> bool:
+def _differ(declared: Any, extent: int | Expr) -> bool:
     """Whether two extents certainly are not the same."""
-    if said is None or isinstance(said, Expr) or isinstance(extent, Expr):
+    if declared is None or isinstance(declared, Expr) or isinstance(extent, Expr):
         return False
-    return not same_extent(said, extent)
+    return not same_extent(declared, extent)
 
 
 def reach(shape: Sequence[int | Expr], strides: Sequence[int | Expr] | None) -> int | None:

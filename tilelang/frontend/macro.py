@@ -154,11 +154,11 @@ class Macro:
                 self._compare(annot, name, argument)
         return bound
 
-    def _compare(self, annot: BufferAnnot, name: str, given: Buffer) -> None:
+    def _compare(self, annot: BufferAnnot, name: str, argument: Buffer) -> None:
         """Remark on an argument that is something else than the annotation says."""
-        if mismatch := other_than_said(annot, given):
+        if mismatch := other_than_said(annot, argument):
             warn(
-                f"the argument `{name}` of the macro `{self.__name__}` is `{given.name}` "
+                f"the argument `{name}` of the macro `{self.__name__}` is `{argument.name}` "
                 f"{mismatch[1]}, its annotation says {mismatch[0]}: what the argument is holds",
                 locate(),
             )
@@ -264,6 +264,6 @@ class _Method(Macro):
         return super().__call__(*args, **kwargs)
 
 
-def inline(item: Any) -> Any:
+def inline(function: Any) -> Any:
     """Make a macro of a function, or a meta class of a class."""
-    return meta_class(item) if isinstance(item, type) else macro(item)
+    return meta_class(function) if isinstance(function, type) else macro(function)

@@ -54,7 +54,7 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
     "TypeAlias": ("`type`", "define the alias outside the kernel"),
 }
 Node = TypeVar("Node", bound=ast.AST)
-_PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+_POSITION = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
 def below(node: ast.AST, stop: tuple[type[ast.AST], ...] = ()) -> Iterator[ast.AST]:
@@ -76,10 +76,10 @@ def below(node: ast.AST, stop: tuple[type[ast.AST], ...] = ()) -> Iterator[ast.A
                 todo.extend([child for child in value if isinstance(child, ast.AST)])
 
 
-def same_place(made: Node, at: ast.AST) -> Node:
-    """``made`` with the position of ``at``, and the new nodes below it too."""
-    where = {key: value for key in _PLACE if (value := getattr(at, key, None)) is not None}
-    todo: list[ast.AST] = [made]
+def same_place(root: Node, at: ast.AST) -> Node:
+    """``root`` with the position of ``at``, and the new nodes below it too."""
+    where = {key: value for key in _POSITION if (value := getattr(at, key, None)) is not None}
+    todo: list[ast.AST] = [root]
     while todo:
         node = todo.pop()
         if "lineno" in node.__dict__:
@@ -91,7 +91,7 @@ def same_place(made: Node, at: ast.AST) -> Node:
                 todo.append(value)
             elif type(value) is list:  # of names, or with None for a keyword without a default
                 todo.extend([child for child in value if isinstance(child, ast.AST)])
-    return made
+    return root
 
 
 def constant(value: object) -> ast.expr:
@@ -198,7 +198,7 @@ class Expressions:
         if not changed:
             return node
         copied = type(node)(**{key: getattr(node, key, None) for key in node._fields} | changed)
-        for key in _PLACE:
+        for key in _POSITION:
             if hasattr(node, key):
                 setattr(copied, key, getattr(node, key))
         return copied

@@ -22,10 +22,10 @@ from tilelang.ir.expr import Const, Expr, as_expr
 if TYPE_CHECKING:
     from tilelang.frontend.scope import Scope
 
-__all__ = ["Follow", "Held", "Undecided", "Wanted"]
+__all__ = ["Follow", "Binding", "Undecided", "Wanted"]
 
 
-class Held(NamedTuple):
+class Binding(NamedTuple):
     """What a name holds; ``loc`` is where it got it, inside statements that follow the name."""
 
     value: object
@@ -35,26 +35,26 @@ class Held(NamedTuple):
 
 Names = tuple[str, ...]
 Wanted = tuple[Names, Names, Names, Names]  # read after, read again, by functions, carried
-Snapshot = dict[str, Held]
+Snapshot = dict[str, Binding]
 
 
 class Undecided:
     """A name whose value depends on the way the program takes; nothing can be done with it."""
 
-    def __init__(self, name: str, what: str, values: Sequence[Held]) -> None:
+    def __init__(self, name: str, what: str, values: Sequence[Binding]) -> None:
         self.__dict__.update(name=name, what=what, values=values)
 
     def error(self) -> TileNameError:
         """The error of a use."""
         name, what, values = (self.__dict__[key] for key in ("name", "what", "values"))
-        leaves: list[Held] = []
+        leaves: list[Binding] = []
         for binding in values:
             if not any(same_value(binding.value, known.value) for known in leaves):
                 leaves.append(binding)
         return TileNameError(
             f"`{name}` depends on {_DEPENDS[what]}",
             expected="one value on every way to this place, or a variable made by T.alloc_var",
-            got=" or ".join(_told(binding, what) for binding in leaves),
+            got=" or ".join(_described(binding, what) for binding in leaves),
             hint=advice(name, what, [binding.value for binding in leaves]),
         )
 
@@ -82,15 +82,15 @@ _DEPENDS = {
 }
 
 
-def _told(binding: Held, what: str) -> str:
+def _described(binding: Binding, what: str) -> str:
     value = binding.value
-    where = f"before the {_WORD[what]}" if binding.loc is None else f"line {binding.loc.line}"
+    where = f"before the {_STATEMENT[what]}" if binding.loc is None else f"line {binding.loc.line}"
     if isinstance(value, Undecided) or (isinstance(value, Expr) and not isinstance(value, Const)):
         return f"the value of {where}" if binding.loc is not None else f"the value {where}"
     return f"{describe(value)} ({where})"
 
 
-_WORD = {"if": "`if`", "loop": "loop", "parallel": "loop"}
+_STATEMENT = {"if": "`if`", "loop": "loop", "parallel": "loop"}
 
 
 def advice(name: str, what: str, values: Sequence[object]) -> str:
@@ -112,13 +112,13 @@ def advice(name: str, what: str, values: Sequence[object]) -> str:
         )
     kinds = {as_expr(value).dtype for value in values}
     kind = f'"{next(iter(kinds))}"' if len(kinds) == 1 else "dtype"
-    declared = f"declare `{name} = T.alloc_var({kind})` before the {_WORD[what]}"
+    declared = f"declare `{name} = T.alloc_var({kind})` before the {_STATEMENT[what]}"
     if what == "if":
         return f"{declared} and assign to it inside, or write `{name} = a if condition else b`"
     return f"{declared} and assign to it inside"
 
 
-def _leaves(binding: Held) -> Iterator[Held]:
+def _leaves(binding: Binding) -> Iterator[Binding]:
     """The bindings that a name may have."""
     if isinstance(binding.value, Undecided):
         for value in binding.value.__dict__["values"]:
@@ -131,7 +131,7 @@ def _is_tile(value: object) -> bool:
     return isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var)
 
 
-def _ended(name: str, outer: Held) -> str:
+def _ended(name: str, outer: Binding) -> str:
     """The remark on a name that an inner block binds anew."""
     value = outer.value
     if isinstance(value, Buffer):
@@ -165,22 +165,22 @@ class Follow:
 
     def now(self) -> Snapshot:
         """The followed names that are bound here."""
-        bindings = self.scope.held
+        bindings = self.scope.bindings
         return {name: bindings[name] for name in self.names if name in bindings}
 
     def reset(self) -> None:
         """Go back to the start of the statement, for its other side."""
         for name in self.names:
             if name in self.first:
-                self.scope.held[name] = self.first[name]
+                self.scope.bindings[name] = self.first[name]
             else:
-                self.scope.held.pop(name, None)
+                self.scope.bindings.pop(name, None)
 
     def saw(self, name: str, value: object) -> None:
         """A read of ``name`` inside the statement."""
         if name in self.first and same_value(self.first[name].value, value):
             self.seen.add(name)
-        elif (binding := self.scope.held.get(name)) is not None:
+        elif (binding := self.scope.bindings.get(name)) is not None:
             if not binding.block.alive:
                 self.behind.add(name)
             else:
@@ -188,11 +188,11 @@ class Follow:
 
     def holds(self, name: str) -> bool:
         """Whether ``name`` is bound."""
-        return name in self.scope.held
+        return name in self.scope.bindings
 
     def value(self, name: str) -> object:
         """What ``name`` holds."""
-        return self.scope.held[name].value
+        return self.scope.bindings[name].value
 
     def settle(self) -> None:
         """End of the statement: what the names hold on every way to the next one."""
@@ -203,20 +203,20 @@ class Follow:
         for name in self.after:
             values = [way[name] for way in self.ways if name in way]
             if not values:
-                self.scope.held.pop(name, None)
+                self.scope.bindings.pop(name, None)
             elif all(same_value(values[0].value, other.value) for other in values):
                 around = (binding for binding in values if binding.block.alive)
-                self.scope.held[name] = next(around, values[0])
+                self.scope.bindings[name] = next(around, values[0])
                 if self.what == "if" or not isinstance(inner := values[0].value, Undecided):
                     continue
                 self._undecide(name, inner.__dict__["values"])
             else:
                 self._undecide(name, values)
 
-    def _undecide(self, name: str, values: Sequence[Held]) -> None:
+    def _undecide(self, name: str, values: Sequence[Binding]) -> None:
         loc = next((binding.loc for binding in values if binding.loc is not None), None)
         undecided = Undecided(name, self.what, values)
-        self.scope.held[name] = Held(undecided, self.scope.builder.scope(), loc)
+        self.scope.bindings[name] = Binding(undecided, self.scope.builder.scope(), loc)
 
     def check_again(self, own: Sequence[Block]) -> None:
         """End of a loop of the blocks ``own``: what its next iteration reads must be what it read.
@@ -234,7 +234,7 @@ class Follow:
                     raise self._updated(name, old, binding)
                 warn(_ended(name, self.first[name]), binding.loc)
 
-    def _ends(self, name: str, old: object, new: Held, own: Sequence[Block]) -> bool:
+    def _ends(self, name: str, old: object, new: Binding, own: Sequence[Block]) -> bool:
         """Whether the binding ``new`` is one of its block alone."""
         if _is_tile(old) and isinstance(new.value, (bool, int, float, Expr)):
             return name not in self.behind  # nobody takes the one for the other
@@ -242,7 +242,7 @@ class Follow:
             return False
         return name in self.captured or any(same_value((name, new.value), x) for x in self.inside)
 
-    def _updated(self, name: str, old: object, new: Held) -> TileNameError:
+    def _updated(self, name: str, old: object, new: Binding) -> TileNameError:
         scalar = all(isinstance(v, (bool, int, float, Expr, Undecided)) for v in (old, new.value))
         shown = "" if isinstance(old, Expr) or not scalar else f" to {old!r}"
         hint = f"declare `{name} = T.alloc_var(dtype, init)` before the loop"

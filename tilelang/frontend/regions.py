@@ -224,10 +224,10 @@ def _where_it_starts(src: Buffer, dst: Buffer) -> str:
     """How to copy between two shapes: the anchor stands in the buffer that holds the other one, or
     in a tensor, of which a tile may lie partly outside."""
     whole = next((operand for operand in (src, dst) if operand.storage == "global"), None)
-    for operand, other in ((src, dst), (dst, src)):
-        pairs = [*zip(reversed(operand.shape), reversed(other.shape))]
+    for operand, anchored in ((src, dst), (dst, src)):
+        pairs = [*zip(reversed(operand.shape), reversed(anchored.shape))]
         sizes = all(isinstance(n, int) for pair in pairs for n in pair)
-        if sizes and operand.ndim >= other.ndim and all(a >= b for a, b in pairs):
+        if sizes and operand.ndim >= anchored.ndim and all(a >= b for a, b in pairs):
             whole = operand
             break
     if whole is None:
@@ -236,17 +236,17 @@ def _where_it_starts(src: Buffer, dst: Buffer) -> str:
     return f"say where the tile starts, e.g. {whole.name}[{zeros}], or use slices"
 
 
-def _take_extents(anchor: Region, other: Region, what: str) -> Region:
-    """``anchor`` with the extents of ``other``, aligned to the right."""
+def _take_extents(anchor: Region, region: Region, what: str) -> Region:
+    """``anchor`` with the extents of ``region``, aligned to the right."""
     rank = len(anchor.mins)
-    extents: tuple[Extent, ...] = other.extents
+    extents: tuple[Extent, ...] = region.extents
     surplus = len(extents) - rank
     if surplus > 0:
         if not all(same_extent(extent, 1) for extent in extents[:surplus]):
             raise TileIndexError(
                 f"the tile of {what} has more dimensions than `{anchor.buffer.name}`",
                 expected=f"at most {count_of(rank, 'dimension')} larger than 1, as `{anchor!r}`",
-                got=f"`{other!r}` with extents {text_of(extents)}",
+                got=f"`{region!r}` with extents {text_of(extents)}",
             )
         extents = extents[surplus:]
     extents = (1,) * (rank - len(extents)) + tuple(extents)
@@ -506,18 +506,18 @@ def check_number(value: object, kind: DType) -> None:
     )
 
 
-def lost_fraction(place: Load, value: object) -> str | None:
+def lost_fraction(element: Load, value: object) -> str | None:
     """What is said where an integer element loses a fraction, surely or again and again: that of a
     constant, or of a sum that goes on from the element."""
     if isinstance(value, Expr) and value.dtype.is_float:
-        lossy = _has_fraction(value) and any(load is place for load in find(value, Load))
+        lossy = _has_fraction(value) and any(load is element for load in find(value, Load))
     else:
         lossy = isinstance(value, float) and value % 1 > 0
     if not lossy:
         return None
     return (
-        f"`{place!r}` is {place.dtype}, and the fraction of `{value!r}` is lost at every store; "
-        f"use a variable of dtype float32, or write T.cast(x, '{place.dtype}')"
+        f"`{element!r}` is {element.dtype}, and the fraction of `{value!r}` is lost at every "
+        f"store; use a variable of dtype float32, or write T.cast(x, '{element.dtype}')"
     )
 
 

@@ -107,18 +107,18 @@ class Results:
             elif not same_value(element, first):
                 raise self._differ(describe(first), describe(element))
 
-    def _differ(self, first: str, other: str) -> TileTypeError:
+    def _differ(self, first: str, second: str) -> TileTypeError:
         return TileTypeError(
             f"`{self.name}` returns different things on two ways",
             expected="on every way as many scalars of the same dtypes, or the same tile",
-            got=f"{first} on one, {other} on another",
+            got=f"{first} on one, {second} on another",
             hint="the branch is taken while the kernel runs: cast scalars to one dtype; for tiles, "
             "write into one that the macro gets",
         )
 
-    def _store(self, number: int, item: Any) -> None:
-        plain = isinstance(item, (bool, int, float))
-        value = as_expr(item)
+    def _store(self, number: int, result: Any) -> None:
+        plain = isinstance(result, (bool, int, float))
+        value = as_expr(result)
         variable = self.variables.get(number)
         if variable is None:
             variable = Buffer(f"{self.name}_{number}", Shape((1,)), value.dtype, "local.var")
@@ -128,7 +128,7 @@ class Results:
             self.numbers[number] = []
         elif value.dtype != variable.dtype and not plain:
             self._retype(number, variable, value)
-        store = Store(buffer=variable, indices=(const(0),), value=as_expr(item, variable.dtype))
+        store = Store(buffer=variable, indices=(const(0),), value=as_expr(result, variable.dtype))
         if plain and number in self.numbers:
             self.numbers[number].append(store)
         elif not plain:

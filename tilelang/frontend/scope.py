@@ -34,7 +34,7 @@ from tilelang.frontend.builder import (
     warn,
 )
 from tilelang.frontend.frames import Frame, Loop
-from tilelang.frontend.rebind import Follow, Held, Undecided, Wanted
+from tilelang.frontend.rebind import Binding, Follow, Undecided, Wanted
 from tilelang.frontend.regions import stored
 from tilelang.frontend.statements import (
     ForStatement,
@@ -157,7 +157,9 @@ class Scope:
         self.name = name
         self.base = len(builder.blocks)
         here = builder.blocks[-1]
-        self.held: dict[str, Held] = {key: Held(value, here) for key, value in values.items()}
+        self.bindings: dict[str, Binding] = {
+            key: Binding(value, here) for key, value in values.items()
+        }
         self.refs = refs
         self.results: Results | None = None
         self.following: dict[str, list[Follow]] = {}  # innermost statement last
@@ -165,7 +167,7 @@ class Scope:
     # -- names --------------------------------------------------------------------------------
     def _storable(self, name: str) -> Buffer | Load | Region | None:
         """What an assignment to ``name`` stores into, if it stores."""
-        binding = self.held.get(name)
+        binding = self.bindings.get(name)
         value = None if binding is None else binding.value
         if name in self.refs and isinstance(value, (Load, Region)):
             return value
@@ -184,7 +186,7 @@ class Scope:
 
     def _hold(self, name: str, value: object) -> object:
         loc = locate() if self.following.get(name) else None
-        self.held[name] = Held(value, self.builder.scope(), loc)
+        self.bindings[name] = Binding(value, self.builder.scope(), loc)
         return value
 
     def bind(self, name: str, value: object) -> object:
@@ -231,7 +233,7 @@ class Scope:
 
     def _check_parameter(self, name: str, value: Buffer) -> None:
         """Warn where a tensor parameter is given the name of something else: nothing is copied."""
-        binding = self.held.get(name)
+        binding = self.bindings.get(name)
         old = None if binding is None else binding.value
         declared = any(old is param and param.name == name for param in self.builder.params)
         if declared and old is not value:
@@ -251,9 +253,9 @@ class Scope:
         try:
             old = current()
         except NameError:  # the enclosing function has not bound it yet
-            self.held.pop(name, None)
+            self.bindings.pop(name, None)
             return self.assign(name, value, by_reference)
-        self.held[name] = Held(old, self.builder.blocks[0])
+        self.bindings[name] = Binding(old, self.builder.blocks[0])
         result = self.assign(name, value, by_reference)
         inside = any(block.kind in LOOPS | BRANCHES for block in self.builder.blocks)
         if inside and not same_value(result, old):
@@ -602,8 +604,8 @@ class Scope:
         text = message()
         if test is False:
             raise AssertionError(*([] if text is None else [text]))
-        said = f"{test!r}" if text is None else str(text)
-        self.builder.emit(Assert(cond=test, message=said))
+        shown_text = f"{test!r}" if text is None else str(text)
+        self.builder.emit(Assert(cond=test, message=shown_text))
 
     def returns(self, value: object) -> bool:
         """``return value`` inside a compound statement: whether tracing ends here, too.

@@ -306,8 +306,8 @@ class _SignatureDone(BaseException):
 class _Hooks:
     """What T.const and body annotations do while an EagerFunc is traced."""
 
-    def __init__(self, template: EagerFunc, made: Builder, vt: ArgVarTable) -> None:
-        self.template, self.builder, self.vt = template, made, vt
+    def __init__(self, template: EagerFunc, builder: Builder, vt: ArgVarTable) -> None:
+        self.template, self.builder, self.vt = template, builder, vt
         self.annots: dict[str, Annot] = {}
         self.made: dict[str, Any] = {}
 
@@ -330,8 +330,8 @@ class _Hooks:
 class _SignatureHooks(_Hooks):
     """First run: constants are variables; stops after the last annotation."""
 
-    def __init__(self, template: EagerFunc, made: Builder, vt: ArgVarTable) -> None:
-        super().__init__(template, made, vt)
+    def __init__(self, template: EagerFunc, builder: Builder, vt: ArgVarTable) -> None:
+        super().__init__(template, builder, vt)
         self.consts: dict[str, Var] = {}
 
     def const(self, name: str, dtype: DType) -> Var:
@@ -353,9 +353,9 @@ class _KernelHooks(_Hooks):
     """Real run: constants are ints."""
 
     def __init__(
-        self, template: EagerFunc, made: Builder, vt: ArgVarTable, consts: Mapping[str, int]
+        self, template: EagerFunc, builder: Builder, vt: ArgVarTable, consts: Mapping[str, int]
     ) -> None:
-        super().__init__(template, made, vt)
+        super().__init__(template, builder, vt)
         self.consts = consts
 
     def const(self, name: str, dtype: DType) -> int:
@@ -408,32 +408,32 @@ class _Plan:
     def _first(self, at: int) -> bool:
         return self.sources[at][0] not in [source[0] for source in self.sources[:at]]
 
-    def key(self, values: Sequence[Any], given: Mapping[str, Any]) -> Key:
+    def key(self, values: Sequence[Any], sizes: Mapping[str, Any]) -> Key:
         """The key of the body-annotated arguments."""
         key: list[Any] = []
         for position, parser in self.parsers:
             key += parser(values[position]) if values[position] is not _EMPTY else (None,)
-        if self.fast is not None and not given:
+        if self.fast is not None and not sizes:
             try:
                 read = [values[argument].shape[position] for argument, position in self.fast]
             except (AttributeError, TypeError):  # None, left out, or a pointer
                 read = [None]
             if all(type(extent) is int for extent in read):  # placeholders hold symbols
                 return (*key, *read)
-        constants = self.consts(values, given, self.first, None)
-        key.extend(constants.get(name) for name in sorted(self.names | set(given)))
+        constants = self.consts(values, sizes, self.first, None)
+        key.extend(constants.get(name) for name in sorted(self.names | set(sizes)))
         return tuple(key)
 
     def consts(
         self,
         values: Sequence[Any],
-        given: Mapping[str, Any],
+        sizes: Mapping[str, Any],
         sources: Sequence[tuple[str, int, str, int]],
         names: Sequence[str] | None,
     ) -> dict[str, int]:
         """Values of the constants; with ``names`` every source is checked for agreement."""
-        constants: dict[str, int] = dict(given)
-        origin = dict.fromkeys(given, "the keyword argument")
+        constants: dict[str, int] = dict(sizes)
+        origin = dict.fromkeys(sizes, "the keyword argument")
         for const, argument, field, position in sources:
             actual = _extent(values[argument], field, position)
             if actual is None:
@@ -534,9 +534,9 @@ class EagerFunc:
             args, kwargs = self.variadic.fold(args, kwargs)
         if not self._uses_consts:
             return self.func_annot.parse_key(*args, **kwargs)
-        values, given = self._bind(args, kwargs)
+        values, sizes = self._bind(args, kwargs)
         static = self._static_key(values)
-        return static + self._plan(static, values).key(values, given)
+        return static + self._plan(static, values).key(values, sizes)
 
     def kernel_args(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The launch arguments in the order of ``PrimFunc.params``, without outputs."""
@@ -555,16 +555,16 @@ class EagerFunc:
         """The function traced for these arguments."""
         if self.variadic:
             args, kwargs = self.variadic.fold(args, kwargs)
-        values, given = self._bind(args, kwargs)
-        consts: Mapping[str, int] = given
+        values, sizes = self._bind(args, kwargs)
+        consts: Mapping[str, int] = sizes
         if self._body_at:
             plan = self._plan(self._static_key(values), values)
-            unknown = set(given) - plan.names
+            unknown = set(sizes) - plan.names
             self._reject_unknown(unknown)
             for position, parser in plan.parsers:
                 if values[position] is not _EMPTY:
                     parser(values[position])
-            consts = plan.consts(values, given, plan.sources, self.func_annot.arg_names)
+            consts = plan.consts(values, sizes, plan.sources, self.func_annot.arg_names)
         trace, vt = self._traced.start(), ArgVarTable()
         hooks = _KernelHooks(self, trace, vt, consts)
         trace.hooks = hooks
@@ -594,20 +594,20 @@ class EagerFunc:
         if not kwargs and self._required <= len(args) <= self.func_annot._count:
             return [*args, *self._defaults[len(args) :]], {}
         names = self.func_annot._index
-        given = {key: value for key, value in kwargs.items() if key not in names}
-        if given and not self._uses_consts:
-            self._reject_unknown(set(given))
-        own = {key: value for key, value in kwargs.items() if key in names} if given else kwargs
+        sizes = {key: value for key, value in kwargs.items() if key not in names}
+        if sizes and not self._uses_consts:
+            self._reject_unknown(set(sizes))
+        own = {key: value for key, value in kwargs.items() if key in names} if sizes else kwargs
         values = self.func_annot.bind_partial(args, own)
         for i, value in enumerate(values):
             if value is _EMPTY and i not in self._body_at:
                 annot = self.annot[self.func_annot.arg_names[i]]
-                if not annot.is_kernel_arg() or (not given and self._needs(annot)):
+                if not annot.is_kernel_arg() or (not sizes and self._needs(annot)):
                     raise ArgumentTypeError(
                         f"missing argument `{self.func_annot.arg_names[i]}`",
                         expected=f"({', '.join(self.func_annot.arg_names)})",
                     )
-        return values, given
+        return values, sizes
 
     @staticmethod
     def _needs(annot: Annot) -> bool:
@@ -636,11 +636,13 @@ class EagerFunc:
             plan = self._plans[static] = _Plan(self, hooks)
         return plan
 
-    def _arguments(self, values: Sequence[Any], made: Builder, vt: ArgVarTable) -> dict[str, Any]:
+    def _arguments(
+        self, values: Sequence[Any], builder: Builder, vt: ArgVarTable
+    ) -> dict[str, Any]:
         from tilelang.ir.trace_context import activate
 
         arguments: dict[str, Any] = {}
-        with activate(made):
+        with activate(builder):
             for i, (name, value) in enumerate(zip(self.func_annot.arg_names, values, strict=True)):
                 if i in self._body_at:
                     arguments[name] = None if value is _EMPTY else value

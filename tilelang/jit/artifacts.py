@@ -47,19 +47,19 @@ def artifact_of(
     """
     key = _key(func, target, options) if cache else None
     if key is not None:
-        found = cache.get(key)
-        if found is not None:
-            artifact = pickle.loads(found.data)
+        entry = cache.get(key)
+        if entry is not None:
+            artifact = pickle.loads(entry.data)
             if isinstance(artifact, Artifact):
                 return artifact
     if missed is not None:
         missed()
     from tilelang.compiler import compile
 
-    made = compile(func, target, options)
+    compiled = compile(func, target, options)
     if key is not None:
-        cache.put(key, Entry(pickle.dumps(made), {"kind": "artifact"}))
-    return made
+        cache.put(key, Entry(pickle.dumps(compiled), {"kind": "artifact"}))
+    return compiled
 
 
 def _key(func: S.PrimFunc, target: Target, options: Options) -> str | None:
@@ -80,11 +80,11 @@ def _key(func: S.PrimFunc, target: Target, options: Options) -> str | None:
 def package_identity() -> str:
     """Text that differs when this package may generate other text."""
     root = Path(__file__).resolve().parent.parent
-    found: list[str] = []
+    stamps: list[str] = []
     for folder, _, files in os.walk(root):
         for name in files:
             if name.endswith(_SUFFIXES):
                 path = os.path.join(folder, name)
                 stamp = os.stat(path)
-                found.append(f"{path} {stamp.st_size} {stamp.st_mtime_ns}")
-    return "\n".join(sorted(found))
+                stamps.append(f"{path} {stamp.st_size} {stamp.st_mtime_ns}")
+    return "\n".join(sorted(stamps))

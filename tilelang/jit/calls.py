@@ -92,23 +92,23 @@ def in_order(
                 f"{where} input {name} is given twice",
                 expected="a value by position or by name",
             )
-    rest = names[len(args) :]
-    missing = [name for name in rest if name not in keywords]
+    later = names[len(args) :]
+    missing = [name for name in later if name not in keywords]
     if missing:
         raise ArgumentTypeError(
             f"{where} input {missing[0]} is missing", expected=f"its inputs: {listed}"
         )
-    return (*args, *(keywords[name] for name in rest))
+    return (*args, *(keywords[name] for name in later))
 
 
 def gradient_names(results: Sequence[str]) -> dict[str, int]:
     """What a gradient may be called -> the number of its result."""
-    found = {
+    numbers = {
         spelled: number
         for number, result in enumerate(results)
         for spelled in (f"grad_{result}", f"d{result}")
     }
-    return {**found, "grad": 0} if len(results) == 1 else found
+    return {**numbers, "grad": 0} if len(results) == 1 else numbers
 
 
 def check_backward(name: str, wanted: Iterable[str], known: Collection[str]) -> None:

@@ -66,9 +66,9 @@ class Captured:
     def _look(self) -> tuple[list[tuple[_Read, Any]], tuple[Any, ...], bool]:
         """The values, their fingerprints, and whether some may change in place."""
         seen = [(read, read.value()) for read in self._reads]
-        found = [Fingerprint(value, _values_read) for _, value in seen]
-        constant = all(one.constant for one in found)
-        return seen, tuple(one.key for one in found), not constant
+        fingerprints = [Fingerprint(value, _values_read) for _, value in seen]
+        constant = all(fingerprint.constant for fingerprint in fingerprints)
+        return seen, tuple(fingerprint.key for fingerprint in fingerprints), not constant
 
 
 class _Read:
@@ -82,10 +82,10 @@ class _Read:
     def value(self) -> Any:
         """What stands there now."""
         name = self.name
-        found = content(self.space) if name is None else self.space.get(name, MISSING)
+        result = content(self.space) if name is None else self.space.get(name, MISSING)
         for attribute in self.attributes:
-            found = getattr(found, attribute, MISSING)
-        return found
+            result = getattr(result, attribute, MISSING)
+        return result
 
 
 class _Names:
@@ -195,7 +195,7 @@ def _chains(node: ast.AST) -> Iterator[_Path]:
 @lru_cache(maxsize=4096)
 def _paths(code: CodeType) -> tuple[_Path, ...]:
     """The paths that code may load, with those of the functions in it."""
-    found: dict[_Path, None] = {}
+    paths: dict[_Path, None] = {}
     name: str | None = None
     attributes: tuple[str, ...] = ()
     for step in dis.get_instructions(code):
@@ -205,10 +205,10 @@ def _paths(code: CodeType) -> tuple[_Path, ...]:
         if step.opname in ("PUSH_NULL", "CACHE", "PRECALL", "EXTENDED_ARG"):
             continue
         if name is not None:
-            found[name, attributes] = None
+            paths[name, attributes] = None
         name, attributes = (str(step.argval), ()) if step.opname in _LOADS else (None, ())
-    for item in code.co_consts:
-        if isinstance(item, CodeType):
-            own = set(item.co_freevars) & set(code.co_cellvars)
-            found.update((path, None) for path in _paths(item) if path[0] not in own)
-    return tuple(found)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            own = set(const.co_freevars) & set(code.co_cellvars)
+            paths.update((path, None) for path in _paths(const) if path[0] not in own)
+    return tuple(paths)

@@ -86,7 +86,7 @@ def compile(
         )
     options = options_for(func, pass_configs, compile_flags, verbose)
     results = (func.params[at] for at in normalize_out_idx(func, out_idx))
-    say_remarks(func, [one for one in results if isinstance(one, Buffer)])
+    say_remarks(func, [result for result in results if isinstance(result, Buffer)])
     return JITKernel(func, out_idx, parse_target(target), options, check_backend(execution_backend))
 
 
@@ -205,21 +205,22 @@ def lower(
     from tilelang.compat.adapter.base import functions_of
     from tilelang.compiler import compile as compile_source
 
-    found = functions_of(func)
-    if len(found) != 1:
+    functions = functions_of(func)
+    if len(functions) != 1:
         raise TileTypeError(
             "tilelang.lower takes one traced function",
             expected="the result of @T.prim_func",
-            got=f"{type(func).__name__}" + (f" with {len(found)} functions" if found else ""),
+            got=f"{type(func).__name__}"
+            + (f" with {len(functions)} functions" if functions else ""),
         )
-    chosen, options = parse_target(target), options_for(found[0], pass_configs, None, None)
-    made = compile_source(found[0], chosen, options)
+    chosen, options = parse_target(target), options_for(functions[0], pass_configs, None, None)
+    artifact = compile_source(functions[0], chosen, options)
     return CompiledArtifact(
-        **{item.name: getattr(made, item.name) for item in fields(Artifact)},
-        params=tuple(map(KernelParam.from_param, found[0].params)),
+        **{item.name: getattr(artifact, item.name) for item in fields(Artifact)},
+        params=tuple(map(KernelParam.from_param, functions[0].params)),
         target=chosen,
         target_host=None if target_host is None else parse_target(target_host),
-        program=(found[0], options),
+        program=(functions[0], options),
     )
 
 
@@ -263,18 +264,18 @@ def run_on(
 
     around = surroundings()
     futures = [submit(executor, _inside, around, work, item) for item in items]
-    found: list[JITKernel | None] = []
+    kernels: list[JITKernel | None] = []
     for item, future in progress(list(zip(items, futures)), desc="Parallel Compiling"):
         try:
             try:
-                found.append(future.result())
+                kernels.append(future.result())
             except BrokenExecutor:
-                found.append(work(item))
+                kernels.append(work(item))
         except TileError:
             if not ignore_error:
                 raise
-            found.append(None)
-    return found
+            kernels.append(None)
+    return kernels
 
 
 def _inside(around: Surroundings, work: Callable[[Item], JITKernel], item: Item) -> JITKernel:
@@ -316,15 +317,15 @@ def par_compile(
             client, or the module ``ray``. Programs and kernels pickle; kernels that come back
             are taken from the kernel cache, or compiled where the workers have another one.
     """
-    one = partial(
+    compile_one = partial(
         compile, out_idx=out_idx, execution_backend=execution_backend, target=target,
         target_host=target_host, verbose=verbose, pass_configs=pass_configs,
         compile_flags=compile_flags,
     )  # fmt: skip
-    given = several(funcs, "tilelang.par_compile", "traced functions")
+    programs = several(funcs, "tilelang.par_compile", "traced functions")
     if executor is not None:
-        return run_on(executor, one, given, ignore_error)
-    return run_parallel(one, given, num_workers, ignore_error)
+        return run_on(executor, compile_one, programs, ignore_error)
+    return run_parallel(compile_one, programs, num_workers, ignore_error)
 
 
 def several(items: Any, what: str, kinds: str) -> list[Any]:

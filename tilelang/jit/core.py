@@ -160,8 +160,8 @@ class JITImpl:
 
         with self._lock:
             if not self._looked:
-                found = Captured(self.pyfunc) if isinstance(self.pyfunc, FunctionType) else None
-                self._captured = found if found is not None and found.values else None
+                captured = Captured(self.pyfunc) if isinstance(self.pyfunc, FunctionType) else None
+                self._captured = captured if captured is not None and captured.values else None
                 self._looked = True
             if self._captured is not None and self._captured.changed():
                 self._captured.read()
@@ -209,14 +209,14 @@ class JITImpl:
 
     def _once(self, key: Any, make: Callable[[], JITKernel]) -> JITKernel:
         """The kernel of ``key``, made by one thread only."""
-        found = self._kernels.get(key)
-        if found is not None:
-            return found
+        kernel = self._kernels.get(key)
+        if kernel is not None:
+            return kernel
         with self._lock:
-            found = self._kernels.get(key)
-            if found is None:
-                found = self._kernels[key] = make()
-            return found
+            kernel = self._kernels.get(key)
+            if kernel is None:
+                kernel = self._kernels[key] = make()
+            return kernel
 
     # -- compilation without a call -------------------------------------------------------------
     def _build(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PrimFunc:
@@ -298,13 +298,13 @@ class JITImpl:
             TileTypeError: ``configs`` is no list of these.
         """
         what, kinds = f"par_compile of `{self.pyfunc.__name__}`", "dicts or tuples of arguments"
-        given = several(configs, what, kinds)
-        for item in given:
-            if not isinstance(item, (Mapping, tuple, list)):
-                raise TileTypeError(f"{what} takes {kinds}", expected=kinds, got=shown(item))
+        choices = several(configs, what, kinds)
+        for args in choices:
+            if not isinstance(args, (Mapping, tuple, list)):
+                raise TileTypeError(f"{what} takes {kinds}", expected=kinds, got=shown(args))
         funcs = [
-            self._build((), item) if isinstance(item, Mapping) else self._build(tuple(item), {})
-            for item in progress(given, desc="Elaborating")
+            self._build((), args) if isinstance(args, Mapping) else self._build(tuple(args), {})
+            for args in progress(choices, desc="Elaborating")
         ]
         if executor is not None:
             names = ("out_idx", "execution_backend", "target", "target_host", "verbose",

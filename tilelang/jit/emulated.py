@@ -113,9 +113,9 @@ def compiled(
     if options.verbose:
         print(artifact.source)
     checks = DEFAULT_CHECKS if KERNEL_CHECKS in env.TILELANG_SANITIZE else ()
-    made = from_artifact(func, out_idx, artifact, target, options, Settings(checks))
+    executable = from_artifact(func, out_idx, artifact, target, options, Settings(checks))
     if backend == "emulator":
-        return made
+        return executable
 
     real = lru_cache(maxsize=1)(make_real)
 
@@ -123,9 +123,9 @@ def compiled(
         """On the GPU if that is where the first tensor is."""
         if any(_is_on_gpu(arg) for arg in args):
             return real()(*args, **keywords)
-        return made.call(*args, **keywords)
+        return executable.call(*args, **keywords)
 
-    return replace(made, call=call)
+    return replace(executable, call=call)
 
 
 def _is_on_gpu(arg: Any) -> bool:
@@ -152,9 +152,9 @@ def from_artifact(
     try:
         machinery.library(settings.watched)  # what the text lacks is said now
     except CompileError as error:
-        found = re.match(r"line (\d+):", error.got or "")
-        place = Lines(module.source, files).place(int(found[1]) if found else 0)
-        error.loc = Loc(place.file, place.user_line) if place.file else None
+        match = re.match(r"line (\d+):", error.got or "")
+        origin = Lines(module.source, files).place(int(match[1]) if match else 0)
+        error.loc = Loc(origin.file, origin.user_line) if origin.file else None
         raise
     spec = aligned(
         launch_spec(
@@ -167,8 +167,8 @@ def from_artifact(
     @cache
     def narrowed(limits: Limits, shared: bool) -> EmulatedExecutable:
         less = for_tensors(func, dict(limits), shared)
-        other = compile(less, target, options)
-        return from_artifact(less, out_idx, other, target, options, settings)
+        lowered = compile(less, target, options)
+        return from_artifact(less, out_idx, lowered, target, options, settings)
 
     def narrow(limits: Limits, shared: bool) -> Callable[..., Any]:
         return narrowed(limits, shared).call
@@ -189,19 +189,19 @@ def make_machinery(module: CudaModule, target: Target, options: Options) -> Mach
     cache = default_cache()
     compiler = need_cxx(cache)
     family = family_of(target.kind)
-    known: dict[bool, KernelLibrary] = {}
+    libraries: dict[bool, KernelLibrary] = {}
 
     def runtime() -> Any:
         return load_runtime(compiler, cache)
 
     def library(watched: bool) -> KernelLibrary:
-        if watched not in known:
+        if watched not in libraries:
             runtime()  # kernels take its names
-            known[watched] = load_kernels(
+            libraries[watched] = load_kernels(
                 module.source, module.kernels, target.arch, compiler, cache, watched,
                 options.compile_flags, module.shared, family,
             )  # fmt: skip
-        return known[watched]
+        return libraries[watched]
 
     return Machinery(
         module, host_program(module), library, runtime, warp_size=family.warp_size(target.arch),
@@ -216,8 +216,8 @@ def failure(report: Report) -> TileRuntimeError:
     if first is None:
         return kind(f"kernel {report.name} was stopped by the emulator")
     if kind is not SanitizerError:
-        rest = str(first).partition("\n")[2]
-        error = kind(f"kernel {report.name}: {first.what}\n{rest}".rstrip())
+        details = str(first).partition("\n")[2]
+        error = kind(f"kernel {report.name}: {first.what}\n{details}".rstrip())
     else:
         error = SanitizerError(str(report))
         error.report = report

@@ -35,14 +35,14 @@ def check_backend(name: str | None) -> str:
     Raises:
         TileValueError: an unknown name.
     """
-    found = BACKENDS.get(name or "auto")
-    if found is None:
+    chosen = BACKENDS.get(name or "auto")
+    if chosen is None:
         raise TileValueError(
             f"unknown execution_backend {shown(name)}",
             expected=", ".join(BACKENDS),
             got=shown(name),
         )
-    return found
+    return chosen
 
 
 def load_compiler(target: Target) -> None:
@@ -103,8 +103,8 @@ def _compiled(
         func = for_tensors(func, dict(limits), shared)
 
     @cache  # calls change launchers while the program runs, and both may ask
-    def narrow(found: Limits, shared: bool) -> Callable[..., Any]:
-        return _compiled(func, out_idx, target, options, backend, found, shared).call
+    def narrow(limits: Limits, shared: bool) -> Callable[..., Any]:
+        return _compiled(func, out_idx, target, options, backend, limits, shared).call
 
     def report() -> str:
         from tilelang.explain.report import explain

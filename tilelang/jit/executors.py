@@ -23,11 +23,11 @@ def submit(executor: Any, function: Callable[..., Any], *args: Any) -> Future[An
         TileTypeError: the executor is nothing of that kind.
     """
     if hasattr(executor, "submit"):
-        given = executor.submit(function, *args)
-        return given if isinstance(given, Future) else _followed(given)
+        future = executor.submit(function, *args)
+        return future if isinstance(future, Future) else _followed(future)
     if hasattr(executor, "remote") and hasattr(executor, "get"):
-        made: Future[Any] = executor.remote(function).remote(*args).future()
-        return made
+        followed: Future[Any] = executor.remote(function).remote(*args).future()
+        return followed
     raise TileTypeError(
         "executor= cannot run functions",
         expected="an executor of concurrent.futures, a Dask client, or the module ray",
@@ -35,16 +35,16 @@ def submit(executor: Any, function: Callable[..., Any], *args: Any) -> Future[An
     )
 
 
-def _followed(given: Any) -> Future[Any]:
+def _followed(foreign: Any) -> Future[Any]:
     """A future of another library as one of ``concurrent.futures``."""
-    made: Future[Any] = Future()
+    future: Future[Any] = Future()
 
     def settle(done: Any) -> None:
         error = done.exception()
         if error is not None:
-            made.set_exception(error)
+            future.set_exception(error)
         else:
-            made.set_result(done.result())
+            future.set_result(done.result())
 
-    given.add_done_callback(settle)
-    return made
+    foreign.add_done_callback(settle)
+    return future

@@ -133,12 +133,12 @@ def export_library(
         CompileError: there is no C compiler, or it refused.
     """
     root = path_of(folder, "the folder of export_library")
-    given = _given(kernels, name, archs, march)
-    shipping = _shipping(given)
-    kept, prototypes, sources = {}, [], {}
-    for symbol, kernel in given.items():
+    named = _given(kernels, name, archs, march)
+    shipping = _shipping(named)
+    stored_kernels, prototypes, sources = {}, [], {}
+    for symbol, kernel in named.items():
         program, parts = _parts(kernel, shipping, archs)
-        kept[symbol] = _Kept(program, parts)
+        stored_kernels[symbol] = _Kept(program, parts)
         prototypes.append(prototype_of(program.func, symbol, shipping.stream))
         text = shipping.source(prototypes[-1], program, parts)
         sources[f"{symbol}.c"] = (text, shipping.flags(parts))
@@ -147,22 +147,22 @@ def export_library(
     texts = {
         f"include/{name}.h": _header(name, prototypes),
         f"lib/pkgconfig/{name}.pc": _PKG_CONFIG.format(
-            name=name, symbols=", ".join(given), version="1.0.0"
+            name=name, symbols=", ".join(named), version="1.0.0"
         ),
         f"lib/cmake/{name}/{name}Config.cmake": _CMAKE.format(name=name, file=file),
         **{f"src/{source}": text for source, (text, _) in sources.items()},
     }
     with writing(root):
-        for place, text in texts.items():
-            (root / place).parent.mkdir(parents=True, exist_ok=True)
-            (root / place).write_text(text, encoding="utf-8")
+        for file_name, text in texts.items():
+            (root / file_name).parent.mkdir(parents=True, exist_ok=True)
+            (root / file_name).write_text(text, encoding="utf-8")
         if data is not None:
-            stored = dumps((file, _digest(data), kept)).encode()
+            stored = dumps((file, _digest(data), stored_kernels)).encode()
             stored = f"{_identity()}\n{_digest(stored)}\n".encode() + stored
             _write_own(root / "lib" / file, data)
             _write_own(root / "lib" / f"{name}.tilelang", stored)
             _keep_to_owner(root / "lib")
-    return ExportedLibrary(root, name, tuple(given), None if data is None else root / "lib" / file)
+    return ExportedLibrary(root, name, tuple(named), None if data is None else root / "lib" / file)
 
 
 @border
@@ -180,13 +180,13 @@ def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKern
             is damaged, or somebody else can write it.
     """
     _check_name(name)
-    place = path_of(folder, "the folder of load_library") / "lib" / f"{name}.tilelang"
-    if not place.is_file():
+    file_path = path_of(folder, "the folder of load_library") / "lib" / f"{name}.tilelang"
+    if not file_path.is_file():
         raise TileValueError(
-            "there is no exported library", expected=str(place), got="no such file",
+            "there is no exported library", expected=str(file_path), got="no such file",
             hint='load_library(folder, name="...") takes what export_library was given',
         )  # fmt: skip
-    identity, _, rest = _read_trusted(place).partition(b"\n")
+    identity, _, rest = _read_trusted(file_path).partition(b"\n")
     if identity.decode(errors="replace") != _identity():
         raise TileValueError(
             f"the library {name} was exported by another release of tilelang",
@@ -195,17 +195,17 @@ def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKern
         )
     check, _, stored = rest.partition(b"\n")
     if check.decode(errors="replace") != _digest(stored):
-        raise _damaged(place)
+        raise _damaged(file_path)
     try:
-        file, digest, kept = loads(stored)
-        path = place.parent / Path(file).name
+        file, digest, stored_kernels = loads(stored)
+        path = file_path.parent / Path(file).name
     except (ValueError, TypeError):
-        raise _damaged(place) from None
+        raise _damaged(file_path) from None
     data = _read_trusted(path)
     if _digest(data) != digest:
         raise _damaged(path)
     library = load_shared(data, path)
-    return {symbol: _loaded(symbol, item, library) for symbol, item in kept.items()}
+    return {symbol: _loaded(symbol, item, library) for symbol, item in stored_kernels.items()}
 
 
 def _digest(data: bytes) -> str:
@@ -241,9 +241,9 @@ def _read_trusted(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(descriptor, "rb") as stream:
-            for item, state in ((path, os.fstat(descriptor)), (path.parent, path.parent.stat())):
+            for checked, state in ((path, os.fstat(descriptor)), (path.parent, path.parent.stat())):
                 if hasattr(os, "getuid"):
-                    _check_owner(item, state)
+                    _check_owner(checked, state)
             return stream.read()
     except OSError as error:
         raise TileValueError(
@@ -339,19 +339,19 @@ def _parts(
     return program, shipping.parts(program, text, archs)
 
 
-def _loaded(symbol: str, item: _Kept, library: Library) -> JITKernel:
-    program = item.program
+def _loaded(symbol: str, stored_kernel: _Kept, library: Library) -> JITKernel:
+    program = stored_kernel.program
     shipping = backend_of(program.target).shipping()
     assert shipping is not None  # it was exported
     return JITKernel(
         program.func, list(program.out_idx), program.target, program.options,
-        executable=shipping.load(program, item.parts, library, symbol),
+        executable=shipping.load(program, stored_kernel.parts, library, symbol),
     )  # fmt: skip
 
 
 def _header(name: str, prototypes: Sequence[Prototype]) -> str:
     guard = f"{name.upper()}_H"
-    functions = "\n".join(item.declaration() for item in prototypes)
+    functions = "\n".join(prototype.declaration() for prototype in prototypes)
     return f"""/* Kernels. Tensors are pointers to elements row by row, without gaps where no
  * strides are said; results are allocated by the caller. 16-bit and 8-bit floats are passed as
  * their bits. A function returns 0, or a code whose text SYMBOL_message(code) gives. */

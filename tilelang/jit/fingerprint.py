@@ -92,9 +92,9 @@ class Fingerprint:
         if id(value) in self._inside:
             return ("around", self._inside[id(value)])
         self._inside[id(value)] = len(self._inside)
-        found = self._compound(value, kind)
+        key = self._compound(value, kind)
         del self._inside[id(value)]
-        return found
+        return key
 
     def _compound(self, value: Any, kind: type) -> Hashable:
         if kind in (tuple, frozenset):
@@ -133,15 +133,15 @@ class Fingerprint:
             inner = getattr(value, "orig_func", None)  # of a macro; other objects are frozen
             return Same(value) if inner is None else (Same(kind), self._of(inner))
         try:
-            made = value.__reduce_ex__(4)
+            reduced = value.__reduce_ex__(4)
         except _REFUSED:
-            held = getattr(value, "__dict__", None)
-            self.constant = self.constant and held is None
-            return Same(value) if held is None else (self._of(kind), self._of(held))
-        if isinstance(made, str):
+            attributes = getattr(value, "__dict__", None)
+            self.constant = self.constant and attributes is None
+            return Same(value) if attributes is None else (self._of(kind), self._of(attributes))
+        if isinstance(reduced, str):
             return Same(value)  # its name says all of it: one object of a module
         self.constant = False
-        maker, args, state, items, pairs = (*made, None, None, None)[:5]
+        maker, args, state, items, pairs = (*reduced, None, None, None)[:5]
         return (
             self._of(kind), self._of(maker), self._of(tuple(args)), self._of(state),
             self._of(list(items or ())), self._of(list(pairs or ())),
@@ -178,5 +178,5 @@ def _in_library(module: str) -> bool:
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return False
-    places = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
-    return any(place in Path(file).parents for place in places)
+    folders = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+    return any(folder in Path(file).parents for folder in folders)

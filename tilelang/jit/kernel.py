@@ -57,10 +57,10 @@ def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
                 expected=f"an index of its {count} parameters",
                 got=str(index),
             )
-        found = func.params[index]
-        if not isinstance(found, Buffer):
+        param = func.params[index]
+        if not isinstance(param, Buffer):
             raise TileValueError(
-                f"out_idx {index} names `{found.name}` of `{func.name}`, which is passed by value",
+                f"out_idx {index} names `{param.name}` of `{func.name}`, which is passed by value",
                 expected="the index of a tensor; parameters of every kind are counted",
                 got=str(index),
             )
@@ -135,20 +135,27 @@ class JITKernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By program and options: another process compiles, or finds the text in its cache.
-        made = (self.prim_func, self.out_idx, self.target, self.options, self._backend, self.config)
-        return _again, (type(self), made, self.latency, self.ref_latency)
+        arguments = (
+            self.prim_func,
+            self.out_idx,
+            self.target,
+            self.options,
+            self._backend,
+            self.config,
+        )
+        return _again, (type(self), arguments, self.latency, self.ref_latency)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JITKernel:
         from copy import copy, deepcopy
 
-        made = copy(self)  # what runs is shared: nothing of it changes
-        made.config, made.out_idx = deepcopy(self.config, memo), list(self.out_idx)
-        return made
+        kernel = copy(self)  # what runs is shared: nothing of it changes
+        kernel.config, kernel.out_idx = deepcopy(self.config, memo), list(self.out_idx)
+        return kernel
 
     def __copy__(self) -> JITKernel:
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        return made
+        kernel = object.__new__(type(self))
+        kernel.__dict__.update(self.__dict__)
+        return kernel
 
     @property
     def torch_function(self) -> Any:
@@ -395,12 +402,12 @@ class JITKernel:
 
 def _again(
     kind: type[JITKernel],
-    made: tuple[Any, ...],
+    arguments: tuple[Any, ...],
     latency: float | None,
     ref_latency: float | None,
 ) -> JITKernel:
     """A kernel of another process."""
-    kernel = kind(*made)
+    kernel = kind(*arguments)
     kernel.latency, kernel.ref_latency = latency, ref_latency
     return kernel
 

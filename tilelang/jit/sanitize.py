@@ -123,7 +123,7 @@ def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any])
 def _copies(values: Sequence[Any]) -> tuple[Any, ...]:
     """Copies of the arguments, in which the same memory is shared as in the arguments."""
     spans = [span(value) for value in values]
-    made = list(map(_copy, values))
+    copies = list(map(_copy, values))
     left = set(range(len(values)))
     while left:
         group = {min(left)}
@@ -131,12 +131,12 @@ def _copies(values: Sequence[Any]) -> tuple[Any, ...]:
             group |= more
         left -= group
         if len(group) > 1:
-            _share(group, values, spans, made)
-    return tuple(made)
+            _share(group, values, spans, copies)
+    return tuple(copies)
 
 
 def _share(
-    group: set[int], values: Sequence[Any], spans: Sequence[tuple[int, int]], made: list[Any]
+    group: set[int], values: Sequence[Any], spans: Sequence[tuple[int, int]], copies: list[Any]
 ) -> None:
     """One copy of all memory of a group of arguments, and each of them as a view of it."""
     start = min(spans[i][0] for i in group)
@@ -152,10 +152,10 @@ def _share(
             unit = values[i].element_size()
             raw = memory[at % unit :]
             cells = torch.from_numpy(raw[: raw.size // unit * unit]).view(values[i].dtype)
-            made[i] = cells.as_strided(values[i].shape, values[i].stride(), at // unit)
+            copies[i] = cells.as_strided(values[i].shape, values[i].stride(), at // unit)
         else:
             array = np.asarray(values[i])
-            made[i] = np.ndarray(array.shape, array.dtype, memory, at, array.strides)
+            copies[i] = np.ndarray(array.shape, array.dtype, memory, at, array.strides)
 
 
 def _copy(value: Any) -> Any:
@@ -169,8 +169,8 @@ def _copy(value: Any) -> Any:
         first = value.data_ptr() % VECTOR // value.element_size()
         last = sum((n - 1) * step for n, step in zip(value.shape, value.stride()))
         room = torch.empty(first + max(last, 0) + 1, dtype=value.dtype)
-        made = room.as_strided(value.shape, value.stride(), first)
-        return made.copy_(value.detach())
+        tensor = room.as_strided(value.shape, value.stride(), first)
+        return tensor.copy_(value.detach())
     return value
 
 
@@ -217,7 +217,7 @@ def _program(
             raise InternalError(f"the back end gave no module for {func.name}")
         module = replace(artifact.device, source=source)
         artifact = replace(artifact, source=source, device=module)
-    made = from_artifact(func, out_idx, artifact, chosen, options, Settings(("races",)))
+    executable = from_artifact(func, out_idx, artifact, chosen, options, Settings(("races",)))
     if source is not None:  # of which there are no others
-        made = replace(made, narrowed=None)
-    return made, values
+        executable = replace(executable, narrowed=None)
+    return executable, values

@@ -39,27 +39,27 @@ def dumps(value: object) -> str:
         TypeError: something in it is of a class that is not written.
     """
     nodes: list[Any] = []
-    known: dict[object, int] = {}
+    numbers: dict[object, int] = {}
     begun: set[object] = set()
-    kept: list[Any] = []  # numbers stand for objects only as long as these live
+    alive: list[Any] = []  # numbers stand for objects only as long as these live
     todo: list[tuple[Any, Any]] = [(value, _MARK)]
     while todo:
-        item, made = todo.pop()
-        key = _key(item)
-        if key in known:
+        entry, node = todo.pop()
+        key = _key(entry)
+        if key in numbers:
             continue
-        if made is _MARK:
+        if node is _MARK:
             if key in begun:
-                raise TypeError(f"{type(item).__qualname__} holds itself")
+                raise TypeError(f"{type(entry).__qualname__} holds itself")
             begun.add(key)
-            made = _taken_apart(item)
-            kept.append((item, made))
-            todo.append((item, made))
-            todo.extend((part, _MARK) for part in made[-1] if _key(part) not in known)
+            node = _decomposed(entry)
+            alive.append((entry, node))
+            todo.append((entry, node))
+            todo.extend((part, _MARK) for part in node[-1] if _key(part) not in numbers)
         else:
-            *head, parts = made
-            known[key] = len(nodes)
-            nodes.append([*head, [known[_key(part)] for part in parts]])
+            *head, parts = node
+            numbers[key] = len(nodes)
+            nodes.append([*head, [numbers[_key(part)] for part in parts]])
     return json.dumps(nodes, separators=(",", ":"))
 
 
@@ -69,50 +69,50 @@ def loads(text: str | bytes) -> Any:
     Raises:
         ValueError: the text is none that :func:`dumps` gives.
     """
-    made: list[Any] = []
+    objects: list[Any] = []
     try:
         for head, *more, parts in json.loads(text):
             if any(at < 0 for at in parts):
                 raise IndexError(parts)
-            made.append(_put_together(head, more, [made[at] for at in parts]))
-        return made[-1]
+            objects.append(_rebuilt(head, more, [objects[at] for at in parts]))
+        return objects[-1]
     except _DAMAGED as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
-def _key(item: Any) -> object:
-    plain = item is None or type(item) in (bool, int, float, str, bytes)
-    return (type(item), repr(item)) if plain else id(item)
+def _key(value: Any) -> object:
+    plain = value is None or type(value) in (bool, int, float, str, bytes)
+    return (type(value), repr(value)) if plain else id(value)
 
 
-def _taken_apart(item: Any) -> list[Any]:
+def _decomposed(value: Any) -> list[Any]:
     """The words of a node, and last what its numbers stand for."""
-    kind = type(item)
-    if item is None or kind in (bool, int, float, str):
-        return ["=", item, []]
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return ["=", value, []]
     if kind is bytes:
-        return ["bytes", base64.b64encode(item).decode(), []]
+        return ["bytes", base64.b64encode(value).decode(), []]
     if kind is dict:
-        return ["dict", [part for pair in item.items() for part in pair]]
-    if kind.__name__ in _CONTAINERS and isinstance(item, (tuple, list, set, frozenset)):
-        return [kind.__name__, list(item)]
-    if isinstance(item, type):
-        return ["class", *_place(item), []]
+        return ["dict", [part for pair in value.items() for part in pair]]
+    if kind.__name__ in _CONTAINERS and isinstance(value, (tuple, list, set, frozenset)):
+        return [kind.__name__, list(value)]
+    if isinstance(value, type):
+        return ["class", *_qualified(value), []]
     if kind is DType:
-        return ["dtype", str(item), []]
-    if isinstance(item, Enum):
-        return ["enum", *_place(kind), item.name, []]
-    if isinstance(item, Atom) and ROWS.get(item.name) is item:  # passes know rows by identity
-        return ["row", item.name, []]
-    if isinstance(item, Expr):  # equal expressions are one object: their class knows which
-        return ["expr", *_place(kind), [getattr(item, name) for name in field_names(kind)]]
-    state = item.__getstate__() if "__getstate__" in _names(kind) else vars(item)
+        return ["dtype", str(value), []]
+    if isinstance(value, Enum):
+        return ["enum", *_qualified(kind), value.name, []]
+    if isinstance(value, Atom) and ROWS.get(value.name) is value:  # passes know rows by identity
+        return ["row", value.name, []]
+    if isinstance(value, Expr):  # equal expressions are one object: their class knows which
+        return ["expr", *_qualified(kind), [getattr(value, name) for name in field_names(kind)]]
+    state = value.__getstate__() if "__getstate__" in _names(kind) else vars(value)
     if is_dataclass(kind):  # not what properties keep
         state = {field.name: state[field.name] for field in fields(kind) if field.name in state}
-    return ["object", *_place(kind), list(state), list(state.values())]
+    return ["object", *_qualified(kind), list(state), list(state.values())]
 
 
-def _put_together(head: str, more: list[Any], parts: list[Any]) -> Any:
+def _rebuilt(head: str, more: list[Any], parts: list[Any]) -> Any:
     if head in _CONTAINERS:
         return _CONTAINERS[head](parts)
     if head == "=":
@@ -132,9 +132,9 @@ def _put_together(head: str, more: list[Any], parts: list[Any]) -> Any:
         return cls(*parts)
     if head != "object" or not cls.__module__.startswith("tilelang."):
         raise ValueError(head)
-    made: Any = object.__new__(cls)
-    made.__dict__.update(zip(more[2], parts, strict=True))
-    return made
+    instance: Any = object.__new__(cls)
+    instance.__dict__.update(zip(more[2], parts, strict=True))
+    return instance
 
 
 def _names(cls: type) -> set[str]:
@@ -142,7 +142,7 @@ def _names(cls: type) -> set[str]:
     return {name for base in cls.__mro__[:-1] for name in vars(base)}
 
 
-def _place(cls: type) -> tuple[str, str]:
+def _qualified(cls: type) -> tuple[str, str]:
     module, name = cls.__module__, cls.__qualname__
     if _BUILTINS.get(name) is not cls and not _MODULE.fullmatch(module):
         raise TypeError(f"objects of {module}.{name} are not written")
@@ -154,7 +154,7 @@ def _class(module: str, name: str) -> type:
         return _BUILTINS[name]
     if not _MODULE.fullmatch(module):
         raise ValueError(module)
-    found = vars(import_module(module))[name]
-    if not isinstance(found, type) or found.__module__ != module:
+    cls = vars(import_module(module))[name]
+    if not isinstance(cls, type) or cls.__module__ != module:
         raise TypeError(name)
-    return found
+    return cls
