@@ -247,7 +247,7 @@ def test_thread_copies_are_marked_loops() -> None:
         )
     )
     assert isinstance(found, For) and found.kind == "vectorized"
-    assert found.annotations == (("cp_async", True),)
+    assert found.annotations == (("async", True),)
     assert isinstance(found.body, Store) and found.body.buffer is S
     value = found.body.value
     assert isinstance(value, Select) and isinstance(value.t, Load) and value.t.buffer is A

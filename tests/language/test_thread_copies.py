@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executors import holds
+from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
 
 import tilelang.language as T
 from tilelang.errors import TileTypeError
@@ -66,6 +66,65 @@ def test_copies_of_every_size_with_predicates_and_rows(kind: str, size: int) -> 
     wanted[5:] = 0
     wanted[:, 2 * count : 3 * count] = 0
     holds(copies, (a, 0 * wanted), wanted)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_copies_that_nobody_waits_for_are_complete_at_once(waits: bool) -> None:
+    @T.prim_func
+    def copies(A: T.Tensor((256,), "float16"), B: T.Tensor((256,), "float16")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((256,), "float16")
+            T.ptx_cp_async(T.access_ptr(s[tx * 8], "w", 8), T.access_ptr(A[tx * 8], "r", 8), 8)
+            if waits:
+                T.ptx_commit_group()
+                T.ptx_wait_group(0)
+            T.sync_threads()
+            for i in T.serial(8):
+                B[tx * 8 + i] = s[255 - tx * 8 - i]
+
+    holds(copies, (HALVES, 0 * HALVES), HALVES[::-1])
+    assert ("tl_cp_async_16" in compiled(copies, SM_80).get_kernel_source()) == waits
+
+
+def test_barriers_count_the_asynchronous_copies_of_a_producer() -> None:
+    @T.prim_func
+    def products(A: T.Tensor((256, 64), "float16"), B: T.Tensor((64, 64), "float16"),
+                 C: T.Tensor((64, 64), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            a = T.alloc_shared((2, 64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            full = T.alloc_barrier(arrive_count=[128] * 2)
+            free = T.alloc_barrier(arrive_count=[128] * 2)
+            T.copy(B, b)
+            if tx >= 128:
+                for i in T.serial(4):
+                    T.barrier_wait(free[i % 2], (i // 2 + 1) % 2)
+                    for r in T.serial(4):
+                        row, column = r * 16 + (tx - 128) // 8, (tx - 128) % 8 * 8
+                        T.ptx_cp_async(
+                            T.access_ptr(a[i % 2, row, column], "w", 8),
+                            T.access_ptr(A[i * 64 + row, column], "r", 8),
+                            8,
+                        )
+                    T.cp_async_barrier_noinc(full[i % 2])
+            else:
+                T.clear(c)
+                for i in T.serial(4):
+                    T.barrier_wait(full[i % 2], i // 2 % 2)
+                    T.wgmma_gemm(a[i % 2, :, :], b, c)
+                    T.wait_wgmma(0)
+                    T.barrier_arrive(free[i % 2])
+                T.copy(c, C)
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, (n, 64)).astype(np.float16) for n in (256, 64))
+    wanted = a.astype(np.float32).reshape(4, 64, 64).sum(0) @ b.astype(np.float32)
+    holds(products, (a, b, 0 * wanted), wanted, on=(INTERPRETER, SM_90A))
+    source = compiled(products, SM_90A).get_kernel_source()
+    assert "tl_cp_async_16" in source and "tl_bar_sync" not in source
 
 
 def test_a_pointer_of_another_type_is_refused() -> None:

@@ -61,7 +61,8 @@ _TILE_KEYS = _keys(
         "layout_map safe_value l2_hit_ratio restrict_buffers min_blocks_per_sm swizzle "
         "ws_schedule register_note"
     ),
-    For="num_stages order stage sync group explicit unroll_factor through parallel reduction scan",
+    For="num_stages order stage sync group explicit unroll_factor through parallel reduction scan "
+    "async",
     Parallel="coalesced_width prefer_async",
     Copy=(
         "coalesced_width disable_tma eviction_policy prefer_instruction cluster_mask "
@@ -74,7 +75,7 @@ _TILE_KEYS = _keys(
 _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
     Launch="notes exchanges barrier_ids direct_notes wait_notes",
-    For="pipeline_note threads async tiles",
+    For="pipeline_note threads tiles",
     Parallel="commit async signals tma_note subtile",
     Copy="commit signals exchange operand complete announce tma_note subtile",
     AtomicTile="complete tma_note",

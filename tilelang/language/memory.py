@@ -460,7 +460,9 @@ def ptx_cp_async(
 ) -> None:
     """Copy ``num_elems`` contiguous elements from global to shared memory in one thread.
 
-    It traces to a vectorised loop marked ``cp_async``; the copy is done when the loop is.
+    It traces to a vectorised loop. Where the program waits for such copies itself
+    (``T.ptx_wait_group``, ``T.cp_async_barrier_noinc``) it is an asynchronous copy on targets that
+    have those (PTX, "cp.async"); otherwise it is done when the loop is.
 
     Args:
         dst_access_ptr, src_access_ptr: ``T.access_ptr`` or ``T.address_of`` of the first elements,
@@ -493,7 +495,7 @@ def ptx_cp_async(
             step=const(1),
             body=store,
             kind="vectorized",
-            annotations=(("cp_async", True),),
+            annotations=(("async", True),),
         )
     )
 

@@ -76,7 +76,9 @@ _SPECIAL = {
     "sync_grid": Support(True, True, "every block has a thread of the system"),
     "sync_global": Support(True, True, "every block has a thread of the system"),
     "tma_copy": Support(True, True, "complete at once but on sm_90 and later"),
-    "ptx_cp_async": Support(True, True, "a copy that is complete at once"),
+    "ptx_cp_async": Support(
+        True, True, "asynchronous where the program waits for it, else complete at once"
+    ),
     "async_copy": Support(True, True, "a copy that is complete at once"),
     "wgmma_gemm": Support(True, True, "complete at once but on sm_90a"),
     "wgmma_mma": Support(True, True, "complete at once but on sm_90a"),

@@ -1,8 +1,9 @@
 """Drop keys that no pass reads, and what asks a core to run ahead.
 
 Programs may put keys of their own on loops and statements. They mean nothing, so that below every
-key is one that a pass knows. A core that runs a whole block has nothing to run ahead with: there a
-pipelined loop is the serial loop that it means, whatever its stages.
+key is one that a pass knows. A copy of one thread (``T.ptx_cp_async``) is asynchronous only in a
+program that waits for such copies itself. A core that runs a whole block has nothing to run ahead
+with: there a pipelined loop is the serial loop that it means, whatever its stages.
 """
 
 from __future__ import annotations
@@ -18,12 +19,19 @@ from tilelang.target import Context
 def strip_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without keys that mean nothing to the target."""
     in_order = context.has("cores")
+    waits = any(
+        call.atom.waits_for("cp_async")
+        or (call.atom.orders is not None and call.atom.orders.group == "cp_async")
+        for call in S.calls(func.body)
+    )
 
     def known(stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Attr):
             return stmt if stmt.key in LEVELS["tile"].keys.get("Attr", ()) else stmt.body
         if isinstance(stmt, S.For) and stmt.kind == "pipelined" and in_order:
             return replace(stmt, kind="serial", annotations=())
+        if isinstance(stmt, S.For) and not waits and dict(stmt.annotations).get("async"):
+            stmt = replace(stmt, annotations=())
         return with_known_keys(stmt, "tile")
 
     return func.with_body(map_stmts(func.body, S.Stmt, known))
