@@ -101,10 +101,11 @@ class _Rows:
             and int(node.start.value) == 0
             and not S.holds(node.body, S.For)
         }
-        accesses = facts_of(self.body).accesses
-        if accesses is None or not self.paired(accesses):
+        facts = facts_of(self.body)
+        if facts.accesses is None or not self.paired(facts.accesses):
             return False
-        elements = list(self.elements())
+        every = facts.every.values()
+        elements = [(a.buffer, a.indices) for a in every if isinstance(a.by, (S.Store, E.Load))]
         self.propagate(elements)
         if any(self.extent(var) < 2 for var in self.loops):
             return False
@@ -154,12 +155,6 @@ class _Rows:
         ((var, stride),) = form[0].terms
         inside = isinstance(var, E.Var) and 0 <= int(form[1].value) < stride
         return (cast("E.Var", var), stride * self.extent(cast("E.Var", var))) if inside else None
-
-    def elements(self) -> Iterator[tuple[Buffer, tuple[E.Expr, ...]]]:
-        """All accesses of arrays."""
-        for access in effects.accesses(self.body, nested=True):
-            if isinstance(access.by, (S.Store, E.Load)):
-                yield access.buffer, access.indices
 
     def propagate(self, elements: list[tuple[Buffer, tuple[E.Expr, ...]]]) -> None:
         """Tiles along rows have rows of their own, which other loops go along, too."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from math import prod
 
+from tilelang.cpu.loops.nests import peel
 from tilelang.cpu.loops.scalar_replacement import element_tiles
 from tilelang.cpu.loops.vectorization import stride_of
 from tilelang.ir import effects
@@ -98,10 +99,7 @@ class TileCopy:
 
 def tile_copy(stmt: S.Stmt, tiles: Container[E.Var]) -> TileCopy | None:
     """What ``stmt`` is if it only fills one of ``tiles`` from global memory."""
-    loops: list[S.For] = []
-    while isinstance(stmt, S.For):
-        loops.append(stmt)
-        stmt = stmt.body
+    loops, stmt = peel(stmt, lambda loop: True)
     if not isinstance(stmt, S.Store) or not isinstance(stmt.value, E.Load):
         return None
     source = stmt.value

@@ -38,8 +38,6 @@ from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
 # Statements whose whole effect is what `effects` says of their accesses.
 _QUIET = (S.Seq, S.Let, S.Alloc, S.Store, S.For, S.Parallel, S.If, S.Copy, S.Fill, S.Gemm)
-
-
 # Those that access memory element by element.
 _ELEMENTS = {S.Seq, S.Let, S.Alloc, S.Store, S.For, S.If}
 
@@ -190,12 +188,7 @@ def have_own_elements(body: S.Stmt, own: Mapping[E.Var, int], others: Mapping[E.
         own, others: variables of loops around ``body``, and their extents; all count from 0.
     """
     facts = facts_of(body)
-    if facts.accesses is None or not facts.kinds <= {*_QUIET} - {
-        S.Parallel,
-        S.Copy,
-        S.Fill,
-        S.Gemm,
-    }:
+    if facts.accesses is None or not facts.kinds <= _ELEMENTS:
         return False
     loops = {loop.var: trip_count(loop) for loop in S.find(body, S.For) if steps_by_one(loop)}
     extents = {**own, **others, **{var: count for var, count in loops.items() if count}}
