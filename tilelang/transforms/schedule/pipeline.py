@@ -484,8 +484,8 @@ class _StageWriter:
 
     def wait(self, number: E.Expr) -> S.Stmt:
         """The wait for the copies of iteration ``number``, which begins."""
-        plan = self.plan
-        return H.Wait(pipe=self.pipe, number=number, ahead=plan.stages - 2, loc=plan.loop.loc)
+        plan, ahead = self.plan, max(0, self.plan.stages - 2)
+        return H.Wait(pipe=self.pipe, number=number, ahead=ahead, loc=plan.loop.loc)
 
     def release(self, number: E.Expr) -> S.Stmt:
         """The end of the uses of iteration ``number``."""
