@@ -308,4 +308,4 @@ def test_analyses_agree_on_external_calls() -> None:
     scope = Scope(threads={})
     modes = [access.mode for stmt in S.walk(calls) for access in own_accesses(stmt, scope)]
     assert modes == ["read", "write"]  # of the tile, the only memory that is watched
-    assert Varying(replace(launch, thread_vars=(VAR,))).buffers == {own.data}
+    assert Varying(replace(launch, thread_vars=(VAR,))).names == {VAR, own.data}

@@ -14,11 +14,11 @@ def analysed(func: S.PrimFunc) -> tuple[Varying, dict[str, bool]]:
     found = {}
     for node in S.walk(launch.body):
         if isinstance(node, S.Let):
-            found[node.var.name] = node.var in varying.vars
+            found[node.var.name] = node.var in varying.names
         elif isinstance(node, S.Alloc):
-            found[node.buffer.name] = node.buffer.data in varying.buffers
+            found[node.buffer.name] = node.buffer.data in varying.names
         elif isinstance(node, S.For):
-            found[node.var.name] = node.var in varying.vars
+            found[node.var.name] = node.var in varying.names
     return varying, found
 
 

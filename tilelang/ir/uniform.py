@@ -2,20 +2,20 @@
 
 A back end that runs a whole block on one core executes a statement once when all threads would do
 the same, and once per thread otherwise. This analysis finds, for one launch, the variables and
-private buffers whose contents differ. It is a fixpoint from the thread indices: a value is varying
-when it is computed from a varying one, or stored under a condition that is.
+private buffers whose contents differ anywhere. It is a fixpoint from the thread indices: a value is
+varying when it is computed from a varying one, or stored under a condition that is.
+:class:`tilelang.transforms.analysis.groups.Uniformity` solves the same equations for each place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from functools import lru_cache
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.buffer import Buffer
 
 PRIVATE = ("local", "local.var", "local.descriptor")
 # Effects that each executing thread has on its own.
@@ -25,14 +25,14 @@ PER_THREAD_EFFECTS = (Effect.ATOMIC, Effect.OUTPUT)
 class Varying:
     """Result of the analysis of one launch; query with the methods.
 
+    Attributes:
+        names: variables and private storage (which views follow) that differ.
+
     Args:
         votes: whether the result of a vote of all threads counts as the same for all of them: each
             has to take part, which matters where a statement may be executed once for all.
         in_turns: all threads that are in a loop run its first iteration, then its second, so that
             its variable differs only where its start or step does.
-        roles: what only threads of one branch use is asked about in this branch alone: it differs
-            where threads of the branch do. The branch stands in no loop, so that a thread takes it
-            or never does.
         told: what threads are told by others counts as different, even where each tells the same.
         also: variables and storage that differ from the beginning, besides thread indices.
     """
@@ -42,48 +42,38 @@ class Varying:
         launch: S.Launch,
         votes: bool = False,
         in_turns: bool = False,
-        roles: bool = False,
         told: bool = False,
-        also: tuple[Set[E.Var], Set[E.Var]] = (frozenset(), frozenset()),
+        also: Set[E.Var] = frozenset(),
     ) -> None:
         self.votes = votes
         self.told = told
         self.in_turns = in_turns
-        self.vars: set[E.Var] = {*launch.thread_vars, *also[0]}
-        self.buffers: set[E.Var] = set(also[1])  # by storage, so that views follow
+        self.names: set[E.Var] = {*launch.thread_vars, *also}
         self._memo: dict[E.Expr, bool] = {}
         self._writes: dict[S.Stmt, list[effects.Access]] = {}
-        self._branches = dict(_branches(launch.body)) if roles else {}
-        self._confined: set[E.Var] = set()  # storage of the branch in hand
-        self._changed = True
-        while self._changed:
-            self._changed = False
+        self._exits: list[set[E.Var]] = []  # of each loop around: what differs where it is left
+        self._solve(launch)
+
+    def _solve(self, launch: S.Launch) -> None:
+        count = -1
+        while count != (count := len(self.names)):
             self._memo.clear()
-            self._visit(launch.body, False, set())
+            self._visit(launch.body, self.names)
 
     def expr(self, expr: E.Expr) -> bool:
         """Whether threads may see different values of ``expr``."""
-        known = self._memo.get(expr)
-        if known is None:
-            known = self._memo[expr] = self._expr(expr)
-        return known
+        return self._varies(expr, self.names)
 
-    def _expr(self, expr: E.Expr) -> bool:
-        if isinstance(expr, E.Var):
-            return expr in self.vars
-        if isinstance(expr, (E.Load, E.AddressOf)):
-            buffer = expr.buffer
-            if buffer.data in self.buffers:
-                return True
-            if isinstance(buffer.elem_offset, E.Expr) and self.expr(buffer.elem_offset):
-                return True
-        if isinstance(expr, E.Call) and (expr.atom.per_thread or expr.atom.effect is Effect.ATOMIC):
+    def differs(self, expr: E.Expr, stmt: S.Stmt) -> bool:
+        """The same, of those that run ``stmt``, where that is known."""
+        return self.expr(expr)
+
+    def divides(self, stmt: S.If | S.For | S.While) -> bool:
+        """Whether threads that come to a branch may take different sides of it, or those that come
+        to a loop leave it at different iterations."""
+        if any(self.differs(expr, stmt) for expr in stmt.exprs()):
             return True
-        if self.told and isinstance(expr, E.Call) and expr.atom.exchanges:
-            return True
-        if self.votes and isinstance(expr, E.Call) and expr.atom.vote:
-            return False
-        return any(self.expr(child) for child in expr.children())
+        return not isinstance(stmt, S.If) and varying_exit(stmt.body, self)
 
     def has_effect(self, expr: E.Expr) -> bool:
         """Whether every thread that evaluates ``expr`` does something of its own."""
@@ -97,70 +87,107 @@ class Varying:
         for node in S.walk(stmt):
             if any(self.expr(expr) for expr in node.exprs()):
                 return True
-            if any(buffer.data in self.buffers for buffer in node.parts("buffer")):
+            if any(buffer.data in self.names for buffer in node.parts("buffer")):
                 return True
         return False
 
-    # -- fixpoint ------------------------------------------------------------------------
-    def _add_var(self, var: E.Var) -> None:
-        if var not in self.vars:
-            self.vars.add(var)
-            self._changed = True
+    # -- expressions ---------------------------------------------------------------------
+    def _varies(self, expr: E.Expr, now: set[E.Var]) -> bool:
+        """Whether threads may see different values of ``expr`` where the names ``now`` differ."""
+        return self._search(expr, now, self._memo if now is self.names else {})
 
-    def _add_buffer(self, buffer: Buffer) -> None:
-        if buffer.data not in self.buffers:
-            self.buffers.add(buffer.data)
-            self._changed = True
+    def _search(self, expr: E.Expr, now: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
+        known = memo.get(expr)
+        if known is None:
+            known = memo[expr] = self._is_seed(expr, now, memo) or (
+                not (self.votes and isinstance(expr, E.Call) and expr.atom.vote)
+                and any(self._search(child, now, memo) for child in expr.children())
+            )
+        return known
 
-    def _visit(self, stmt: S.Stmt, control: bool, own: set[E.Var] | None) -> None:
-        """``control``: under a varying condition. ``own``: storage private to an iteration of the
-        enclosing Parallel, or an empty set outside of one."""
-        inner = control
-        if stmt in self._branches and not control:
-            self._visit_branch(stmt, own)
+    def _is_seed(self, expr: E.Expr, now: set[E.Var], memo: dict[E.Expr, bool]) -> bool:
+        """Whether ``expr`` differs whatever its operands are."""
+        if isinstance(expr, E.Var):
+            return expr in now
+        if isinstance(expr, (E.Load, E.AddressOf)):
+            offset = expr.buffer.elem_offset
+            own = isinstance(offset, E.Expr) and self._search(offset, now, memo)
+            return own or expr.buffer.data in now
+        if not isinstance(expr, E.Call):
+            return False
+        atom = expr.atom
+        own = atom.per_thread or atom.effect is Effect.ATOMIC
+        return own or (self.told and bool(atom.exchanges))
+
+    # -- statements ----------------------------------------------------------------------
+    # ``now`` is what differs before a statement, and then behind it. Here it is one set for all
+    # places, so that nothing is ever taken out of it.
+    def _fork(self, now: set[E.Var]) -> set[E.Var]:
+        """What differs at the beginning of a block that is entered with ``now``."""
+        return now
+
+    def _assign(self, name: E.Var, varies: bool, whole: bool, now: set[E.Var]) -> None:
+        """``name`` (the ``whole`` of it, or a part) gets a value."""
+        if varies:
+            now.add(name)
+
+    def _visit_side(self, cond: E.Expr, block: S.Stmt, now: set[E.Var]) -> None:
+        """One side of a branch, taken by the threads for which ``cond`` holds."""
+        self._visit(block, now)
+
+    def _visit(self, stmt: S.Stmt, now: set[E.Var]) -> None:
+        if isinstance(stmt, S.Parallel):
+            self._visit_parallel(stmt, now)
             return
-        if isinstance(stmt, S.Seq):
-            for child in stmt.stmts:
-                self._visit(child, control, own)
-            return
-        if isinstance(stmt, S.Let) and self.expr(stmt.value):
-            self._add_var(stmt.var)
-        elif isinstance(stmt, S.If):
-            inner = control or self.expr(stmt.cond)
-        elif isinstance(stmt, S.While):
-            inner = control or self.expr(stmt.cond) or varying_exit(stmt.body, self)
-        elif isinstance(stmt, S.For):
-            varies = self.expr(stmt.stop)
-            if self.expr(stmt.start) or self.expr(stmt.step) or (varies and not self.in_turns):
-                self._add_var(stmt.var)
-            varies = varies or stmt.var in self.vars or varying_exit(stmt.body, self)
-            inner = control or varies
-        elif isinstance(stmt, S.Parallel):
-            self._visit_parallel(stmt)
-            return
-        self._visit_writes(stmt, control)
-        for block in stmt.blocks():
-            self._visit(block, inner, own)
-
-    def _visit_branch(self, stmt: S.Stmt, own: set[E.Var] | None) -> None:
-        """Once for what only its branches use, once for all else."""
-        assert isinstance(stmt, S.If)
-        for block in stmt.blocks():
-            self._visit(block, False, own)
-        if self.expr(stmt.cond):
-            self._confined = self._branches[stmt]
-            for block in stmt.blocks():
-                self._visit(block, True, own)
-            self._confined = set()
-
-    def _visit_writes(self, stmt: S.Stmt, control: bool) -> None:
-        """Private memory differs when what is written differs, or who writes it: only what the
-        whole group does, and first values, do not depend on that."""
-        some = control and not isinstance(stmt, (S.TileOp, S.Alloc))
         for access in self._private_writes(stmt):
-            varies = some and access.data not in self._confined
-            if varies or self._differs(access.by):
-                self._add_buffer(access.buffer)
+            self._assign(access.data, self._differs(access.by, now), _is_whole(access), now)
+        if isinstance(stmt, S.Let):
+            self._assign(stmt.var, self._varies(stmt.value, now), True, now)
+        elif isinstance(stmt, S.If):
+            self._visit_branch(stmt, now)
+        elif isinstance(stmt, (S.For, S.While)):
+            self._visit_loop(stmt, now)
+        elif isinstance(stmt, (S.Break, S.Continue)) and self._exits:
+            self._exits[-1] |= now
+        else:
+            for block in stmt.blocks():
+                self._visit(block, now)
+
+    def _visit_branch(self, stmt: S.If, now: set[E.Var]) -> None:
+        """Behind a branch that not all threads take, what was written in it differs."""
+        divides = self._varies(stmt.cond, now)
+        before, behind = self._fork(now), set[E.Var]()
+        for cond, block in ((stmt.cond, stmt.then), (E.unary("lnot", stmt.cond), stmt.orelse)):
+            inside = self._fork(before)
+            if block is not None:
+                self._visit_side(cond, block, inside)
+            behind |= inside
+        if divides:
+            behind |= self._written(stmt)
+        now &= behind
+        now |= behind
+
+    def _visit_loop(self, stmt: S.For | S.While, now: set[E.Var]) -> None:
+        """An iteration sees what the one before has left. What a loop writes that threads leave at
+        different iterations differs."""
+        divides = False
+        if isinstance(stmt, S.For):
+            divides = any(self._varies(end, now) for end in (stmt.start, stmt.stop, stmt.step))
+            late = self.in_turns and not any(
+                self._varies(end, now) for end in (stmt.start, stmt.step)
+            )
+            self._assign(stmt.var, divides and not late, True, now)
+        count = -1
+        while count != (count := len(now)):
+            if isinstance(stmt, S.While):
+                divides |= self._varies(stmt.cond, now)
+            self._exits.append(set())
+            inside = self._fork(now)
+            self._visit(stmt.body, inside)
+            divides |= varying_exit(stmt.body, self)
+            now |= inside | self._exits.pop() | (self._written(stmt) if divides else set())
+            if inside is now:
+                return  # all places are visited again anyway
 
     def _private_writes(self, stmt: S.Stmt) -> list[effects.Access]:
         cached = self._writes.get(stmt)
@@ -170,46 +197,40 @@ class Varying:
             self._writes[stmt] = cached
         return cached
 
-    def _differs(self, by: S.Stmt | E.Expr) -> bool:
+    def _written(self, stmt: S.Stmt) -> set[E.Var]:
+        """Private memory that differs where only some threads run ``stmt``: what the whole group
+        does, and first values, do not depend on that."""
+        return {
+            access.data
+            for node in S.walk(stmt)
+            if not isinstance(node, (S.TileOp, S.Alloc))
+            for access in self._private_writes(node)
+        }
+
+    def _differs(self, by: S.Stmt | E.Expr, now: set[E.Var]) -> bool:
         """Whether threads may do different things in an access."""
         if isinstance(by, E.Expr):
-            return self.expr(by)
-        return any(map(self.expr, by.exprs())) or any(
-            access.reads and access.data in self.buffers for access in effects.own(by)
+            return self._varies(by, now)
+        return any(self._varies(expr, now) for expr in by.exprs()) or any(
+            access.reads and access.data in now for access in effects.own(by)
         )
 
-    def _visit_parallel(self, stmt: S.Parallel) -> None:
+    def _visit_parallel(self, stmt: S.Parallel, now: set[E.Var]) -> None:
         """Iterations are dealt to threads, so a store to outer private storage makes it varying;
         storage allocated inside belongs to the iteration."""
         own = {node.buffer.data for node in S.find(stmt.body, S.Alloc)}
         for node in S.walk(stmt.body):
-            for access in self._private_writes(node):
-                if access.data not in own:
-                    self._add_buffer(access.buffer)
-            if isinstance(node, S.Let) and self.expr(node.value):
-                self._add_var(node.var)
+            now |= {a.data for a in self._private_writes(node) if a.data not in own}
+            if isinstance(node, S.Let) and self._varies(node.value, now):
+                now.add(node.var)
 
 
-def _branches(body: S.Stmt) -> Iterator[tuple[S.Stmt, set[E.Var]]]:
-    """The branches in ``body`` that stand in no loop, and the storage that nothing else uses in
-    the innermost one around them."""
-    items = list(_once(body))
-    used = [set() if isinstance(stmt, S.Alloc) else effects.used(stmt) for stmt in items]
-    for at, stmt in enumerate(items):
-        if isinstance(stmt, S.If):
-            yield stmt, used[at].difference(*used[:at], *used[at + 1 :])
-            for block in stmt.blocks():
-                yield from _branches(block)
-
-
-def _once(stmt: S.Stmt) -> Iterator[S.Stmt]:
-    """The statements of a block that stand in no loop and no branch."""
-    blocks = tuple(stmt.blocks())
-    if not blocks or isinstance(stmt, (S.If, S.For, S.While, S.Parallel)):
-        yield stmt
-        return
-    for block in blocks:
-        yield from _once(block)
+def _is_whole(access: effects.Access) -> bool:
+    """Whether an access certainly overwrites all of its storage."""
+    by, shape = access.by, access.buffer.shape
+    if access.reads or not isinstance(by, (S.Alloc, S.Store)):
+        return False
+    return isinstance(by, S.Alloc) or all(isinstance(n, int) and n == 1 for n in shape)
 
 
 def varying_exit(body: S.Stmt, varying: Varying) -> bool:
@@ -220,7 +241,7 @@ def varying_exit(body: S.Stmt, varying: Varying) -> bool:
             return control
         if isinstance(stmt, (S.For, S.While, S.Parallel)):
             return False  # their breaks are their own
-        under = control or (isinstance(stmt, S.If) and varying.expr(stmt.cond))
+        under = control or (isinstance(stmt, S.If) and varying.divides(stmt))
         return any(search(block, under) for block in stmt.blocks())
 
     return _may_leave(body) and search(body, False)

@@ -197,7 +197,7 @@ def _same_tile(what: str, src: Region, dst: Region, loc: Loc | None) -> Callable
     """The check that a tile which each thread has of its own is the same in all of them."""
 
     def check(varying: Varying) -> None:
-        own = src.buffer.data in varying.buffers or any(map(varying.expr, src.region_exprs()))
+        own = src.buffer.data in varying.names or any(map(varying.expr, src.region_exprs()))
         if own and not any(map(varying.expr, dst.region_exprs())):
             name, element = dst.buffer.name, ", ".join("0" for _ in dst.mins)
             raise TileValueError(

@@ -84,7 +84,7 @@ class ThreadLoops:
         """A slot per thread for the value of ``var``, and the statement that makes it."""
         buffer = Buffer(var.name, Shape((self.count,)), var.dtype, "local")
         self.spilled[var] = buffer
-        self.varying.vars.add(var)
+        self.varying.names.add(var)
         return S.Alloc(buffer=buffer, loc=loc), buffer
 
     def kept(
@@ -97,12 +97,12 @@ class ThreadLoops:
         slots = Buffer(name, Shape((self.count,)), value.dtype, "local")
         loop = self.over([S.Store(buffer=slots, indices=(t,), value=value, loc=loc)], mask, t)
         self.spilled[var] = slots
-        self.varying.vars.add(var)
+        self.varying.names.add(var)
         return [S.Alloc(buffer=slots), loop], var
 
     def is_private(self, buffer: Buffer) -> bool:
         """Whether threads have storage of their own behind ``buffer``."""
-        return buffer.data in self.varying.buffers
+        return buffer.data in self.varying.names
 
     def has_slots(self, buffer: Buffer) -> bool:
         """Whether ``buffer`` is one that :meth:`slot_buffer` made."""

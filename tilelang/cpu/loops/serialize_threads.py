@@ -32,7 +32,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.print_expr import shape_vars
-from tilelang.ir.uniform import PRIVATE, leaves, varying_exit
+from tilelang.ir.uniform import PRIVATE, leaves
 from tilelang.ir.visitor import map_stmts, rewrite_exprs, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -157,7 +157,7 @@ class _Serializer:
         if not isinstance(stmt, S.While) or not exchanges(stmt.cond):
             return stmt
         keep_going = E.Var("cond", BOOL)
-        self.varying.vars.add(keep_going)
+        self.varying.names.add(keep_going)
         leave = S.If(cond=E.unary("lnot", keep_going), then=S.Break(loc=stmt.loc), loc=stmt.loc)
         head = S.Let(var=keep_going, value=stmt.cond, loc=stmt.loc)
         return replace(stmt, cond=E.const(True), body=S.seq(head, leave, stmt.body))
@@ -310,17 +310,19 @@ class _Serializer:
         return [*test, replace(stmt, value=E.select(flag, stmt.value, nothing, lazy=True))]
 
     def _tile_op(self, stmt: S.TileOp, mask: E.Expr | None) -> list[S.Stmt]:
+        issued = isinstance(stmt, S.Copy) and stmt.mode == "tma"
         if isinstance(stmt, S.Copy) and stmt.barrier is not None:
             stmt = replace(stmt, barrier=None)  # it is complete where it stands
-        private = any(access.data in self.varying.buffers for access in effects.own(stmt))
+        private = any(access.data in self.varying.names for access in effects.own(stmt))
         if not private and not any(self.varying.expr(expr) for expr in stmt.exprs()):
             return [stmt]
-        return [self.loops.over([stmt], mask)]  # the operation of each thread on its own storage
+        # The operation of each thread on its own storage, or by the first thread for all.
+        return [self.loops.over([stmt, S.Break()] if issued else [stmt], mask)]
 
     def _alloc(self, stmt: S.Alloc, mask: E.Expr | None) -> list[S.Stmt]:
         if stmt.buffer.storage.endswith("barrier"):
             return self.barriers.alloc(stmt)
-        if stmt.buffer.data not in self.varying.buffers:
+        if stmt.buffer.data not in self.varying.names:
             return [stmt]
         wide = self.loops.slot_buffer(stmt.buffer)
         out: list[S.Stmt] = [S.Alloc(buffer=wide, loc=stmt.loc)]
@@ -373,10 +375,7 @@ class _Serializer:
         return out
 
     def _loop(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
-        bounds = [stmt.cond] if isinstance(stmt, S.While) else [stmt.start, stmt.stop, stmt.step]
-        if any(self.varying.expr(bound) for bound in bounds) or varying_exit(
-            stmt.body, self.varying
-        ):
+        if self.varying.divides(stmt):
             return self._divergent_loop(stmt, mask)
         if _may_return(stmt):  # threads of an earlier iteration
             self.may_have_returned |= self.loops.alive is not None

@@ -1,4 +1,4 @@
-"""Thread groups: which threads of a block take a branch.
+"""Thread groups: which threads of a block take a branch, and which values they agree on.
 
 A branch on the thread index that whole warps take together forms a thread group: the statements in
 it run by that group alone, and its barriers count its threads only.
@@ -7,29 +7,17 @@ it run by that group alone, and its barriers count its threads only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from functools import lru_cache
+from functools import lru_cache, partial
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
-from tilelang.ir.expr import (
-    Binary,
-    Call,
-    Const,
-    Expr,
-    Load,
-    Unary,
-    Var,
-    as_expr,
-    binary,
-    const,
-    find,
-)
-from tilelang.ir.expr import walk as walk_expr
-from tilelang.ir.stmt import For, Gemm, If, Launch, Let, Seq, Stmt, ThreadReturn, While, walk
-from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 
@@ -54,17 +42,17 @@ def no_free_barrier(group: tuple[int, int], loc: Loc | None = None) -> TileUnsup
     )
 
 
-def thread_number(launch: Launch) -> Expr:
+def thread_number(launch: S.Launch) -> E.Expr:
     """The number of the thread in its block."""
     x, y, _ = launch.threads
-    number: Expr = launch.thread_vars[0]
+    number: E.Expr = launch.thread_vars[0]
     for var, step, extent in zip(launch.thread_vars[1:], (x, x * y), launch.threads[1:]):
         if extent > 1:
-            number = binary("add", number, binary("mul", var, const(step)))
+            number = E.binary("add", number, E.binary("mul", var, E.const(step)))
     return number
 
 
-def thread_indices(launch: Launch) -> dict[Var, Any]:
+def thread_indices(launch: S.Launch) -> dict[E.Var, Any]:
     """The x, y and z index of every thread, in the order of the linear thread index."""
     x, y, z = launch.threads
     linear = np.arange(x * y * z, dtype=np.int64)
@@ -72,16 +60,18 @@ def thread_indices(launch: Launch) -> dict[Var, Any]:
     return dict(zip(launch.thread_vars, indices))
 
 
-def integer_lets(launch: Launch) -> dict[Var, Expr]:
+def integer_lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
     """Values of the integer names of a launch, without names of others in them."""
-    values: dict[Var, Expr] = {}
-    for stmt in walk(launch.body):
-        if isinstance(stmt, Let) and stmt.value.dtype.is_integer:
+    values: dict[E.Var, E.Expr] = {}
+    for stmt in S.walk(launch.body):
+        if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
             values[stmt.var] = substitute(stmt.value, values)
     return values
 
 
-def thread_mask(cond: Expr, launch: Launch, lets: Mapping[Var, Expr] | None = None) -> Mask | None:
+def thread_mask(
+    cond: E.Expr, launch: S.Launch, lets: Mapping[E.Var, E.Expr] | None = None
+) -> Mask | None:
     """For each thread whether ``cond`` holds; None if more than the thread index decides that.
 
     Args:
@@ -95,46 +85,46 @@ def thread_mask(cond: Expr, launch: Launch, lets: Mapping[Var, Expr] | None = No
     return np.broadcast_to(holds != 0, (len(next(iter(threads.values()))),))
 
 
-def _elected(expr: Expr, launch: Launch) -> Expr:
+def _elected(expr: E.Expr, launch: S.Launch) -> E.Expr:
     """``expr`` with the threads that ``T.shuffle_elect`` chooses written out."""
-    if not any(True for call in find(expr, Call) if call.op == "shuffle_elect"):
+    if not any(True for call in E.find(expr, E.Call) if call.op == "shuffle_elect"):
         return expr
-    if isinstance(expr, Call) and expr.op == "shuffle_elect":
+    if isinstance(expr, E.Call) and expr.op == "shuffle_elect":
         x, y, z = launch.threads
-        linear: Expr = launch.thread_vars[0]
+        linear: E.Expr = launch.thread_vars[0]
         for var, step in zip(launch.thread_vars[1:], (x, x * y)):
             linear = linear + var * step
         extent = expr.args[0]
-        count = int(extent.value) if isinstance(extent, Const) else 0
+        count = int(extent.value) if isinstance(extent, E.Const) else 0
         return (linear % (count or x * y * z)).equal(0)
     return rebuild(expr, lambda part: _elected(part, launch))
 
 
 def exact_threads(
-    cond: Expr,
-    launch: Launch,
-    lets: Mapping[Var, Expr] | None,
-    is_uniform: Callable[[Expr], bool],
+    cond: E.Expr,
+    launch: S.Launch,
+    lets: Mapping[E.Var, E.Expr] | None,
+    differs: Callable[[E.Expr], bool],
 ) -> Mask | None:
     """The threads that take a branch on ``cond`` if any do: parts of a conjunction that are
-    ``is_uniform`` for all threads say whether, the others which. None where data says which."""
+    do not ``differs`` for threads say whether, the others which. None where data says which."""
     own_mask = thread_mask(cond, launch, lets)
-    if own_mask is not None or not (isinstance(cond, Binary) and cond.op == "land"):
+    if own_mask is not None or not (isinstance(cond, E.Binary) and cond.op == "land"):
         return own_mask
-    sides = [side for side in (cond.a, cond.b) if not is_uniform(side)]
-    masks = [exact_threads(side, launch, lets, is_uniform) for side in sides]
+    sides = [side for side in (cond.a, cond.b) if differs(side)]
+    masks = [exact_threads(side, launch, lets, differs) for side in sides]
     known = [mask for mask in masks if mask is not None]
     return np.logical_and.reduce(known) if known and len(known) == len(masks) else None
 
 
 def possible_threads(
-    cond: Expr, launch: Launch, lets: Mapping[Var, Expr] | None = None
+    cond: E.Expr, launch: S.Launch, lets: Mapping[E.Var, E.Expr] | None = None
 ) -> Mask | None:
     """The threads for which ``cond`` may hold: of a conjunction the parts that can be evaluated.
 
     None when no part of ``cond`` says anything about the thread.
     """
-    if isinstance(cond, Binary) and cond.op == "land":
+    if isinstance(cond, E.Binary) and cond.op == "land":
         sides = [possible_threads(side, launch, lets) for side in (cond.a, cond.b)]
         known = [side for side in sides if side is not None]
         return np.logical_and.reduce(known) if known else None
@@ -155,7 +145,7 @@ def range_of(mask: Mask, warp: int) -> tuple[int, int] | None:
     return (lo, count) if whole and int(chosen[-1]) == end - 1 else None
 
 
-def thread_group_of(cond: Expr, launch: Launch, warp: int) -> tuple[int, int] | None:
+def thread_group_of(cond: E.Expr, launch: S.Launch, warp: int) -> tuple[int, int] | None:
     """The threads that take a branch on ``cond``, as (first linear index, count).
 
     Only for conditions that the thread index alone decides and that whole consecutive warps
@@ -170,11 +160,11 @@ def thread_group_of(cond: Expr, launch: Launch, warp: int) -> tuple[int, int] | 
     return None if mask is None else range_of(mask, warp)
 
 
-def inverse(cond: Expr) -> Expr:
+def inverse(cond: E.Expr) -> E.Expr:
     """``not cond``."""
-    if isinstance(cond, Unary) and cond.op == "lnot":
+    if isinstance(cond, E.Unary) and cond.op == "lnot":
         return cond.a
-    return Unary("lnot", cond)
+    return E.Unary("lnot", cond)
 
 
 def _remaining_threads(sides: list[Mask | None], uniform: bool) -> Mask | None:
@@ -191,35 +181,108 @@ def _remaining_threads(sides: list[Mask | None], uniform: bool) -> Mask | None:
     return then if bool((then == orelse).all()) else None
 
 
-def is_uniform_for(
-    expr: Expr,
-    threads: Mapping[Var, Any],
-    lets: Mapping[Var, Expr],
-    varying: Varying,
-    group_uniform: Set[Var],
-) -> bool:
-    """Whether some threads see one value of ``expr``.
+class _Names(set[E.Var]):
+    """Names that differ at a place between the threads of ``mask``, at most which are there."""
+
+    mask: Mask
+
+
+class Uniformity(Varying):
+    """Which values differ between the threads that run a statement together: they take the branches
+    around it, and are in the same iteration of the loops around it.
 
     Args:
-        threads: the thread indices of these threads.
-        lets: values of variables that may occur in ``expr``.
-        alike: variables that are the same for these threads, though not for all.
+        also: storage whose contents count as different.
     """
-    memo: dict[int, Expr] = {}
 
-    def fold(node: Expr) -> Expr:
-        known = memo.get(id(node))
+    def __init__(self, launch: S.Launch, also: Set[E.Var] = frozenset()) -> None:
+        self.launch = launch
+        self._lets: dict[E.Var, E.Expr] = {}  # values of names, where they depend on names alone
+        self._places: dict[S.Stmt, _Names] = {}  # what differs before a statement
+        super().__init__(launch, votes=True, also=also)
+
+    def differs(self, expr: E.Expr, stmt: S.Stmt) -> bool:
+        place = self._places.get(stmt)
+        return self.expr(expr) if place is None else self._varies(expr, place)
+
+    def expr(self, expr: E.Expr) -> bool:
+        return super()._varies(expr, self.names)
+
+    def _solve(self, launch: S.Launch) -> None:
+        now = _Names(self.names)
+        now.mask = np.ones(prod(launch.threads), np.bool_)
+        self._visit(launch.body, now)
+        self.names.update(now, *self._places.values())
+
+    def _varies(self, expr: E.Expr, now: set[E.Var]) -> bool:
+        if not super()._varies(expr, now):
+            return False
+        assert isinstance(now, _Names)
+        if now.mask.all():
+            return True
+        if np.count_nonzero(now.mask) <= 1:
+            return False
+        threads = {var: values[now.mask] for var, values in thread_indices(self.launch).items()}
+        return super()._varies(_folded(substitute(expr, self._lets), threads), now)
+
+    def _fork(self, now: set[E.Var]) -> _Names:
+        assert isinstance(now, _Names)
+        copy = _Names(now)
+        copy.mask = now.mask
+        return copy
+
+    def _assign(self, name: E.Var, varies: bool, whole: bool, now: set[E.Var]) -> None:
+        if whole and not varies:
+            now.discard(name)
+        super()._assign(name, varies, whole, now)
+
+    def _visit(self, stmt: S.Stmt, now: set[E.Var]) -> None:
+        place, known = self._fork(now), self._places.get(stmt)
+        if known is not None:  # in an iteration before
+            place |= known
+            place.mask = place.mask | known.mask
+        self._places[stmt] = place
+        if isinstance(stmt, S.Let) and not any(
+            isinstance(node, (E.Load, E.Call)) for node in E.walk(stmt.value)
+        ):
+            self._lets[stmt.var] = substitute(stmt.value, self._lets)
+        super()._visit(stmt, now)
+        if isinstance(stmt, S.While):
+            place |= now  # its condition is for each iteration
+
+    def _visit_side(self, cond: E.Expr, block: S.Stmt, now: set[E.Var]) -> None:
+        assert isinstance(now, _Names)
+        self._narrow(cond, now)
+        super()._visit_side(cond, block, now)
+
+    def _visit_branch(self, stmt: S.If, now: set[E.Var]) -> None:
+        assert isinstance(now, _Names)
+        super()._visit_branch(stmt, now)
+        last = S.flat(stmt.then)[-1:]
+        if stmt.orelse is None and any(isinstance(inner, S.ThreadReturn) for inner in last):
+            self._narrow(inverse(stmt.cond), now)
+
+    def _narrow(self, cond: E.Expr, now: _Names) -> None:
+        """Only threads for which ``cond`` holds are there."""
+        chosen = possible_threads(cond, self.launch, self._lets)
+        if chosen is not None:
+            now.mask = now.mask & chosen
+
+
+def _folded(expr: E.Expr, threads: Mapping[E.Var, Any]) -> E.Expr:
+    """``expr`` with constants for its parts that the indices of ``threads`` decide alike."""
+    memo: dict[E.Expr, E.Expr] = {}
+
+    def fold(node: E.Expr) -> E.Expr:
+        known = memo.get(node)
         if known is None:
-            known = memo[id(node)] = _fold_uniform(rebuild(node, fold), threads)
+            known = memo[node] = _fold_uniform(rebuild(node, fold), threads)
         return known
 
-    rest = fold(substitute(expr, dict(lets)))
-    varying_vars = {node for node in walk_expr(rest) if isinstance(node, Var)} & varying.vars
-    reads = any(isinstance(node, Load) and varying.expr(node) for node in walk_expr(rest))
-    return not reads and varying_vars <= group_uniform
+    return fold(expr)
 
 
-def _fold_uniform(node: Expr, threads: Mapping[Var, Any]) -> Expr:
+def _fold_uniform(node: E.Expr, threads: Mapping[E.Var, Any]) -> E.Expr:
     """A part that the thread index alone decides, as a constant where it is the same."""
     if not node.dtype.is_integer and not node.dtype.is_bool:
         return node
@@ -228,11 +291,11 @@ def _fold_uniform(node: Expr, threads: Mapping[Var, Any]) -> Expr:
     except TileUnsupportedError:
         return node
     flat = values.reshape(-1)
-    return const(int(flat[0]), node.dtype) if (flat == flat[0]).all() else node
+    return E.const(int(flat[0]), node.dtype) if (flat == flat[0]).all() else node
 
 
 @lru_cache(maxsize=4)
-def thread_groups(launch: Launch, warp: int) -> ThreadGroups:
+def thread_groups(launch: S.Launch, warp: int) -> ThreadGroups:
     """The groups of ``launch``, found once for all passes that leave it as it is."""
     return ThreadGroups(launch, warp)
 
@@ -246,55 +309,51 @@ class ThreadGroups:
     threads name different operands.
     """
 
-    def __init__(self, launch: Launch, warp: int) -> None:
+    def __init__(self, launch: S.Launch, warp: int) -> None:
         self.launch = launch
         self.warp = warp
         x, y, z = launch.threads
         self.all = (0, x * y * z)
-        self.ranges: dict[Stmt, tuple[int, int]] = {}
-        self.divergent: set[Stmt] = set()
-        self.partial: set[Stmt] = set()
-        self.elected: set[Stmt] = set()
-        self.differing_operands: dict[Stmt, Region] = {}
-        self.varying = Varying(launch, votes=True, roles=True)
-        self.group_uniform: set[Var] = set()  # loop variables that are the same in their group
+        self.ranges: dict[S.Stmt, tuple[int, int]] = {}
+        self.divergent: set[S.Stmt] = set()
+        self.partial: set[S.Stmt] = set()
+        self.elected: set[S.Stmt] = set()
+        self.differing_operands: dict[S.Stmt, Region] = {}
+        self.values = Uniformity(launch)
         self._visit(launch.body, np.ones(self.all[1], np.bool_), {})
 
-    def of(self, stmt: Stmt) -> tuple[int, int]:
+    def of(self, stmt: S.Stmt) -> tuple[int, int]:
         """(first thread, number of threads) of the group that runs ``stmt``."""
         return self.ranges.get(stmt, self.all)
 
-    def like(self, new: Stmt, old: Stmt) -> None:
+    def like(self, new: S.Stmt, old: S.Stmt) -> None:
         """``new`` is run by the threads that run ``old``."""
         self.ranges[new] = self.of(old)
         for known in (self.divergent, self.partial, self.elected):
             if old in known:
                 known.add(new)
 
-    def _visit(self, stmt: Stmt, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
+    def _visit(self, stmt: S.Stmt, mask: Mask, lets: dict[E.Var, E.Expr]) -> Mask | None:
         """Note who runs ``stmt`` and what it holds; gives the threads of ``mask`` that do not
         leave the kernel in it, None where data decides which do."""
         self._note(stmt, mask)
-        if isinstance(stmt, ThreadReturn):
+        if isinstance(stmt, S.ThreadReturn):
             return np.zeros_like(mask)
-        if isinstance(stmt, Seq):
+        if isinstance(stmt, S.Seq):
             return self._sequence(stmt, mask, lets)
-        if isinstance(stmt, Let):
+        if isinstance(stmt, S.Let):
             lets[stmt.var] = substitute(stmt.value, lets)
-        if isinstance(stmt, Gemm):
+        if isinstance(stmt, S.Gemm):
             self._compare(stmt, mask, lets)
-        if isinstance(stmt, If):
+        if isinstance(stmt, S.If):
             return self._branch(stmt, mask, lets)
-        if isinstance(stmt, (For, While)):
-            rounds = [expr for expr in stmt.exprs() if not self._is_uniform_for(expr, mask, lets)]
-            if rounds or varying_exit(stmt.body, self.varying):
-                self.divergent.update(walk(stmt.body))
-            elif isinstance(stmt, For):
-                self.group_uniform.add(stmt.var)
+        if isinstance(stmt, (S.For, S.While)):
+            if self.values.divides(stmt):
+                self.divergent.update(S.walk(stmt.body))
         remaining: Mask | None = mask
         for block in stmt.blocks():
             remaining = self._visit(block, mask, dict(lets))
-        if isinstance(stmt, (For, While)):
+        if isinstance(stmt, (S.For, S.While)):
             # They leave in one of its iterations or in none: all of them, or data decides.
             whole = remaining is not None and (
                 not remaining.any() or bool((remaining == mask).all())
@@ -302,16 +361,16 @@ class ThreadGroups:
             return mask if whole else None
         return remaining
 
-    def _compare(self, stmt: Gemm, mask: Mask, lets: Mapping[Var, Expr]) -> None:
+    def _compare(self, stmt: S.Gemm, mask: Mask, lets: Mapping[E.Var, E.Expr]) -> None:
         """Note an operand that begins elsewhere for some threads of ``mask``, by the thread index
         alone: whatever other variables are, they are the same for all."""
         threads = frozenset(self.launch.thread_vars)
         for region in (stmt.a, stmt.b, stmt.c):
             for start in region.mins:
-                start_index = substitute(as_expr(start), dict(lets))
+                start_index = substitute(E.as_expr(start), dict(lets))
                 if threads.isdisjoint(start_index.variables):
                     continue
-                values: dict[Var, Any] = {
+                values: dict[E.Var, Any] = {
                     var: np.zeros(1, np.int64) for var in start_index.variables
                 }
                 indices = thread_indices(self.launch)
@@ -323,18 +382,18 @@ class ThreadGroups:
                 if (values_of_threads != values_of_threads.reshape(-1)[0]).any():
                     self.differing_operands.setdefault(stmt, region)
 
-    def _sequence(self, stmt: Seq, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
+    def _sequence(self, stmt: S.Seq, mask: Mask, lets: dict[E.Var, E.Expr]) -> Mask | None:
         remaining: Mask | None = mask
         for inner in stmt.stmts:
             if remaining is None:
-                self.divergent.update(walk(inner))
+                self.divergent.update(S.walk(inner))
                 self._visit(inner, mask, lets)
                 continue
             mask = remaining if remaining.any() else mask
             remaining = self._visit(inner, mask, lets)
         return remaining
 
-    def _note(self, stmt: Stmt, mask: Mask) -> None:
+    def _note(self, stmt: S.Stmt, mask: Mask) -> None:
         group = range_of(mask, self.warp)
         if group is None:
             self.partial.add(stmt)
@@ -345,32 +404,22 @@ class ThreadGroups:
                 self.elected.add(stmt)
         self.ranges[stmt] = group
 
-    def _branch(self, stmt: If, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
-        uniform = self._is_uniform(stmt.cond)
+    def _branch(self, stmt: S.If, mask: Mask, lets: dict[E.Var, E.Expr]) -> Mask | None:
+        uniform, differs = not self.values.divides(stmt), partial(self.values.differs, stmt=stmt)
         data = False  # whether data decides who takes which side
         remaining: list[Mask | None] = []
         all_stay = True  # nobody leaves
         for cond, block in ((stmt.cond, stmt.then), (inverse(stmt.cond), stmt.orelse)):
-            chosen = None if uniform else exact_threads(cond, self.launch, lets, self._is_uniform)
+            chosen = None if uniform else exact_threads(cond, self.launch, lets, differs)
             data |= chosen is None and not uniform
             inner = mask if chosen is None else chosen & mask
             rest: Mask | None = inner
             if block is not None:
                 if chosen is None and not uniform:
-                    self.divergent.update(walk(block))
+                    self.divergent.update(S.walk(block))
                 rest = self._visit(block, inner if inner.any() else mask, dict(lets))
             remaining.append(rest if inner.any() else inner)
             all_stay &= rest is not None and (not inner.any() or bool((rest == inner).all()))
         if all_stay:
             return mask
         return None if data else _remaining_threads(remaining, uniform)
-
-    def _is_uniform(self, expr: Expr) -> bool:
-        return not self.varying.expr(expr)
-
-    def _is_uniform_for(self, expr: Expr, mask: Mask, lets: Mapping[Var, Expr]) -> bool:
-        """Whether the threads of ``mask`` see one value."""
-        if self._is_uniform(expr) or mask.all():
-            return self._is_uniform(expr)
-        threads = {var: values[mask] for var, values in thread_indices(self.launch).items()}
-        return is_uniform_for(expr, threads, lets, self.varying, self.group_uniform)

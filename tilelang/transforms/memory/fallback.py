@@ -15,7 +15,7 @@ from typing import TypeAlias
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.ir.uniform import Varying
 from tilelang.transforms.analysis.groups import inverse
 from tilelang.transforms.memory.liveness import is_planned
 
@@ -135,11 +135,7 @@ class _BarrierCandidates:
 
     def is_uniform_loop(self, loop: S.For) -> bool:
         """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
-        bounds = (loop.start, loop.stop, loop.step)
-        several = len(self.used(loop)) > 1
-        return several and not (
-            any(map(self.varying.expr, bounds)) or varying_exit(loop.body, self.varying)
-        )
+        return len(self.used(loop)) > 1 and not self.varying.divides(loop)
 
     def used(self, stmt: S.Stmt) -> frozenset[E.Var]:
         """The tiles that ``stmt`` touches with all that it holds."""

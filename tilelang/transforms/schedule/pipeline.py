@@ -23,7 +23,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
-from tilelang.ir.uniform import varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, substitute, without_allocations
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -168,14 +167,10 @@ class LoopPlans:
         """A choice for every pipelined loop in ``stmt``; ``is_repeated``: it stands in a loop or
         under a condition."""
         inner = divergent
-        if isinstance(stmt, (S.If, S.While)):
-            inner = divergent or self.facts.varying.expr(stmt.cond)
-        elif isinstance(stmt, S.For):
-            bounds = (stmt.start, stmt.stop, stmt.step)
-            inner = divergent or any(self.facts.varying.expr(bound) for bound in bounds)
-            inner = inner or varying_exit(stmt.body, self.facts.varying)
-            if stmt.kind == "pipelined":
-                self.choices[id(stmt)] = self.choice(stmt, inner, is_repeated)
+        if isinstance(stmt, (S.If, S.For, S.While)):
+            inner = divergent or self.facts.groups.values.divides(stmt)
+        if isinstance(stmt, S.For) and stmt.kind == "pipelined":
+            self.choices[id(stmt)] = self.choice(stmt, inner, is_repeated)
         for block in stmt.blocks():
             self.choose(block, inner, is_repeated or isinstance(stmt, (S.For, S.While, S.If)))
 
@@ -198,7 +193,8 @@ class LoopPlans:
             return Choice(loop, note="serial: its step is not a constant")
         try:
             plan = plan_loop(loop, stages, mechanisms[0], self.launch)
-            if plan.cond is not None and self.facts.varying.expr(plan.cond):
+            values = self.facts.groups.values
+            if plan.cond is not None and values.differs(plan.cond, S.flat(loop.body)[-1]):
                 raise NotPipelinedError("not all threads of the block take the condition in it")
         except NotPipelinedError as why:
             return Choice(loop, note=f"serial: {why}")
@@ -535,7 +531,12 @@ class _StageWriter:
             )
         inner = S.seq(*copies)
         if plan.cond is not None:
-            inner = S.If(cond=value(plan.cond), then=inner, loc=plan.loop.loc)
+            cond, lets = value(plan.cond), []
+            if plan.mechanism.elected:  # which says twice whether there are bytes to wait for
+                copied = E.Var("copied", cond.dtype)
+                lets.append(S.Let(var=copied, value=cond, loc=plan.loop.loc))
+                cond = copied
+            inner = S.seq(*lets, S.If(cond=cond, then=inner, loc=plan.loop.loc))
         return inner
 
 

@@ -7,8 +7,6 @@ either bytes or arrivals. Any other copy of a tile is where that pays.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 
@@ -16,10 +14,9 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.layout.layout import Layout
 from tilelang.target import Context
-from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups
+from tilelang.transforms.analysis.groups import ThreadGroups, Uniformity, thread_groups
 from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.tma import (
     START,
@@ -55,14 +52,19 @@ class TmaFacts:
         self.layouts = dict(launch.annotation("layout_map", ()))
 
     @cached_property
-    def varying(self) -> Varying:
-        """Which values differ between threads."""
-        return Varying(self.launch)
-
-    @cached_property
     def groups(self) -> ThreadGroups:
         """Which threads run what."""
         return thread_groups(self.launch, self.context.limits.warp)
+
+    @cached_property
+    def values(self) -> Uniformity:
+        """On which values threads agree: not on what they load while the kernel changes it."""
+        bodies = effects.accesses(self.launch.body, nested=True)
+        loaded = {
+            a.data for a in bodies if isinstance(a.by, E.Load) and a.buffer.storage == "global"
+        }
+        changing = loaded & self.written
+        return Uniformity(self.launch, changing) if changing else self.groups.values
 
     @cached_property
     def uses(self) -> Counter[E.Var]:
@@ -133,47 +135,16 @@ class TmaFacts:
             bits = tile.buffer.dtype.bits
             layout = box_layout(tuple(int(extent) for extent in shape), bits)
         result = tma_boxes(copy, layout if isinstance(layout, Layout) else None, self.bounds)
-        steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
-        coords = [*map(E.as_expr, (*tensor.mins, *tile.mins, *steps))]
-        if any(map(self.varying.expr, coords)) and not self._threads_agree(copy, coords):
+        if not _is_explicit(copy) and self.unproved(copy) is not None:
             raise TmaIneligibleError("its coordinates differ between threads")
         return result
 
-    def _threads_agree(self, copy: TmaOp, coords: list[E.Expr]) -> bool:
-        """Whether the threads that make ``copy`` agree on its coordinates, though others do not:
-        there is one, or what differs is computed in their branch alone."""
-        if self.groups.of(copy)[1] == 1 and copy not in self.groups.elected:
-            return True
-        return any(
-            not any(map(self._inside(branch).expr, coords)) for branch in self._branches(copy)
-        )
-
-    def _branches(self, copy: TmaOp) -> Iterator[S.Stmt]:
-        """The branches around ``copy`` that some of the threads take, as far as threads that are
-        in one run it together."""
-        for stmt, block in _enclosing(self.launch.body, copy) or ():
-            if isinstance(stmt, S.If) and self.varying.expr(stmt.cond):
-                yield block
-            elif isinstance(stmt, (S.For, S.While)) and (
-                any(map(self.varying.expr, stmt.exprs())) or varying_exit(stmt.body, self.varying)
-            ):
-                return
-
-    def _inside(self, branch: S.Stmt) -> Varying:
-        """Which values differ between the threads that take ``branch``: those that do where they
-        come from elsewhere, and what is computed from them in it."""
-        nodes = list(S.walk(branch))
-        own = {name for node in nodes for name in node.parts("var", "vars")}
-        elsewhere = {
-            access.data
-            for node in set(S.walk(self.launch.body)).difference(nodes)
-            for access in effects.accesses(node)
-            if access.writes and (not isinstance(node, S.Alloc) or _differs(node, self.varying))
-        }
-        return Varying(
-            replace(self.launch, body=branch),
-            also=(self.varying.vars - own, self.varying.buffers & elsewhere),
-        )
+    def unproved(self, copy: TmaOp) -> E.Expr | None:
+        """A coordinate of ``copy`` that may differ between the threads that come to it."""
+        tensor, tile, _ = endpoints_of(copy)
+        steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
+        coords = map(E.as_expr, (*tensor.mins, *tile.mins, *steps))
+        return next((at for at in coords if self.values.differs(at, copy)), None)
 
     def _check(self, copy: TmaOp, tensor: Buffer, load: bool) -> None:
         """Conditions that do not depend on regions and layouts."""
@@ -189,42 +160,28 @@ class TmaFacts:
             raise TmaIneligibleError(f"prefer_instruction={notes['prefer_instruction']!r}")
         if tensor.storage == "global" and tensor.data not in self.known:
             raise TmaIneligibleError(f"the host does not know the address of `{name}`")
-        if not self.has_elements(copy, tensor):
+        if not _is_explicit(copy) and not self.has_elements(copy, tensor):
             raise TmaIneligibleError(f"`{name}` may have no elements, and then no tensor map")
         if load and not _is_zero(self.safe.get(tensor.data)):
             raise TmaIneligibleError(f"outside of `{name}` it reads another value than 0")
         if load and tensor.data in self.written:
             raise TmaIneligibleError(f"the kernel writes `{name}`, too")
-        is_explicit, groups = isinstance(copy, S.Copy) and copy.mode == "tma", self.groups
+        is_explicit, groups = isinstance(copy, S.Copy) and _is_explicit(copy), self.groups
         if not is_explicit and not load and self.uses[tensor.data] > 1:
             raise TmaIneligibleError(f"the kernel uses `{name}` elsewhere, too")
         if copy in groups.divergent or (copy in groups.partial and not is_explicit):
             raise TmaIneligibleError("not whole warps execute it")
 
 
-def _enclosing(stmt: S.Stmt, inner: S.Stmt) -> list[tuple[S.Stmt, S.Stmt]] | None:
-    """The statements in ``stmt`` around ``inner``, outermost first, each with its part that holds
-    it; None where that is not in it."""
-    if stmt is inner:
-        return []
-    for block in stmt.blocks():
-        path = _enclosing(block, inner)
-        if path is not None:
-            return [(stmt, block), *path]
-    return None
+def _is_explicit(copy: TmaOp) -> bool:
+    """Whether the program says that one thread makes ``copy``, by whose values it is meant."""
+    return copy.use_tma if isinstance(copy, S.AtomicTile) else getattr(copy, "mode", "") == "tma"
 
 
 def _loop_bounds(stmt: S.Stmt, inner: S.Stmt) -> list[E.Expr]:
     """Bounds of the loops in ``stmt`` around ``inner``."""
-    around = _enclosing(stmt, inner) or []
-    return [
-        bound for loop, _ in around if isinstance(loop, S.For) for bound in (loop.start, loop.stop)
-    ]
-
-
-def _differs(stmt: S.Alloc, varying: Varying) -> bool:
-    """Whether threads have different first values of a variable."""
-    return stmt.init is not None and varying.expr(stmt.init)
+    loops = (loop for loop in S.find(stmt, S.For) if inner in S.walk(loop.body))
+    return [bound for loop in loops for bound in (loop.start, loop.stop)]
 
 
 def _is_zero(value: object) -> bool:

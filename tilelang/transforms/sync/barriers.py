@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field, replace
+from functools import partial
 from math import prod
 from typing import NoReturn
 
@@ -29,7 +30,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
-from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context, nvidia
@@ -40,10 +40,10 @@ from tilelang.transforms.analysis.groups import (
     Mask,
     exact_threads,
     inverse,
-    is_uniform_for,
     no_free_barrier,
     possible_threads,
     range_of,
+    thread_groups,
     thread_indices,
 )
 from tilelang.transforms.analysis.loops import trip_count
@@ -148,11 +148,11 @@ class _Inserter:
         self.warp = warp
         self.launch = launch
         self.no_auto_sync = no_auto_sync
-        self.varying = Varying(launch, votes=True, roles=True)
+        self.values = thread_groups(launch, warp).values
         self.compare = HazardAnalysis(launch, warp)
         self.scope = Scope(
             thread_indices(launch),
-            opaque=self.varying.vars - set(launch.thread_vars),
+            opaque=self.values.names - set(launch.thread_vars),
         )
         # Where the program places its own barriers, only what this compiler made one thread's is
         # ordered here.
@@ -174,7 +174,6 @@ class _Inserter:
             if access.proxy == "async"
         }  # storage that the async proxy uses
         self.exits: list[_Exits] = []
-        self.group_uniform: set[E.Var] = set()  # loop variables that are uniform in their group
         self.known = AccessTable()
         self._accesses: dict[tuple[int, tuple[int, ...]], list[Access]] = {}
         self._left: dict[tuple[int, int, int], Access] = {}
@@ -285,16 +284,16 @@ class _Inserter:
         """A branch of some threads in which they wait for, or signal, others."""
         if not isinstance(stmt, S.If) or not self.manual:
             return False
-        return has_signals(stmt) and not self.uniform(stmt.cond, at)
+        return has_signals(stmt) and self.values.divides(stmt)
 
     def split_branch(self, stmt: S.Stmt, at: ExecScope) -> list[tuple[S.Stmt, ExecScope | None]]:
         """What different threads run: the sides of a branch on the thread, or ``stmt`` itself."""
-        if not isinstance(stmt, S.If) or self.uniform(stmt.cond, at):
+        if not isinstance(stmt, S.If) or not self.values.divides(stmt):
             return [(stmt, at)]
         inner = replace(at, path=(*at.path, id(stmt)))
         conds = (stmt.cond, inverse(stmt.cond))
         return [
-            (block, self.narrowed(cond, inner))
+            (block, self.narrowed(cond, stmt, inner))
             for cond, block in zip(conds, (stmt.then, stmt.orelse))
             if block is not None
         ]
@@ -600,7 +599,7 @@ class _Inserter:
         """Both sides, with what has to stand before them."""
         before = self.order_exprs(stmt, pending, at)
         inner = replace(at, path=(*at.path, id(stmt)))
-        if self.uniform(stmt.cond, at):
+        if not self.values.divides(stmt):
             then_pending, else_pending = (
                 PendingAccesses(base=pending),
                 PendingAccesses(base=pending),
@@ -650,11 +649,10 @@ class _Inserter:
         pending.add(opened)
         return blocks, before
 
-    def narrowed(self, cond: E.Expr, at: ExecScope) -> ExecScope | None:
-        """The threads of ``at`` for which ``cond`` holds; None if there are none."""
-        mask = exact_threads(
-            cond, self.launch, self.scope.lets, lambda part: self.uniform(part, at)
-        )
+    def narrowed(self, cond: E.Expr, stmt: S.If, at: ExecScope) -> ExecScope | None:
+        """The threads of ``at`` for which ``cond`` holds at ``stmt``; None if there are none."""
+        differs = partial(self.values.differs, stmt=stmt)
+        mask = exact_threads(cond, self.launch, self.scope.lets, differs)
         exact = mask is not None
         if mask is None:
             mask = possible_threads(cond, self.launch, self.scope.lets)
@@ -670,27 +668,16 @@ class _Inserter:
         reason = cond if at.cond is None else at.cond
         return replace(at, mask=mask, exact=exact and at.exact, cond=reason)
 
-    def uniform(self, expr: E.Expr, at: ExecScope) -> bool:
-        """Whether all threads of ``at`` see the same value."""
-        if not self.varying.expr(expr):
-            return True
-        if at.mask.all():
-            return False
-        threads = {var: values[at.mask] for var, values in self.scope.threads.items()}
-        return is_uniform_for(expr, threads, self.scope.lets, self.varying, self.group_uniform)
-
     # -- loops ---------------------------------------------------------------------------------
     def loop(self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope) -> S.Stmt:
         """A loop, scanned until the accesses it hands to its next iteration are all known."""
         before = self.order_exprs(stmt, pending, at)
         inner = replace(at, path=(*at.path, id(stmt)))
-        is_uniform = all(self.uniform(expr, at) for expr in stmt.exprs())
-        is_uniform = is_uniform and not varying_exit(stmt.body, self.varying)
-        if isinstance(stmt, S.For) and is_uniform:
-            self.group_uniform.add(stmt.var)
+        is_uniform = not self.values.divides(stmt)
         if not is_uniform and at.cond is None:
             before += self.order(self.accesses(stmt.body, at, nested=True), pending, at, stmt.loc)
-            why = next((e for e in stmt.exprs() if not self.uniform(e, at)), E.const(True))
+            ends = (expr for expr in stmt.exprs() if self.values.differs(expr, stmt))
+            why = next(ends, E.const(True))
             inner = replace(inner, cond=why)
         if not is_uniform:
             inner = replace(inner, exact=False)

@@ -16,7 +16,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
 from tilelang.target import Context, nvidia
 from tilelang.target.alternatives import unavailable
@@ -84,13 +84,9 @@ class _Kernel:
 
     def nested(self, stmt: S.Stmt, uniform: bool, loop: bool) -> S.Stmt:
         """A statement with what is in it."""
-        if isinstance(stmt, (S.If, S.While)):
-            uniform = uniform and not self.varying.expr(stmt.cond)
-        elif isinstance(stmt, S.For):
-            ends = (stmt.start, stmt.stop, stmt.step)
-            uniform = uniform and not any(map(self.varying.expr, ends))
-        if isinstance(stmt, (S.For, S.While)):
-            loop, uniform = True, uniform and not varying_exit(stmt.body, self.varying)
+        if isinstance(stmt, (S.If, S.For, S.While)):
+            uniform = uniform and not self.varying.divides(stmt)
+            loop |= not isinstance(stmt, S.If)
         return rewrite_blocks(stmt, lambda inner: self.block(inner, uniform, loop))
 
     def check(self, stmt: S.Alloc, placed: bool) -> None:

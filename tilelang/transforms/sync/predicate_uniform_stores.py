@@ -18,7 +18,7 @@ import numpy as np
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import Mask, inverse, thread_indices, thread_mask
@@ -89,11 +89,7 @@ class _UniformStores:
         """Whether the threads that reach ``stmt`` go through its body as one."""
         if isinstance(stmt, S.Parallel):
             return False
-        if isinstance(stmt, S.While):
-            return not self.varying.expr(stmt.cond) and not varying_exit(stmt.body, self.varying)
-        if isinstance(stmt, S.For):
-            return stmt.var not in self.varying.vars and not varying_exit(stmt.body, self.varying)
-        return True
+        return not isinstance(stmt, (S.For, S.While)) or not self.varying.divides(stmt)
 
     def branch(self, stmt: S.If, mask: Mask) -> S.Stmt:
         """A branch on the thread: each side is reached by some of the threads."""
