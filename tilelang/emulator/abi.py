@@ -25,7 +25,7 @@ KINDS = (
     "out-of-bounds", "misaligned", "barrier-divergence", "barrier-count", "mbarrier-misuse",
     "warp-divergence", "deadlock", "step-bound", "trap", "invalid-descriptor", "launch",
     "async-unfinished", "crash", "other", "lost-write",
-    "early-exit",
+    "early-exit", "disagreement",
 )  # fmt: skip
 RACE_READ_WRITE, RACE_WRITE_READ, RACE_WRITE_WRITE = 1, 2, 3
 SPACES = ("", "global", "shared", "registers")

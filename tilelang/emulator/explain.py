@@ -43,6 +43,7 @@ _SENTENCES = {
     "crash": "{actor} accesses an address that is no memory",
     "lost-write": "nobody reads what has been written to {element}",
     "early-exit": "{actor} accesses {element} of another block, which may have ended by then",
+    "disagreement": "{actor} names another place than {other} for a copy that one thread issues",
     "other": "{actor} did something wrong",
 }
 _RACES = {
@@ -307,7 +308,7 @@ def _with_sentence(finding: Finding, kind: int, landed: str, details: str) -> Fi
     does = next((word for start, word in _DOES.items() if details.startswith(start)), "accesses")
     sentence = _SENTENCES.get(finding.kind, _SENTENCES["other"]).format(
         actor=finding.actor, element=finding.element or "memory", bytes=finding.bytes, does=does,
-        landed=landed,
+        landed=landed, other=finding.other_actor,
         block=f"block {finding.actor.block}",
     )  # fmt: skip
     if finding.kind == "uninitialised-read" and finding.space == "registers":

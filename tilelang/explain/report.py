@@ -26,7 +26,12 @@ from tilelang.options import Options
 from tilelang.records import dataclass
 from tilelang.target import Context, Limits, Target
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import SUBTILE_COLUMNS, SUBTILE_ROWS, TMA_NOTE
+from tilelang.transforms.analysis.tma import (
+    SUBTILE_COLUMNS,
+    SUBTILE_ROWS,
+    TMA_NOTE,
+    UNPROVED,
+)
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers
 from tilelang.transforms.lower.direct_loads import DIRECT
 from tilelang.transforms.memory.arena import OFFSET, TOTAL
@@ -220,6 +225,8 @@ def _by_boxes(node: S.Stmt) -> str:
         hint = f", {policy} in the L2 cache" if policy is not None else ""
         if "cluster_mask" in notes:
             hint += f", loaded once for blocks {notes['cluster_mask']:#b} of the cluster"
+        if UNPROVED in notes:
+            hint += f", where one thread says (not known to be alike: `{notes[UNPROVED]}`)"
         return f"{operation}: boxes of a tensor map{hint}"
     return f"copy: {policy!r} is for boxes of a tensor map only" if policy is not None else ""
 

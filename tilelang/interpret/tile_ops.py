@@ -16,7 +16,7 @@ from tilelang.interpret import memory, values
 from tilelang.interpret.async_copies import TILE_COPIES
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
-from tilelang.interpret.tiles import extents_of, forget_tile, read_tile, shaped, write_tile
+from tilelang.interpret.tiles import extents_of, forget_tile, issuing, read_tile, shaped, write_tile
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
@@ -95,7 +95,7 @@ def copy(s: DivergentGroup, node: Copy, active: Active) -> None:
     if s.run.late_copies and node.mode == "async" and forget_tile(s, node.dst, active):
         _copy_later(s, node, active)
         return
-    _copy_now(s, node, active)
+    _copy_now(s, node, issuing(s, node, active) if node.mode == "tma" else active)
 
 
 def _copy_later(s: DivergentGroup, node: Copy, active: Active) -> None:

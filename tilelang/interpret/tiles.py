@@ -15,6 +15,7 @@ from tilelang.interpret import memory
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Region
+from tilelang.ir.stmt import Copy
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
@@ -93,6 +94,13 @@ def write_tile(
         s.site,
         s.run.safe_memory,
     )
+
+
+def issuing(s: DivergentGroup, copy: Copy, active: Active) -> Active:
+    """Whose regions count in a copy that one lane issues for all: the first one's, where they
+    differ."""
+    differ = any(np.ndim(low) for side in (copy.src, copy.dst) for low in _mins(s, side, active))
+    return s.lanes.ids == s.lanes.members(active)[0] if differ else active
 
 
 def forget_tile(s: DivergentGroup, region: Region, active: Active) -> bool:

@@ -158,6 +158,12 @@ TMA_LOAD_BOX = lowered(
     completes=mbarrier(), text="tl_tma_load", options=(EVICTION, BLOCKS),
     writer="box to shared memory", semantics="load a box",
 )  # fmt: skip
+# Where one thread issues a box for all: how many they are, and coordinates that are not proved to
+# be the same for them.
+TMA_AGREE = Atom(
+    "tma_agree", 2, 11, "void", effect=Effect.HINT, needs="tma", lowered=True, optional=True,
+    text="tl_tma_agree",
+)  # fmt: skip
 # So many channels of so many pixels, from coordinates on; the last operands are offsets within the
 # window of a convolution, one for each spatial dimension.
 TMA_LOAD_PIXELS = lowered(

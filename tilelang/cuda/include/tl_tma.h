@@ -31,6 +31,9 @@ struct __align__(64) tl_tensor_map { uint64_t words[16]; };
 #define TL_BY4 TL_BY3, "h"((uint16_t)o1)
 #define TL_BY5 TL_BY4, "h"((uint16_t)o2)
 
+// Coordinates that so many threads shall have in common; the emulator compares them.
+template <class... I> TL_INLINE void tl_tma_agree(int, I...) {}
+
 TL_INLINE void tl_tma_prefetch(const void* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
 // -- a box into shared memory; the barrier counts its bytes ---------------------------------------------------

@@ -14,11 +14,20 @@ extern "C" {
 void tl_emu_tma_load(unsigned shape, void* dst, const void* map, void* bar, const int* at, const unsigned short* offsets, unsigned multicast);
 void tl_emu_tma_store(unsigned shape, const void* map, const void* src, const int* at, const unsigned short* offsets, char what);
 void tl_emu_tma_prefetch_map(const void* map);
+void tl_emu_tma_agree(unsigned line, unsigned threads, const int* at, unsigned count);
 void tl_emu_bulk_load(void* dst, const void* src, unsigned bytes, void* bar, unsigned multicast);
 void tl_emu_bulk_store(void* dst, const void* src, unsigned bytes, unsigned kind, char what);
 }
 
 TL_INLINE void tl_tma_prefetch(const void* map) { tl_emu_tma_prefetch_map(map); }
+
+// Coordinates that so many threads, which come here for the same time, shall have in common.
+// The line tells calls apart: compilers copy them.
+template <class... I> TL_INLINE void tl_emu_agree(unsigned line, unsigned threads, I... c) {
+    const int at[] = {(int)c...};
+    tl_emu_tma_agree(line, threads, at, sizeof...(I));
+}
+#define tl_tma_agree(THREADS, ...) tl_emu_agree(__LINE__, THREADS, __VA_ARGS__)
 
 // -- a box into shared memory; the barrier counts its bytes ---------------------------------------------------
 template <class... I> TL_INLINE void tl_tma_load_multicast(void* dst, const void* map, uint64_t* bar, uint32_t blocks, I... c) {

@@ -152,6 +152,12 @@ struct WarpgroupMeeting {
     Waiters waiters;
 };
 
+// What threads of a block have said at one line of the text, each with its number; by how often they had been there.
+struct Agreement {
+    std::vector<uint32_t> times;  // of each thread
+    std::unordered_map<uint32_t, std::vector<std::pair<uint32_t, std::vector<int>>>> said;
+};
+
 struct Block {
     Gang* gang = nullptr;
     uint32_t number = 0;  // in the gang
@@ -177,6 +183,7 @@ struct Block {
     uint32_t agents = 0;  // asynchronous units that have a clock
     std::unordered_map<uint64_t, uint32_t> agent_of;
     Joined ended;  // what its threads that are over knew
+    std::unordered_map<uint32_t, Agreement> agreements;  // by the line
     uint32_t first_read_set = 0;  // those below it are ordered before everything that this block does now
 };
 

@@ -62,6 +62,7 @@ enum TlEmuKind : uint32_t {
     TL_EMU_OTHER,
     TL_EMU_LOST_WRITE,           // data in shared memory that is written over, or at the end, unread
     TL_EMU_EARLY_EXIT,           // a block may have ended when another one accesses its shared memory
+    TL_EMU_DISAGREEMENT,         // threads have different coordinates for one copy
 };
 enum TlEmuSpace : uint32_t { TL_EMU_NO_SPACE = 0, TL_EMU_GLOBAL = 1, TL_EMU_SHARED = 2, TL_EMU_REGISTERS = 3 };
 enum TlEmuAccess : uint32_t { TL_EMU_READ = 1, TL_EMU_WRITE = 2, TL_EMU_ATOMIC = 3 };

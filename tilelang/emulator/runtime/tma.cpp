@@ -1,8 +1,11 @@
 // Bulk asynchronous copies as kernels start them: what is wrong with the operands is found at once, the data
 // moves when the scheduler lets the unit run.
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "atomics.h"
+#include "state.h"
 #include "tl_emu.h"
 #include "tma_copy.h"
 
@@ -159,6 +162,35 @@ void tl_emu_tma_store(unsigned shape, const void* map, const void* src, const in
     work.reduces = what != '=';
     work.run = [box, place, what] { store_box(box, place, what); };
     submit(static_cast<Work&&>(work));
+}
+
+// The first of `threads` issues a box for all of them: what others would copy is compared when all have come.
+void tl_emu_tma_agree(unsigned line, unsigned threads, const int* at, unsigned count) {
+    if (!checking(any_order)) return;
+    const void* pc = TL_EMU_PC();
+    Fiber& me = *current();
+    Agreement& all = me.block->agreements[line];
+    all.times.resize(me.gang->threads);
+    const uint32_t time = all.times[me.linear]++;
+    auto& said = all.said[time];
+    said.push_back({me.linear, {at, at + count}});
+    if (said.size() < threads) return;
+    std::sort(said.begin(), said.end());
+    const auto& [issuer, wanted] = said.front();
+    uint32_t other = TL_EMU_NOBODY, others = 0;
+    char text[128] = "";
+    for (const auto& [thread, values] : said) {
+        if (values == wanted) continue;
+        const auto d = std::mismatch(values.begin(), values.end(), wanted.begin()).first - values.begin();
+        if (others++ > 0) continue;
+        other = thread;
+        snprintf(text, sizeof text, "coordinate %d is %d in thread %u and %d in thread %u", (int)d, wanted[d], issuer, values[d], thread);
+    }
+    if (others > 0) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "; %u of %u threads differ", others, threads);
+        finding_by(&me.block->fibers[other], TL_EMU_DISAGREEMENT, TL_EMU_NO_SPACE, pc, nullptr, issuer, nullptr, nullptr, 0, text);
+    }
+    all.said.erase(time);
 }
 
 // A hint: only the operands are looked at.

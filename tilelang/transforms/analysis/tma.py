@@ -31,8 +31,8 @@ MOST = 256  # elements of a box along each dimension
 MOST_DIMS = 5
 MOST_BOXES = 32  # of one tile; each is an instruction of its own
 # Annotations of copies: by boxes, and over where the statement ends; by boxes, as the program
-# orders them; why it is not by boxes.
-COMPLETE, ANNOUNCE, TMA_NOTE = "complete", "announce", "tma_note"
+# orders them; why it is not by boxes; by boxes, on what threads are not proved to agree.
+COMPLETE, ANNOUNCE, TMA_NOTE, UNPROVED = "complete", "announce", "tma_note", "unproved"
 TILES = "tiles"  # annotation of a loop over tiles of a grid, which have no order
 SUBTILE = "subtile"  # annotation of a copy: the :class:`Subtile` of it that is made
 _FARTHEST = 1 << 40  # bytes from one element to the next, below

@@ -23,6 +23,7 @@ from tilelang.records import dataclass
 from tilelang.target import nvidia
 from tilelang.transforms.analysis.tma import (
     CHUNK,
+    UNPROVED,
     Boxes,
     TmaIneligibleError,
     TmaOp,
@@ -217,7 +218,16 @@ def announced(copy: S.Copy, ctx: Lowering) -> S.Stmt:
     boxes = boxes_or_refuse(copy, ctx.bounds)
     expect = E.call(MBARRIER_EXPECT, copy.barrier, boxes.bytes)
     calls = [S.Eval(value=expect, loc=copy.loc), *issued(copy, boxes)]
-    return elected(S.seq(*calls), ctx)
+    return S.seq(*_agreed(copy, ctx), elected(S.seq(*calls), ctx))
+
+
+def _agreed(copy: TmaOp, ctx: Lowering) -> list[S.Stmt]:
+    """A look at what the threads have in common that ``copy`` takes from one of them."""
+    if UNPROVED not in dict(copy.annotations):
+        return []
+    tensor, tile, _ = endpoints_of(copy)
+    coords = [E.cast(E.as_expr(at), INT) for at in (*reversed(tensor.mins), *tile.mins)]
+    return [S.do(nvidia.TMA_AGREE, ctx.group.threads, *coords, loc=copy.loc)]
 
 
 def stored(copy: TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
@@ -228,4 +238,4 @@ def stored(copy: TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
     if is_complete(copy):
         wait = E.call(nvidia.BULK_WAIT, E.const(0), read=not loops)
         calls.append(S.Eval(value=wait, loc=copy.loc))
-    return elected(S.seq(*calls), ctx)
+    return S.seq(*_agreed(copy, ctx), elected(S.seq(*calls), ctx))

@@ -15,10 +15,11 @@ its statement ends. So does ``T.atomic_add(..., use_tma=True)``, which adds what
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from math import prod
 
-from tilelang.errors import TileValueError
+from tilelang.errors import TileValueError, TileWarning
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
@@ -29,7 +30,7 @@ from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import SIGNALS, thread_groups, thread_number
-from tilelang.transforms.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE, TmaOp
+from tilelang.transforms.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE, UNPROVED, TmaOp
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 
 
@@ -101,9 +102,24 @@ def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         if not stmt.use_tma:
             return stmt
         why = facts.refusal(stmt)
-        return replace(stmt, use_tma=why is None, annotations=_with_outcome(stmt, why))
+        notes = (*_with_outcome(stmt, why), *_remark(stmt, why, facts))
+        return replace(stmt, use_tma=why is None, annotations=notes)
 
     return launch.with_body(map_stmts(launch.body, S.AtomicTile, reduced))
+
+
+def _remark(stmt: TmaOp, why: str | None, facts: TmaFacts) -> S.Pairs:
+    """What is not proved of a copy that TMA makes though threads may disagree on it."""
+    unproved = facts.unproved(stmt) if why is None else None
+    if unproved is None:
+        return ()
+    message = (
+        f"threads are not known to agree on `{unproved!r}`, a place of the copy that one of them "
+        "issues for all: its value counts; tilelang.sanitize finds those that have another one"
+    )
+    if stmt.loc is not None:
+        warnings.warn_explicit(message, TileWarning, stmt.loc.file, stmt.loc.line)
+    return ((UNPROVED, f"{unproved!r}"),)
 
 
 def _with_outcome(stmt: TmaOp, why: str | None) -> S.Pairs:
@@ -190,7 +206,9 @@ def _legalized(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     counted = any(call.atom.completes.kind == "mbarrier" for call in S.calls(body))
     if not counted:
         body = order.rewrite(body)
-    return replace(launch, body=_LegalizeCopies(order.arrives_after, counted, why).rewrite(body))
+    return replace(
+        launch, body=_LegalizeCopies(order.arrives_after, counted, why, facts).rewrite(body)
+    )
 
 
 def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
@@ -229,7 +247,10 @@ class _LegalizeCopies(Rewriter):
     """``arrives_after`` is that of :class:`_SinkArrivals`; ``counted``: whether announcements stay
     as they are; ``why``: why TMA cannot make the copies."""
 
-    def __init__(self, arrives_after: set[S.Stmt], counted: bool, why: str | None) -> None:
+    def __init__(
+        self, arrives_after: set[S.Stmt], counted: bool, why: str | None, facts: TmaFacts
+    ) -> None:
+        self.facts = facts
         self.arrives_after = arrives_after
         self.counted = counted
         self.why = why
@@ -239,7 +260,8 @@ class _LegalizeCopies(Rewriter):
             needs_barrier = stmt.barrier is not None and stmt not in self.arrives_after
             notes = (*stmt.annotations, (SIGNALS, True)) if needs_barrier else stmt.annotations
             if self.why is None:
-                return replace(stmt, annotations=(*notes, (ANNOUNCE, True)))
+                notes = (*notes, (ANNOUNCE, True), *_remark(stmt, None, self.facts))
+                return replace(stmt, annotations=notes)
             notes = (*notes, (TMA_NOTE, self.why))
             return replace(stmt, mode="copy", barrier=None, annotations=notes)
         call = stmt.call
