@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from itertools import pairwise, takewhile
 from math import prod
 
@@ -23,7 +23,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
-from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
+from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute, substitute_in
 from tilelang.target import Context, amd, nvidia
 from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
 from tilelang.transforms.analysis.loops import trips
@@ -100,7 +100,7 @@ class _Lower(Rewriter):
                 pipe.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
                 before.append(S.Alloc(buffer=pipe.empty))
             pipe.fresh = self.fresh(stmt)
-            pipe.together = all(map(_together, _uses(stmt)))
+            pipe.together = all(map(_together, _uses(stmt))) and not _may_skip(stmt)
             pipe.latest = tuple(_latest(stmt.body, stmt.pipe)) if pipe.fresh else ()
         runs = S.find(stmt.body, H.Run)
         if any(pipe.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
@@ -266,6 +266,16 @@ def _uses(stmt: H.Pipeline) -> Iterator[effects.Access]:
             yield access
 
 
+def _may_skip(pipeline: H.Pipeline) -> bool:
+    """Whether a thread may wait for an item of ``pipeline`` and not use it."""
+    tiles = set(pipeline.tiles)
+    return any(
+        access.reads and access.data in tiles
+        for branch in S.find(pipeline.body, S.If)
+        for access in (() if S.holds(branch, H.Wait) else effects.accesses(branch, nested=True))
+    )
+
+
 def _together(use: effects.Access) -> bool:
     """Whether a matrix unit reads there, for all lanes of a warp, each of which waits for it."""
     atom = use.by.atom if isinstance(use.by, E.Call) else None
@@ -277,13 +287,16 @@ def _together(use: effects.Access) -> bool:
     )
 
 
-def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
-    """The copies in ``stmt`` whose bytes the mbarriers of ``pipe`` count."""
-    for node in S.walk(stmt):
-        value = node.call
-        if value is not None and value.atom.completes.kind == "mbarrier":
-            if any(arg is pipe for arg in value.args):
-                yield value
+def _bytes(stmt: S.Stmt, pipe: E.Expr) -> E.Expr:
+    """The bytes of the copies that ``stmt`` makes and the mbarriers of ``pipe`` count."""
+    value = stmt.call
+    if value is not None and value.atom.completes.kind == "mbarrier":
+        return E.const(int(value.attr("bytes")) if any(arg is pipe for arg in value.args) else 0)
+    sides = [_bytes(block, pipe) for block in stmt.blocks()]
+    if isinstance(stmt, S.If):
+        then, orelse = (*sides, E.const(0))[:2]
+        return then if then is orelse else E.select(stmt.cond, then, orelse)
+    return reduce(partial(E.binary, "add"), sides) if sides else E.const(0)
 
 
 def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
@@ -346,7 +359,7 @@ class _Pipeline:
         self.fresh = False  # no thread has handed on an item before its run
         self.together = False  # all lanes of a warp have waited when one has
         self.latest: tuple[E.Expr, ...] = ()  # the last items that are filled, if that is known
-        self.bytes = 0
+        self.bytes: E.Expr = E.const(0)
         self.counts = False  # whether the instructions of a thread are counted
         self.loads = 0  # of a thread for an item, at most
         self.steady = False  # whether they are as many for every item
@@ -391,9 +404,9 @@ class _Pipeline:
         if isinstance(stmt, H.PipelineStep):
             return stmt
         assert isinstance(acquire.pipe, E.Var)
-        mbarrier = {acquire.pipe: self.mbarrier(self.full, acquire.number)}
-        self.bytes += sum(int(call.attr("bytes")) for call in _copies(stmt, acquire.pipe))
-        return rewrite_exprs(stmt, lambda expr: substitute(expr, dict(mbarrier)))
+        mbarrier: dict[E.Var, E.Expr] = {acquire.pipe: self.mbarrier(self.full, acquire.number)}
+        self.bytes += _bytes(stmt, acquire.pipe)
+        return substitute_in(stmt, mbarrier)
 
     def call(self, step: Step, stmt: H.PipelineStep) -> E.Expr:
         """One step of ``stmt`` as a call; ``barrier`` makes those that several threads wait at."""
@@ -412,7 +425,7 @@ class _Pipeline:
             case Step.BARRIER:
                 return E.call("sync_threads")
             case Step.EXPECT:
-                count, self.bytes = self.bytes, 0
+                count, self.bytes = simplify(self.bytes), E.const(0)
                 return E.call(MBARRIER_ARRIVE_EXPECT, self.mbarrier(self.full, number), count)
             case Step.ARRIVE_FULL:
                 return E.call(MBARRIER_ARRIVE, self.mbarrier(self.full, number))

@@ -20,6 +20,7 @@ from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.schedule.choose import choose_schedules
 from tilelang.transforms.schedule.cross_tile_prefetch import prefetch_across_tiles
+from tilelang.transforms.schedule.dependence import with_names
 from tilelang.transforms.schedule.gemm_overlap import rotate_loops
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.longest_tile_first import order_longest_first
@@ -70,6 +71,7 @@ def scheduled(
     """
     if not any(isinstance(node, S.Gemm) or _is_pipelined(node) for node in S.walk(launch.body)):
         return launch
+    launch = launch.with_body(map_stmts(launch.body, S.For, with_names))
     stated = launch.schedule.stages if launch.schedule is not None else None
     if stated is not None:
         launch = _with_stages(launch, stated[0])

@@ -7,8 +7,9 @@ contents at the end of the loop do not matter. Everything else stays where the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import postorder, substitute
+from tilelang.ir.uniform import PRIVATE
+from tilelang.ir.visitor import postorder, rebuild, rewrite_exprs, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.mechanism import Mechanism
 
@@ -121,12 +123,54 @@ def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) 
     return plan
 
 
+def with_names(loop: S.For) -> S.For:
+    """``loop`` with names for values that its body stores to variables of a thread (a start that
+    is a sum of loads, a flag), where the rest of the body reads them: copies that run ahead compute
+    a name anew."""
+    readers = S.find(loop.body, S.Copy, S.Let, S.If) if loop.kind == "pipelined" else ()
+    read = {access.data for stmt in readers for access in effects.accesses(stmt) if access.reads}
+    stmts = S.flat(loop.body)
+    if not any(_is_own(stmt) and stmt.buffer.data in read for stmt in stmts):
+        return loop
+    return replace(loop, body=S.seq(*_named(stmts, {})))
+
+
+def _is_own(stmt: S.Stmt) -> TypeGuard[S.Store]:
+    """Whether ``stmt`` stores to a variable of a thread."""
+    if not isinstance(stmt, S.Store) or stmt.buffer.storage not in PRIVATE:
+        return False
+    return all(extent == 1 for extent in stmt.buffer.shape)
+
+
+def _named(stmts: Iterable[S.Stmt], known: dict[E.Var, E.Var]) -> Iterator[S.Stmt]:
+    """``stmts`` in order, with the names ``known`` for loads of variables."""
+
+    def value(expr: E.Expr) -> E.Expr:
+        if isinstance(expr, E.Load) and expr.buffer.data in known:
+            return known[expr.buffer.data]
+        return rebuild(expr, value)
+
+    for stmt in stmts:
+        stmt = rewrite_exprs(stmt, value)
+        if isinstance(stmt, S.If) and stmt.orelse is None:
+            yield replace(stmt, then=S.seq(*_named(S.flat(stmt.then), dict(known))))
+        elif _is_own(stmt):
+            name = E.Var(stmt.buffer.name, stmt.buffer.dtype)
+            yield from (S.Let(var=name, value=stmt.value, loc=stmt.loc), replace(stmt, value=name))
+            known[stmt.buffer.data] = name
+            continue
+        else:
+            yield stmt
+        for data in effects.written(stmt):
+            known.pop(data, None)
+
+
 def _unwrap(body: S.Stmt) -> tuple[tuple[S.Stmt, ...], E.Expr | None, tuple[S.Stmt, ...]]:
     """(statements before, condition, statements) of a body that is one ``if``, or (), None, all."""
     stmts = S.flat(body)
     last = stmts[-1] if stmts else None
     if isinstance(last, S.If) and last.orelse is None:
-        if all(isinstance(stmt, (S.Let, S.Alloc)) for stmt in stmts[:-1]):
+        if all(isinstance(stmt, (S.Let, S.Alloc)) or _is_own(stmt) for stmt in stmts[:-1]):
             inner = S.flat(last.then)
             return stmts[:-1], last.cond, inner
     return (), None, stmts

@@ -356,10 +356,6 @@ class _Reader:
     def check_conditions(self, loop: _Loop) -> None:
         """What is copied under a condition is read under it only."""
         for tile, ref, conds in self.copied:
-            if conds and Step.EXPECT in self.row.commit:
-                raise _UnknownError(
-                    f"transaction bytes of `{self.names[tile]}` are expected that may not arrive"
-                )
             for other, given in self.read if conds else ():
                 then = {simplify(substitute(cond, {loop.stmt.var: loop.at(ref)})) for cond in given}
                 if other == tile and not then.issuperset(conds):
