@@ -155,7 +155,16 @@ def loop_over_range(*args: Any) -> Loop:
 
 
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
-    """Loop in every thread: ``T.serial(n)``, ``(a, b)`` or ``(a, b, step)``."""
+    """Loop in every thread: ``T.serial(n)``, ``(a, b)`` or ``(a, b, step)``.
+
+    Args:
+        start, stop, step: integers or integer expressions, as of ``range``; the step is not 0.
+        annotations: a dict, kept with the loop.
+
+    Raises:
+        TileTypeError: a bound that is no integer.
+        TileValueError: a step of 0.
+    """
     return _Range("T.serial", "serial", (start, stop, step), None, annotations)
 
 
@@ -168,7 +177,15 @@ def unroll(
     unroll_factor: int | None = None,
     annotations: Any = None,
 ) -> Loop:
-    """Unroll a serial loop. ``explicit``: by this compiler; ``unroll_factor``: how far."""
+    """Unroll a serial loop; bounds as for :func:`serial`.
+
+    Args:
+        explicit: unroll in the generated source; by default it has a pragma for the C compiler.
+        unroll_factor: iterations that become one, for the pragma.
+
+    Raises:
+        TileValueError: both options.
+    """
     check_options(explicit=explicit)
     if explicit and unroll_factor is not None:
         raise TileValueError(
@@ -181,7 +198,11 @@ def unroll(
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
-    """Vectorize a serial loop of constant extent."""
+    """Vectorize a serial loop of constant extent.
+
+    Raises:
+        TileValueError: an extent that is not constant.
+    """
     loop = _Range("T.vectorized", "vectorized", (start, stop, None), None, annotations)
     extent = binary("sub", loop.bounds[1], loop.bounds[0])
     if not isinstance(extent, Const):
@@ -204,7 +225,19 @@ def Pipelined(
     group: Any = None,
     annotations: Any = None,
 ) -> Loop:
-    """Loop serially with copies that run ahead: ``num_stages`` versions of the shared tiles."""
+    """Loop serially with software pipelining: copies of later iterations run ahead.
+
+    Args:
+        start, stop: as for :func:`serial`.
+        num_stages: buffers of each shared tile that a copy in the loop fills; 0 does not pipeline,
+            nor does 1 except on Hopper. The result does not depend on it.
+        order, stage, sync, group: accepted for programs of other implementations; the compiler
+            schedules the statements itself.
+        annotations: a dict, kept with the loop.
+
+    Raises:
+        TileValueError: a ``num_stages`` that is no int >= 0.
+    """
     if isinstance(num_stages, bool) or not isinstance(num_stages, int) or num_stages < 0:
         raise TileValueError(
             "num_stages of T.Pipelined must be an int that is not negative",
@@ -286,8 +319,16 @@ def Parallel(
 ) -> Loop:
     """Run each index tuple of ``extents`` once, distributed over the threads, in no order.
 
-    ``loop_layout`` (a ``T.Fragment``) fixes which thread runs which indices; the other options
-    are hints.
+    An iteration must not depend on another one. Atomic updates and reducers combine iterations.
+
+    Args:
+        extents: one per loop variable, or one list of them; integers or integer expressions.
+        loop_layout: a ``T.Fragment`` that fixes which thread runs which indices.
+        coalesced_width, prefer_async: hints.
+        annotations: a dict, kept with the loop.
+
+    Raises:
+        TileValueError: no extent, or a negative one.
     """
     if len(extents) == 1 and isinstance(extents[0], (list, tuple)):
         extents = tuple(extents[0])
@@ -321,7 +362,7 @@ class _Grid(Loop):
 
 
 def grid(*extents: Any) -> Loop:
-    """Loop serially over ``extents``, nested."""
+    """Loop serially over ``extents``, nested: ``for i, j in T.grid(m, n)``."""
     return _Grid(extents)
 
 
@@ -383,6 +424,15 @@ def Persistent(domain: Sequence[Any], wave_size: Any, index: Any, group_size: An
 
     Tile ids index, index + wave_size, ... are decoded over (last // g, domain[:-1], g) with
     g = ``group_size`` limited to 1..last, so neighbouring ids share a group of the last axis.
+
+    Args:
+        domain: extents of the grid of tiles, a list.
+        wave_size: resident blocks, usually the number of multiprocessors.
+        index: the number of this block, from 0.
+        group_size: tiles of a group along the last axis, which share data in the L2 cache.
+
+    Raises:
+        TileTypeError: a domain that is no list.
     """
     return _PersistentLoop(domain, wave_size, index, group_size)
 

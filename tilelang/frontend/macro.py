@@ -264,6 +264,6 @@ class _Method(Macro):
         return super().__call__(*args, **kwargs)
 
 
-def inline(function: Any) -> Any:
+def inline(item: Any) -> Any:
     """Make a macro of a function, or a meta class of a class."""
-    return meta_class(function) if isinstance(function, type) else macro(function)
+    return meta_class(item) if isinstance(item, type) else macro(item)

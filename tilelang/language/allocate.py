@@ -82,6 +82,13 @@ def alloc_shared(shape: object, dtype: object, scope: str = "shared.dyn") -> Buf
         shape: constant extents; an int means one dimension.
         dtype: element type in any form that ``T.dtype`` accepts.
         scope: ``"shared.dyn"``, or ``"shared"`` for static memory.
+
+    The content is undefined until it is written. Tiles that are not alive at the same time share
+    memory.
+
+    Raises:
+        TileTypeError: a dtype without values.
+        TileValueError: an extent that is not a positive constant, or another scope.
     """
     if DType(dtype).is_bool and scope == "shared.dyn":
         scope = "shared"
@@ -91,19 +98,42 @@ def alloc_shared(shape: object, dtype: object, scope: str = "shared.dyn") -> Buf
 def alloc_fragment(shape: object, dtype: object, scope: str = "local.fragment") -> Buffer:
     """Allocate a tile in registers, distributed over the threads of a block.
 
-    With another ``scope`` it is what that scope holds: ``"local"`` is a private array of each
-    thread, ``"shared"`` and ``"shared.dyn"`` a tile in shared memory.
+    The compiler chooses which thread holds which element; ``T.annotate_layout`` fixes it. The
+    content is undefined until it is written.
+
+    Args:
+        shape: constant extents; an int means one dimension.
+        dtype: element type in any form that ``T.dtype`` accepts.
+        scope: ``"local.fragment"``; ``"local"`` allocates a private array of each thread,
+            ``"shared"`` and ``"shared.dyn"`` a tile in shared memory.
+
+    Raises:
+        TileTypeError: a dtype without values.
+        TileValueError: an extent that is not a positive constant, or another scope.
     """
     return _allocate("T.alloc_fragment", shape, dtype, scope, FRAGMENT_SCOPES)
 
 
 def alloc_local(shape: object, dtype: object, scope: str = "local") -> Buffer:
-    """Allocate a private array of each thread, in registers or local memory."""
+    """Allocate a private array of each thread, in registers or local memory.
+
+    Args:
+        shape: constant extents; an int means one dimension. An array that is indexed by values
+            unknown at compile time is in local memory.
+        dtype: element type in any form that ``T.dtype`` accepts.
+        scope: ``"local"``, or ``"local.var"`` for a variable.
+    """
     return _allocate("T.alloc_local", shape, dtype, scope, ("local", "local.var"))
 
 
 def alloc_global(shape: object, dtype: object, scope: str = "global") -> Buffer:
-    """Allocate a workspace in global memory for one launch; uninitialized, shared by its blocks."""
+    """Allocate a workspace in global memory for one launch; uninitialized, shared by its blocks.
+
+    Args:
+        shape: extents, which may be expressions of the kernel's sizes.
+        dtype: element type in any form that ``T.dtype`` accepts.
+        scope: ``"global"``.
+    """
     if scope != "global":
         raise TileValueError("T.alloc_global in another scope", expected="global", got=repr(scope))
     kind = _element_type(dtype, "T.alloc_global")
@@ -181,7 +211,22 @@ def _barrier(what: str, arrive_count: object, scope: str) -> Buffer:
 
 
 def alloc_barrier(arrive_count: int | list[int]) -> Buffer:
-    """Allocate one mbarrier, or one per list entry, with that many arrivals per phase."""
+    """Allocate one mbarrier, or one per list entry, with that many arrivals per phase.
+
+    A phase completes when all arrivals, and all transaction bytes that were announced, have come.
+    ``T.mbarrier_wait_parity(bar[i], parity)`` waits for it; parities alternate from 0.
+
+    Args:
+        arrive_count: arrivals of a phase, at least 1; of a list one for each barrier.
+
+    Returns:
+        A buffer of barriers; ``bar[i]`` names one.
+
+    Raises:
+        TileValueError: no count, or a count below 1.
+
+    Source: PTX ISA, "mbarrier".
+    """
     return _barrier("T.alloc_barrier", arrive_count, "shared.barrier")
 
 
@@ -204,7 +249,12 @@ def alloc_reducer(
         shape: constant extents.
         dtype: dtype of the accumulation.
         op: ``sum``, ``max``, ``min``, ``bitand``, ``bitor`` or ``bitxor``.
-        replication: ``"all"``, ``"none"`` or None; only where the partials are kept.
+        replication: ``"all"``, ``"none"`` or None: where partial results are kept. It affects speed
+            only.
+
+    Raises:
+        TileTypeError: a bit operation on floats.
+        TileValueError: an unknown operation or replication.
     """
     what = "T.alloc_reducer"
     if op not in REDUCER_OPS:
@@ -234,7 +284,17 @@ def alloc_reducer(
 
 
 def alloc_tmem(shape: object, dtype: object) -> Buffer:
-    """Allocate tensor memory of sm_100: up to 512 columns of 128 lanes."""
+    """Allocate a tile in tensor memory (sm_100).
+
+    Args:
+        shape: rows and columns; a block has 128 lanes and 512 columns of 32 bits.
+        dtype: element type in any form that ``T.dtype`` accepts.
+
+    Raises:
+        TileValueError: a shape that has not two dimensions.
+
+    Source: PTX ISA, "Tensor Memory", "tcgen05.alloc".
+    """
     extents = constant_shape(shape, "T.alloc_tmem")
     if len(extents) != 2:
         raise TileValueError(

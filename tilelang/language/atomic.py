@@ -262,18 +262,30 @@ def atomic_add(
 ) -> Expr | None:  # fmt: skip
     """Add ``value`` to ``dst`` atomically.
 
+    Updates outside the declared shape are dropped.
+
     Args:
-        dst: an element of global or shared memory, or a tile. An element or tile of local
-            memory is updated by the thread that it belongs to, for which no atomic is needed.
+        dst: an element of global or shared memory, or a tile, of 32- or 64-bit integers, float16,
+            bfloat16, float32 or float64. An element or tile of local memory is updated by its own
+            thread without an atomic instruction.
         value: a scalar (one update per executing thread or iteration) or a tile whose elements
             are added once each, with extents as in ``T.copy``. A value for a whole tile, and a
             tile in local memory, has to be the same in all threads.
         memory_order: relaxed (default), consume, acquire, release, acq_rel or seq_cst.
-        return_prev: give the previous value; scalars only.
-        use_tma: add a tile of shared memory to global memory by TMA of sm_90 and later,
-            where that can (``kernel.explain()`` says why not); threads do it otherwise.
+        return_prev: constant; return the previous value, for scalars only.
+        use_tma: add a tile of shared memory to global memory by TMA (sm_90) if TMA can do it
+            (``kernel.explain()`` says why not); else threads do it.
+        annotations: accepted, without effect.
 
-    Updates outside the declared shape are dropped.
+    Returns:
+        The previous value with ``return_prev``, else None.
+
+    Raises:
+        TileTypeError: a destination in a fragment, or of another dtype.
+        TileUnsupportedError: ``return_prev`` of a tile.
+        TileValueError: an unknown memory order, or a value that differs between threads for a tile.
+
+    Source: PTX ISA, "atom", "red", "cp.reduce.async.bulk.tensor".
     """
     tma = constant_bool(use_tma, "T.atomic_add", "use_tma")
     return _atomic("add", dst, value, memory_order, return_prev, NUMBERS, tma)
@@ -283,7 +295,7 @@ def atomic_max(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> Expr | None:  # fmt: skip
-    """Store ``max(dst, value)`` into ``dst`` atomically; see :func:`atomic_add`."""
+    """Store ``max(dst, value)`` into ``dst`` atomically; arguments as for :func:`atomic_add`."""
     return _atomic("max", dst, value, memory_order, return_prev, NUMBERS)
 
 
@@ -291,14 +303,17 @@ def atomic_min(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> Expr | None:  # fmt: skip
-    """Store ``min(dst, value)`` into ``dst`` atomically; see :func:`atomic_add`."""
+    """Store ``min(dst, value)`` into ``dst`` atomically; arguments as for :func:`atomic_add`."""
     return _atomic("min", dst, value, memory_order, return_prev, NUMBERS)
 
 
 def atomic_or(
     dst: object, value: object, memory_order: str | None = None, return_prev: bool = False
 ) -> Expr | None:
-    """Store ``dst | value`` into ``dst`` atomically; see :func:`atomic_add`."""
+    """Store ``dst | value`` into ``dst`` atomically; arguments as for :func:`atomic_add`.
+
+    ``dst`` is of 32- or 64-bit integers.
+    """
     return _atomic("or", dst, value, memory_order, return_prev, INTEGERS)
 
 
@@ -350,10 +365,15 @@ def _converted(values: list[Expr], dtype: DType) -> Expr:
 
 
 def atomic_addx2(dst: object, value: object, return_prev: bool = False) -> Expr | None:
-    """Add 2 adjacent values to 2 adjacent elements, each as one step.
+    """Add 2 adjacent values to 2 adjacent elements; each element is updated atomically.
 
     Args:
-        dst, value: the elements where they start; ``value`` may also be a vector of 2 lanes.
+        dst: the first element, of float16, bfloat16 or float32 in global or shared memory. value:
+        the first element of the values, or a vector of 2 lanes; converted to ``dst``'s dtype.
+        return_prev: constant; return the previous values as a vector.
+
+    Raises:
+        TileTypeError: another dtype, or a value that is not 2 numbers.
     """
     return _vector_add(2, dst, value, return_prev)
 
@@ -364,7 +384,17 @@ def atomic_addx4(dst: object, value: object, return_prev: bool = False) -> Expr 
 
 
 def atomic_load(src: object, memory_order: str = "seq_cst") -> Expr:
-    """Load an element atomically."""
+    """Load an element atomically.
+
+    Args:
+        src: an element of global or shared memory.
+        memory_order: relaxed, consume, acquire or seq_cst (default).
+
+    Raises:
+        TileValueError: an unknown memory order.
+
+    Source: PTX ISA, "ld", "Memory Consistency Model".
+    """
     what = "T.atomic_load"
     order = _order(memory_order, LOAD_ORDERS, what, "seq_cst")
     buffer, indices = element_of(src, what, "source")
@@ -373,7 +403,18 @@ def atomic_load(src: object, memory_order: str = "seq_cst") -> Expr:
 
 
 def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> None:
-    """Store a value into an element as one step."""
+    """Store a value into an element atomically.
+
+    Args:
+        dst: an element of global or shared memory.
+        src: a scalar, converted to the dtype of ``dst``.
+        memory_order: relaxed, release or seq_cst (default).
+
+    Raises:
+        TileValueError: an unknown memory order.
+
+    Source: PTX ISA, "st", "Memory Consistency Model".
+    """
     what = "T.atomic_store"
     order = _order(memory_order, STORE_ORDERS, what, "seq_cst")
     buffer, indices = element_of(dst, what, "destination")

@@ -122,15 +122,25 @@ def copy(
     annotations: dict[str, Any] | None = None,
     loop_layout: Any = None,
 ) -> None:
-    """Copy a tile; the result is visible to what follows.
+    """Copy a tile; the result is visible to the statements that follow.
+
+    Elements are converted to the dtype of ``dst``. Reads outside a global source give 0 (or its
+    safe value), writes outside a global destination are dropped.
 
     Args:
-        src, dst: whole buffers of one shape, regions, or elements that say where the tile starts
-            (they take the extents of the other side). Two elements are a scalar assignment.
+        src, dst: whole buffers of one shape, regions, or elements at which the tile starts (they
+            take the extents of the other side), in any memory. Two elements are a scalar
+            assignment.
+        coalesced_width: accepted for programs of other implementations.
+        disable_tma: copy without TMA.
+        eviction_policy: L2 hint of a TMA load: "evict_normal", "evict_first" or "evict_last".
+        prefer_instruction: "tma" (also below 4 KiB), "cp_async" or "sync" (both without TMA).
+        annotations: options by name, for programs that pass them as a dict.
         loop_layout: a ``T.Fragment`` that fixes which thread copies which element.
 
-    The other options are hints. Reads outside a global source give 0 (or its safe value), writes
-    outside a global destination are dropped.
+    Raises:
+        TileTypeError: elements of different lanes, or an operand that is no buffer.
+        TileValueError: shapes that do not fit together, or an unknown option.
     """
     what = "T.copy"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
@@ -153,7 +163,14 @@ def async_copy(
     annotations: dict[str, Any] | None = None,
     loop_layout: Any = None,
 ) -> None:
-    """Copy from global to shared memory without waiting; ``T.ptx_wait_group`` waits."""
+    """Copy from global to shared memory without waiting; ``T.ptx_wait_group`` waits.
+
+    ``T.ptx_wait_group(n)`` waits until at most ``n`` groups of the thread are in flight. A copy is
+    a group of its own unless ``T.ptx_commit_group()`` closes one of several. A barrier makes the
+    tile visible to the other threads. Arguments are those of :func:`copy`.
+
+    Source: PTX ISA, "cp.async".
+    """
     notes = pairs(coalesced_width=coalesced_width, annotations=annotations)
     _copy("T.async_copy", src, dst, "async", loop_layout=loop_layout, annotations=notes)
 
@@ -168,14 +185,22 @@ def tma_copy(
     eviction_policy: str | None = None,
     annotations: dict[str, Any] | None = None,
 ) -> None:
-    """Copy in bulk: a load signals ``barrier``, ``T.tma_store_wait`` waits for a store.
+    """Copy by TMA: a load signals ``barrier``, ``T.tma_store_wait`` waits for a store (sm_90).
 
     Args:
-        barrier: element of ``T.alloc_barrier``, needed for loads into shared memory. The copy
-            counts bytes, it does not arrive.
+        src, dst: as for :func:`copy`; one side is global, the other shared memory.
+        barrier: element of ``T.alloc_barrier``, needed for loads into shared memory. The copy adds
+            its transaction bytes to the barrier; it does not arrive.
         cluster_mask: of a load: a bit for each rank of a block in the cluster; see
             :func:`copy_cluster`.
-        annotations: ``{"emit_arrive": 1}`` has one of the threads arrive, too.
+        leader_scope_threads: accepted for programs of other implementations.
+        eviction_policy: as for :func:`copy`.
+        annotations: ``{"emit_arrive": 1}`` makes one of the threads arrive, too.
+
+    Raises:
+        TileValueError: a load into shared memory without a barrier.
+
+    Source: PTX ISA, "cp.async.bulk.tensor".
     """
     from tilelang.language.sync import barrier_address
 
@@ -224,6 +249,14 @@ def copy_cluster(
             announces its bytes to it; a block that gets a tile of another announces them itself
             (``T.mbarrier_arrive_expect_tx``). A load without one is complete in all blocks where
             the statement ends, which all threads of the cluster run together.
+
+    The other arguments are those of :func:`copy`.
+
+    Raises:
+        TileValueError: neither or both of ``cluster_mask`` and ``dst_block``, or a copy to another
+            block without a barrier.
+
+    Source: PTX ISA, "cp.async.bulk.tensor", ".multicast::cluster"; "cp.async.bulk".
     """
     from tilelang.language.sync import barrier_address
 
@@ -259,7 +292,15 @@ def copy_cluster(
 
 
 def transpose(src: object, dst: object, annotations: dict[str, Any] | None = None) -> None:
-    """Transpose a tile: ``dst[.., j, i] = src[.., i, j]``."""
+    """Transpose a tile: ``dst[.., j, i] = src[.., i, j]``.
+
+    Args:
+        src, dst: tiles of two or more dimensions, of which the last two are exchanged. Elements are
+            converted to the dtype of ``dst``.
+
+    Raises:
+        TileValueError: one dimension, or a destination of another shape.
+    """
     what = "T.transpose"
     check_options(annotations=annotations)
     a, b = tile_of(src, what, "source"), tile_of(dst, what, "destination")
@@ -314,8 +355,16 @@ def im2col(
         col: tile (rows of output pixels, columns of kernel positions times channels).
         nhw_step, c_step: tile index along rows and columns.
         kernel, stride, dilation, pad: constants, equal in both image dimensions.
-        eviction_policy: a hint where TMA of sm_90 and later fills the tile: it does where
-            the columns of a tile are channels of one place of the window.
+        eviction_policy: L2 hint where TMA fills the tile (sm_90): it can if the columns of a tile
+            are channels of one position of the window.
+
+    Elements outside the image are 0.
+
+    Raises:
+        TileTypeError: different dtypes of image and tile.
+        TileValueError: an image that is not a whole NHWC buffer, or wrong constants.
+
+    Source: PTX ISA, "Tensors", "im2col mode".
     """
     what = "T.im2col"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")

@@ -33,13 +33,22 @@ def _fill(what: str, buffer: object, value: object) -> None:
 
 
 def fill(buffer: object, value: object, annotations: dict[str, Any] | None = None) -> None:
-    """Set every element of a buffer, region or element to ``value``, cast to its dtype."""
+    """Set every element of a buffer, region or element to ``value``, cast to its dtype.
+
+    Args:
+        buffer: a buffer, a region, or an element, in any memory.
+        value: a number or a scalar expression; a constant must fit an integer dtype.
+        annotations: accepted, without effect.
+
+    Raises:
+        TileValueError: a constant that an integer dtype cannot hold.
+    """
     check_options(annotations=annotations)
     _fill("T.fill", buffer, value)
 
 
 def clear(buffer: object, annotations: dict[str, Any] | None = None) -> None:
-    """Set every element to 0."""
+    """Set every element to 0; see :func:`fill`."""
     check_options(annotations=annotations)
     _fill("T.clear", buffer, 0)
 

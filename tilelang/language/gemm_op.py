@@ -233,19 +233,29 @@ def gemm(
 ) -> None:
     """Accumulate ``C += op(A) @ op(B)`` of tiles; C is overwritten where ``clear_accum`` holds.
 
+    All threads of the block, or of the branch that runs it, take part. The order of additions is
+    not fixed. The compiler chooses the instruction; ``kernel.explain()`` names it.
+
     Args:
-        A: [M, K], or [K, M] with ``transpose_A``; shared or fragment.
-        B: [K, N], or [N, K] with ``transpose_B``; shared or fragment, of A's dtype.
-        C: [M, N]; float for floats, integer for integers.
-        policy: how warps share C, only a matter of speed.
-        clear_accum: bool or expression, e.g. ``k == 0``.
-        wg_wait: a barrier in this place is ``mbar``; -1 leaves the product in flight.
-        mbar: element of ``T.alloc_barrier`` that is arrived at once when the product is complete:
-            then C may be read and A and B be overwritten. Results in tensor memory (sm_100) are
-            waited for on it.
+        A: [M, K], or [K, M] with ``transpose_A``; a shared tile or a fragment.
+        B: [K, N], or [N, K] with ``transpose_B``; a shared tile or a fragment, of A's dtype.
+        C: [M, N], a fragment or a shared tile: float for float operands, integer for integers.
+        transpose_A, transpose_B: constants; whether the operand is stored transposed.
+        policy: how warps divide C among them: ``T.GemmWarpPolicy.Square``, ``FullRow`` or
+            ``FullCol``. It affects speed only.
+        clear_accum: bool or expression, e.g. ``k == 0``: C is 0 before the product.
+        k_pack: 1 or 2; accepted for programs of other implementations, without effect.
+        wg_wait: -1 leaves the product in flight, as :func:`wgmma_gemm`. A barrier as this argument
+            is ``mbar``.
+        mbar: element of ``T.alloc_barrier``. The product arrives at it once when it is complete:
+            then C may be read, and A and B overwritten. Results in tensor memory (sm_100) need it.
+        annotations, use_2cta: hints, kept with the statement.
 
     Raises:
-        TileTypeError, TileValueError: dtypes, memory or shapes do not fit.
+        TileTypeError: an operand in global memory, or dtypes that do not fit together.
+        TileValueError: shapes that do not fit together, or an unknown policy.
+
+    Source: PTX ISA, "mma", "wgmma.mma_async" and "tcgen05.mma".
     """
     if isinstance(wg_wait, (Buffer, Expr)):
         mbar, wg_wait = wg_wait, 0
@@ -272,7 +282,14 @@ def wgmma_gemm(
     k_pack: int = 1,
     wg_wait: object = 0,
 ) -> None:
-    """Issue a :func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it."""
+    """Issue a :func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it.
+
+    ``T.wait_wgmma(n)`` waits until at most ``n`` of the products that were issued last are in
+    flight. Before that C must not be read, nor A and B overwritten. Arguments are those of
+    :func:`gemm`. A target without wgmma computes the product at once.
+
+    Source: PTX ISA, "wgmma.mma_async", "wgmma.wait_group".
+    """
     notes, transposed = pairs(annotations=annotations), (transpose_A, transpose_B)
     _gemm("T.wgmma_gemm", (A, B, C), transposed, policy, clear_accum, notes)
 
@@ -295,7 +312,17 @@ def tcgen05_gemm(
     k_pack: int = 1,
     wg_wait: object = 0,
 ) -> None:
-    """Multiply into tensor memory (sm_100)."""
+    """Accumulate a product in tensor memory (sm_100).
+
+    Args:
+        A, B: tiles in shared memory, with shapes as in :func:`gemm`.
+        C: a tile of ``T.alloc_tmem``.
+        mbar: element of ``T.alloc_barrier`` at which the product arrives when it is complete.
+
+    The other arguments are those of :func:`gemm`.
+
+    Source: PTX ISA, "tcgen05.mma", "tcgen05.commit".
+    """
     what = "T.tcgen05_gemm"
     a, b, c = (matrix_of(x, what, role)[0] for x, role in zip((A, B, C), "ABC"))
     trans_a, trans_b = _transposed((transpose_A, transpose_B), what)

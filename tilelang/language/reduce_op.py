@@ -129,7 +129,16 @@ def reduce(
     batch: int = 1, nan_propagate: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce by the operation ``reduce_type``: see :func:`reduce_sum`."""
+    """Reduce by the operation ``reduce_type``.
+
+    Args:
+        reduce_type: "sum", "max", "min", "absmax", "abssum", "bitand", "bitor" or "bitxor".
+
+    The other arguments are those of :func:`reduce_sum` and :func:`reduce_max`.
+
+    Raises:
+        TileValueError: an unknown operation.
+    """
     if reduce_type not in KINDS:
         raise TileValueError(
             "T.reduce with an unknown kind", expected=", ".join(KINDS), got=repr(reduce_type)
@@ -143,12 +152,19 @@ def reduce_sum(
 ) -> None:  # fmt: skip
     """Compute ``out = sum(buffer, dim)``, or ``out += ...`` without ``clear``, in ``out``'s dtype.
 
+    Floats are added in no fixed order.
+
     Args:
-        buffer: fragment, shared or local tile.
+        buffer: fragment, shared or local tile of constant shape.
         out: tile of the same shape without ``dim``, or with extent 1 there.
         dim: dimension, negative ones counted from the end.
-        clear: whether the old content of ``out`` is ignored.
-        batch: independent results per exchange between threads, only a matter of speed.
+        clear: constant; whether the old content of ``out`` is ignored.
+        batch: independent results per exchange between threads, at least 1. It affects speed only.
+        annotations: accepted, without effect.
+
+    Raises:
+        TileTypeError: a tile in global memory, or one of vectors.
+        TileValueError: an ``out`` of another shape, or a dimension that does not exist.
     """
     _reduce("sum", buffer, out, dim, clear, batch)
 
@@ -157,7 +173,14 @@ def reduce_max(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce to the largest element; see :func:`reduce_sum`. ``nan_propagate`` keeps NaN."""
+    """Reduce to the largest element.
+
+    Args:
+        nan_propagate: constant; the result is NaN if one element is. By default NaN is ignored, and
+            the result is NaN only if all elements are.
+
+    The other arguments are those of :func:`reduce_sum`.
+    """
     _reduce("max", buffer, out, dim, clear, batch, nan_propagate)
 
 
@@ -165,7 +188,7 @@ def reduce_min(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce to the smallest element; see :func:`reduce_sum`. ``nan_propagate`` keeps NaN."""
+    """Reduce to the smallest element; arguments are those of :func:`reduce_max`."""
     _reduce("min", buffer, out, dim, clear, batch, nan_propagate)
 
 
@@ -173,7 +196,7 @@ def reduce_absmax(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce to the largest absolute value. See :func:`reduce_sum`."""
+    """Reduce to the largest absolute value; arguments are those of :func:`reduce_max`."""
     _reduce("absmax", buffer, out, dim, clear, batch, nan_propagate)
 
 
@@ -181,7 +204,7 @@ def reduce_abssum(
     buffer: object, out: object, dim: int = -1, batch: int = 1,
     annotations: dict[str, Any] | None = None, *, clear: bool = True,
 ) -> None:  # fmt: skip
-    """Reduce to the sum of absolute values. See :func:`reduce_sum`."""
+    """Reduce to the sum of absolute values; arguments are those of :func:`reduce_sum`."""
     _reduce("abssum", buffer, out, dim, clear, batch)
 
 
@@ -189,7 +212,7 @@ def reduce_bitand(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce integers by bitwise and. See :func:`reduce_sum`."""
+    """Reduce integers by bitwise and; arguments are those of :func:`reduce_sum`."""
     _reduce("bitand", buffer, out, dim, clear, batch)
 
 
@@ -197,7 +220,7 @@ def reduce_bitor(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce integers by bitwise or. See :func:`reduce_sum`."""
+    """Reduce integers by bitwise or; arguments are those of :func:`reduce_sum`."""
     _reduce("bitor", buffer, out, dim, clear, batch)
 
 
@@ -205,7 +228,7 @@ def reduce_bitxor(
     buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Reduce integers by bitwise exclusive or. See :func:`reduce_sum`."""
+    """Reduce integers by bitwise exclusive or; arguments are those of :func:`reduce_sum`."""
     _reduce("bitxor", buffer, out, dim, clear, batch)
 
 

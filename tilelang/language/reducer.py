@@ -42,7 +42,16 @@ def _declared(buffer: object, what: str) -> tuple[Buffer, str]:
 
 
 def reducer_init(reducer: Buffer, init: object = None) -> None:
-    """Start a reducer with its identity, or with ``init``, which counts once."""
+    """Start a reducer with the identity of its operation, or with ``init``.
+
+    Args:
+        reducer: a buffer of ``T.alloc_reducer``.
+        init: a scalar, converted to the reducer's dtype. It enters each result once, however many
+            threads there are.
+
+    Raises:
+        TileTypeError: a buffer that is no reducer.
+    """
     what = "T.reducer_init"
     buffer, _ = _declared(reducer, what)
     value = None if init is None else stored(scalar(init, what, "initial value"), buffer.dtype)
@@ -55,6 +64,9 @@ def reducer_update(target: object, value: object) -> None:
     Args:
         target: an element of a reducer.
         value: a scalar, cast to the reducer's dtype.
+
+    Raises:
+        TileTypeError: no element of a reducer.
     """
     what = "T.reducer_update"
     if not isinstance(target, Load):
@@ -74,7 +86,18 @@ def finalize_reducer(
     batch: int = 1,
     annotations: dict[str, Any] | None = None,
 ) -> None:
-    """Combine what all threads collected, in place or into ``dst`` of the same shape."""
+    """Combine the partial results of all threads, in place or into ``dst``.
+
+    Args:
+        reducer: a buffer of ``T.alloc_reducer``.
+        dst: a tile of the reducer's shape; None for the reducer itself.
+        batch: independent results per exchange between threads. It affects speed only.
+        annotations: accepted, without effect.
+
+    Raises:
+        TileTypeError: a buffer that is no reducer.
+        TileValueError: a ``dst`` of another shape.
+    """
     what = "T.finalize_reducer"
     buffer, op = _declared(reducer, what)
     target = None

@@ -40,8 +40,14 @@ def cumsum(
     """Compute running sums along ``dim`` into ``dst`` or in place; backward if ``reverse``.
 
     Args:
-        src: fragment, shared or local tile.
-        dst: tile of the same shape.
+        src: fragment, shared or local tile of constant shape.
+        dst: tile of the same shape; None to work in place.
+        dim: dimension, negative ones counted from the end.
+        reverse: constant; scan from the end.
+        annotations: accepted, without effect.
+
+    Raises:
+        TileValueError: a ``dst`` of another shape, or a dimension that does not exist.
     """
     _scan("sum", "T.cumsum", src, dst, dim, reverse)
 
@@ -50,7 +56,7 @@ def cummax(
     src: object, dst: object = None, dim: int = 0, reverse: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Compute running maxima along ``dim``; see :func:`cumsum`."""
+    """Compute running maxima along ``dim``, ignoring NaN; arguments are those of :func:`cumsum`."""
     _scan("max", "T.cummax", src, dst, dim, reverse)
 
 

@@ -38,9 +38,17 @@ __all__ = [
 def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call:
     """Wait for all threads of the block, or for ``arrive_count`` at the named barrier.
 
+    Memory accesses before it are visible to these threads after it.
+
     Args:
-        barrier_id: 0 is the block's barrier; 15 others may be in a kernel, of any numbers.
-        arrive_count: threads that take part, a multiple of 32.
+        barrier_id: 0 is the block's barrier; a kernel may have 15 others, of any numbers.
+        arrive_count: threads that take part, a positive multiple of 32.
+
+    Raises:
+        TileTypeError: an argument that is no integer.
+        TileValueError: a negative barrier, another count, or a count without a barrier.
+
+    Source: PTX ISA, "bar.sync", "barrier.sync".
     """
     what = "T.sync_threads"
     if barrier_id is None and arrive_count is not None:
@@ -76,12 +84,18 @@ def check_named(barrier_id: object, count: object, what: str) -> None:
 
 
 def sync_warp(mask: object = None) -> Call:
-    """Wait for the threads of the warp."""
+    """Wait for the threads of the warp, or for its lanes in ``mask`` (a 32-bit mask).
+
+    Source: CUDA C++ Programming Guide, "Synchronization Functions", ``__syncwarp``.
+    """
     return emit_call("T.sync_warp", "sync_warp", *(() if mask is None else (as_expr(mask),)))
 
 
 def sync_grid() -> Call:
-    """Wait for all blocks; all of them must be resident."""
+    """Wait for all blocks of the grid, which must all be resident: the launch is cooperative.
+
+    Source: CUDA C++ Programming Guide, "Grid Synchronization".
+    """
     return emit_call("T.sync_grid", "sync_grid")
 
 
