@@ -14,6 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from executors import CPU, INTERPRETER, holds
 
 import tilelang
 import tilelang.language as T
@@ -683,3 +684,20 @@ def test_halves_are_vectors_with_every_compiler(compiler: str, tmp_path: Path) -
     subprocess.run([compiler, *flags], cwd=tmp_path, check=True)
     text = tmp_path.joinpath("x.s").read_text(encoding="utf-8")
     assert "vcvtph2ps" in text and "vcvtps2ph" in text
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_a_row_by_a_loaded_number_is_guarded_lane_by_lane(dtype: str, index: str) -> None:
+    @T.prim_func
+    def rows(X: T.Tensor((50, 96), dtype), I: T.Tensor((16,), index), Y: T.Tensor((16, 96), dtype)):
+        with T.Kernel(4, threads=128) as b:
+            for r, j in T.Parallel(4, 96):
+                slot = b * 4 + r
+                row = I[slot]
+                Y[slot, j] = T.if_then_else(row >= 0, X[row, j], T.cast(1, dtype))
+
+    x = (np.arange(50 * 96) % 101).reshape(50, 96).astype(dtype)
+    i = np.array([3, -1, 49, 0, -7, 12, 33, 8, -1, 2, 1, 0, 17, 49, -3, 5], index)
+    wanted = np.where(i[:, None] >= 0, x[i], np.ones((), x.dtype))
+    holds(rows, (x, i, np.zeros((16, 96), x.dtype)), wanted, on=(INTERPRETER, CPU))

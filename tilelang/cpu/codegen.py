@@ -92,6 +92,12 @@ class CpuPrinter(CPrinter):
             return self.lanes[expr]
         return super().value(expr)
 
+    def index(self, expr: E.Expr | int) -> str:
+        """An index in C; of a name for a vector, one lane."""
+        if isinstance(expr, E.Var) and expr in self.lanes:
+            return f"(int64_t){self.lanes[expr]}"
+        return super().index(expr)
+
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """Atomics, bit casts and the few calls that have a meaning on a CPU."""
         op = expr.op
