@@ -3,6 +3,8 @@
 Which threads belong together is said by modes of the thread number: those that differ in these
 modes only. Modes inside a warp are combined by shuffles (a butterfly, which gives all lanes the
 same bits); the rest go through a shared workspace once: two barriers however many warps there are.
+Of many totals each lane combines a share only: in each step it gives away the half of them that is
+its partner's (a reduction and a scatter, with the same sums), and at the end it gets all back.
 Modes that are no powers of two, and groups that do not consist of whole warps, use the workspace
 alone.
 """
@@ -10,7 +12,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -22,6 +24,9 @@ from tilelang.transforms.lower.elements import guarded, loop, mode, nest
 
 WORKSPACE = 16384  # bytes of workspace; more values are exchanged in several rounds
 LOW_WORKSPACE = 1024  # the same where shared memory is short
+# Totals, and steps of a butterfly, from which on lanes share them out: below, the longer chain of
+# steps takes more time than the shuffles that are saved.
+LEAST_SHARED, LEAST_STEPS = 4, 4
 
 Modes = Sequence[tuple[int, int]]  # (extent, stride) of the thread number
 
@@ -35,6 +40,16 @@ class Operation:
 
     def __call__(self, a: E.Expr, b: E.Expr) -> E.Expr:
         return E.cast(combine(self.kind, a, b, self.nan_propagate), a.dtype)
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """Which totals a lane puts into the workspace: ``number`` of every ``share`` of them, where its
+    number in the modes ``idle`` is 0."""
+
+    share: int
+    number: E.Expr
+    idle: Modes
 
 
 def all_reduce(
@@ -51,12 +66,60 @@ def all_reduce(
     """
     lanes, across_warps = _split([digit_mode for digit_mode in modes if digit_mode[0] > 1], ctx)
     stmts: list[S.Stmt] = []
+    count, distances = int(partial.shape[0]), _distances(lanes)
+    share = gcd(count, 1 << len(distances))
+    if share >= LEAST_SHARED and len(distances) >= LEAST_STEPS and used == ctx.group.threads:
+        return _in_shares(partial, share, distances, lanes, across_warps, op, ctx)
     if lanes:
         var = ctx.fresh("s")
-        stmts.append(loop(var, int(partial.shape[0]), _butterfly(partial, var, lanes, op, ctx)))
+        stmts.append(loop(var, count, _butterfly(partial, var, distances, op, ctx)))
     if across_warps:
-        stmts.append(_exchange(partial, lanes, across_warps, used, op, ctx))
+        slots = _Slots(1, E.const(0), lanes)
+        stmts.append(_exchange(partial, lanes, across_warps, used, op, ctx, slots))
     return S.seq(*stmts) if stmts else S.Seq(stmts=())
+
+
+def _in_shares(
+    partial: Buffer,
+    share: int,
+    distances: Sequence[int],
+    lanes: Modes,
+    across_warps: Modes,
+    op: Operation,
+    ctx: Lowering,
+) -> S.Stmt:
+    """:func:`all_reduce` of ``share`` totals at a time, of which a lane combines one."""
+    steps = share.bit_length() - 1
+    halves, rest = distances[:steps], distances[steps:]
+    lane = ctx.group.thread % ctx.warp
+    bits = [lane // distance % 2 for distance in halves]
+    weights = [share >> (step + 1) for step in range(steps)]
+    starts = range(0, int(partial.shape[0]), share)
+    stmts: list[S.Stmt] = []
+    for start in starts:
+        for weight, bit, distance in zip(weights, bits, halves):
+            upper = E.binary("eq", bit, 1)
+            for at in range(start, start + weight):
+                low, high = (E.Load(partial, (E.const(k),)) for k in (at, at + weight))
+                given = E.Var("given", partial.dtype)
+                value = op(E.select(upper, high, low), ctx.shuffle("xor", given, distance))
+                stmts.append(S.Let(var=given, value=E.select(upper, low, high)))
+                stmts.append(S.Store(buffer=partial, indices=(E.const(at),), value=value))
+        stmts.append(_butterfly(partial, E.const(start), rest, op, ctx))
+    if across_warps:
+        number = sum((b * weight for b, weight in zip(bits, weights)), E.const(0))
+        slots = _Slots(share, number, [(2, distance) for distance in rest])
+        threads = ctx.group.threads
+        stmts.append(_exchange(partial, lanes, across_warps, threads, op, ctx, slots))
+    others = E.binary("bitand", lane, E.const(ctx.warp - 1 - sum(halves)))
+    for start in starts:
+        total = E.Var("own", partial.dtype)
+        stmts.append(S.Let(var=total, value=E.Load(partial, (E.const(start),))))
+        for at in range(share):
+            held = sum(at // weight % 2 * d for weight, d in zip(weights, halves))
+            value = ctx.shuffle("sync", total, others + held)
+            stmts.append(S.Store(buffer=partial, indices=(E.const(start + at),), value=value))
+    return S.seq(*stmts)
 
 
 def _power(value: int) -> bool:
@@ -79,15 +142,19 @@ def _split(modes: Modes, ctx: Lowering) -> tuple[list[tuple[int, int]], list[tup
     return lanes, across_warps
 
 
-def _butterfly(partial: Buffer, at: E.Expr, lanes: Modes, op: Operation, ctx: Lowering) -> S.Stmt:
+def _distances(lanes: Modes) -> list[int]:
+    """Between partners, step by step."""
+    return [stride * extent >> k for extent, stride in lanes for k in range(1, extent.bit_length())]
+
+
+def _butterfly(
+    partial: Buffer, at: E.Expr, distances: Sequence[int], op: Operation, ctx: Lowering
+) -> S.Stmt:
     steps: list[S.Stmt] = []
-    for extent, stride in lanes:
-        distance = stride * extent // 2
-        while distance >= stride:
-            own = E.Load(partial, (at,))
-            other = ctx.shuffle("xor", own, distance)
-            steps.append(S.Store(buffer=partial, indices=(at,), value=op(own, other)))
-            distance //= 2
+    for distance in distances:
+        own = E.Load(partial, (at,))
+        other = ctx.shuffle("xor", own, distance)
+        steps.append(S.Store(buffer=partial, indices=(at,), value=op(own, other)))
     return S.seq(*steps)
 
 
@@ -116,10 +183,12 @@ def _exchange(
     used: int,
     op: Operation,
     ctx: Lowering,
+    slots: _Slots,
 ) -> S.Stmt:
     """One value per warp (and remaining lane modes) through the workspace, in rounds."""
     thread, threads = ctx.group.thread, ctx.group.threads
-    count = int(partial.shape[0])
+    share = slots.share
+    count = int(partial.shape[0]) // share
     columns = threads // prod(extent for extent, _ in lanes)
     column = _without(thread, lanes)
     moved = [
@@ -127,20 +196,25 @@ def _exchange(
         for extent, stride in across_warps
     ]
     most = LOW_WORKSPACE if ctx.context.low_shared else WORKSPACE
-    per_round = min(count, max(1, most // (columns * (partial.dtype.bits // 8))))
-    room = ctx.workspace("exchange", partial.dtype, columns * per_round)
+    per_round = min(count, max(1, most // (columns * share * (partial.dtype.bits // 8))))
+    room = ctx.workspace("exchange", partial.dtype, columns * share * per_round)
     base = _without_values(column, moved, columns)
-    writes = [E.binary("eq", mode(thread, *item, threads), 0) for item in lanes]
+    # Lanes that have a total each have neighbours of the workspace.
+    slot, step = (columns, 1) if share == 1 else (share, share * per_round)
+    moved = [(extent, stride * step) for extent, stride in moved]
+    writes = [E.binary("eq", mode(thread, *item, threads), 0) for item in slots.idle]
     reads = [thread < used] if used < threads else []
     stmts: list[S.Stmt] = []
     for start in range(0, count, per_round):
         size = min(per_round, count - start)
         var = ctx.fresh("s")
-        at = (var + start,)
-        put = S.Store(buffer=room, indices=(var * columns + column,), value=E.Load(partial, at))
+        place = var * slot + column * step + slots.number
+        value = E.Load(partial, ((var + start) * share,))
+        put = S.Store(buffer=room, indices=(place,), value=value)
         stmts += [guarded(writes, loop(var, size, put)), ctx.barrier()]
         var = ctx.fresh("s")
-        get = _gather(partial, var + start, room, var * columns + base, moved, op, ctx)
+        place = var * slot + base * step + slots.number
+        get = _gather(partial, (var + start) * share, room, place, moved, op, ctx)
         stmts += [guarded(reads, loop(var, size, get)), ctx.barrier()]
     return S.seq(*stmts)
 
