@@ -21,7 +21,7 @@ ISSUED = 4  # warps whose instructions start in a cycle
 
 def of_loop(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float:
     """The accesses of a loop: their instructions, and what they ask of global memory."""
-    warps = -(-spread.threads // warp)
+    warps = -(-spread.used_threads // warp)
     steps = sectors = 0.0
     for access in accesses(loop):
         counts = None

@@ -35,7 +35,8 @@ from tilelang.transforms.layouts.propagation import (
 
 Found = TypeVar("Found", bound="Priced")
 MOST_TRIED = 64  # layouts that are tried instead of those that follow, at a time
-WORTH = 0.97  # of the cycles: what takes more is not worth another layout
+MOST_REGISTERS = 144  # of a thread, in fragments
+WORTH = 0.97  # of the cycles, or a barrier less: what takes more is not worth another layout
 
 
 class Priced(Layouts):
@@ -75,14 +76,18 @@ class Priced(Layouts):
         return times * cost.of_exchange(size, 2 + 2 * written, 2 + written)
 
     def register_count(self) -> int:
-        """Registers of a thread for all fragments of the launch."""
-        tiles = {buffer.data: (buffer, layout) for buffer, layout in self.registers.items()}
-        return sum(-(-layout.register_count * b.dtype.bits // 32) for b, layout in tiles.values())
+        """Registers of a thread for the fragments that are live at a time, at most."""
+        counts = {
+            buffer.data: -(-layout.register_count * buffer.dtype.bits // 32)
+            for buffer, layout in self.registers.items()
+        }
+        live = self.surroundings.live
+        return max((sum(counts.get(data, 0) for data in some) for some in live), default=0)
 
     @property
     def register_room(self) -> int:
         """Registers of a thread that fragments may take without a thought."""
-        return min(128, 32768 // self.block_threads)
+        return min(MOST_REGISTERS, 32768 // self.block_threads)
 
     def offers(self, fixed: Collection[Buffer]) -> Iterator[tuple[Buffer, RegisterLayout]]:
         """Other layouts for the fragments of operations that need conversions, without those whose
@@ -141,6 +146,7 @@ class Priced(Layouts):
                             )
                             if layout is not None:
                                 yield layout
+                                yield layout.alone()
         if prod(shape) * buffer.dtype.bits <= MAX_COPIED:
             yield RegisterLayout.fully_replicated(shape, self.fragments[buffer])
 
@@ -161,7 +167,7 @@ def cheapest(seeded: Found) -> Found:
     tried: set[tuple[Buffer, RegisterLayout, bool]] = set()
     lowest, room = best.cost(), max(best.register_count(), seeded.register_room)
     while True:
-        choice, least = None, WORTH * lowest
+        choice, least = None, max(WORTH * lowest, lowest - cost.BARRIER)
         for buffer, layout in best.offers(seeded.registers):
             stay = {
                 name: known

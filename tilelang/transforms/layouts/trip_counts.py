@@ -1,4 +1,5 @@
-"""Trip counts of the operations of a launch, and the loops in which their inputs are invariant."""
+"""Trip counts of the operations of a launch, the loops in which their inputs are invariant, and the
+fragments that are live at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.transforms.analysis.groups import ThreadGroups
 from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.analysis.scopes import FRAGMENT
 
+Ranges = dict[E.Var, tuple[int, int]]
 UNKNOWN = 16  # iterations of a loop whose bounds are no constants
 
 
@@ -20,6 +23,13 @@ class Surroundings:
         self.loops: dict[S.Stmt, tuple[S.For, ...]] = {}  # that run it in each iteration
         self.touched: dict[S.For, frozenset[E.Var]] = {}
         self._visit(launch.body, 1, ())
+        ranges: Ranges = {}
+        end = _live_ranges(launch.body, 0, ranges)
+        # No range begins or ends between these.
+        self.live = {
+            frozenset(data for data, (first, last) in ranges.items() if first <= time <= last)
+            for time in range(end)
+        }
 
     def _visit(self, stmt: S.Stmt, times: int, loops: tuple[S.For, ...]) -> None:
         self.times[stmt] = times
@@ -53,3 +63,23 @@ class Surroundings:
                 break
             outermost = loop
         return outermost
+
+
+def _live_ranges(stmt: S.Stmt, time: int, ranges: Ranges) -> int:
+    """Enter when the fragments in ``stmt``, which begins at ``time``, are used first and last; when
+    it ends. An operation reads, and then it writes: what it reads last makes room for what it
+    writes. Through a loop lives what an iteration reads before it writes it."""
+    whole = isinstance(stmt, (S.TileOp, S.Parallel))
+    for access in effects.accesses(stmt, nested=whole):
+        if access.buffer.storage == FRAGMENT and access.mode != effects.NAME:
+            first, last = ranges.get(access.data, (time + 1 - access.reads, 0))
+            ranges[access.data] = (min(first, time + 1 - access.reads), time + access.writes)
+    end = time + 2
+    inner: Ranges = {}
+    for block in () if whole else stmt.blocks():
+        end = _live_ranges(block, end, inner)
+    for data, (first, last) in inner.items():
+        if isinstance(stmt, (S.For, S.While)) and (first % 2 == 0 or data in ranges):
+            first, last = time, end
+        ranges[data] = (min(first, ranges.get(data, (first, 0))[0]), last)
+    return end
