@@ -220,6 +220,75 @@ def normed(X: np.ndarray) -> np.ndarray:
     return (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
 
 
+# -- a thread a row --------------------------------------------------------------------------------
+def scans(rows: int, columns: int, tile: int, kind: str, op: str = "sum", threads: int = 128,
+          copied: bool = True) -> Any:  # fmt: skip
+    """Running values of each row, tile after tile: a thread a row."""
+
+    @T.prim_func
+    def main(X: T.Tensor((rows, columns), kind), Y: T.Tensor((rows, columns), kind)):
+        with T.Kernel(1, threads=threads):
+            s = T.alloc_shared((rows, tile), kind)
+            o = T.alloc_shared((rows, tile), kind)
+            x = T.alloc_fragment((rows, tile), "float32")
+            y = T.alloc_fragment((rows, tile), "float32")
+            acc = T.alloc_fragment((rows,), "float32")
+            T.fill(acc, -1e30 if op == "max" else 0)
+            for t in T.serial(columns // tile):
+                if copied:
+                    T.copy(X[0:rows, t * tile : t * tile + tile], s)
+                    T.copy(s, x)
+                else:
+                    for i, j in T.Parallel(rows, tile):
+                        x[i, j] = T.cast(X[i, t * tile + j], "float32")
+                for i in T.Parallel(rows):
+                    for j in T.serial(tile):
+                        if op == "sum":
+                            acc[i] = acc[i] + x[i, j]
+                        elif op == "max":
+                            acc[i] = T.max(acc[i], x[i, j])
+                        else:
+                            acc[i] = acc[i] * 0.5 + x[i, j]
+                        y[i, j] = acc[i]
+                if copied:
+                    T.copy(y, o)
+                    T.copy(o, Y[0:rows, t * tile : t * tile + tile])
+                else:
+                    T.copy(y, Y[0:rows, t * tile : t * tile + tile])
+
+    return main
+
+
+def decayed(X: np.ndarray) -> np.ndarray:
+    y = X.astype(np.float32)
+    for j in range(1, y.shape[1]):
+        y[:, j] += 0.5 * y[:, j - 1]
+    return y
+
+
+def sums_of_rows(rows: int, columns: int, threads: int) -> Any:
+    """A sum and a sum of squares of each row, by the thread that has it."""
+
+    @T.prim_func
+    def main(X: T.Tensor((rows, columns), "float32"), Y: T.Tensor((rows, 2), "float32")):
+        with T.Kernel(1, threads=threads):
+            x = T.alloc_fragment((rows, columns), "float32")
+            one = T.alloc_fragment((rows,), "float32")
+            two = T.alloc_fragment((rows,), "float32")
+            T.copy(X, x)
+            T.clear(one)
+            T.clear(two)
+            for i in T.Parallel(rows):
+                for j in T.serial(columns):
+                    one[i] += x[i, j]
+                    two[i] += x[i, j] * x[i, j]
+            for i in T.Parallel(rows):
+                Y[i, 0] = one[i]
+                Y[i, 1] = two[i]
+
+    return main
+
+
 def square_inputs(rows: int, columns: int, kind: Any, n: int = 32) -> Arrays:
     X = random(1, rows, 2 * columns, kind=np.float16)
     return {"X": X, "W": random(2, n, 2 * columns, kind=kind)}
@@ -251,25 +320,49 @@ CASES = {
         {"X": random(5, 64, 128, kind=HALF), "W": random(6, 128, 64, kind=HALF)},
         product_less_maxima, (1, 32, 0, 4)),
     "softmax of sixteen rows": Case(
-        lambda: softmax(16, 256, 256), {"X": random(7, 16, 256)}, softmax_of, (4, 20, 12, 40)),
+        lambda: softmax(16, 256, 256), {"X": random(7, 16, 256)}, softmax_of, (4, 8, 6, 20)),
     "softmax of halves": Case(
-        lambda: softmax(16, 256, 128, "float16"), {"X": random(8, 16, 256, kind=HALF)}, softmax_of, (3, 4, 4, 40)),
+        lambda: softmax(16, 256, 128, "float16"), {"X": random(8, 16, 256, kind=HALF)}, softmax_of, (3, 4, 4, 20)),
     "softmax of few long rows": Case(
-        lambda: softmax(4, 1024, 128), {"X": random(9, 4, 1024)}, softmax_of, (4, 16, 16, 40)),
+        lambda: softmax(4, 1024, 128), {"X": random(9, 4, 1024)}, softmax_of, (4, 16, 10, 20)),
     "softmax of many short rows": Case(
         lambda: softmax(64, 32, 128), {"X": random(10, 64, 32)}, softmax_of, (3, 4, 4, 24)),
     "softmax in parts of rows": Case(
-        lambda: softmax(8, 256, 128, parts=4), {"X": random(11, 8, 256)}, softmax_of, (4, 20, 12, 40)),
+        lambda: softmax(8, 256, 128, parts=4), {"X": random(11, 8, 256)}, softmax_of, (4, 8, 6, 20)),
     "log-sum-exp": Case(
         lambda: log_sums(16, 512, 256), {"X": random(12, 16, 512)},
-        lambda X: np.log(np.exp(X).sum(axis=1)), (3, 64, 16, 80)),
+        lambda X: np.log(np.exp(X).sum(axis=1)), (3, 8, 2, 34)),
     "log-sum-exp of few rows": Case(
         lambda: log_sums(4, 512, 128), {"X": random(13, 4, 512)},
-        lambda X: np.log(np.exp(X).sum(axis=1)), (3, 8, 8, 40)),
+        lambda X: np.log(np.exp(X).sum(axis=1)), (3, 8, 2, 20)),
     "layer normalization of a length that is no multiple": Case(
         lambda: layer_norm(4, 300, 128, 128), {"X": random(14, 4, 300, kind=HALF)}, normed, (0, 0, 0, 10)),
     "layer normalization of long rows": Case(
         lambda: layer_norm(2, 1000, 256, 128), {"X": random(15, 2, 1000, kind=HALF)}, normed, (3, 4, 2, 10)),
+    "sums of rows in tiles": Case(
+        lambda: scans(16, 256, 128, "float16"), {"X": random(16, 16, 256, kind=HALF)},
+        lambda X: np.cumsum(X.astype(FLOAT), axis=1), (3, 16, 16, 0)),
+    "maxima of rows in tiles": Case(
+        lambda: scans(32, 128, 64, "float32", "max"), {"X": random(17, 32, 128)},
+        lambda X: np.maximum.accumulate(X, axis=1), (3, 16, 16, 0)),
+    "a recurrence of rows in tiles": Case(
+        lambda: scans(64, 64, 32, "float16", "decay", 64), {"X": random(18, 64, 64, kind=HALF)},
+        decayed, (5, 8, 11, 0)),
+    "sums of long rows": Case(
+        lambda: scans(16, 1024, 512, "float32"), {"X": random(19, 16, 1024)},
+        lambda X: np.cumsum(X, axis=1), (4, 544, 547, 0)),
+    "sums of rows without shared tiles": Case(
+        lambda: scans(16, 256, 64, "float32", copied=False), {"X": random(20, 16, 256)},
+        lambda X: np.cumsum(X, axis=1), (2, 66, 66, 0)),
+    "sums of as many rows as threads": Case(
+        lambda: scans(128, 64, 32, "float16"), {"X": random(21, 128, 64, kind=HALF)},
+        lambda X: np.cumsum(X.astype(FLOAT), axis=1), (5, 8, 11, 0)),
+    "sums and squares of rows": Case(
+        lambda: sums_of_rows(32, 128, 128), {"X": random(22, 32, 128)},
+        lambda X: np.stack([X.sum(axis=1), (X * X).sum(axis=1)], axis=1), (1, 32, 11, 0)),
+    "sums and squares of long rows": Case(
+        lambda: sums_of_rows(16, 512, 128), {"X": random(23, 16, 512)},
+        lambda X: np.stack([X.sum(axis=1), (X * X).sum(axis=1)], axis=1), (1, 128, 19, 0)),
 }  # fmt: skip
 
 

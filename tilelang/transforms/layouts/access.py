@@ -257,7 +257,7 @@ def mapping_from_layout(
     Loop variables that the access does not use are shared out over the threads that hold copies,
     unless the access writes: then every holder runs them all.
     """
-    nest = _nest(access, loop, extents)
+    nest = nest_of(access, loop, extents)
     if nest is None:
         return None
     indices, names, extents = nest
@@ -308,7 +308,7 @@ def mapping_from_layout(
     return result.compact() if result.gaps("register") and not layout.gaps("register") else result
 
 
-def _nest(
+def nest_of(
     access: Access, loop: S.Parallel, extents: tuple[int, ...]
 ) -> tuple[tuple[E.Expr, ...], tuple[E.Var, ...], tuple[int, ...]] | None:
     """The indices of ``access`` counted by the variables of ``loop`` and then of the loops inside
@@ -353,11 +353,11 @@ def layout_from_mapping(
     Args:
         slices: take an access of one slice, too; the others are in further registers.
     """
-    nest = _nest(access, loop, spread.shape)
+    nest = nest_of(access, loop, spread.shape)
     if nest is None:
         return None
     indices, names, extents = nest
-    spread = _with_inner(spread, extents)
+    spread = with_inner(spread, extents)
     dims = _FragmentDims(spread, extents, slices)
     for index, extent in zip(indices, shape):
         if not dims.add(index, extent, names):
@@ -432,7 +432,7 @@ class _FragmentDims:
         return True
 
 
-def _with_inner(spread: RegisterLayout, extents: tuple[int, ...]) -> RegisterLayout:
+def with_inner(spread: RegisterLayout, extents: tuple[int, ...]) -> RegisterLayout:
     """``spread`` of a loop with the loops inside it, whose iterations are next to each other."""
     inner = extents[len(spread.shape) :]
     if not inner:

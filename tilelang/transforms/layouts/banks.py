@@ -24,7 +24,7 @@ from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
 from tilelang.target import Limits
-from tilelang.transforms.layouts.access import Access
+from tilelang.transforms.layouts.access import Access, nest_of, with_inner
 
 SLOTS = 16  # registers of a thread that are looked at
 WORTH = 0.7  # a layout is chosen when it needs at most so many of the wavefronts
@@ -110,16 +110,20 @@ def warp_points(use: Use, registers: int, warp: int) -> list[Array] | None:
         warp: lanes of a warp.
     """
     loop, access, spread = use
-    table = spread.index_table()[:warp, :registers]
+    nest = nest_of(access, loop, spread.shape)
+    if nest is None:
+        return None
+    indices, names, extents = nest
+    table = with_inner(spread, extents).index_table()[:warp, :registers]
     values: dict[E.Var, Array] = {
-        var: np.maximum(table[..., dim], 0) for dim, var in enumerate(loop.vars)
+        var: np.maximum(table[..., dim], 0) for dim, var in enumerate(names)
     }
-    for index in access.indices:
+    for index in indices:
         for node in E.walk(index):
             if isinstance(node, E.Var) and node not in values:
                 values[node] = np.zeros((1, 1), np.int64)  # the same for all threads
     try:
-        return [np.broadcast_to(evaluate(i, values), table.shape[:2]) for i in access.indices]
+        return [np.broadcast_to(evaluate(i, values), table.shape[:2]) for i in indices]
     except TileUnsupportedError:
         return None
 

@@ -19,6 +19,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import Rewriter, replace_buffers
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.groups import ThreadGroups
+from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.layouts.access import writes
 from tilelang.transforms.layouts.gemm_plan import GemmPlan
 from tilelang.transforms.layouts.shuffles import warp_shuffles
@@ -261,13 +262,23 @@ class Conversion(Rewriter):
 
 def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:
     """Whether ``loop`` stores every element of ``buffer``, and reads none."""
-    accesses = [access for access in effects.accesses(loop, nested=True) if access.buffer is buffer]
-    stmts = S.flat(loop.body)
-    return not any(access.reads for access in accesses) and any(
+    used = [access for access in effects.accesses(loop, nested=True) if access.buffer is buffer]
+    if any(access.reads for access in used) or S.holds(loop.body, S.Break, S.Continue):
+        return False
+    values = {var: E.as_expr(extent) for var, extent in zip(loop.vars, loop.extents)}
+    stmts = list(S.flat(loop.body))
+    for stmt in stmts:  # those that every iteration runs
+        if isinstance(stmt, S.For) and (count := values_of(stmt)) == range(len(count or ())):
+            values[stmt.var] = E.const(len(count), stmt.var.dtype)
+            stmts += S.flat(stmt.body)
+    return any(
         isinstance(stmt, S.Store)
         and stmt.buffer is buffer
-        and E.same_exprs(stmt.indices, loop.vars)
-        and buffer.shape == loop.extents
+        and len({*stmt.indices}) == buffer.ndim
+        and all(
+            isinstance(index, E.Var) and index in values and int(values[index]) == extent
+            for index, extent in zip(stmt.indices, buffer.shape)
+        )
         for stmt in stmts
     )
 

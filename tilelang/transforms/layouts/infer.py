@@ -155,7 +155,7 @@ class _Inference(Priced):
             for access in accesses(op.loop):
                 if not access.buffer.storage.startswith("shared"):
                     continue
-                if spread is None or access.kind == "update" or access.inner:
+                if spread is None or access.kind == "update":
                     excluded.add(access.buffer.data)
                 else:
                     uses.setdefault(access.buffer, []).append((op.loop, access, spread))
@@ -180,7 +180,7 @@ class _Inference(Priced):
         for loop in _loops(body):
             for access in accesses(loop):
                 if access.buffer.attr("converted") is not None:
-                    if isinstance(loop.loop_layout, RegisterLayout) and not access.inner:
+                    if isinstance(loop.loop_layout, RegisterLayout):
                         uses.setdefault(access.buffer, []).append((loop, access, loop.loop_layout))
                     else:
                         excluded.add(access.buffer.data)
