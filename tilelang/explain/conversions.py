@@ -12,8 +12,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Var
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.layouts import cost
 from tilelang.transforms.layouts.shuffles import warp_shuffles
 
 
@@ -30,6 +32,7 @@ class Conversion:
             warps do it.
         barriers: among and right after the copies.
         times: how often a block does it; None where the bounds of a loop are not known.
+        work: cycles of the operation itself.
     """
 
     loc: Loc | None
@@ -38,6 +41,12 @@ class Conversion:
     bytes: int
     barriers: int
     times: int | None
+    work: float = 0.0
+
+    @property
+    def cycles(self) -> float:
+        """What it takes of a block, once."""
+        return cost.of_exchange(self.bytes, 1, self.barriers)
 
 
 def conversions(staged: S.Launch, laid: S.Launch, ordered: S.Launch, warp: int) -> list[Conversion]:
@@ -62,7 +71,8 @@ def conversions(staged: S.Launch, laid: S.Launch, ordered: S.Launch, warp: int) 
             continue
         for first, stmt in enumerate(node.stmts):
             if isinstance(stmt, S.Alloc) and stmt.buffer.data in new:
-                conversion = _conversion(node.stmts[first:], new[stmt.buffer.data], names, times)
+                tile, items = new[stmt.buffer.data], node.stmts[first:]
+                conversion = _conversion(items, tile, names, times, warp)
                 before = result.get((id(conversion.loc), conversion.name))
                 if before is None or not before.bytes:
                     result[id(conversion.loc), conversion.name] = conversion
@@ -97,12 +107,19 @@ def _delivery(stmt: S.Reduce, warp: int, times: int | None) -> Conversion | None
 
 
 def _conversion(
-    items: Sequence[S.Stmt], tile: Buffer, names: Mapping[str, Var], times: int | None
+    items: Sequence[S.Stmt],
+    tile: Buffer,
+    names: Mapping[str, Var],
+    times: int | None,
+    warp: int,
 ) -> Conversion:
     last = max(number for number, stmt in enumerate(items) if tile.data in effects.used(stmt))
     size = prod(n for n in tile.shape if isinstance(n, int)) * tile.dtype.bits // 8
     through = barriers = 0
+    work = 0.0
     for stmt in items[: last + 1]:
+        if isinstance(stmt, S.Parallel) and isinstance(stmt.loop_layout, RegisterLayout):
+            work += cost.of_loop(stmt, stmt.loop_layout, warp)
         for node in S.walk(stmt):
             uses = [access for access in effects.accesses(node) if access.data is tile.data]
             if tile.storage.startswith("shared"):
@@ -115,4 +132,4 @@ def _conversion(
                     for call in E.walk(expr)
                 )
     name = tile.name.removesuffix("_shared").removesuffix("_moved")
-    return Conversion(items[0].loc, names.get(name), name, through, barriers, times)
+    return Conversion(items[0].loc, names.get(name), name, through, barriers, times, work)

@@ -271,7 +271,10 @@ def _conversion(conversion: Conversion, note: Note | None) -> str:
     text += cost if conversion.bytes else "moved within the warps"
     if conversion.times is None:
         return f"{text}, in every iteration"
-    return text if conversion.times == 1 else f"{text}, {conversion.times} times"
+    if conversion.times == 1:
+        return text
+    text += f", {conversion.times} times: about {conversion.times * conversion.cycles:.0f} cycles"
+    return text + " (more than the loop itself)" * (conversion.cycles > conversion.work > 0)
 
 
 def _memory(line: Line) -> Iterator[str]:
