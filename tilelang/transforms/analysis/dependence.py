@@ -196,11 +196,18 @@ def have_own_elements(body: S.Stmt, own: Mapping[E.Var, int], others: Mapping[E.
     iterations = [Iterations(var, varying, values, extents) for var in own]
     return all(
         is_same_element(store, access) and all(each.are_apart(store, access) for each in iterations)
+        if access.data is store.data
+        else E.same_exprs(access.indices, store.indices)
         for store in facts.accesses
         if store.writes
         for access in facts.accesses
-        if access.data is store.data
+        if access.data is store.data or _may_be_one(access.buffer, store.buffer)
     )
+
+
+def _may_be_one(a: Buffer, b: Buffer) -> bool:
+    """Whether two tensors may be the same memory, as of a kernel that works in place."""
+    return a.storage == b.storage == "global" and a.dtype == b.dtype and a.ndim == b.ndim
 
 
 def constant_difference(a: E.Expr, b: E.Expr) -> int | None:
