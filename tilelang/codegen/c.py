@@ -17,6 +17,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.floats import encode
 from tilelang.ir.indices import INDEX_OPS, widens
 from tilelang.ir.linear import unwrapped
 from tilelang.ir.tables import BINARY
@@ -434,6 +435,30 @@ class CPrinter:
         if dtype in NARROW_FLOATS:
             value = self.coded(dtype, value)
         return f"{pointer}[{offset}] = {value};"
+
+    def bits(self, expr: E.Expr, dtype: DType) -> str | None:
+        """A value as memory holds it, where it needs no conversion: what is loaded, constants, and
+        choices between them; None for any other. As numbers NaNs would lose what makes them
+        different."""
+        if expr.dtype != dtype or dtype.lanes > 1:
+            return None
+        if isinstance(expr, E.Call) and expr.op == "reinterpret":
+            source = expr.args[0].dtype
+            same = source.is_uint and source.bits == dtype.bits
+            if not same or storage_type(dtype) != storage_type(source):
+                return None
+            return bare(self.value(expr.args[0]))
+        if dtype not in NARROW_FLOATS or is_packed(dtype):
+            return None
+        if isinstance(expr, E.Load) and expr.buffer.data not in self.scalars:
+            return f"{self.pointer(expr.buffer)}[{self.flat_index(expr.buffer, expr.indices)}]"
+        if isinstance(expr, E.Const) and dtype.bits in (8, 16) and expr.value == expr.value:
+            return str(int(encode([expr.value], dtype, saturate=False)[0]))
+        if isinstance(expr, E.Select):
+            t, f = self.bits(expr.t, dtype), self.bits(expr.f, dtype)
+            if t is not None and f is not None:
+                return f"({self.value(expr.cond)} ? {t} : {f})"
+        return None
 
     def pointer(self, buffer: Buffer) -> str:
         """The C pointer of a buffer."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 
-from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed, storage_type
+from tilelang.codegen.c import CPrinter, bare
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import Lines, place_name, quote, quote_format
 from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.dtypes import dtype as DType
 
 # The comment before what a line of the program became: (file, line).
 PLACE = re.compile(r"^\s*// ([^\s:]+):(\d+)$")
@@ -134,31 +133,13 @@ class Writer(Lines, ABC):
         if stmt.buffer.data in printer.scalars:
             self.put(f"{printer.pointer(stmt.buffer)} = {bare(printer.value(stmt.value))};")
             return
-        source = stmt.value
-        if _is_raw(source, stmt.buffer.dtype):
-            assert isinstance(source, E.Call)
-            bits = bare(printer.value(source.args[0]))
-            index = printer.flat_index(stmt.buffer, stmt.indices)
-            self.put(f"{printer.pointer(stmt.buffer)}[{index}] = {bits};")
-            return
-        value = bare(printer.value(source))
         offset = printer.flat_index(stmt.buffer, stmt.indices)
-        if isinstance(source, E.Load) and self.moves_bits(source, stmt):
-            index = printer.flat_index(source.buffer, source.indices)
-            unit = f"{printer.pointer(source.buffer)}[{index}]"
-            self.put(f"{printer.pointer(stmt.buffer)}[{offset}] = {unit};")
+        bits = printer.bits(stmt.value, stmt.buffer.dtype)
+        if bits is not None:
+            self.put(f"{printer.pointer(stmt.buffer)}[{offset}] = {bare(bits)};")
             return
+        value = bare(printer.value(stmt.value))
         self.put(printer.stored(stmt.buffer.dtype, printer.pointer(stmt.buffer), offset, value))
-
-    def moves_bits(self, source: E.Load, stmt: S.Store) -> bool:
-        """Whether a store only moves a narrow float, which needs no conversion to a value."""
-        dtype = stmt.buffer.dtype
-        return (
-            dtype in NARROW_FLOATS
-            and not is_packed(dtype)
-            and source.buffer.dtype == dtype
-            and source.buffer.data not in self.printer.scalars
-        )
 
     # -- effects -----------------------------------------------------------------------------------
     def evaluate(self, stmt: S.Eval) -> None:
@@ -249,16 +230,3 @@ def _shown(dtype: object, value: str) -> tuple[str, str, str]:
     if name.startswith("uint"):
         return SHOWN.get(name, f"{name}_t"), "%llu", f"(unsigned long long)({value})"
     return SHOWN.get(name, f"{name}_t"), "%lld", f"(long long)({value})"
-
-
-def _is_raw(value: E.Expr, dtype: DType) -> bool:
-    """Whether a value is given by the bits that memory holds of it, which a store only moves:
-    as numbers they would lose what makes one NaN different from another."""
-    if not (isinstance(value, E.Call) and value.op == "reinterpret" and value.dtype == dtype):
-        return False
-    source_dtype = value.args[0].dtype
-    return (
-        source_dtype.is_uint
-        and source_dtype.bits == dtype.bits
-        and storage_type(dtype) == storage_type(source_dtype)
-    )
