@@ -13,7 +13,6 @@ from tilelang.cpu.loops.cache_padding import pad_rows
 from tilelang.cpu.loops.copy_forwarding import forward_copies
 from tilelang.cpu.loops.fragments import lower_fragments_to_arrays
 from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
-from tilelang.cpu.loops.invariant_quotients import simplify_invariant_quotients
 from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.loop_interchange import interchange_loops
 from tilelang.cpu.loops.register_tiling import tile_registers
@@ -248,10 +247,6 @@ CPU: tuple[Step, ...] = (
     Step("simplify_again", simplify_func,
          does="simplify the indices of lowered loops",
          after="index arithmetic of the lowered loops is printed as it stands"),
-    Step("simplify_invariant_quotients", simplify_invariant_quotients,
-         does="simplify quotients in loops by their invariant part",
-         after="conditions are decided as far as they are; what is left may vary with few "
-               "variables"),
     Step("mark_vector_loops", mark_vector_loops,
          does="choose the loops that become vectors, and their width",
          after="guards stand at the accesses, and indices are as they will be printed"),

@@ -14,10 +14,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.layout import Layout
 from tilelang.target import Context, parse_target
-from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.layouts.gemm_plan import (
     GemmPlan,
     OperandStrategy,

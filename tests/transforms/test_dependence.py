@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import ANY, Bounds, Interval
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype
+from tilelang.ir.intervals import ANY, Interval
 from tilelang.transforms.analysis.dependence import (
     Iterations,
     Memory,

@@ -8,7 +8,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import divisible_by, interval
-from tilelang.transforms.analysis.loops import bounds_of
+from tilelang.ir.facts import bounds_of
 
 
 def tiles(tile: int = 64) -> Any:

@@ -8,10 +8,11 @@ from contexts import SM_80
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, Interval, interval
+from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import displaced, parted
+from tilelang.ir.intervals import Interval
 from tilelang.layout.evaluate import evaluate
 from tilelang.target.nvidia import ATOMS
 from tilelang.transforms.cleanup.split_addresses import split_addresses

@@ -12,8 +12,8 @@ from contexts import SM_90
 
 import tilelang.language as T
 from tilelang.ir import stmt as S
+from tilelang.ir.facts import bounds_of
 from tilelang.layout.swizzle import make_padded_layout, swizzle_of, swizzled
-from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.tma import Boxes, TmaIneligibleError, box_layout, boxes_of
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 

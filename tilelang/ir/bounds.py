@@ -7,13 +7,15 @@ two, which wrapping keeps).
 There is one assumption, and the caller makes it: a variable whose interval has an *infinite* end
 (a block index below a symbolic extent, say) stands for an index of unknown size, and arithmetic
 with it is taken not to overflow. A variable without an interval may have any value of its dtype.
+
+Names for arithmetic are seen through. A condition that holds (:meth:`Bounds.given`) narrows the
+interval of what it compares, or becomes a fact: a sum over unbounded integers that is at least 0.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -27,56 +29,58 @@ from tilelang.ir.expr import (
     Cast,
     Const,
     Expr,
+    Load,
     Ramp,
     Select,
     Unary,
     Var,
+    Vector,
     as_expr,
+    find,
+    holds,
 )
-from tilelang.ir.linear import unwrapped
+from tilelang.ir.indices import is_index, widens
+from tilelang.ir.intervals import (
+    ANY,
+    INF,
+    End,
+    Interval,
+    combined,
+    congruent,
+    corners,
+    either,
+    full,
+    product,
+    settled,
+)
+from tilelang.ir.linear import Linear
 from tilelang.records import dataclass
 
-_BITWISE = {"bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor}
-INF = math.inf
-End: TypeAlias = "int | float"  # an int, or plus or minus infinity
-
-
-@dataclass(frozen=True)
-class Interval:
-    """All integers from ``low`` to ``high`` (which may be infinite) that are ``remainder`` modulo
-    ``modulus``. A modulus of 0 says that the only value is ``remainder``."""
-
-    low: End = -INF
-    high: End = INF
-    modulus: int = 1
-    remainder: int = 0
-
-    @property
-    def known(self) -> bool:
-        """Whether both ends are finite."""
-        return self.low > -INF and self.high < INF
-
-    @property
-    def single(self) -> bool:
-        """Whether there is one value only."""
-        return self.known and self.low == self.high
-
-    def congruence(self) -> tuple[int, int]:
-        """(modulus, remainder), exact for a single value."""
-        return (0, int(self.low)) if self.single else (self.modulus, self.remainder)
-
-
-ANY = Interval()
+NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+INT64 = DType("int64")
+_MOST_FACTS = 16  # the latest sums that are kept
+MOST_DEEP = 24  # conditions around each other that are looked at
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Intervals of variables; immutable, extended by the ``with_`` methods.
+    """What is known at one place of a program; immutable, extended by the ``with_`` methods and by
+    conditions that hold.
 
-    ``memo`` keeps results derived from these bounds, so asking again costs nothing.
+    Attributes:
+        ranges: intervals of variables of index arithmetic.
+        names: what names stand for.
+        narrowed: intervals of expressions that conditions speak of.
+        facts: sums over unbounded integers that are at least 0.
+        depth: the number of conditions that were added.
+        memo: results derived from these bounds, so asking again costs nothing.
     """
 
     ranges: Mapping[Var, Interval] = field(default_factory=dict)
+    names: Mapping[Var, Expr] = field(default_factory=dict)
+    narrowed: Mapping[Expr, Interval] = field(default_factory=dict)
+    facts: tuple[Linear, ...] = ()
+    depth: int = 0
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def with_range(self, var: Var, start: object, stop: object, step: object = 1) -> Bounds:
@@ -109,18 +113,103 @@ class Bounds:
         known = self.memo.get(key)
         if isinstance(known, Bounds):
             return known
-        narrowed = self.memo[key] = Bounds({**self.ranges, var: found})
+        narrowed = self.memo[key] = replace(self, ranges={**self.ranges, var: found})
         return narrowed
 
     def with_ranges(self, ranges: Iterable[Range | Name]) -> Bounds:
         """With each ``var`` of (var, start, stop, step) in its range and each of (var, value) as
-        its value is, the earlier ones known to the later. The same ranges give the same object, so
-        that passes share what was derived."""
-        known = dict(self.ranges)
+        a name of its value, the earlier ones known to the later. The same ranges give the same
+        object, so that passes share what was derived."""
+        known, names = dict(self.ranges), dict(self.names)
         for var, *of in ranges:
-            at = Bounds(known)
-            known[var] = at.within(*of) if len(of) > 1 else interval(as_expr(of[0]), at)
-        return _bounds_of(frozenset(known.items()))
+            if len(of) > 1:
+                known[var] = Bounds(known, names).within(*of)
+            else:
+                names[var] = as_expr(of[0])
+        return _bounds_of(frozenset(known.items()), frozenset(names.items()))
+
+    def named(self, var: Var, value: Expr) -> Bounds:
+        """With ``var`` as a name of ``value``."""
+        return replace(self, names={**self.names, var: value})
+
+    def given(self, cond: Expr, holds: bool = True, written: Collection[Var] = ()) -> Bounds:
+        """With ``cond`` known to hold, or not to.
+
+        Args:
+            written: the storage that changes where this is known.
+        """
+        if self.depth > MOST_DEEP:
+            return self
+        key = ("given", cond, holds)
+        found = self.memo.get(key)
+        if not isinstance(found, Bounds):
+            found = self
+            for part, truth in _conjuncts(cond, holds, self):
+                found = found._with_truth(part, truth, written)
+            if found is not self:
+                found = replace(found, depth=self.depth + 1)
+            if not written:
+                self.memo[key] = found
+        return found
+
+    def _with_truth(self, cond: Expr, truth: bool, written: Collection[Var]) -> Bounds:
+        """With a condition that is no conjunction."""
+        if holds(cond, Call) or any(load.buffer.data in written for load in find(cond, Load)):
+            return self
+        known = self
+        if isinstance(cond, Binary) and cond.op in NEGATED and cond.a.dtype.is_integer:
+            op = cond.op if truth else NEGATED[cond.op]
+            known = known._compared(op, cond.a, cond.b)
+        if isinstance(cond, Const) or cond.dtype.lanes > 1:
+            return known
+        known_truth = Interval(int(truth), int(truth), 0, int(truth))
+        return replace(known, narrowed={**known.narrowed, cond: known_truth})
+
+    def _compared(self, op: str, a: Expr, b: Expr) -> Bounds:
+        left, right = exact(a, self), exact(b, self)
+        if left is None or right is None:
+            return self
+        gap = left.added(right, -1).recomposed()  # a - b
+        if op == "eq":
+            return self._at_least_zero(gap)._at_least_zero(_negative(gap))
+        if op == "ne":
+            sides = (gap, _negative(gap))
+            edge = next((side for side in sides if least(side, self) == 0), None)
+            return self if edge is None else self._at_least_zero(edge.plus(-1))
+        side = gap if op in ("ge", "gt") else _negative(gap)
+        return self._at_least_zero(side.plus(-(op in ("lt", "gt"))))
+
+    def _at_least_zero(self, form: Linear) -> Bounds:
+        """With a sum that is at least 0."""
+        if len(form.terms) != 1:
+            modulus, remainder = congruence(form, self)
+            form = form.plus(-(remainder % modulus) if modulus else 0)
+            return replace(self, facts=(*self.facts, form)[-_MOST_FACTS:]) if form.terms else self
+        ((term, factor),) = form.terms
+        limit = -(form.constant // factor)  # factor * term >= -constant
+        found = Interval(limit, INF) if factor > 0 else Interval(-INF, form.constant // -factor)
+        known = self._narrowed(term, found)
+        values = interval(term, known)
+        if values.single and isinstance(term, Binary) and term.op == "floormod":
+            if isinstance(term.b, Const) and int(term.b.value) > 0:  # x % 8 == 0
+                of = Interval(-INF, INF, int(term.b.value), int(values.low))
+                dividend = exact(term.a, self)
+                if dividend is not None and len(dividend.terms) == 1:
+                    if dividend.terms[0][1] == 1 and dividend.constant == 0:
+                        return known._narrowed(dividend.terms[0][0], of)
+        return known
+
+    def _narrowed(self, term: Expr, found: Interval) -> Bounds:
+        values = interval(term, self)
+        found = values.within(found)
+        if found == values or found.low > found.high:  # nothing new, or never reached
+            return self
+        return replace(self, narrowed={**self.narrowed, term: found})
+
+    def opened(self, var: Expr) -> Expr | None:
+        """What ``var`` is a name of, if that has the same value wherever it stands."""
+        value = self.names.get(var) if type(var) is Var else None
+        return None if value is None or holds(value, Load, Call) else value
 
     def of(self, var: Var) -> Interval:
         """What is known of ``var``."""
@@ -133,8 +222,128 @@ Name: TypeAlias = "tuple[Var, Expr]"
 
 
 @lru_cache(maxsize=8)
-def _bounds_of(ranges: frozenset[tuple[Var, Interval]]) -> Bounds:
-    return Bounds(dict(ranges))
+def _bounds_of(
+    ranges: frozenset[tuple[Var, Interval]], names: frozenset[tuple[Var, Expr]]
+) -> Bounds:
+    return Bounds(dict(ranges), dict(names))
+
+
+def _conjuncts(cond: Expr, truth: bool, bounds: Bounds) -> Iterator[tuple[Expr, bool]]:
+    """The conditions that hold if ``cond`` does, or does not; with each whether it holds."""
+    value = bounds.opened(cond)
+    if isinstance(cond, Unary) and cond.op == "lnot":
+        yield from _conjuncts(cond.a, not truth, bounds)
+    elif isinstance(cond, Call) and cond.op == "likely":
+        yield from _conjuncts(cond.args[0], truth, bounds)
+    else:
+        yield cond, truth
+        if isinstance(cond, Binary) and cond.dtype.is_bool and cond.op in _JOINS[truth]:
+            yield from _conjuncts(cond.a, truth, bounds)
+            yield from _conjuncts(cond.b, truth, bounds)
+        elif value is not None:
+            yield from _conjuncts(value, truth, bounds)
+
+
+_JOINS = {True: ("land", "bitand"), False: ("lor", "bitor")}
+
+
+# -- sums over unbounded integers ------------------------------------------------------------------
+def form_of(expr: Expr, bounds: Bounds) -> Linear:
+    """``expr`` as a sum of 64 bits: names, conversions to more bits, sums and products with
+    constants are opened."""
+    terms: dict[Expr, int] = {}
+    constant, stack = 0, [(expr, 1)]
+    while stack:
+        node, factor = stack.pop()
+        match node:
+            case Const():
+                constant += factor * int(node.value)
+            case Unary(op="neg"):
+                stack.append((node.a, -factor))
+            case Binary(op="add" | "sub"):
+                stack += [(node.a, factor), (node.b, factor if node.op == "add" else -factor)]
+            case Binary(op="mul", b=Const(value=value)):
+                stack.append((node.a, factor * int(value)))
+            case Binary(op="mul", a=Const(value=value)):
+                stack.append((node.b, factor * int(value)))
+            case _:
+                inner, named = None, bounds.opened(node)
+                if named is not None:
+                    stack.append((named, factor))
+                    continue
+                if isinstance(node, Cast) and widens(node):
+                    inner = exact(node.value, bounds)
+                for term, scale in ((node, 1),) if inner is None else inner.terms:
+                    terms[term] = terms.get(term, 0) + factor * scale
+                constant += 0 if inner is None else factor * inner.constant
+    return Linear.made(terms, constant, INT64).recomposed()
+
+
+def exact(expr: Expr, bounds: Bounds) -> Linear | None:
+    """The sum over unbounded integers that ``expr`` is, None where it may wrap."""
+    key = ("exact", expr)
+    if key not in bounds.memo:
+        bounds.memo[key] = _exact(expr, bounds)
+    found: Linear | None = bounds.memo[key]
+    return found
+
+
+def _exact(expr: Expr, bounds: Bounds) -> Linear | None:
+    if not expr.dtype.is_integer or expr.dtype.lanes > 1:
+        return None
+    form = form_of(expr, bounds)
+    if len(form.terms) == 1 and form.constant == 0 and form.terms[0][1] == 1:
+        return form
+    wraps = expr.dtype.bits > 32 or not expr.variables
+    if not wraps and is_index(expr, _plain(expr, bounds)):
+        return form
+    whole = full(expr.dtype)
+    values = total(form.terms, form.constant, bounds)
+    if -INF < values.low < whole.low or whole.high < values.high < INF:
+        return Linear(((expr, 1),), 0, INT64) if isinstance(expr, (Var, Cast)) else None
+    return form
+
+
+def _plain(expr: Expr, bounds: Bounds) -> frozenset[Var]:
+    """The variables of ``expr`` that do not stand for index arithmetic."""
+    unknown = (var for var in expr.variables if var not in bounds.ranges)
+    return frozenset(var for var in unknown if not _is_index_name(var, bounds))
+
+
+def _is_index_name(var: Var, bounds: Bounds) -> bool:
+    value = bounds.names.get(var)
+    return value is not None and is_index(value, _plain(value, bounds))
+
+
+def total(terms: Iterable[tuple[Expr, int]], constant: int, bounds: Bounds) -> Interval:
+    """The interval of a sum over unbounded integers."""
+    low: End = constant
+    high: End = constant
+    for term, factor in terms:
+        values = interval(term, bounds)
+        a, b = (values.low, values.high) if factor > 0 else (values.high, values.low)
+        low, high = low + factor * a, high + factor * b
+    return Interval(low, high)
+
+
+def congruence(form: Linear, bounds: Bounds) -> tuple[int, int]:
+    """(modulus, remainder) of a sum over unbounded integers."""
+    modulus, remainder = 0, form.constant
+    for term, factor in form.terms:
+        m, r = interval(term, bounds).congruence()
+        modulus, remainder = math.gcd(modulus, m * factor), remainder + r * factor
+    return congruent(modulus, remainder)
+
+
+def least(form: Linear, bounds: Bounds) -> End:
+    """The least value of a sum over unbounded integers."""
+    low = total(form.terms, form.constant, bounds).low
+    modulus, remainder = congruence(form, bounds) if -INF < low < 0 else (1, 0)
+    return low + (remainder - low) % modulus if modulus > 1 else low
+
+
+def _negative(form: Linear) -> Linear:
+    return Linear((), 0, INT64).added(form, -1)
 
 
 def _least(bounds: Interval, of: object) -> End:
@@ -151,14 +360,6 @@ def _most(bounds: Interval, of: object) -> End:
     return INF if not expr.dtype.is_integer else int(max_value(expr.dtype))
 
 
-@lru_cache(maxsize=256)
-def full(dtype: DType) -> Interval:
-    """Every value of ``dtype``."""
-    if dtype.is_integer:
-        return Interval(int(min_value(dtype)), int(max_value(dtype)))
-    return Interval(0, 1) if dtype.is_bool else ANY
-
-
 def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
     """An interval and congruence that hold for every value of the integer expression ``expr``."""
     bounds = bounds if bounds is not None else Bounds()
@@ -169,14 +370,24 @@ def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
         if node in memo:
             stack.pop()
             continue
-        pending = [operand for operand in _inputs(node) if operand not in memo]
+        named = bounds.names.get(node) if type(node) is Var else None
+        inputs = _inputs(node) if named is None else (named,)
+        pending = [operand for operand in inputs if operand not in memo]
         if pending:
             stack.extend(pending)
             continue
-        memo[node] = _settled(_value(node, memo, bounds), node.dtype)
+        value = _value(node, memo, bounds) if named is None else memo[named]
+        found = settled(value, node.dtype)
+        own = bounds.narrowed.get(node)
+        memo[node] = found if own is None else _within(found, own)
         stack.pop()
     result: Interval = memo[expr]
     return result
+
+
+def _within(found: Interval, own: Interval) -> Interval:
+    both = found.within(own)
+    return both if both.low <= both.high else found  # a place that is never reached
 
 
 def _inputs(node: Expr) -> tuple[Expr, ...]:
@@ -193,31 +404,11 @@ def _inputs(node: Expr) -> tuple[Expr, ...]:
         return (node.t, node.f)
     if isinstance(node, Ramp):
         return (node.base, node.stride)
+    if isinstance(node, Vector):
+        return node.elements
     if isinstance(node, Call) and (node.atom.identity or node.op == "abs"):
         return node.args[:1]
     return ()
-
-
-def _settled(bounds: Interval, dtype: DType) -> Interval:
-    """The interval of the wrapped value, from that of the exact one."""
-    if not dtype.is_integer:
-        return bounds
-    whole = full(dtype)
-    if bounds.low == -INF or bounds.high == INF:
-        return Interval(
-            max(bounds.low, whole.low) if bounds.low > -INF else -INF,
-            min(bounds.high, whole.high) if bounds.high < INF else INF,
-            bounds.modulus,
-            bounds.remainder,
-        )
-    if bounds.low < whole.low or bounds.high > whole.high:
-        modulus = math.gcd(bounds.modulus, 1 << dtype.bits)
-        return Interval(whole.low, whole.high, *_congruent(modulus, bounds.remainder))
-    return bounds
-
-
-def _congruent(modulus: int, remainder: int) -> tuple[int, int]:
-    return modulus, remainder % modulus if modulus else remainder
 
 
 def _value(node: Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval:
@@ -231,38 +422,40 @@ def _value(node: Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval
     if not node.dtype.is_integer:
         return full(node.dtype)
     if isinstance(node, Binary):
-        return _binary(node, memo[node.a], memo[node.b])
+        return combined(node.op, memo[node.a], memo[node.b], node.dtype)
     if isinstance(node, Unary):
         a = memo[node.a]
         shift = -1 if node.op == "bitnot" and node.dtype.is_int else 0
         if node.op == "neg" or shift:
-            modulus, remainder = _congruent(a.modulus, shift - a.remainder)
+            modulus, remainder = congruent(a.modulus, shift - a.remainder)
             return Interval(shift - a.high, shift - a.low, modulus, remainder)
         return full(node.dtype)
     if isinstance(node, (Cast, Broadcast)):
         source = node.value.dtype
         return memo[node.value] if source.is_integer or source.is_bool else full(node.dtype)
     if isinstance(node, Select):
-        return _chosen(node, memo[node.t], memo[node.f])
+        return _chosen(node, memo[node.t], memo[node.f], bounds)
     if isinstance(node, Ramp):
         steps = Interval(0, node.lanes - 1)
         far = corners(memo[node.stride], steps, product)
         base = memo[node.base]
         return Interval(base.low + far.low, base.high + far.high)
+    if isinstance(node, Vector):
+        elements = [memo[element] for element in node.elements]
+        return Interval(min(e.low for e in elements), max(e.high for e in elements))
     if isinstance(node, Call):
         return _call(node, memo)
     return full(node.dtype)
 
 
-def _chosen(node: Select, t: Interval, f: Interval) -> Interval:
-    """One of two sides; of an index that counts from the end where it is negative, each side has
-    its sign."""
-    linear = unwrapped(node)
-    if linear is None:
-        return _either(t, f)
-    added = linear[1]
-    t = replace(t, high=min(t.high, added.constant - 1)) if not added.terms else t
-    return _either(t, replace(f, low=max(f.low, 0)))
+def _chosen(node: Select, t: Interval, f: Interval, bounds: Bounds) -> Interval:
+    """One of two sides, each with what the condition says there."""
+    if isinstance(node.cond, Const) or bounds.depth > 2 or node.dtype.lanes > 1:
+        return either(t, f)
+    yes, no = bounds.given(node.cond), bounds.given(node.cond, False)
+    return either(
+        t if yes is bounds else interval(node.t, yes), f if no is bounds else interval(node.f, no)
+    )
 
 
 def _call(node: Call, memo: Mapping[Any, Interval]) -> Interval:
@@ -277,160 +470,9 @@ def _call(node: Call, memo: Mapping[Any, Interval]) -> Interval:
     return full(node.dtype)
 
 
-def _either(a: Interval, b: Interval) -> Interval:
-    (m, r), (n, s) = a.congruence(), b.congruence()
-    modulus, remainder = _congruent(math.gcd(m, n, r - s), r)
-    return Interval(min(a.low, b.low), max(a.high, b.high), modulus, remainder)
-
-
-def product(a: End, b: End) -> End:
-    """Return ``a * b``."""
-    return 0 if a == 0 or b == 0 else a * b
-
-
-def floored(a: End, b: End) -> End:
-    """``a // b`` for a positive ``b``."""
-    if a in (INF, -INF):
-        return a
-    if b == INF:
-        return 0 if a >= 0 else -1
-    return a // b
-
-
-def truncated(a: End, b: End) -> End:
-    """``a / b`` rounded toward zero, for a positive ``b``."""
-    return floored(a, b) if a >= 0 else -floored(-a, b)
-
-
-def corners(a: Interval, b: Interval, fn: Callable[[End, End], End]) -> Interval:
-    """The values of a function that is monotonic in each operand."""
-    values = [fn(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Interval(min(values), max(values))
-
-
-def _binary(node: Binary, a: Interval, b: Interval) -> Interval:
-    (m, r), (n, s) = a.congruence(), b.congruence()
-    match node.op:
-        case "add":
-            return Interval(a.low + b.low, a.high + b.high, *_congruent(math.gcd(m, n), r + s))
-        case "sub":
-            return Interval(a.low - b.high, a.high - b.low, *_congruent(math.gcd(m, n), r - s))
-        case "mul":
-            span = corners(a, b, product)
-            modulus = math.gcd(m * n, m * s, n * r)
-            return Interval(span.low, span.high, *_congruent(modulus, r * s))
-        case "min":
-            both = _either(a, b)
-            return Interval(min(a.low, b.low), min(a.high, b.high), both.modulus, both.remainder)
-        case "max":
-            both = _either(a, b)
-            return Interval(max(a.low, b.low), max(a.high, b.high), both.modulus, both.remainder)
-        case "floordiv" if b.low > 0:
-            return _divided(a, b, corners(a, b, floored))
-        case "truncdiv" if b.low > 0:
-            return corners(a, b, truncated)
-        case "floormod" if b.low > 0:
-            return _modulo(a, b)
-        case "truncmod" if b.low > 0:
-            most = max(0, min(b.high - 1, a.high))
-            return Interval(min(0, max(1 - b.high, a.low)), most)
-        case _:
-            return _bits(node, a, b)
-
-
-def _divided(a: Interval, b: Interval, span: Interval) -> Interval:
-    m, r = a.congruence()
-    if b.single and m and m % int(b.low) == 0:
-        step = int(b.low)
-        return Interval(span.low, span.high, *_congruent(m // step, r // step))
-    return span
-
-
-def _modulo(a: Interval, b: Interval) -> Interval:
-    m, r = a.congruence()
-    if not b.single:
-        return Interval(0, min(b.high - 1, a.high) if a.low >= 0 else b.high - 1)
-    n = int(b.low)
-    if m % n == 0:
-        return Interval(r % n, r % n, 0, r % n)
-    congruence = _congruent(math.gcd(m, n), r)
-    if a.known and floored(a.low, n) == floored(a.high, n):
-        base = floored(a.low, n) * n
-        return Interval(a.low - base, a.high - base, *congruence)
-    return Interval(0, n - 1, *congruence)
-
-
-def _bits(node: Binary, a: Interval, b: Interval) -> Interval:
-    """Shifts and bit operations."""
-    if node.op in ("shl", "shr") and b.single and 0 <= b.low < node.dtype.bits:
-        scale = 1 << int(b.low)
-        if node.op == "shr":
-            quotient = Interval(scale, scale, 0, scale)
-            return _divided(a, quotient, Interval(floored(a.low, scale), floored(a.high, scale)))
-        m, r = a.congruence()
-        congruence = _congruent(m * scale, r * scale)
-        return Interval(product(a.low, scale), product(a.high, scale), *congruence)
-    span = full(node.dtype)
-    if node.op == "bitand" and (a.low >= 0 or b.low >= 0):
-        span = Interval(0, min(bounds.high for bounds in (a, b) if bounds.low >= 0))
-    if node.op in ("bitor", "bitxor") and a.low >= 0 and b.low >= 0 and a.known and b.known:
-        span = Interval(0, (1 << int(max(a.high, b.high)).bit_length()) - 1)
-    if node.op not in _BITWISE:
-        return span
-    # The low bits of the result are those that are known of both operands, or 0 of a mask.
-    (m, r), (n, s) = a.congruence(), b.congruence()
-    common = math.gcd(m, n)
-    known = common & -common
-    if node.op == "bitand" and b.single:
-        known = max(known, s & -s)
-    return replace(span, modulus=max(1, known), remainder=_BITWISE[node.op](r, s) % max(1, known))
-
-
 def divisible_by(expr: Expr, n: int, bounds: Bounds | None = None) -> bool:
     """Whether every value of ``expr`` is certainly a multiple of ``n``."""
     if n == 0 or not expr.dtype.is_integer:
         return False
     modulus, remainder = interval(expr, bounds).congruence()
     return modulus % n == 0 and remainder % n == 0
-
-
-def prove(cond: Expr, bounds: Bounds | None = None) -> bool | None:
-    """True or False where ``cond`` is decided, None where it is not."""
-    known = bounds if bounds is not None else Bounds()
-    if isinstance(cond, Const):
-        return bool(cond.value)
-    if isinstance(cond, Unary) and cond.op == "lnot":
-        inner = prove(cond.a, known)
-        return None if inner is None else not inner
-    if not isinstance(cond, Binary):
-        return None
-    if cond.op in ("land", "lor"):
-        a, b = prove(cond.a, known), prove(cond.b, known)
-        stop = cond.op == "lor"
-        if a is stop or b is stop:
-            return stop
-        return (not stop) if a is (not stop) and b is (not stop) else None
-    if not cond.a.dtype.is_integer:
-        return None
-    if cond.a is cond.b:
-        return {"eq": True, "le": True, "ge": True}.get(cond.op, False)
-    return compare(cond.op, interval(cond.a, known), interval(cond.b, known))
-
-
-def compare(op: str, a: Interval, b: Interval) -> bool | None:
-    """``a op b`` where every value of the two intervals agrees."""
-    if op in ("gt", "ge"):
-        return compare("lt" if op == "gt" else "le", b, a)
-    if op == "lt":
-        return True if a.high < b.low else False if a.low >= b.high else None
-    if op == "le":
-        return True if a.high <= b.low else False if a.low > b.high else None
-    (m, r), (n, s) = a.congruence(), b.congruence()
-    common = math.gcd(m, n)
-    disjoint = a.high < b.low or b.high < a.low or (common > 0 and (r - s) % common != 0)
-    same = a.single and b.single and a.low == b.low
-    if op == "eq":
-        return False if disjoint else True if same else None
-    if op == "ne":
-        return True if disjoint else False if same else None
-    return None

@@ -308,3 +308,21 @@ def _pointed(target: E.AddressOf) -> Where:
     if target.extent is None or len(target.indices) != 1:
         return target.indices
     return Region(target.buffer, target.indices, (as_extent(target.extent),))
+
+
+def certain_loads(expr: E.Expr) -> Iterator[E.Load]:
+    """Loads that are made whenever ``expr`` is evaluated."""
+    if isinstance(expr, E.Load):
+        yield expr
+    children = expr.children()
+    if _lazy(expr):
+        children = children[:1]
+    for child in children:
+        yield from certain_loads(child)
+
+
+def _lazy(expr: E.Expr) -> bool:
+    """Whether only the first operand is evaluated in every case."""
+    if isinstance(expr, E.Binary):
+        return expr.op in ("land", "lor")
+    return isinstance(expr, E.Select) and expr.lazy

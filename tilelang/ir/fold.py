@@ -369,8 +369,8 @@ def _identity(op: str, x: Expr, y: Expr) -> Expr | None:
     """Trivial results that hold for every value of an integer or bool operand."""
     if x is not y and not isinstance(x, Const) and not isinstance(y, Const):
         return None
-    if x.dtype.is_bool and op in ("land", "lor"):
-        stop = op == "lor"  # the value that decides
+    if x.dtype.is_bool and op in ("land", "lor", "bitand", "bitor") and x.dtype.lanes == 1:
+        stop = op in ("lor", "bitor")  # the value that decides
         if isinstance(x, Const):
             return x if bool(x.value) == stop else y
         if isinstance(y, Const) and bool(y.value) != stop:
@@ -388,7 +388,7 @@ def _identity(op: str, x: Expr, y: Expr) -> Expr | None:
         return x
     if left == 1 and op == "mul":
         return y
-    if (right == 0 or left == 0) and op == "mul":
+    if (right == 0 or left == 0) and op in ("mul", "bitand"):
         return const(0, x.dtype)
     if right == 1 and op in ("floormod", "truncmod"):
         return const(0, x.dtype)

@@ -12,16 +12,17 @@ Floating-point expressions are never changed. Division by a constant zero is lef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tilelang.errors import InternalError
-from tilelang.ir.bounds import INF, Bounds, Interval, compare, full, interval
+from tilelang.ir.bounds import MOST_DEEP, Bounds, interval, total
 from tilelang.ir.expr import (
     Binary,
     Call,
     Cast,
     Const,
     Expr,
+    Load,
     Select,
     Unary,
     Var,
@@ -32,15 +33,19 @@ from tilelang.ir.expr import (
     holds,
     select,
     unary,
+    walk,
 )
 from tilelang.ir.indices import widens
+from tilelang.ir.intervals import INF, Interval, full
 from tilelang.ir.linear import Linear
+from tilelang.ir.prover import decide
 from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
 from tilelang.ir.stmt import Stmt
 from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import map_exprs, rebuild, substitute
 
 _STEPS = 64  # rewrites of one node; more means that rules undo each other
+_JOINS = ("land", "lor", "bitand", "bitor")
 _SUMS = ("add", "sub", "mul")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
@@ -101,7 +106,7 @@ class _Simplifier:
                 stack.pop()
                 continue
             if type(node) is Const or type(node) is Var:
-                memo[node] = node
+                memo[node] = self.constant(node)
                 stack.pop()
                 continue
             below = self.terms(node)
@@ -114,14 +119,52 @@ class _Simplifier:
             if _parts(node) is not None and self.repeatable(node):
                 simple = self.total(node)
             else:
-                simple = self.settle(rebuild(node, self.visit))
+                simple = self.settle(rebuild(node, self.visit) if below else self.guarded(node))
+                simple = self.constant(simple) if simple.dtype.is_bool else simple
             memo[node] = memo[simple] = simple
         return memo[expr]
 
+    def constant(self, node: Expr) -> Expr:
+        """A variable that has one value only, or a condition that is known, as a constant."""
+        if type(node) is Const or not (node.dtype.is_integer or node in self.bounds.narrowed):
+            return node
+        values = self.interval(node) if node.dtype.is_integer else self.bounds.narrowed[node]
+        return const(int(values.low), node.dtype) if values.single else node
+
+    def guarded(self, node: Expr) -> Expr:
+        """``node`` with its operands in their simple forms, each under the condition that another
+        operand is for it."""
+        if isinstance(node, Select):
+            cond = self.visit(node.cond)
+            if isinstance(cond, Const):
+                return self.visit(node.t if cond.value else node.f)
+            t = self.under(cond, True, node.t, node.lazy)
+            f = self.under(cond, False, node.f, node.lazy)
+            same = cond is node.cond and t is node.t and f is node.f
+            return node if same else Select(cond, t, f, node.lazy)
+        if not isinstance(node, Binary):
+            return node
+        holds_first = node.op in ("land", "bitand")
+        a = self.visit(node.a)
+        b = self.under(a, holds_first, node.b, node.op in ("land", "lor"))
+        if not holds(b, Load, Call) and not holds(a, Call):
+            a = self.under(b, holds_first, a, lazy=False)
+        return node if a is node.a and b is node.b else Binary(node.op, a, b)
+
+    def under(self, cond: Expr, truth: bool, expr: Expr, lazy: bool) -> Expr:
+        """``expr`` where ``cond`` holds, or does not; what is not ``lazy`` is computed in any case,
+        so that it is only simpler there where it is a constant."""
+        known = self.bounds.given(cond, truth)
+        if known is self.bounds:
+            return self.visit(expr)
+        there = simplify(expr, known)
+        return there if lazy or isinstance(there, Const) else self.visit(expr)
+
     def terms(self, node: Expr) -> tuple[Expr, ...] | list[Expr]:
-        """What has to be simple before ``node``: its children, of a sum what it adds up."""
+        """What has to be simple before ``node``: its children, of a sum what it adds up; nothing
+        where one operand is a condition for another."""
         if _parts(node) is None:
-            return node.children()
+            return () if _guards(node) and self.bounds.depth < MOST_DEEP else node.children()
         exprs: list[Expr] = []
         stack = [node]
         while stack:
@@ -206,6 +249,11 @@ class _Simplifier:
                 rewritten = rule.result(self, match)
                 if rewritten is not None and rewritten is not node:
                     return rule.name, rewritten
+        plain = resolved(node, self.bounds)
+        if plain is not node:
+            opened = self.visit(plain)
+            if _size(opened) <= _size(node):
+                return "names opened", opened
         return "", node
 
     def cast(self, node: Cast) -> Expr:
@@ -235,44 +283,16 @@ class _Simplifier:
 
     def exact(self, form: Linear) -> Interval | None:
         """The interval of ``form`` where it cannot wrap, None where it may."""
-        bounds, whole = self.sum_of(form.terms, form.constant), full(form.dtype)
+        bounds, whole = total(form.terms, form.constant, self.bounds), full(form.dtype)
         if -INF < bounds.low < whole.low or whole.high < bounds.high < INF:
             return None
         return bounds
 
-    def sum_of(self, terms: Iterable[tuple[Expr, int]], constant: int) -> Interval:
-        """The interval of a sum over unbounded integers."""
-        low: int | float = constant
-        high: int | float = constant
-        for term, factor in terms:
-            bounds = self.interval(term)
-            a, b = (bounds.low, bounds.high) if factor > 0 else (bounds.high, bounds.low)
-            low, high = low + factor * a, high + factor * b
-        return Interval(low, high)
-
     def decide(self, op: str, a: Expr, b: Expr) -> bool | None:
-        """The comparison ``a op b`` by intervals, and by the interval of ``a - b``."""
+        """The comparison ``a op b`` where it is decided."""
         if not a.dtype.is_integer or a.dtype.lanes > 1:
             return None
-        bounds = compare(op, self.interval(a), self.interval(b))
-        if bounds is not None:
-            return bounds
-        left, right = Linear.of(a), Linear.of(b)
-        if self.exact(left) is None or self.exact(right) is None:
-            if op not in ("eq", "ne"):
-                return None
-            same = left.added(right, -1)  # equality needs the wrapped difference only
-            return None if same.terms else (same.constant == 0) == (op == "eq")
-        difference = self.difference(left, right)
-        return compare(op, difference, Interval(0, 0, 0, 0))
-
-    def difference(self, left: Linear, right: Linear) -> Interval:
-        """The interval of ``left - right`` over unbounded integers."""
-        factors = dict(left.terms)
-        for term, factor in right.terms:
-            factors[term] = factors.get(term, 0) - factor
-        nonzero = (pair for pair in factors.items() if pair[1])
-        return self.sum_of(nonzero, left.constant - right.constant)
+        return decide(op, a, b, self.bounds)
 
     def expr_of(self, form: Linear) -> Expr:
         """The canonical sum: positive terms, then negative ones, large factors first."""
@@ -317,6 +337,29 @@ class _Simplifier:
         if cached is None:
             cached = self.texts[expr] = repr(expr)
         return cached
+
+
+def _guards(node: Expr) -> bool:
+    """Whether an operand of ``node`` is a condition for another one."""
+    if isinstance(node, Binary):
+        return node.dtype.is_bool and node.op in _JOINS and node.dtype.lanes == 1
+    return isinstance(node, Select) and node.dtype.lanes == 1
+
+
+def resolved(expr: Expr, bounds: Bounds) -> Expr:
+    """``expr`` without names."""
+    while not bounds.names.keys().isdisjoint(expr.variables):
+        values = {var: bounds.opened(var) for var in expr.variables}
+        names = {var: value for var, value in values.items() if value is not None}
+        if not names:
+            break
+        expr = substitute(expr, names)
+    return expr
+
+
+def _size(expr: Expr) -> int:
+    """The number of different operations."""
+    return sum(not isinstance(node, (Var, Const)) for node in walk(expr))
 
 
 def _folded(node: Expr) -> Expr:

@@ -17,9 +17,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from tilelang.ir.bounds import Interval
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.expr import Binary, Const, Expr, binary, const
+from tilelang.ir.intervals import Interval
 from tilelang.ir.linear import Linear
 from tilelang.records import dataclass
 
@@ -134,6 +134,46 @@ def _mod_of_mod(ctx: Context, m: Match) -> Expr | None:
     return binary("floormod", m["x"], m["d"]) if _int(m["c"]) % _int(m["d"]) == 0 else None
 
 
+def _steps(op: str) -> Callable[[Context, Match], Expr | None]:
+    """``(64 * x + y) // 192 = x // 3`` and ``(64 * x + y) % 192 = x % 3 * 64 + y``, where
+    ``0 <= y < 64``."""
+
+    def split(ctx: Context, m: Match) -> Expr | None:
+        form, n = Linear.of(m["x"]), _int(m["c"])
+        if len(form.terms) < 2 or ctx.exact(form) is None:
+            return None
+        for step in sorted({math.gcd(n, factor) for _, factor in form.terms} - {1}, reverse=True):
+            outside, inside = form.split(step)
+            rest = ctx.exact(inside)
+            if outside.terms and inside.terms and rest and rest.low >= 0 and rest.high < step:
+                x = ctx.expr_of(outside.divided(step))
+                whole = binary(op, x, const(n // step, form.dtype))
+                return (
+                    whole if op == "floordiv" else ctx.expr_of(inside.added(Linear.of(whole), step))
+                )
+        return None
+
+    return split
+
+
+def _as_division(op: str) -> Callable[[Context, Match], Expr | None]:
+    """A mask or shift as the remainder or quotient that it is, where that is known or smaller."""
+
+    def changed(ctx: Context, m: Match) -> Expr | None:
+        x, n = m["x"], _int(m["c"])
+        n = n + 1 if op == "bitand" else 1 << n
+        if n < 2 or not _is_power_of_two(n) or not _fits(n, x):
+            return None
+        match = {"x": x, "c": const(n, x.dtype)}
+        if op == "bitand":
+            rules = (_mod_decided, _mod_split, _steps("floormod"))
+        else:
+            rules = (_div_decided, _div_split, _steps("floordiv"))
+        return next((found for rule in rules if (found := rule(ctx, match)) is not None), None)
+
+    return changed
+
+
 # -- min, max ------------------------------------------------------------------------------------
 def _extreme(op: str) -> Callable[[Context, Match], Expr | None]:
     def decided(ctx: Context, m: Match) -> Expr | None:
@@ -203,6 +243,10 @@ RULES: tuple[Rule, ...] = (
     Rule("multiples leave a division", ("floordiv", "x", "c"), _div_split),
     Rule("multiples leave a remainder", ("floormod", "x", "c"), _mod_split),
     Rule("common factor of a division", ("floordiv", "x", "c"), _div_reduced),
+    Rule("part of a step leaves a division", ("floordiv", "x", "c"), _steps("floordiv")),
+    Rule("part of a step leaves a remainder", ("floormod", "x", "c"), _steps("floormod")),
+    Rule("mask as a remainder", ("bitand", "x", "c"), _as_division("bitand")),
+    Rule("shift as a quotient", ("shr", "x", "c"), _as_division("shr")),
     *(Rule(f"{op} decided", (op, "x", "y"), _extreme(op)) for op in ("min", "max")),
     *(
         Rule(f"{op} of constants", (op, (op, "x", "k"), "l"), _extreme_constants(op))

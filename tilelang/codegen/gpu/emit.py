@@ -26,8 +26,8 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Atom
-from tilelang.ir.bounds import Interval, full
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.intervals import Interval, full
 from tilelang.ir.postfix import Program
 from tilelang.target import Target
 

@@ -7,7 +7,7 @@ type; combining terms widens them where a result, or any step on the way to it, 
 
 from __future__ import annotations
 
-from tilelang.ir.bounds import Interval, corners, floored, product, truncated
+from tilelang.ir.intervals import Interval, corners, floored, product, truncated
 from tilelang.records import dataclass
 
 LOW, HIGH = -(2**31), 2**31 - 1

@@ -14,8 +14,8 @@ from tilelang.codegen.writer import Writer
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.intervals import Interval
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.target.apple import HELD

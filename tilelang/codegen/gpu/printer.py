@@ -25,11 +25,12 @@ from tilelang.codegen.names import Names
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.atoms import Atom
-from tilelang.ir.bounds import Bounds, Interval, full, interval
+from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.indices import parted
+from tilelang.ir.intervals import Interval, full
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.absent import absent_names
-from tilelang.ir.bounds import Bounds, prove
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.expr import Const, Expr, Var, as_expr
+from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 
 __all__ = ["Analyzer"]

@@ -22,8 +22,9 @@ from tilelang.cpu.loops.vectorization import stride_of
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, prove
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Region
+from tilelang.ir.prover import prove
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_blocks, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context

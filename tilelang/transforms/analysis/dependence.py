@@ -26,10 +26,11 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.bounds import ANY, INF, Bounds, End, Interval, floored, interval
+from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region, Shape, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import Access
+from tilelang.ir.intervals import ANY, INF, End, Interval, floored
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute

@@ -1,12 +1,9 @@
-"""What is known of loops before they run: extents, trip counts, ranges of variables."""
+"""What is known of loops before they run: extents and trip counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, Name, Range
 from tilelang.ir.simplify import simplify
 
 UNROLLED = ("unroll", "vectorized")
@@ -91,41 +88,3 @@ def static_extents(loop: S.Parallel) -> tuple[int, ...] | None:
     """The extents of a loop if all are constants."""
     extents = [int(e.value) if isinstance(e, E.Const) else -1 for e in map(E.as_expr, loop.extents)]
     return None if -1 in extents else tuple(extents)
-
-
-def ranges_of(stmt: S.Stmt) -> Iterator[Range]:
-    """The ranges of the variables that ``stmt`` and what is in it bind, the outer ones first."""
-    for node in S.walk(stmt):
-        yield from _ranges(node)
-
-
-def _ranges(node: S.Stmt) -> Iterator[Range]:
-    """The ranges of the variables that ``node`` itself binds."""
-    if isinstance(node, S.Launch):
-        yield from ((var, 0, extent, 1) for var, extent in zip(node.block_vars, node.grid))
-        yield from ((var, 0, count, 1) for var, count in zip(node.thread_vars, node.threads))
-    elif isinstance(node, S.For) and isinstance(node.step, E.Const) and node.step.value > 0:
-        yield node.var, node.start, node.stop, node.step
-    elif isinstance(node, S.Parallel):
-        yield from ((var, 0, extent, 1) for var, extent in zip(node.vars, node.extents))
-
-
-def _values(launch: S.Launch) -> Iterator[Range | Name]:
-    """:func:`ranges_of`, and names that stand for one integer wherever they are bound."""
-    nodes = tuple(S.walk(launch))
-    values: dict[E.Var, E.Expr | None] = {}
-    for node in nodes:
-        if isinstance(node, S.Let) and node.var.dtype.is_integer:
-            once = values.setdefault(node.var, node.value) is node.value
-            values[node.var] = node.value if once else None
-    for node in nodes:
-        value = values.get(node.var) if isinstance(node, S.Let) else None
-        if isinstance(node, S.Let) and value is not None:
-            yield node.var, value
-        yield from _ranges(node)
-
-
-def bounds_of(launch: S.Launch) -> Bounds:
-    """What is known of the block, thread and loop variables of a launch, and of its names, of
-    which the tile of a block that goes through tiles is one."""
-    return Bounds().with_ranges(_values(launch))

@@ -23,6 +23,7 @@ from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
@@ -30,7 +31,7 @@ from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import uses_only
-from tilelang.transforms.analysis.loops import bounds_of, values_of
+from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.lower.context import INT
 
 HALF, BRAIN, WORD = DType("float16"), DType("bfloat16"), DType("uint32")
@@ -300,14 +301,14 @@ def _cut(expr: E.Expr, bounds: Bounds) -> _Cut | None:
         if mask != (1 << bits) - 1 or bits > room:
             return None
     shift: E.Expr = E.const(0)
-    if bits and isinstance(expr, E.Binary) and expr.op == "shr":
+    if isinstance(expr, E.Binary) and expr.op == "shr":
         shift = E.cast(expr.b, INT)
         expr = _inner(expr.a)
     if not isinstance(expr, E.Load) or not expr.dtype.is_integer or expr.dtype.lanes > 1:
         return None
     size = expr.dtype.bits
-    if not bits and size == 8 and expr.dtype.is_uint:
-        bits = 8
+    if not bits and expr.dtype.is_uint and isinstance(shift, E.Const):
+        bits = size - int(shift.value)  # all that are left
     if bits not in FIELDS or size not in (8, 16, 32):
         return None
     shifts = interval(shift, bounds)

@@ -18,10 +18,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.dtypes import dtype
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.target import Context
-from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.vectors import run_of
 
 MOST = 4  # of float32 in an instruction

@@ -24,6 +24,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
+from tilelang.ir.facts import bounds_of
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
@@ -31,7 +32,7 @@ from tilelang.layout.validity import check_threads
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import thread_groups
-from tilelang.transforms.analysis.loops import bounds_of, static_extents
+from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.access import (
     Access,

@@ -14,13 +14,13 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies, substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import PATTERN_ROWS, swizzle_of
 from tilelang.target import Context
 from tilelang.transforms.analysis.interleaved_buffers import JOINED, Interleaving, pitched
-from tilelang.transforms.analysis.loops import bounds_of
 
 
 def apply_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:

@@ -15,9 +15,10 @@ from math import prod
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import divisible_by, prove
+from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
 from tilelang.ir.elementwise import element
+from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout

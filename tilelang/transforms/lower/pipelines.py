@@ -17,10 +17,10 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import prove
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear
+from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute, substitute_in

@@ -18,6 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.levels import with_known_keys
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
 from tilelang.layout.register_layout import RegisterLayout
@@ -31,7 +32,7 @@ from tilelang.transforms.analysis.groups import (
     thread_mask,
     thread_number,
 )
-from tilelang.transforms.analysis.loops import bounds_of, static_extents
+from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.tma import SUBTILE, TILES, Subtile, is_complete

@@ -20,6 +20,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
 from tilelang.ir.visitor import (
@@ -34,7 +35,7 @@ from tilelang.records import dataclass
 from tilelang.target import Context, nvidia
 from tilelang.transforms.analysis.dependence import is_same_element, uses_only
 from tilelang.transforms.analysis.lanes import Lanes
-from tilelang.transforms.analysis.loops import bounds_of, values_of
+from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.transforms.lower.context import INT, MADE
 from tilelang.transforms.lower.random_numbers import draw_ahead, draws

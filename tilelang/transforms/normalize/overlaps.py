@@ -21,10 +21,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
-from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.scopes import is_private
 
 _ALIGNED = (

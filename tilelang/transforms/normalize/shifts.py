@@ -8,20 +8,18 @@ other gets a look before the shift.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.facts import FactWalk, known_of
+from tilelang.ir.prover import decide, nonnegative
 from tilelang.ir.visitor import rebuild
 from tilelang.target import Context
-from tilelang.transforms.normalize.negative_indices import SignWalk
-from tilelang.transforms.normalize.sign_analysis import Form, Signs, form_of
 
 _SHIFTS = ("shl", "shr")
-_DEPTH = 2  # facts that are put together for one answer
 
 
 def bound_shifts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -32,7 +30,7 @@ def bound_shifts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     if not any(map(_shifts, _exprs(func.body))):
         return func
     written = frozenset(effects.written(func.body))
-    walk = _Bound(_Wrapping(Bounds()), written)
+    walk = _Bound(known_of(func), written)
     walk.grids = context.has("cores")
     return func.with_body(walk.visit(func.body))
 
@@ -45,37 +43,9 @@ def _shifts(expr: E.Expr) -> bool:
     return any(node.op in _SHIFTS for node in E.find(expr, E.Binary))
 
 
-class _Wrapping(Signs):
-    """What is known of values that wrap, too: a comparison of sums speaks of what is left of them
-    in their dtype, so only those of single values and of index arithmetic are facts."""
-
-    def _facts(
-        self, cond: tuple[str, E.Expr, E.Expr], written: Collection[E.Var]
-    ) -> Iterator[Form]:
-        if all(self._is_exact(self.resolved(side)) for side in cond[1:]):
-            yield from super()._facts(cond, written)
-
-    def _is_exact(self, side: E.Expr) -> bool:
-        if isinstance(side, (E.Var, E.Load, E.Const)):
-            return True
-        known = side.variables <= self.bounds.ranges.keys() and not E.holds(side, E.Load)
-        return known and side.dtype.is_int
-
-    def below(self, count: E.Expr, width: int) -> bool:
-        """Whether ``count`` is always in ``range(width)``."""
-        count = self.resolved(count)
-        counts = interval(count, self.bounds)
-        if counts.low >= 0 and counts.high < width:
-            return True
-        form = form_of(count)  # of the exact value, which is the wrapped one if it is in the range
-        headroom = Form((), width - 1).less(form, 1)
-        return self._by_facts(form, _DEPTH) and self._by_facts(headroom, _DEPTH)
-
-
-class _Bound(SignWalk):
+class _Bound(FactWalk):
     """Looks at every shift."""
 
-    signs: _Wrapping
     grids = True  # whether they are computed in C; programs of the host have defined shifts
 
     def own(self, stmt: S.Stmt) -> S.Stmt:
@@ -91,7 +61,8 @@ class _Bound(SignWalk):
         if not isinstance(expr, E.Binary) or expr.op not in _SHIFTS:
             return super().rewritten(expr)
         rebuilt = rebuild(expr, self.expr)
-        if self.signs.below(expr.b, expr.dtype.element_of.bits):
+        width = E.const(expr.dtype.element_of.bits, expr.b.dtype.element_of)
+        if nonnegative(expr.b, self.known) and decide("lt", expr.b, width, self.known):
             return rebuilt
         assert isinstance(rebuilt, E.Binary)
         return _looked_at(rebuilt)

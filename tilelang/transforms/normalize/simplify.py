@@ -1,45 +1,53 @@
-"""Simplify every expression with what is known of the variables in scope.
+"""Simplify every expression with what is known where it stands.
 
 Folds constants, merges linear index arithmetic and decides conditions by the ranges of loop and
-block variables. Branches whose condition is decided lose the dead side. Parallel loops without an
-iteration go, since nothing can be shared out among threads, and so do hints about fragments, which
-hold no program to an order: no pass takes them for a use.
+block variables, by names and by the conditions around. Branches whose condition is decided lose
+the dead side, a loop of one round becomes that round. Parallel loops without an iteration go, since
+nothing can be shared out among threads, and so do hints about fragments, which hold no program to
+an order: no pass takes them for a use.
 """
 
 from __future__ import annotations
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import ExprRewriter
+from tilelang.ir.visitor import rewrite_exprs
 from tilelang.target import Context
-from tilelang.transforms.analysis.loops import ranges_of
 
 
 def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
-    bounds = Bounds().with_ranges(ranges_of(func.body))
     launches = S.find(func.body, S.Launch)
     laid_out = {b for launch in launches for b, _ in launch.annotation("layout_map", ())}
-    return func.with_body(_Simplify(bounds, frozenset(laid_out)).rewrite(func.body))
+    walk = _Simplify(known_of(func), frozenset(effects.written(func.body)))
+    walk.laid_out = frozenset(laid_out)
+    return func.with_body(walk.visit(func.body))
 
 
-class _Simplify(ExprRewriter):
-    def __init__(self, ranges: Bounds, laid_out: frozenset[Buffer]) -> None:
-        self.ranges = ranges
-        self.laid_out = laid_out
+class _Simplify(FactWalk):
+    laid_out: frozenset[Buffer] = frozenset()
 
-    def node(self, expr: E.Expr) -> E.Expr:
-        return simplify(expr, self.ranges)
+    def expr(self, expr: E.Expr) -> E.Expr:
+        return simplify(expr, self.known)
 
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-        if isinstance(stmt, S.If) and isinstance(stmt.cond, E.Const):
-            return stmt.then if stmt.cond.value else stmt.orelse
-        if isinstance(stmt, S.Parallel) and any(map(_is_zero, stmt.extents)):
-            return None
-        return None if isinstance(stmt, S.Eval) and self._fences_fragment(stmt.value) else stmt
+    def visit(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.If):
+            cond = self.expr(stmt.cond)
+            if isinstance(cond, E.Const):
+                taken = stmt.then if cond.value else stmt.orelse
+                return S.Seq(stmts=()) if taken is None else self.visit(taken)
+        made = super().visit(stmt)
+        if isinstance(made, S.Parallel) and any(map(_is_zero, made.extents)):
+            return S.Seq(stmts=())
+        fences = isinstance(made, S.Eval) and self._fences_fragment(made.value)
+        return S.Seq(stmts=()) if fences else made
+
+    def own(self, stmt: S.Stmt) -> S.Stmt:
+        return rewrite_exprs(stmt, self.expr)
 
     def _fences_fragment(self, value: E.Expr) -> bool:
         """Whether a fence is about a tile whose registers the compiler chooses and orders itself:

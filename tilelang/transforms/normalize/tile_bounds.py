@@ -8,7 +8,6 @@ loop variables. What depends on data or on conditions is left to the interpreter
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -18,6 +17,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.effects import certain_loads
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.target import Context
@@ -96,7 +96,7 @@ class _Walk:
                 self.element(region.buffer, region.mins, stmt)
                 self.element(region.buffer, tuple(map(E.as_expr, lasts)), stmt)
         for expr in stmt.exprs():
-            for load in _certain_loads(expr):
+            for load in certain_loads(expr):
                 self.element(load.buffer, load.indices, stmt, wraps=True)
 
     def element(
@@ -161,24 +161,6 @@ def _error(
         "or make the buffer larger",
         loc=stmt.loc,
     )
-
-
-def _certain_loads(expr: E.Expr) -> Iterator[E.Load]:
-    """Loads that are made whenever ``expr`` is evaluated."""
-    if isinstance(expr, E.Load):
-        yield expr
-    children = expr.children()
-    if _lazy(expr):
-        children = children[:1]
-    for child in children:
-        yield from _certain_loads(child)
-
-
-def _lazy(expr: E.Expr) -> bool:
-    """Whether only the first operand is evaluated in every case."""
-    if isinstance(expr, E.Binary):
-        return expr.op in ("land", "lor")
-    return isinstance(expr, E.Select) and expr.lazy
 
 
 def _leaves(stmt: S.Stmt) -> bool:

@@ -23,14 +23,15 @@ from typing import Any
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, Interval, full, interval
+from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.facts import ranges_of
 from tilelang.ir.indices import is_index, is_long, is_sum, plain_values, widens
+from tilelang.ir.intervals import Interval, full
 from tilelang.ir.visitor import Rewriter, postorder, rebuild
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.loops import ranges_of
 
 INT64 = DType("int64")
 _UNKNOWN = Interval(0, 2)  # stands for what may be of any size

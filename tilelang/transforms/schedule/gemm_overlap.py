@@ -31,12 +31,12 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.items import ItemGraph, conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require

@@ -17,11 +17,12 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.loops import bounds_of, static_extents
+from tilelang.transforms.analysis.loops import static_extents
 
 SHARED_BY = 8  # iterations of a parallel loop for each element of a tile, at least
 MAX_BYTES = 4096

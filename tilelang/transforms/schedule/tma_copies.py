@@ -14,10 +14,10 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.facts import bounds_of
 from tilelang.layout.layout import Layout
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import ThreadGroups, Uniformity, thread_groups
-from tilelang.transforms.analysis.loops import bounds_of
 from tilelang.transforms.analysis.tma import (
     START,
     Boxes,

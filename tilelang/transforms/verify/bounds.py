@@ -21,11 +21,12 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.visitor import rewrite_bodies, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.analysis.loops import bounds_of, values_of
+from tilelang.transforms.analysis.loops import values_of
 
 MOST_POINTS = 1 << 22  # threads and iterations that are looked at for one access
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)

@@ -9,8 +9,8 @@ from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang import interpret
-from tilelang.cpu.loops.invariant_quotients import simplify_invariant_quotients
 from tilelang.ir import stmt as S
+from tilelang.transforms.normalize.simplify import simplify_func
 
 
 def quotients(lanes: int, factor: int, offset: int, divisor: int) -> S.PrimFunc:
@@ -25,7 +25,7 @@ def quotients(lanes: int, factor: int, offset: int, divisor: int) -> S.PrimFunc:
 
 
 def shown(*numbers: int) -> str:
-    return body_of(simplify_invariant_quotients(quotients(*numbers), CPU)).splitlines()[-1].strip()
+    return body_of(simplify_func(quotients(*numbers), CPU)).splitlines()[-1].strip()
 
 
 def test_a_loop_within_a_step_leaves_the_quotient() -> None:
@@ -45,7 +45,7 @@ def test_what_may_wrap_stays() -> None:
             for j in T.serial(64):
                 B[j] = (A[0] * 64 + j) // 192
 
-    assert simplify_invariant_quotients(kernel, CPU) is kernel
+    assert simplify_func(kernel, CPU) is kernel
 
 
 @given(
@@ -54,7 +54,7 @@ def test_what_may_wrap_stays() -> None:
 def test_values_stay(lanes: int, factor: int, offset: int, divisor: int) -> None:
     import numpy as np
 
-    func = simplify_invariant_quotients(quotients(lanes, factor, offset, divisor), CPU)
+    func = simplify_func(quotients(lanes, factor, offset, divisor), CPU)
     a, b = (np.zeros((9, lanes), np.int32) for _ in range(2))
     interpret.run(func, (a, b))
     k, j = np.arange(9)[:, None], np.arange(lanes)
@@ -62,7 +62,7 @@ def test_values_stay(lanes: int, factor: int, offset: int, divisor: int) -> None
 
 
 def test_the_text() -> None:
-    assert body_of(simplify_invariant_quotients(quotients(64, 64, 0, 192), CPU)) == text("""
+    assert body_of(simplify_func(quotients(64, 64, 0, 192), CPU)) == text("""
         for k in range(9):
             for j in range(64):
                 B[k, j] = k // 3

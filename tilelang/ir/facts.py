@@ -1,0 +1,217 @@
+"""What holds where in a program, and a walk that knows it at each place.
+
+Ranges of loop, block and thread variables and names hold wherever these are bound; a condition
+holds in its branch, an assertion in what follows it, and what is left early shows its opposite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, Name, Range
+from tilelang.ir.intervals import INF, Interval, full
+from tilelang.ir.visitor import rebuild, rewrite_blocks, rewrite_exprs
+
+_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
+
+
+def ranges_of(stmt: S.Stmt) -> Iterator[Range]:
+    """The ranges of the variables that ``stmt`` and what is in it bind, the outer ones first."""
+    for node in S.walk(stmt):
+        yield from _ranges(node)
+
+
+def _ranges(node: S.Stmt) -> Iterator[Range]:
+    """The ranges of the variables that ``node`` itself binds."""
+    if isinstance(node, S.Launch):
+        yield from ((var, 0, extent, 1) for var, extent in zip(node.block_vars, node.grid))
+        yield from ((var, 0, count, 1) for var, count in zip(node.thread_vars, node.threads))
+    elif isinstance(node, S.For) and isinstance(node.step, E.Const) and node.step.value > 0:
+        yield node.var, node.start, node.stop, node.step
+    elif isinstance(node, S.Parallel):
+        yield from ((var, 0, extent, 1) for var, extent in zip(node.vars, node.extents))
+
+
+def _values(launch: S.Stmt) -> Iterator[Range | Name]:
+    """:func:`ranges_of`, and names that stand for one integer wherever they are bound."""
+    nodes = tuple(S.walk(launch))
+    values: dict[E.Var, E.Expr | None] = {}
+    for node in nodes:
+        if isinstance(node, S.Let) and (node.var.dtype.is_integer or node.var.dtype.is_bool):
+            once = values.setdefault(node.var, node.value) is node.value
+            values[node.var] = node.value if once else None
+    for node in nodes:
+        value = values.get(node.var) if isinstance(node, S.Let) else None
+        if isinstance(node, S.Let) and value is not None:
+            yield node.var, value
+        yield from _ranges(node)
+
+
+def bounds_of(stmt: S.Stmt) -> Bounds:
+    """What is known of the block, thread and loop variables of a launch, and of its names, of
+    which the tile of a block that goes through tiles is one."""
+    return Bounds().with_ranges(_values(stmt))
+
+
+def known_of(func: S.PrimFunc) -> Bounds:
+    """What is known everywhere in ``func``: of its sizes and integer parameters, too."""
+    parts = [n for buffer in func.buffers for n in (*buffer.shape, *(buffer.strides or ()))]
+    sizes = dict.fromkeys(v for n in parts if isinstance(n, E.Expr) for v in n.variables)
+    known = {param: full(param.dtype) for param in func.params if isinstance(param, E.Var)}
+    known = {var: at for var, at in known.items() if var.dtype.is_integer}
+    known |= dict.fromkeys(sizes, Interval(0, INF))
+    return Bounds(known).with_ranges(_values(func.body))
+
+
+class FactWalk:
+    """Rewrites expressions with what is known where they stand.
+
+    Args:
+        known: what is known everywhere.
+        written: storage that changes.
+    """
+
+    def __init__(self, known: Bounds, written: frozenset[E.Var]) -> None:
+        self.known = known
+        self.written = written
+        self.memos: dict[Bounds, dict[E.Expr, E.Expr]] = {}
+
+    # -- statements --------------------------------------------------------------------------------
+    def visit(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with its expressions rewritten."""
+        if isinstance(stmt, S.Seq):
+            return self.sequence(stmt)
+        outer = self.known
+        made = self.own(stmt)
+        if isinstance(made, S.If):
+            made = self.branch(made)
+        elif made.blocks():
+            self.known = self.inside(made)
+            made = rewrite_blocks(made, self.visit)
+        self.known = outer
+        return made
+
+    def sequence(self, stmt: S.Seq) -> S.Stmt:
+        """Statements in order; what one of them shows holds for those after it."""
+        outer = self.known
+        found = []
+        for item in stmt.stmts:
+            found.append(self.visit(item))
+            self.known = self.after(item)
+        self.known = outer
+        return stmt.of(found)
+
+    def after(self, stmt: S.Stmt) -> Bounds:
+        """What is known once ``stmt`` is done."""
+        if isinstance(stmt, S.Assert):
+            return self.known.given(stmt.cond, True, self.written)
+        if isinstance(stmt, S.If):
+            if stmt.orelse is None and _leaves(stmt.then):
+                return self.known.given(stmt.cond, False, self.written)
+            if stmt.orelse is not None and _leaves(stmt.orelse):
+                return self.known.given(stmt.cond, True, self.written)
+        return self.known
+
+    def inside(self, stmt: S.Stmt) -> Bounds:
+        """What is known in the blocks of ``stmt``."""
+        known = self.known
+        if isinstance(stmt, S.Launch):
+            for var, extent in zip(stmt.block_vars, stmt.grid):
+                known = _within(known, var, E.const(0), extent)
+        elif isinstance(stmt, S.Parallel):
+            for var, extent in zip(stmt.vars, stmt.extents):
+                known = _within(known, var, E.const(0), extent)
+        elif isinstance(stmt, S.For):
+            step = int(stmt.step.value) if isinstance(stmt.step, E.Const) else 0
+            if step > 0:
+                known = _within(known, stmt.var, stmt.start, stmt.stop)
+            elif step < 0:
+                known = known.given(E.binary("le", stmt.var, stmt.start))
+                known = known.given(E.binary("gt", stmt.var, stmt.stop))
+        elif isinstance(stmt, S.While):
+            known = known.given(stmt.cond, True, _changed(stmt.cond, stmt.body))
+        return known
+
+    def branch(self, stmt: S.If) -> S.Stmt:
+        """Both sides, each with what the condition says there."""
+        known = self.known
+        self.known = known.given(stmt.cond, True, _changed(stmt.cond, stmt.then))
+        then = self.visit(stmt.then)
+        orelse = stmt.orelse
+        if orelse is not None:
+            self.known = known.given(stmt.cond, False, _changed(stmt.cond, orelse))
+            orelse = self.visit(orelse)
+        if then is stmt.then and orelse is stmt.orelse:
+            return stmt
+        return replace(stmt, then=then, orelse=orelse)
+
+    def own(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with the expressions that it has itself."""
+        return rewrite_exprs(stmt, self.expr)
+
+    # -- expressions -------------------------------------------------------------------------------
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` rewritten."""
+        if not self.concerns(expr):
+            return expr
+        memo = self.memos.setdefault(self.known, {})
+        if expr not in memo:
+            for node in self.chain(expr):  # what is below is known then: no deep recursion
+                if node not in memo:
+                    memo[node] = self.rewritten(node)
+        return memo[expr]
+
+    def concerns(self, expr: E.Expr) -> bool:
+        """Whether anything in ``expr`` may change."""
+        return E.holds(expr, E.Load, E.Call)
+
+    def chain(self, expr: E.Expr) -> list[E.Expr]:
+        """``expr`` after the operands of sums, products and the like that stand in it."""
+        found = [expr]
+        for node in found:
+            if isinstance(node, E.Binary) and node.op not in ("land", "lor"):
+                found += [part for part in (node.a, node.b) if self.concerns(part)]
+        return found[::-1]
+
+    def rewritten(self, expr: E.Expr) -> E.Expr:
+        """A node whose operands are asked for by :meth:`expr`."""
+        if isinstance(expr, E.Select) and expr.lazy:
+            cond = self.expr(expr.cond)
+            t, f = self.where(expr.cond, True, expr.t), self.where(expr.cond, False, expr.f)
+            same = cond is expr.cond and t is expr.t and f is expr.f
+            return expr if same else E.Select(cond, t, f, True)
+        if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
+            a, b = self.expr(expr.a), self.where(expr.a, expr.op == "land", expr.b)
+            return expr if a is expr.a and b is expr.b else E.Binary(expr.op, a, b)
+        return rebuild(expr, self.expr)
+
+    def where(self, cond: E.Expr, holds: bool, expr: E.Expr) -> E.Expr:
+        """``expr``, which is evaluated where ``cond`` holds, or does not."""
+        outer = self.known
+        self.known = outer.given(cond, holds)
+        found = self.expr(expr)
+        self.known = outer
+        return found
+
+
+def _within(known: Bounds, var: E.Var, first: E.Expr, stop: E.Expr) -> Bounds:
+    """With ``var`` from ``first`` on and below ``stop``; constants its range has said."""
+    if not isinstance(first, E.Const):
+        known = known.given(E.binary("ge", var, first))
+    return known if isinstance(stop, E.Const) else known.given(E.binary("lt", var, stop))
+
+
+def _leaves(stmt: S.Stmt) -> bool:
+    """Whether what stands after ``stmt`` is not reached from it."""
+    if isinstance(stmt, S.Seq):
+        return any(map(_leaves, stmt.stmts))
+    return isinstance(stmt, _LEAVES)
+
+
+def _changed(cond: E.Expr, block: S.Stmt) -> frozenset[E.Var]:
+    """The storage that ``block`` writes, if ``cond`` loads something."""
+    return frozenset(effects.written(block)) if E.holds(cond, E.Load) else frozenset()

@@ -1,0 +1,147 @@
+"""The integer prover: comparisons that hold for every value that :class:`Bounds` admit.
+
+A comparison is decided by the intervals of its sides, or by the sum over unbounded integers that is
+their difference: by the intervals of its terms, less multiples of facts that share terms with it,
+and case by case where a term is a minimum, a maximum, a choice or a quotient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from tilelang.ir.bounds import INT64, NEGATED, Bounds, congruence, exact, interval, least
+from tilelang.ir.expr import Binary, Const, Expr, Select, Unary, const
+from tilelang.ir.intervals import Interval, compare
+from tilelang.ir.linear import Linear
+
+_DEPTH = 3  # facts and cases that are put together for one answer
+_ZERO = Interval(0, 0, 0, 0)
+
+
+def prove(cond: Expr, bounds: Bounds | None = None) -> bool | None:
+    """True or False where ``cond`` is decided, None where it is not."""
+    known = bounds if bounds is not None else Bounds()
+    if isinstance(cond, Const):
+        return bool(cond.value)
+    value, truth = known.opened(cond), known.narrowed.get(cond)
+    if value is not None:
+        return prove(value, known)
+    if truth is not None and truth.single:
+        return bool(truth.low)
+    if isinstance(cond, Unary) and cond.op == "lnot":
+        inner = prove(cond.a, known)
+        return None if inner is None else not inner
+    if not isinstance(cond, Binary):
+        return None
+    if cond.dtype.is_bool and cond.op in ("land", "lor", "bitand", "bitor"):
+        a, b = prove(cond.a, known), prove(cond.b, known)
+        stop = cond.op in ("lor", "bitor")
+        if a is stop or b is stop:
+            return stop
+        return (not stop) if a is (not stop) and b is (not stop) else None
+    if cond.op not in NEGATED or not cond.a.dtype.is_integer:
+        return None
+    return decide(cond.op, cond.a, cond.b, known)
+
+
+def decide(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
+    """The comparison ``a op b`` of integers where it is decided."""
+    if a is b:
+        return op in ("eq", "le", "ge")
+    found = compare(op, interval(a, bounds), interval(b, bounds))
+    if found is not None or a.dtype.lanes > 1:
+        return found
+    key = ("decide", op, a, b)
+    if key not in bounds.memo:
+        bounds.memo[key] = _decided(op, a, b, bounds)
+    result: bool | None = bounds.memo[key]
+    return result
+
+
+def nonnegative(expr: Expr, bounds: Bounds) -> bool:
+    """Whether no value of ``expr`` is negative."""
+    return decide("ge", expr, const(0, expr.dtype), bounds) is True
+
+
+def _decided(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
+    left, right = exact(a, bounds), exact(b, bounds)
+    if left is None or right is None:
+        if op not in ("eq", "ne"):
+            return None
+        same = Linear.of(a).added(Linear.of(b), -1)  # equality needs the wrapped difference only
+        return None if same.terms else (same.constant == 0) == (op == "eq")
+    gap, back = left.added(right, -1).recomposed(), right.added(left, -1).recomposed()
+    if op in ("gt", "ge"):
+        gap, back, op = back, gap, {"gt": "lt", "ge": "le"}[op]
+    if op in ("lt", "le"):
+        strict = op == "lt"
+        if _nonnegative(back.plus(-strict), bounds, _DEPTH):  # b - a >= 1, or 0
+            return True
+        return False if _nonnegative(gap.plus(strict - 1), bounds, _DEPTH) else None
+    if _differ(gap, bounds) or any(
+        _nonnegative(side.plus(-1), bounds, _DEPTH) for side in (gap, back)
+    ):
+        return op == "ne"
+    if all(_nonnegative(side, bounds, _DEPTH) for side in (gap, back)):
+        return op == "eq"
+    return None
+
+
+def _differ(gap: Linear, bounds: Bounds) -> bool:
+    modulus, remainder = congruence(gap, bounds)
+    return compare("eq", Interval(modulus=modulus, remainder=remainder), _ZERO) is False
+
+
+def _nonnegative(form: Linear, bounds: Bounds, depth: int) -> bool:
+    """Whether ``form`` is at least 0."""
+    if least(form, bounds) >= 0:
+        return True
+    if depth == 0:
+        return False
+    factors = dict(form.terms)
+    for fact in bounds.facts:
+        for term, factor in fact.terms:
+            times, remainder = divmod(factors.get(term, 0), factor)
+            if remainder == 0 and times > 0:
+                if _nonnegative(form.added(fact, -times), bounds, depth - 1):
+                    return True
+    for term, factor in form.terms:
+        rest = form.added(Linear(((term, factor),), 0, form.dtype), -1)
+        for cases in _cases(term, factor, bounds):
+            if all(
+                _nonnegative(rest.added(value, times).recomposed(), known, depth - 1)
+                for value, times, known in cases
+            ):
+                return True
+    return False
+
+
+Cases: TypeAlias = "list[tuple[Linear, int, Bounds]]"
+
+
+def _cases(term: Expr, factor: int, bounds: Bounds) -> Iterator[Cases]:
+    """What ``factor * term`` is at least: each of the lists has a sum and a factor for every case,
+    with what is known in it."""
+    if isinstance(term, Select):
+        sides = [(term.t, bounds.given(term.cond)), (term.f, bounds.given(term.cond, False))]
+        forms = [(_form(side, known), factor, known) for side, known in sides]
+        yield forms
+    elif isinstance(term, Binary) and term.op in ("min", "max"):
+        sides_of = [[(_form(side, bounds), factor, bounds)] for side in (term.a, term.b)]
+        if (term.op == "min") == (factor > 0):
+            yield [*sides_of[0], *sides_of[1]]
+        else:
+            yield from sides_of
+    elif isinstance(term, Binary) and term.op == "floordiv" and isinstance(term.b, Const):
+        n = int(term.b.value)
+        if n > 0 and factor % n == 0:
+            yield [(_form(term.a, bounds).plus(0 if factor < 0 else 1 - n), factor // n, bounds)]
+    elif isinstance(term, Binary) and term.op == "floormod" and factor < 0:
+        if interval(term.b, bounds).low >= 0:
+            yield [(_form(term.b, bounds).plus(-1), factor, bounds)]
+
+
+def _form(expr: Expr, bounds: Bounds) -> Linear:
+    form = exact(expr, bounds)
+    return Linear(((expr, 1),), 0, INT64) if form is None else form
