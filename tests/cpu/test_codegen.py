@@ -295,7 +295,7 @@ def test_parameters_and_symbols_are_decoded_in_order() -> None:
         "uint8_t const flag = (uint8_t)slots[3];",
         "int32_t const m = (int32_t)slots[4];",
     ]
-    assert "    const kernel_kernel_args args = {A, x, m, {((int64_t)m), 1, 1}};" in lines
+    assert "    const kernel_kernel_args args = {A, x, {((int64_t)m), 1, 1}};" in lines
     assert [symbol.name for symbol in symbols_of(kernel)] == ["m"]
 
 

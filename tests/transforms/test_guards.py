@@ -94,7 +94,7 @@ def test_a_value_from_another_place_has_a_test_of_its_own() -> None:
 
     assert guarded(kernel) == text("""
         if n >= 0 and n < 64:
-            A[n] = T.if_then_else(n + 1 >= 0 and n + 1 < 64, A[n + 1], 0)
+            A[n] = T.if_then_else(n + 1 < 64, A[n + 1], 0)
         """)
 
 

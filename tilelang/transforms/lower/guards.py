@@ -14,90 +14,56 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, prove
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.linear import Linear, depends_on, parted, unwrapped
-from tilelang.ir.simplify import simplify
+from tilelang.ir.prover import prove
+from tilelang.ir.simplify import resolved, simplify
 from tilelang.ir.visitor import (
     ExprRewriter,
     Rewriter,
     rebuild,
     replace_changed,
-    rewrite_blocks,
-    substitute,
 )
 from tilelang.target import Context
 
 
 def insert_guards(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the out-of-bounds rule written out."""
-    return func.with_body(_Guards(Bounds(), {}).visit(func.body))
+    walk = _Guards(known_of(func), frozenset(effects.written(func.body)))
+    for launch in S.find(func.body, S.Launch):
+        for buffer, value in launch.annotation("safe_value", ()):
+            walk.safe[buffer.data] = E.as_expr(value, buffer.dtype)
+    return func.with_body(walk.visit(func.body))
 
 
-class _Guards:
-    """Walks with what is known of the variables in scope."""
+class _Guards(FactWalk):
+    """Walks with what is known where an access stands."""
 
-    def __init__(self, bounds: Bounds, safe: dict[E.Var, E.Expr]) -> None:
-        self.bounds = bounds
-        self.safe = safe
-        self.lets: dict[E.Var, E.Expr] = {}  # lets without loads, for analysis
-        self.facts: frozenset[int] | set[int] = frozenset()  # ids of conditions that hold here
+    def __init__(self, known: Bounds, written: frozenset[E.Var]) -> None:
+        super().__init__(known, written)
+        self.safe: dict[E.Var, E.Expr] = {}
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with guards; loop nests split where that removes conditions."""
-        if isinstance(stmt, S.Launch):
-            return self._launch(stmt)
-        if isinstance(stmt, S.For):
-            return self._for(stmt)
-        if isinstance(stmt, S.Let) and _pure(stmt.value):
-            self.lets[stmt.var] = substitute(stmt.value, self.lets)
-        if not list(stmt.blocks()):
+        if isinstance(stmt, S.For) and dict(stmt.annotations).get("parallel") == 0:
+            return self._nest(stmt)
+        if not stmt.blocks() and not isinstance(stmt, S.Seq):
             return self.guard(stmt)
-        if isinstance(stmt, S.If):
-            return self._if(stmt)
-        if isinstance(stmt, S.While):
-            stmt = replace_changed(stmt, cond=_Guarded(self).expr(stmt.cond))
-        return rewrite_blocks(stmt, self.visit)
+        return super().visit(stmt)
 
-    def _launch(self, stmt: S.Launch) -> S.Stmt:
-        for buffer, value in stmt.annotation("safe_value", ()):
-            self.safe[buffer.data] = E.as_expr(value, buffer.dtype)
-        for var, extent in zip(stmt.block_vars, stmt.grid):
-            self.bounds = self.bounds.with_range(var, 0, extent)
-        for var, count in zip(stmt.thread_vars, stmt.threads):
-            self.bounds = self.bounds.with_range(var, 0, count)
-        return replace_changed(stmt, body=self.visit(stmt.body))
-
-    def _if(self, stmt: S.If) -> S.Stmt:
-        """A branch; its condition narrows what is known of loop variables."""
-        outer = self.bounds
-        cond = _Guarded(self).expr(stmt.cond)
-        for conjunct in _conjuncts(simplify(stmt.cond, outer)):
-            self.bounds = _narrowed(self.bounds, conjunct)
-        then = self.visit(stmt.then)
-        self.bounds = outer
-        orelse = None if stmt.orelse is None else self.visit(stmt.orelse)
-        return replace_changed(stmt, cond=cond, then=then, orelse=orelse)
-
-    def _for(self, stmt: S.For) -> S.Stmt:
-        outer = self.bounds
-        self.bounds = outer.with_range(stmt.var, stmt.start, stmt.stop)
-        try:
-            if dict(stmt.annotations).get("parallel") != 0:
-                return replace_changed(stmt, body=self.visit(stmt.body))
-            return self._nest(stmt, outer)
-        finally:
-            self.bounds = outer
-
-    def _nest(self, stmt: S.For, outer: Bounds) -> S.Stmt:
+    def _nest(self, stmt: S.For) -> S.Stmt:
         """A nest of independent iterations: unguarded when all corners are inside."""
         guarded = self._inside(stmt)
         finder = _Corners(self, stmt)
         finder.rewrite(stmt)
         if finder.found and not finder.hopeless:
-            distinct = {id(test): test for test in (simplify(t, outer) for t in finder.tests)}
+            simple = (simplify(test, self.known) for test in finder.tests)
+            distinct = {id(test): test for test in simple}
             tests = [test for test in distinct.values() if not isinstance(test, E.Const)]
             never = any(isinstance(t, E.Const) and not t.value for t in distinct.values())
             if len(tests) <= 16 and not never:
@@ -108,17 +74,23 @@ class _Guards:
                 return S.If(cond=cond, then=inside, orelse=guarded, loc=stmt.loc)
         return guarded
 
+    def within_loops(self, nest: S.For) -> Bounds:
+        """What is known in all loops of ``nest``."""
+        outer = self.known
+        for loop in S.find(nest, S.For):
+            self.known = self.inside(loop)
+        known, self.known = self.known, outer
+        return known
+
     def _inside(self, stmt: S.For) -> S.Stmt:
         """The nest with a guard at every access, without splitting inner nests again."""
-        body = stmt.body
-        inner: S.Stmt
+        outer, body = self.known, stmt.body
+        self.known = self.inside(stmt)
         if isinstance(body, S.For) and dict(body.annotations).get("parallel"):
-            saved = self.bounds
-            self.bounds = saved.with_range(body.var, body.start, body.stop)
             inner = self._inside(body)
-            self.bounds = saved
         else:
             inner = self.visit(body)
+        self.known = outer
         return replace_changed(stmt, body=inner)
 
     # -- one statement -----------------------------------------------------------------------
@@ -128,7 +100,7 @@ class _Guards:
             return self._store(stmt)
         if isinstance(stmt, S.Eval) and stmt.call is not None and stmt.call.atom.elements > 1:
             return self._sum(stmt, stmt.call)
-        rewritten = _Guarded(self).rewrite(stmt)
+        rewritten = self.own(stmt)
         if rewritten.call is not None:
             cond = self.call_condition(rewritten.call)
             if cond is not None:
@@ -137,23 +109,21 @@ class _Guards:
 
     def _store(self, stmt: S.Store) -> S.Stmt:
         """A guarded store; what its own condition says needs no second test in the value."""
-        indices = tuple(_Guarded(self).expr(index) for index in stmt.indices)
+        indices = tuple(map(self.expr, stmt.indices))
         cond = self.condition(stmt.buffer, indices)
         if cond is None:
-            return _Guarded(self).rewrite(stmt)
-        outer = self.facts
-        self.facts = outer | {id(conjunct) for conjunct in _conjuncts(cond)}
-        inner = replace(stmt, indices=indices, value=_Guarded(self).expr(stmt.value))
-        self.facts = outer
+            return self.own(stmt)
+        outer = self.known
+        self.known = outer.given(cond)
+        inner = replace(stmt, indices=indices, value=self.expr(stmt.value))
+        self.known = outer
         return S.If(cond=cond, then=inner, loc=stmt.loc)
 
     def _sum(self, stmt: S.Eval, call: E.Call) -> S.Stmt:
         """An atomic sum of neighbours: as one where all of them are inside, else one by one."""
         count = call.atom.elements
         args = tuple(
-            rebuild(arg, _Guarded(self).expr)
-            if isinstance(arg, E.AddressOf)
-            else _Guarded(self).expr(arg)
+            rebuild(arg, self.expr) if isinstance(arg, E.AddressOf) else self.expr(arg)
             for arg in call.args
         )
         vector = replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
@@ -211,14 +181,32 @@ class _Guards:
         tests: list[E.Expr] = []
         for index, extent in zip(indices, buffer.shape):
             index, low = _counted(index, extent)
-            known = substitute(index, self.lets)
-            for test, seen in ((index >= low, known >= low), (index < extent, known < extent)):
-                if prove(simplify(seen, self.bounds), self.bounds) is True:
-                    continue
-                if id(test) in self.facts:
-                    continue
-                tests.append(test)
+            both = (index >= low, index < extent)
+            tests += [test for test in both if not _holds(test, self.known)]
         return E.conjunction(tests) if tests else None
+
+    # -- expressions -------------------------------------------------------------------------------
+    def rewritten(self, expr: E.Expr) -> E.Expr:
+        """Guards the loads (and value-giving calls) in expressions."""
+        inner = super().rewritten(expr)
+        if isinstance(inner, E.Load):
+            cond = self.condition(inner.buffer, inner.indices)
+            if cond is not None:
+                safe = self.safe.get(inner.buffer.data, E.const(0, inner.dtype.element_of))
+                return E.select(cond, inner, safe)
+        if isinstance(inner, E.Call) and inner.dtype != "void":
+            cond = self.call_condition(inner)
+            if cond is not None and inner.dtype != "handle":
+                return E.select(cond, inner, E.const(0, inner.dtype))
+        if isinstance(inner, E.Select) and isinstance(inner.t, E.Select) and inner.lazy:
+            if inner.t.lazy and inner.t.f is inner.f:  # one choice in place of two
+                return E.select(E.binary("land", inner.cond, inner.t.cond), inner.t.t, inner.f)
+        return inner
+
+
+def _holds(test: E.Expr, known: Bounds) -> bool:
+    """Whether ``test`` is known to hold."""
+    return prove(test, known) is True or prove(simplify(test, known), known) is True
 
 
 def _counted(index: E.Expr, extent: int | E.Expr) -> tuple[E.Expr, E.Expr | int]:
@@ -235,51 +223,6 @@ def _counted(index: E.Expr, extent: int | E.Expr) -> tuple[E.Expr, E.Expr | int]
 def _beside(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
     """The element ``at`` places further along the last dimension."""
     return (*indices[:-1], E.as_expr(indices[-1] + at)) if at else indices
-
-
-def _conjuncts(cond: E.Expr) -> list[E.Expr]:
-    if isinstance(cond, E.Binary) and cond.op == "land":
-        return [*_conjuncts(cond.a), *_conjuncts(cond.b)]
-    return [cond]
-
-
-def _narrowed(bounds: Bounds, cond: E.Expr) -> Bounds:
-    """``bounds`` where ``cond`` holds; only a variable below a constant says something here."""
-    if not (isinstance(cond, E.Binary) and cond.op == "lt" and isinstance(cond.a, E.Var)):
-        return bounds
-    if not isinstance(cond.b, E.Const) or cond.a not in bounds.ranges:
-        return bounds
-    known = bounds.ranges[cond.a]
-    high = min(known.high, int(cond.b.value) - 1)
-    if high < known.low:
-        return bounds  # never taken
-    return bounds.with_interval(cond.a, replace(known, high=high))
-
-
-def _pure(expr: E.Expr) -> bool:
-    return not E.holds(expr, E.Load, E.Call)
-
-
-class _Guarded(ExprRewriter):
-    """Guards the loads (and value-giving calls) in expressions."""
-
-    kinds = (E.Load, E.Call)
-
-    def __init__(self, owner: _Guards) -> None:
-        self.owner = owner
-
-    def node(self, expr: E.Expr) -> E.Expr:
-        inner = rebuild(expr, self.expr)
-        if isinstance(inner, E.Load):
-            cond = self.owner.condition(inner.buffer, inner.indices)
-            if cond is not None:
-                safe = self.owner.safe.get(inner.buffer.data, E.const(0, inner.dtype.element_of))
-                return E.select(cond, inner, safe)
-        if isinstance(inner, E.Call) and inner.dtype != "void":
-            cond = self.owner.call_condition(inner)
-            if cond is not None and inner.dtype != "handle":
-                return E.select(cond, inner, E.const(0, inner.dtype))
-        return inner
 
 
 class _FromStart(ExprRewriter):
@@ -311,7 +254,6 @@ class _Corners(Rewriter):
 
     def __init__(self, owner: _Guards, nest: S.For) -> None:
         self.owner = owner
-        self.lets = dict(owner.lets)
         self.tests: list[E.Expr] = []
         self.found = False  # some access needs a guard
         self.hopeless = False  # some access is not linear in the loop variables
@@ -322,14 +264,10 @@ class _Corners(Rewriter):
                 self.extents[node.var] = (node.start, node.stop)
             elif isinstance(node, (S.While, S.Break, S.Continue)):
                 self.hopeless = True
-            elif isinstance(node, S.Let) and _pure(node.value):
-                self.lets[node.var] = substitute(node.value, self.lets)
-            elif isinstance(node, S.Let):  # a loaded value: no corner is known
-                self.unknown.add(node.var)
+            elif isinstance(node, S.Let) and owner.known.opened(node.var) is None:
+                self.unknown.add(node.var)  # a loaded value: no corner is known
         self.variables = frozenset(self.extents)
-        self.bounds = owner.bounds
-        for var, (start, stop) in self.extents.items():
-            self.bounds = self.bounds.with_range(var, start, stop)
+        self.bounds = owner.within_loops(nest)
         self.memo: set[int] = set()
 
     def expr(self, expr: E.Expr) -> E.Expr:
@@ -355,9 +293,8 @@ class _Corners(Rewriter):
         if buffer.storage != "global":
             return
         for index, extent in zip(indices, buffer.shape):
-            known = substitute(_from_start(index), self.lets)
-            low_ok = prove(simplify(known >= 0, self.bounds), self.bounds) is True
-            high_ok = prove(simplify(known < extent, self.bounds), self.bounds) is True
+            known = resolved(_from_start(index), self.bounds)
+            low_ok, high_ok = (_holds(test, self.bounds) for test in (known >= 0, known < extent))
             if low_ok and high_ok:
                 continue
             self.found = True
