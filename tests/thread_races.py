@@ -176,5 +176,5 @@ class Watch(Observer):
     def leave(self, block: Block, barrier: Hashable, threads: Any) -> None:
         self._races(block).acquire(barrier, threads)
 
-    def meet(self, block: Block, threads: Any) -> None:
+    def warp_barrier(self, block: Block, threads: Any) -> None:
         self._races(block).sync_warps(threads)

@@ -278,7 +278,7 @@ class Diary(Observer):
     def leave(self, block: Any, barrier: Any, threads: Any) -> None:
         self.lines.append(f"{threads.size} leave")
 
-    def meet(self, block: Any, threads: Any) -> None:
+    def warp_barrier(self, block: Any, threads: Any) -> None:
         self.lines.append(f"{threads.size} meet")
 
     def begin(self, block: Any, copy: Any) -> None:

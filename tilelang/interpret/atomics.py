@@ -51,7 +51,7 @@ def update(
         bound.memory.spread()
     copy = s.copies(bound)
     copy = None if copy is None else copy[members]
-    linear, inside = memory.place(bound, picked, copy)
+    linear, inside = memory.locate(bound, picked, copy)
     linear = np.where(inside, linear, -1) + np.zeros(members.size, np.int64)
     rank = ranks(linear)
     previous: Any = np.zeros(s.lanes.count, values.compute_dtype(kind))
@@ -99,7 +99,7 @@ def _atomic(op: str) -> Callable[[DivergentGroup, Call, Active], Value]:
         buffer, exprs = _target(node.args[0])
         value = s.eval(node.args[1], active)
         value = values.convert(value, node.args[1].dtype, buffer.dtype)
-        indices = s.place(buffer, exprs, active)
+        indices = s.element_indices(buffer, exprs, active)
         want_old = bool(node.attr("return_prev", False))
         return update(s, s.bound(buffer), indices, value, op, active, want_old)
 
@@ -130,7 +130,7 @@ def _vector_add(width: int) -> Callable[[DivergentGroup, Call, Active], Value]:
             amount, kind = contiguous(s, origin, at, width, active), origin.dtype
         amount = values.convert(amount, kind, buffer.dtype)
         bound = s.bound(buffer)
-        indices = s.place(buffer, exprs, active)
+        indices = s.element_indices(buffer, exprs, active)
         want_old = bool(node.attr("return_prev", False))
         olds = []
         for k in range(width):

@@ -37,36 +37,36 @@ def synchronise(
     assert orders is not None
     observer = s.run.observer
     if observer is None or orders.scope == "grid":
-        yield from _meeting(s, node, active, loc)
+        yield from _synchronize(s, node, active, loc)
         return
     if orders.scope == "warp":
-        observer.meet(s.block, s.lanes.members(active))
+        observer.warp_barrier(s.block, s.lanes.members(active))
         return
-    barriers = _places(s, node, active)
+    barriers = _named_barriers(s, node, active)
     if orders.kind in ("rendezvous", "arrive"):
         for barrier, threads in barriers:
             observer.arrive(s.block, barrier, threads)
-    yield from _meeting(s, node, active, loc)
+    yield from _synchronize(s, node, active, loc)
     if orders.kind in ("rendezvous", "wait"):
         for barrier, threads in barriers:
             observer.leave(s.block, barrier, threads)
 
 
-def _places(s: DivergentGroup, node: Call, active: Active) -> list[tuple[Hashable, Array]]:
+def _named_barriers(s: DivergentGroup, node: Call, active: Active) -> list[tuple[Hashable, Array]]:
     """The barriers that the active threads name, and which threads name each."""
     members = s.lanes.members(active)
     if node.atom.operands[0].space == "barrier id":
         numbers = [s.number(arg, active, "a barrier operand") for arg in node.args]
         ident = max(0, numbers[0]) if numbers else 0
-        known = s.block.barriers.get(ident)
-        return [((ident, 0 if known is None else known.phase), members)]
+        barrier = s.block.barriers.get(ident)
+        return [((ident, 0 if barrier is None else barrier.phase), members)]
     buffer, exprs = target(node.args[0])
     index = s.spread(s.eval(exprs[-1], active) if exprs else np.int32(0))[members]
     store = s.bound(buffer).memory
     return [((store, int(at)), members[index == at]) for at in np.unique(index)]
 
 
-def _meeting(
+def _synchronize(
     s: DivergentGroup, node: Call, active: Active, loc: Loc | None
 ) -> Generator[Wait, None, None]:
     orders = node.atom.orders
@@ -75,7 +75,7 @@ def _meeting(
         case "rendezvous", "block":
             yield from _sync_threads(s, node, active, loc)
         case "rendezvous", "grid":
-            yield from _meet(s, s.block.grid, active, loc, "T.sync_grid()", False)
+            yield from _arrive_and_wait(s, s.block.grid, active, loc, "T.sync_grid()", False)
         case "wait", _:
             yield from _wait(s, node, active, loc)
         case "arrive", _ if node.atom.operands[0].space == "barrier id":
@@ -97,10 +97,10 @@ def _sync_threads(
     ident = args[0] if args else 0
     count = args[1] if len(args) > 1 else None
     text = "T.sync_threads(" + ", ".join(map(str, args)) + ")"
-    yield from _meet(s, s.block.barrier(ident, count), active, loc, text, True)
+    yield from _arrive_and_wait(s, s.block.barrier(ident, count), active, loc, text, True)
 
 
-def _meet(
+def _arrive_and_wait(
     s: DivergentGroup, barrier: Rendezvous, active: Active, loc: Loc | None, text: str, inside: bool
 ) -> Generator[Wait, None, None]:
     phase = barrier.arrive(population(active, s.lanes))

@@ -195,10 +195,10 @@ class DivergentGroup:
 
     def fork(self) -> DivergentGroup:
         """A control flow that shares memory and loops but binds its own names."""
-        other = DivergentGroup(self.block, self.scope.copy(), self.lanes)
-        other.loops = list(self.loops)
-        other.per_thread = self.per_thread
-        return other
+        forked = DivergentGroup(self.block, self.scope.copy(), self.lanes)
+        forked.loops = list(self.loops)
+        forked.per_thread = self.per_thread
+        return forked
 
     @contextlib.contextmanager
     def within(self, lanes: Lanes) -> Iterator[None]:
@@ -226,9 +226,11 @@ class DivergentGroup:
             return self.exprs.exact(self, expr, active, False)
         return self.exprs.evaluate(self, expr, active)
 
-    def place(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
-        """Where an element of ``buffer`` is: a negative index counts from the end, but for one that
-        is no constant, of a buffer with a value for what is outside."""
+    def element_indices(
+        self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active
+    ) -> list[Value]:
+        """The indices of an element of ``buffer``. A negative index counts from the end, unless it
+        is no constant and the buffer has a safe value for elements outside."""
         corner = self.corner(buffer, exprs, active)
         padded = id(buffer) in self.block.safe_values
         return [
@@ -365,14 +367,14 @@ class DivergentGroup:
         buffer: Buffer,
         exprs: tuple[Expr, ...],
         active: Active,
-        beside: int = 0,
+        shift: int = 0,
         plain: bool = False,
     ) -> tuple[list[Value], bool]:
         """Where elements are, and whether some index is a vector (a last axis then)."""
-        find = self.corner if plain else self.place
+        find = self.corner if plain else self.element_indices
         values = find(buffer, exprs, active)
-        if beside:
-            values[-1] = values[-1] + beside
+        if shift:
+            values[-1] = values[-1] + shift
         wide = any(isinstance(expr, Expr) and expr.dtype.lanes > 1 for expr in exprs)
         if wide:
             values = [
@@ -386,16 +388,16 @@ class DivergentGroup:
         buffer: Buffer,
         exprs: tuple[Expr, ...],
         active: Active,
-        beside: int = 0,
+        shift: int = 0,
         plain: bool = False,
     ) -> Value:
-        """The elements of ``buffer`` at the index expressions, or ``beside`` places further.
+        """The elements of ``buffer`` at the index expressions, or ``shift`` places further.
 
         Args:
             plain: the place is an address: a negative index is one before the buffer.
         """
         bound = self.bound(buffer)
-        indices, wide = self.indices(buffer, exprs, active, beside, plain)
+        indices, wide = self.indices(buffer, exprs, active, shift, plain)
         copy = self.copies(bound, int(wide))
         varies = copy is not None or any(np.ndim(index) > wide for index in indices)
         need = active if varies else None
@@ -416,12 +418,12 @@ class DivergentGroup:
         exprs: tuple[Expr, ...],
         value: Value,
         active: Active,
-        beside: int = 0,
+        shift: int = 0,
         plain: bool = False,
     ) -> None:
         """``buffer[exprs] = value`` in the active lanes; see :meth:`load`."""
         bound = self.bound(buffer)
-        indices, wide = self.indices(buffer, exprs, active, beside, plain)
+        indices, wide = self.indices(buffer, exprs, active, shift, plain)
         if wide and buffer.dtype.lanes > 1:
             value = value.reshape(*value.shape[:-1], -1, buffer.dtype.lanes)
         tail = int(wide) + (buffer.dtype.lanes > 1)

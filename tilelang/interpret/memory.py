@@ -176,7 +176,7 @@ def check_present(bound: Bound) -> None:
         )
 
 
-def place(bound: Bound, indices: list[Value], copy: Array | None) -> tuple[Array, Array]:
+def locate(bound: Bound, indices: list[Value], copy: Array | None) -> tuple[Array, Array]:
     """Scalar positions in memory and whether they are inside the shape (both one shape)."""
     linear: Value = np.int64(bound.offset)
     inside: Value = np.True_
@@ -208,7 +208,7 @@ def read(
     check_present(bound)
     if need is None and copy is None and _single(bound, indices):
         return _read_one(bound, indices, site, safe_memory)
-    linear, inside = place(bound, indices, copy)
+    linear, inside = locate(bound, indices, copy)
     good = inside
     if need is not None:
         need, inside = np.broadcast_arrays(need, inside)
@@ -333,7 +333,7 @@ def write(
         return
     kind = bound.buffer.dtype
     width = kind.lanes
-    linear, inside = place(bound, indices, copy)
+    linear, inside = locate(bound, indices, copy)
     value = np.asarray(value)
     tail = value.shape[:-1] if width > 1 else value.shape
     shape = np.broadcast_shapes(linear.shape, tail, () if need is None else need.shape)
@@ -418,7 +418,7 @@ def _box(
         sizes.append(stop - start)
     if not whole and not (bound.guarded and safe_memory):
         grid = _grid(mins, extents)
-        _, inside = place(bound, grid, None)
+        _, inside = locate(bound, grid, None)
         raise _outside(bound, grid, ~inside, Site(site.block, Lanes(1)))
     flat = memory.typed(_stored(kind))
     first = bound.offset + sum(s * t for s, t in zip(starts, bound.strides))
@@ -470,7 +470,7 @@ def forget(bound: Bound, mins: list[int], extents: tuple[int, ...]) -> None:
     if store.valid is None:
         store.valid = np.ones(2 * store.raw.size // store.unit, np.bool_)
     per = store.units_per(nibbles_of(kind)) * kind.lanes
-    linear, inside = place(bound, _grid(mins, extents), None)
+    linear, inside = locate(bound, _grid(mins, extents), None)
     first = linear[inside] // kind.lanes * per
     store.valid[first[:, None] + np.arange(per)] = False
 

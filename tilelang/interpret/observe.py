@@ -59,8 +59,8 @@ class Observer:
     def leave(self, block: Block, barrier: Hashable, threads: Array) -> None:
         """Threads have waited for a barrier."""
 
-    def meet(self, block: Block, threads: Array) -> None:
-        """Threads of one warp have waited for each other."""
+    def warp_barrier(self, block: Block, threads: Array) -> None:
+        """Threads of one warp have passed a barrier of the warp."""
 
     def begin(self, block: Block, copy: object) -> None:
         """A copy is in flight."""
@@ -96,7 +96,7 @@ def tell_elements(
         or buffer.storage.endswith("barrier")
     ):
         return
-    linear, _ = memory.place(bound, indices, None)
+    linear, _ = memory.locate(bound, indices, None)
     tail = linear.shape[-1:] if wide else ()
     linear = np.broadcast_to(linear, (s.lanes.count, *tail)).reshape(s.lanes.count, -1)
     members = s.lanes.members(active)

@@ -42,7 +42,7 @@ def run_parallel(s: DivergentGroup, node: Parallel, active: Active, execute: Exe
     elif s.lanes.threads is not None and _differs_by_thread(s, facts):
         yield from _dealt(s, node, extents, active, execute)
     else:
-        yield from _at_once(s, node, facts, extents, active, execute)
+        yield from _all_iterations(s, node, facts, extents, active, execute)
     return active
 
 
@@ -102,7 +102,7 @@ def _dealt(
         element = np.unravel_index(np.where(row >= 0, row, 0), extents)
         for var, index in zip(node.vars, element):
             _bind(s, var, np.asarray(index))
-        for executing in _turns(row >= 0, element, serial):
+        for executing in _conflict_free(row >= 0, element, serial):
             with s.within(s.lanes):
                 s.open_loop()
                 yield from execute(s, node.body, None if executing.all() else executing)
@@ -110,8 +110,10 @@ def _dealt(
     return active
 
 
-def _turns(executing: Array, element: tuple[Array, ...], serial: frozenset[int]) -> list[Array]:
-    """Lanes of a round that run together: not those that update an element together."""
+def _conflict_free(
+    executing: Array, element: tuple[Array, ...], serial: frozenset[int]
+) -> list[Array]:
+    """Groups of lanes of a round that run together: no two of a group update one element."""
     if not serial:
         return [executing]
     chosen = np.flatnonzero(executing)
@@ -142,7 +144,7 @@ def _serial(
 
 
 # -- one lane per iteration -----------------------------------------------------------------------
-def _at_once(
+def _all_iterations(
     s: DivergentGroup,
     node: Parallel,
     facts: LoopFacts,

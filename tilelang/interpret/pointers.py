@@ -145,12 +145,12 @@ def _at_address(s: DivergentGroup, buffer: Buffer, address: int) -> Memory:
         count = 1 + sum((n - 1) * step for n, step in zip(shape, steps)) if prod(shape) else 0
     offset = s.number(buffer.elem_offset, None, "an offset")
     size = -(-(count + offset) * nibbles // 2)
-    given = s.run.pointers.get(address)
-    if given is not None and given.nbytes < size:
+    tensor = s.run.pointers.get(address)
+    if tensor is not None and tensor.nbytes < size:
         raise TileRuntimeError(
             f"`{buffer.name}` is larger than the array its pointer was taken from",
             expected=f"an array of at least {size} bytes",
-            got=f"{given.nbytes} bytes",
+            got=f"{tensor.nbytes} bytes",
         )
     # ctypes gives a writable view of foreign memory; it is not typed as a buffer.
     raw = np.frombuffer(cast("memoryview", (ctypes.c_uint8 * size).from_address(address)), np.uint8)

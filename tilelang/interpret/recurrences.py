@@ -93,9 +93,9 @@ def _advanced(s: Array, count: Array, first: int, which: int) -> Array:
 
 
 def _start_mrg(seed: Array, sequence: Array, offset: Array) -> State:
-    given = seed != 0
-    low = np.where(given, seed & _LOW ^ np.uint64(0x55555555), np.uint64(1))
-    high = np.where(given, seed >> np.uint64(32) ^ np.uint64(0xAAAAAAAA), np.uint64(1))
+    has_seed = seed != 0
+    low = np.where(has_seed, seed & _LOW ^ np.uint64(0x55555555), np.uint64(1))
+    high = np.where(has_seed, seed >> np.uint64(32) ^ np.uint64(0xAAAAAAAA), np.uint64(1))
     parts = []
     for which, mixed in enumerate(((low, high, low), (high, low, high))):
         s = np.stack(mixed) * np.uint64(12345) % np.uint64(_MODULI[which])

@@ -74,8 +74,8 @@ def _put(
     write_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), raw)
 
 
-def _places(s: DivergentGroup, node: Call, at: int, lanes: Array, active: Active) -> list[Spot]:
-    """Where in memory each lane finds its two elements."""
+def _addresses(s: DivergentGroup, node: Call, at: int, lanes: Array, active: Active) -> list[Spot]:
+    """The address of the two elements of each lane."""
     spot, unit = spot_of(s, node.args[at], active), _kind(node.args[at]).bits // 8
     pitch = int(np.asarray(s.eval(node.args[2], active)).flat[0])
     rows, columns = (_COLUMN, _ROW) if node.attr("transposed") else (_ROW, _COLUMN)
@@ -101,7 +101,7 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     unit = _kind(node.args[1]).bits // 8
     parts = [
         read_bytes(s, spot, lanes.reshape(-1), unit, unit)
-        for spot in _places(s, node, 1, lanes, active)
+        for spot in _addresses(s, node, 1, lanes, active)
     ]
     raw = np.concatenate(parts, axis=1)
     write_bytes(s, spot_of(s, node.args[0], active), lanes.reshape(-1), raw)
@@ -113,7 +113,7 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     lanes = warps(s, node, active)
     unit = _kind(node.args[0]).bits // 8
     raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), 2 * unit)
-    for number, spot in enumerate(_places(s, node, 0, lanes, active)):
+    for number, spot in enumerate(_addresses(s, node, 0, lanes, active)):
         part = np.ascontiguousarray(raw[:, number * unit : (number + 1) * unit])
         write_bytes(s, spot, lanes.reshape(-1), part, unit)
     return NOTHING

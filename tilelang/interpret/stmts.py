@@ -147,7 +147,7 @@ def sequence(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> Steps:
             groups = _groups(s, stmts[k:end], active)
             step = end - k
         if len(groups) > 1:
-            active = yield from _side_by_side(s, stmts[k : k + step], active, groups)
+            active = yield from _interleaved(s, stmts[k : k + step], active, groups)
         else:
             active = yield from execute(s, stmt, active)
             step = 1
@@ -176,7 +176,7 @@ def _groups(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> list[Ma
     return sorted(groups, key=lambda group: int(group.argmax()))
 
 
-def _side_by_side(
+def _interleaved(
     s: DivergentGroup, stmts: Sequence[Stmt], active: Active, groups: list[Mask]
 ) -> Steps:
     """Each group of threads runs ``stmts`` on its own, until all have ended."""
@@ -341,7 +341,9 @@ def store(s: DivergentGroup, node: Store, active: Active) -> None:
         and not (lanes.threads is None and spelled_out(node.indices, lanes.loop_vars))
         and node.buffer.storage not in PRIVATE
     ):
-        indices = [s.spread(index) for index in s.place(node.buffer, node.indices, active)]
+        indices = [
+            s.spread(index) for index in s.element_indices(node.buffer, node.indices, active)
+        ]
         members = lanes.members(active)
         rows = np.stack([index[members] for index in indices])
         _, keys = np.unique(rows, axis=1, return_inverse=True)
@@ -402,7 +404,7 @@ def _origin(buffer: Buffer) -> tuple[Expr, ...]:
 
 def reducer_update(s: DivergentGroup, node: ReducerUpdate, active: Active) -> None:
     """Each executing lane contributes its value; the total is exact at once."""
-    indices = s.place(node.buffer, node.indices, active)
+    indices = s.element_indices(node.buffer, node.indices, active)
     value = values.convert(s.eval(node.value, active), node.value.dtype, node.buffer.dtype)
     op = {"sum": "add"}.get(node.op, node.op)
     atomics.update(s, s.bound(node.buffer), indices, value, op, active, False)

@@ -69,14 +69,14 @@ def drive(steps: Steps) -> Active:
 
 def deadlock(leaves: list[Wait]) -> DeadlockError:
     """The error that names every wait."""
-    told = "\n".join(
+    waiting = "\n".join(
         leaf.what() + (f" at {leaf.loc}" if leaf.loc is not None else "") for leaf in leaves
     )
     return DeadlockError(
         "the threads wait for each other and nothing can go on",
         loc=leaves[0].loc if leaves else None,
         expected="every barrier to be reached by all threads it counts",
-        got=told,
+        got=waiting,
         hint="check arrival counts and parities, and barriers under thread conditions",
     )
 

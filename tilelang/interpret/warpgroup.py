@@ -38,7 +38,7 @@ UNIT = 16  # bytes that distances count in, and of a row of a core matrix
 SPANS = {0: 16, 1: 128, 2: 64, 3: 32}  # bytes of a row of the pattern, by the code of the swizzle
 
 
-def _places(
+def _offsets(
     swizzle: int, leading: int, stride: int, k_inner: bool, lines: int, row: int
 ) -> Array:  # fmt: skip
     """Bytes from the start of the operand to byte ``row`` of each line, (lines, row): lines are
@@ -71,7 +71,7 @@ def _operand(
     kind, k_inner = DType(node.attr(name)), bool(node.attr(f"{name}_k_inner"))
     size = kind.bits // 8
     shape = (lines, k * size) if k_inner else (k, lines * size)
-    offsets = _places(swizzle, leading * UNIT, stride * UNIT, k_inner, *shape)
+    offsets = _offsets(swizzle, leading * UNIT, stride * UNIT, k_inner, *shape)
     address = _swizzled(int(spot.offset[lane]) + step * UNIT + offsets, swizzle)
     if address.max() >= spot.memory.size:
         raise OutOfBoundsError(

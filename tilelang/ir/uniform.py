@@ -31,7 +31,7 @@ class Varying:
     Args:
         votes: whether the result of a vote of all threads counts as the same for all of them: each
             has to take part, which matters where a statement may be executed once for all.
-        in_turns: all threads that are in a loop run its first iteration, then its second, so that
+        lockstep: all threads that are in a loop run its first iteration, then its second, so that
             its variable differs only where its start or step does.
         told: what threads are told by others counts as different, even where each tells the same.
         also: variables and storage that differ from the beginning, besides thread indices.
@@ -41,13 +41,13 @@ class Varying:
         self,
         launch: S.Launch,
         votes: bool = False,
-        in_turns: bool = False,
+        lockstep: bool = False,
         told: bool = False,
         also: Set[E.Var] = frozenset(),
     ) -> None:
         self.votes = votes
         self.told = told
-        self.in_turns = in_turns
+        self.lockstep = lockstep
         self.names: set[E.Var] = {*launch.thread_vars, *also}
         self._memo: dict[E.Expr, bool] = {}
         self._writes: dict[S.Stmt, list[effects.Access]] = {}
@@ -173,7 +173,7 @@ class Varying:
         divides = False
         if isinstance(stmt, S.For):
             divides = any(self._varies(end, now) for end in (stmt.start, stmt.stop, stmt.step))
-            late = self.in_turns and not any(
+            late = self.lockstep and not any(
                 self._varies(end, now) for end in (stmt.start, stmt.step)
             )
             self._assign(stmt.var, divides and not late, True, now)
