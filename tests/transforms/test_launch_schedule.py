@@ -65,7 +65,7 @@ def test_the_cheapest_schedule_is_chosen() -> None:
 
 def test_the_report_shows_the_schedule_and_the_others() -> None:
     text = explain(product(), HOPPER, Options())
-    assert "  schedule: persistent=False, epilogue='staged', roles='producer', " in text
+    assert "  schedule: epilogue='staged', roles='producer', stages=(3,), registers=" in text
     assert "    or epilogue='direct': " in text
     text = explain(product("float32", M=133 * 128), HOPPER, Options())
     assert "    or persistent=True, epilogue='overlapped': " in text
@@ -172,8 +172,12 @@ ILLEGAL: list[tuple[dict[str, Any], str]] = [
         "persistent=True: it has no more tiles than 132 multiprocessors",
     ),
     (
-        {"roles": "one", "tile_order": "longest_first"},
-        "roles='one', tile_order='longest_first', which exclude each other",
+        {"tile_order": "longest_first"},
+        "tile_order='longest_first': all tiles have loops of the same length",
+    ),
+    (
+        {"roles": "one", "persistent": True, "M": 133 * 128},
+        "persistent=True, roles='one', which exclude each other",
     ),
     (
         {"registers": (256, 256)},

@@ -20,7 +20,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import in_bulk
-from tilelang.ir.launch_schedule import Schedule, text_of
+from tilelang.ir.launch_schedule import NUMBERS, VALUES, Schedule, text_of
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
 from tilelang.records import dataclass
@@ -175,9 +175,13 @@ class _Kernel:
 
 def _choice(schedule: Schedule) -> Iterator[str]:
     """The chosen schedule, and those that are cheaper or come next."""
-    if schedule.price is None or not schedule.stages:
+    if not schedule.others:
         return
-    yield f"  schedule: {text_of(schedule.stated())}; {schedule.price} cycles a tile"
+    fields = {
+        name: value for name, value in schedule.stated().items()
+        if name in NUMBERS or value != next(iter(VALUES[name]))
+    }  # fmt: skip
+    yield f"  schedule: {text_of(fields)}; {schedule.price} cycles a tile"
     for other in schedule.others:
         why = f", not legal: {other.why}" if other.why else ""
         yield f"    or {text_of(dict(other.fields))}: {other.price} cycles{why}"

@@ -154,7 +154,7 @@ def _resolved(schedule: Schedule, launch: S.Launch) -> Schedule:
     """``schedule`` with the numbers that its appliers have found."""
     stages = tuple(node.stages for node in S.find(launch.body, H.Pipeline))
     roles = {node.name: node.registers for node in S.find(launch.body, H.Role)}
-    registers = (roles["consumers"], roles["producer"]) if roles else None
+    registers = (roles["consumers"], roles["producer"]) if any(roles.values()) else None
     found = launch.schedule or schedule
     return replace(
         schedule, stages=stages, registers=registers, tiles=found.tiles, subtiles=found.subtiles
@@ -165,12 +165,12 @@ def _alternatives(
     schedule: Schedule, legal: Sequence[Schedule], whys: dict[Schedule, str]
 ) -> list[Alternative]:
     """Some schedules besides the chosen one: those that were refused, and the next ones."""
-    mine, said = schedule.stated(), set[str]()
+    mine, said = vars(schedule), set[str]()
     found: list[Alternative] = []
     for other in legal:
         why = whys.get(other, "")
         if other is not schedule and why not in said and len(found) < SHOWN:
-            fields = tuple(pair for pair in other.stated().items() if mine.get(pair[0]) != pair[1])
+            fields = tuple((k, value) for k, value in other.stated().items() if mine[k] != value)
             found.append(Alternative(fields, other.price or 0, why))
             said |= {why} - {""}
     return found

@@ -20,6 +20,8 @@ from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
 from tilelang.transforms.schedule.items import ItemGraph, bytes_of, is_load
 from tilelang.transforms.schedule.legality import Facts
 
+Barred = dict[tuple[str, Value], str]  # value of a field -> why a launch cannot have it
+
 FIELDS = ("persistent", "epilogue", "roles", "tile_order", "barriers", "overlap", "prefetch_tiles")
 # Value of a field -> what it takes of other fields.
 REQUIRES: dict[tuple[str, Value], dict[str, tuple[Value, ...]]] = {
@@ -71,7 +73,7 @@ class Choices:
     """The legal schedules of a launch, the cheapest first, and why values of fields are barred."""
 
     legal: list[Schedule]
-    barred: dict[tuple[str, Value], str]
+    barred: Barred
 
 
 def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
@@ -79,7 +81,7 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     loops = [node for node in S.find(launch.body, S.For) if node.kind == "pipelined"]
     graphs = [ItemGraph.of(loop) for loop in loops]
     barred = _barred(launch, graphs, facts)
-    work = _Work.of(launch, graphs, facts)
+    work = _Work.of(launch, graphs, barred)
     values = [[value for value in VALUES[name] if (name, value) not in barred] for name in FIELDS]
     stated = launch.schedule or Schedule()
     rest = {
@@ -105,11 +107,9 @@ def _excludes(chosen: dict[str, Value]) -> tuple[str, Value] | None:
     return ("persistent", True) if alone and chosen["epilogue"] != "overlapped" else None
 
 
-def _barred(
-    launch: S.Launch, graphs: list[ItemGraph], facts: Facts
-) -> dict[tuple[str, Value], str]:
+def _barred(launch: S.Launch, graphs: list[ItemGraph], facts: Facts) -> Barred:
     """The values that ``launch`` cannot have -> why."""
-    context, barred = facts.context, dict[tuple[str, Value], str]()
+    context, barred = facts.context, Barred()
 
     def bar(values: tuple[tuple[str, Value], ...], why: str) -> None:
         for value in values:
@@ -132,6 +132,10 @@ def _barred(
         bar((("persistent", True),), f"it has no more tiles than {processors} multiprocessors")
     if not graphs:
         bar((("roles", "producer"),), "no loop of it is pipelined")
+    names = {*launch.block_vars, *(node.var for node in S.find(launch.body, S.Let))}
+    bounds = [bound for graph in graphs for bound in (graph.loop.start, graph.loop.stop)]
+    if all(bound.variables.isdisjoint(names) for bound in bounds):
+        bar((("tile_order", "longest_first"),), "all tiles have loops of the same length")
     if all(len(graph.operand_sets) < 2 for graph in graphs):
         bar((("barriers", "operand"),), "all tiles of an iteration are first used together")
     whys = [cannot_rotate(graph) for graph in graphs]
@@ -171,7 +175,7 @@ class _Work:
     uneven: bool
 
     @classmethod
-    def of(cls, launch: S.Launch, graphs: list[ItemGraph], facts: Facts) -> _Work:
+    def of(cls, launch: S.Launch, graphs: list[ItemGraph], barred: Barred) -> _Work:
         """What ``launch`` does for a tile."""
         inside = [stmt for graph in graphs for stmt in S.flat(graph.loop.body)]
         loads = [stmt for stmt in inside if is_load(stmt)]
@@ -185,9 +189,6 @@ class _Work:
         computed = [
             item for graph in graphs for item in graph.items if not isinstance(item, S.Gemm)
         ]
-        blocks = set(launch.block_vars)
-        lets = {node.var for node in nodes if isinstance(node, S.Let)}
-        bounds = [bound for graph in graphs for bound in (graph.loop.start, graph.loop.stop)]
         return cls(
             trips=max((graph.trips or UNKNOWN for graph in graphs), default=1),
             products=sum(map(_multiplied, inside)) // PRODUCTS,
@@ -196,7 +197,7 @@ class _Work:
             first=sum(sizes.get(data, 0) for data in (sets[0] if sets else ())) // BYTES,
             once=sum(bytes_of(copy.dst) // BYTES + 1 for copy in once),
             result=1 + sum(bytes_of(copy.dst) for copy in out) // BYTES if sums else 0,
-            uneven=any(not bound.variables.isdisjoint(blocks | lets) for bound in bounds),
+            uneven=("tile_order", "longest_first") not in barred,
         )
 
     def price(self, chosen: dict[str, Value]) -> int:

@@ -382,9 +382,9 @@ class LoopWriter:
                 prologue += writer.fill(at, writer.number_at(stage))
         ahead = simplify(loop.var + loop.step * (stages - 1))
         body: list[S.Stmt] = [writer.wait(writer.number_at(past)) for writer in writers]
-        at = len(body) if stages > 1 else 0  # the only version is filled before it is waited for
+        place = len(body) if stages > 1 else 0  # the only version is filled before the wait for it
         for writer in reversed(writers):
-            body[at:at] = writer.fill(ahead, writer.number_at(past, stages - 1))
+            body[place:place] = writer.fill(ahead, writer.number_at(past, stages - 1))
         body += map(self.used.rewrite, self.items)
         body += (writer.release(writer.number_at(past)) for writer in writers)
         rolled = replace(as_serial(loop, self.note), body=S.seq(*body))
