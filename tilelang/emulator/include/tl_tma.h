@@ -23,11 +23,11 @@ TL_INLINE void tl_tma_prefetch(const void* map) { tl_emu_tma_prefetch_map(map); 
 
 // Coordinates that so many threads, which come here for the same time, shall have in common.
 // The line tells calls apart: compilers copy them.
-template <class... I> TL_INLINE void tl_emu_agree(unsigned line, unsigned threads, I... c) {
+template <class... I> TL_INLINE void tl_tma_agree(unsigned line, unsigned threads, I... c) {
     const int at[] = {(int)c...};
     tl_emu_tma_agree(line, threads, at, sizeof...(I));
 }
-#define tl_tma_agree(THREADS, ...) tl_emu_agree(__LINE__, THREADS, __VA_ARGS__)
+#define tl_tma_agree(...) tl_tma_agree(__LINE__, __VA_ARGS__)
 
 // -- a box into shared memory; the barrier counts its bytes ---------------------------------------------------
 template <class... I> TL_INLINE void tl_tma_load_multicast(void* dst, const void* map, uint64_t* bar, uint32_t blocks, I... c) {
