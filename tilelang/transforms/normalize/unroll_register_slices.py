@@ -62,6 +62,8 @@ def _interchanged(loop: S.For, values: range) -> S.Parallel | None:
     """The parallel loop that is all of the body of ``loop``, with ``loop`` as its first dimension
     or, where iterations of that meet, inside it; None where that is another program."""
     inner = loop.body
+    while isinstance(inner, S.For) and values_of(inner) == range(1):
+        inner = substitute_in(inner.body, {inner.var: inner.start})
     extents = static_extents(inner) if isinstance(inner, S.Parallel) else None
     if not isinstance(inner, S.Parallel) or extents is None or inner.loop_layout is not None:
         return None
