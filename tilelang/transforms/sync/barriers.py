@@ -728,6 +728,9 @@ class _Inserter:
             if key not in self._left:
                 distances = (None, one, several)[distance]
                 outside = leave_loop(access, var, values, bound, distances)
+                if isinstance(stmt, S.For) and var is not stmt.var:
+                    # Threads begin at places of their own, and some are not in all iterations.
+                    outside = replace(outside, is_partial=True)
                 self._left[key] = self.known.canonical(outside)
                 self._keepalive.append(access)
             return self._left[key]
