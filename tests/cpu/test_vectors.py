@@ -516,6 +516,34 @@ def test_the_text_is_the_same_for_every_machine_and_gathers_go_lane_by_lane(widt
     np.testing.assert_array_equal(got, a[at] * 2 + np.arange(200, dtype=np.float32))
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("extent", [100, T.dynamic("m")])
+def test_a_name_for_what_all_lanes_share_is_no_vector(width: int, extent: Any) -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((20, extent), "float32"), S: T.Tensor((7,), "int8"),
+        B: T.Tensor((20,), "float32"), C: T.Tensor((7, extent), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            T.annotate_safe_value({A: 3.0, B: 0.0})
+            for i, j in T.Parallel(7, extent):
+                row = S[i]
+                twice = B[row] * 2
+                if j != 5:
+                    C[i, j] = A[row, j] + twice
+
+    rows = np.array([3, -1, 0, 19, 20, -20, 7], np.int8)
+    a, b, want = numbers("float32", (20, 100)), numbers("float32", (20,)), np.zeros((7, 100))
+    for i, row in enumerate(rows):
+        want[i] = a[row] + b[row] * 2 if 0 <= row < 20 else 3
+    want[:, 5] = 0
+    got = run(kernel, width, a, rows, b, np.zeros((7, 100), np.float32))
+    np.testing.assert_array_equal(got, want.astype(np.float32))
+    text = tilelang.compile(kernel, target="cpu").get_kernel_source()
+    assert "const int8_t row = S[" in text
+    assert "TL_EACH" not in text
+
+
 LOADS = {
     (2, 0): "TL_LOAD_FIRST", (2, 1): "TL_LOAD_SECOND", (3, 1): "TL_LOAD_3", (4, 2): "TL_LOAD_4",
     (-1, 0): "TL_LOAD_BACK",

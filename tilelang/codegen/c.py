@@ -374,8 +374,9 @@ class CPrinter:
         if isinstance(expr, E.Const):
             return str(int(expr.value))
         if isinstance(expr, E.Var):
-            name = self.names.of(expr, expr.name)
-            return name if expr in self.wide or expr.dtype == "int64" else f"(int64_t){name}"
+            if expr in self.wide:
+                return self.names.of(expr, expr.name)
+            return f"{'' if expr.dtype == 'int64' else '(int64_t)'}{self.value(expr)}"
         if isinstance(expr, E.Binary) and self.is_index(expr):
             symbol = {"add": "+", "sub": "-", "mul": "*"}.get(expr.op)
             if symbol is not None:

@@ -86,6 +86,7 @@ class VectorPrinter:
         family: the letter of the vector types.
         before: lines that have to stand before the statement that is being printed.
         fixed: names of what does not change in the loop -> its text.
+        scalars: declarations of the program's names that do not change in the loop.
         lanes: text of a vector -> its name, for what is computed lane by lane.
     """
 
@@ -97,6 +98,7 @@ class VectorPrinter:
         self.names: dict[E.Var, str] = {}  # the vectors of names and variables of the loop
         self.before: list[str] = []
         self.fixed: dict[str, tuple[str, str]] = {}  # text -> name, type
+        self.scalars: dict[E.Var, str] = {}
         self.numbers: set[E.Var] = set()  # storage of partial results that ignore a NaN
         self.mask = ""  # of the lanes that are on
         self.conditional = False

@@ -94,6 +94,8 @@ class VectorLoop:
             self.p.changes(self.scan[1].data)
         body = self.body(var, first)
         writer.lines = []
+        for line in self.p.scalars.values():
+            put(line)
         for text, (name, kind) in self.p.fixed.items():
             put(f"const {kind} {name} = TL_SPLAT({kind}, {text});")
         for op, total in self.totals:
@@ -128,7 +130,7 @@ class VectorLoop:
             else:
                 self.scalars(var, first, stop)
         writer.depth -= 1
-        wrapped = rest or bool(self.p.fixed or self.totals or self.scan)
+        wrapped = rest or bool(self.p.scalars or self.p.fixed or self.totals or self.scan)
         outer = "    " * writer.depth
         if wrapped:
             return [outer + "{", *writer.lines, outer + "}"]
@@ -244,13 +246,19 @@ class VectorLoop:
                 assert_never(stmt)
 
     def let(self, stmt: S.Let) -> None:
-        """A name for a vector."""
-        kind, text = self.p.of(stmt.var.dtype), self.p.value(stmt.value)
+        """A name for a vector, or for what is the same in all lanes: before the loop if it may."""
+        p = self.p
+        if not p.varies(stmt.value) and not (p.mask and reads_memory(stmt.value)):
+            self.writer.let(stmt)
+            if not p.mask and not p.conditional:
+                p.scalars[stmt.var] = self.writer.lines.pop().strip()
+            return
+        kind, text = p.of(stmt.var.dtype), p.value(stmt.value)
         self.flush()
-        name = self.p.name(stmt.var)
+        name = p.name(stmt.var)
         self.writer.put(f"const {kind} {name} = {bare(text)};")
-        self.p.names[stmt.var] = name
-        self.p.changes(stmt.var)
+        p.names[stmt.var] = name
+        p.changes(stmt.var)
 
     def variable(self, stmt: S.Alloc) -> None:
         """A variable of each iteration."""
