@@ -25,7 +25,7 @@ from tilelang.target import Context, parse_target
 CPU = parse_target("cpu")
 NAMES = [
     "strip_hints", "wrap_host_statements", "one_thread_by_default", "expand_library_calls",
-    "widen_indices", "simplify", "check_tile_bounds", "number_barriers", "bound_shifts", "legalize_negative_indices",
+    "widen_indices", "simplify", "check_tile_bounds", "number_barriers", "bound_shifts",
     "separate_overlaps",
     "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_gemm_completion",
     "scalarize_vectors", "forward_gemm_copies", "choose_operands",

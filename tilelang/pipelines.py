@@ -57,7 +57,6 @@ from tilelang.transforms.normalize.host_statements import wrap_host_statements
 from tilelang.transforms.normalize.launch_limits import check_launch_limits
 from tilelang.transforms.normalize.library_calls import expand_library_calls
 from tilelang.transforms.normalize.named_barriers import number_barriers
-from tilelang.transforms.normalize.negative_indices import legalize_negative_indices
 from tilelang.transforms.normalize.overlaps import separate_overlaps
 from tilelang.transforms.normalize.register_hints import apply_register_hints
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
@@ -136,10 +135,6 @@ NORMALIZE: tuple[Step, ...] = (
          does="legalize shifts by the width and more",
          after="constant counts and extents are plain numbers, conditions still stand around "
                "what they speak of; an index may hold a shift"),
-    Step("legalize_negative_indices", legalize_negative_indices,
-         does="make negative indices count from the end",
-         after="an element of a tile operation is named by its lowering and never counts from "
-               "the end, so this has to be done before"),
     Step("rasterize_blocks", rasterize_blocks,
          does="order the blocks of a grid so that neighbours write to neighbouring memory",
          after="operations are whole, so that what blocks write is seen; grids are constant",

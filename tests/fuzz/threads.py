@@ -193,17 +193,21 @@ class ThreadStatements:
         self.text.add(f"{local}[{at}] = {name}[{threads - 1} - {tx}]")
 
     def wrap_shared(self, local: str, tx: str, values: list[Value]) -> None:
-        """A shared tile read before its start: the index counts from the end."""
+        """A shared tile as a ring."""
         name, at = self._shared(self.host.threads), self._at()
         self.text.add(f"{name}[{tx}] = {local}[{at}]")
         self.text.add("T.sync_threads()")
-        self.text.add(f"{local}[{at}] = {name}[{tx} - {self.draw.integer(1, self.host.threads)}]")
+        self.text.add(
+            f"{local}[{at}] = {name}[({tx} - {self.draw.integer(1, self.host.threads)}) % {self.host.threads}]"
+        )
 
     def wrap_local(self, local: str, tx: str, values: list[Value]) -> None:
-        """A private array at indices that are negative in some iterations."""
+        """A private array as a ring."""
         back = self.draw.integer(1, self.host.width)
         self.text.add(f"for q in T.serial({self.host.width}):")
-        self.text.add(f"    {local}[q] = {self._typed(f'{local}[q - {back}]', values, 'q')}")
+        self.text.add(
+            f"    {local}[q] = {self._typed(f'{local}[(q - {back}) % {self.host.width}]', values, 'q')}"
+        )
 
     def histogram(self, local: str, tx: str, values: list[Value]) -> None:
         """Rows of shared memory that belong to one thread each, at loaded indices."""

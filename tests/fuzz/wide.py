@@ -266,7 +266,7 @@ class WideStatements:
 
     # -- indices -------------------------------------------------------------------------------
     def before_start(self) -> None:
-        """A tensor or tile read at indices that are negative for some elements."""
+        """A tensor read at indices that are negative for some elements, not for all."""
         frame, draw = self.frame, self.draw
         tile = self.body.target(None, draw.choice(("float32", "int32", "float16")))
         index = ["i", "j", "p"][: len(tile.shape)]
@@ -274,7 +274,7 @@ class WideStatements:
         if tile.ready and frame.nested:
             return self.body.elementwise()
         tensor = frame.tensor(tile.letters, tile.dtype)
-        if any(size < back for size in tensor.shape):
+        if min(tile.shape) <= back:
             return self.body.elementwise()
         where = [f"{frame.offset[c]} + {i}" for c, i in zip(tile.letters, index, strict=True)]
         axis = draw.integer(0, len(where) - 1)

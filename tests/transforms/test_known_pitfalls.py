@@ -171,7 +171,7 @@ def test_variables_of_unrolled_iterations_are_apart() -> None:
     agree(summed, numbers(64), numbers(64))
 
 
-def test_a_negative_index_at_run_time_counts_from_the_end() -> None:
+def test_a_negative_index_at_run_time_is_outside() -> None:
     @T.prim_func
     def before(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), back: T.int32):
         with T.Kernel(1, threads=32):
@@ -180,9 +180,9 @@ def test_a_negative_index_at_run_time_counts_from_the_end() -> None:
 
     a = numbers(64) + 10
     found = agree(before, a, numbers(64), 5)
-    assert np.array_equal(found[1], np.roll(a, 5))
+    assert np.array_equal(found[1], np.concatenate([np.zeros(5), a[:-5]]))
     found = agree(before, a, numbers(64), 69)
-    assert (found[1][:5] == 0).all()
+    assert (found[1] == 0).all()
 
 
 # -- layouts ---------------------------------------------------------------------------------------

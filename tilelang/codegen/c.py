@@ -19,7 +19,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.floats import encode
 from tilelang.ir.indices import INDEX_OPS, widens
-from tilelang.ir.linear import unwrapped
 from tilelang.ir.tables import BINARY
 from tilelang.target.features import lowest_with
 
@@ -358,8 +357,6 @@ class CPrinter:
             return self.counts(expr)
         if isinstance(expr, E.Cast):
             return widens(expr) and self.is_index(expr.value)
-        if isinstance(expr, E.Select):
-            return unwrapped(expr) is not None and all(map(self.is_index, (expr.t, expr.f)))
         return isinstance(expr, E.Const) and expr.dtype.is_int
 
     def counts(self, var: E.Var) -> bool:
@@ -387,9 +384,6 @@ class CPrinter:
                 return f"tl_{expr.op}_i64({self.index(expr.a)}, {self.index(expr.b)})"
         if isinstance(expr, E.Cast) and self.is_index(expr):
             return self.index(expr.value)
-        if isinstance(expr, E.Select) and self.is_index(expr):
-            t, f = term(self.index(expr.t)), term(self.index(expr.f))
-            return f"({bare(self.value(expr.cond))} ? {t} : {f})"
         return f"(int64_t){self.value(expr)}"
 
     @staticmethod

@@ -178,13 +178,15 @@ class Builder:
 
     def finish(self, body: Stmt) -> PrimFunc:
         """The traced function."""
+        from tilelang.frontend.negative_indices import count_from_end
+
         for stmt in walk_stmts(body):
             if isinstance(stmt, (Alloc, View)) and not stmt.buffer.name:
                 set_name(stmt.buffer, "buf")
         for param in self.empties:
             if not param.name:
                 set_name(param, "out")
-        return PrimFunc(
+        func = PrimFunc(
             self.name,
             tuple(self.params),
             body,
@@ -193,6 +195,7 @@ class Builder:
             self.loc,
             self.origin,
         )
+        return count_from_end(func)
 
     def get(self) -> PrimFunc:
         """The function traced by :meth:`prim_func`."""

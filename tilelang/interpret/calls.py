@@ -119,12 +119,11 @@ def _dp4a(s: DivergentGroup, node: Call, active: Active) -> Value:
     total: Value = np.int64(0)
     (a, ai), (b, bi), (c, ci) = (target(arg) for arg in node.args)
     for k in range(4):
-        x = s.load(a, ai, active, k, plain=True)
-        y = s.load(b, bi, active, k, plain=True)
+        x, y = s.load(a, ai, active, k), s.load(b, bi, active, k)
         total = total + np.asarray(x).astype(np.int64) * np.asarray(y).astype(np.int64)
-    old = s.load(c, ci, active, plain=True)
+    old = s.load(c, ci, active)
     total = (old + total).astype(values.compute_dtype(c.dtype))
-    s.store(c, ci, total, active, plain=True)
+    s.store(c, ci, total, active)
     return NOTHING
 
 

@@ -159,14 +159,6 @@ class Block:
         return known
 
 
-def wrapped(index: Value, extent: int) -> Value:
-    """An index of an element counted from the start, as in Python; what is outside stays."""
-    if np.ndim(index) == 0:
-        return np.int64(index) + extent if -extent <= index < 0 else index
-    negative = (index < 0) & (index >= -extent)
-    return np.where(negative, index.astype(np.int64) + extent, index) if negative.any() else index
-
-
 def _pairs(annotation: Any) -> Any:
     """The (buffer, value) pairs of an annotation given as pairs or as a mapping."""
     return annotation.items() if isinstance(annotation, dict) else annotation
@@ -229,17 +221,11 @@ class DivergentGroup:
     def element_indices(
         self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active
     ) -> list[Value]:
-        """The indices of an element of ``buffer``. A negative index counts from the end, unless it
-        is no constant and the buffer has a safe value for elements outside."""
-        corner = self.corner(buffer, exprs, active)
-        padded = id(buffer) in self.block.safe_values
-        return [
-            index if padded and not isinstance(expr, Const) else wrapped(index, extent)
-            for expr, index, extent in zip(exprs, corner, self.bound(buffer).shape)
-        ]
+        """Where an element of ``buffer`` is."""
+        return self.corner(buffer, exprs, active)
 
     def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
-        """Index expressions of ``buffer`` as they are: those of a tile may be negative."""
+        """Where a tile of ``buffer`` starts."""
         return [
             self.exprs.exact(self, expr, active, True)
             if is_long(extent)
@@ -368,11 +354,9 @@ class DivergentGroup:
         exprs: tuple[Expr, ...],
         active: Active,
         shift: int = 0,
-        plain: bool = False,
     ) -> tuple[list[Value], bool]:
         """Where elements are, and whether some index is a vector (a last axis then)."""
-        find = self.corner if plain else self.element_indices
-        values = find(buffer, exprs, active)
+        values = self.element_indices(buffer, exprs, active)
         if shift:
             values[-1] = values[-1] + shift
         wide = any(isinstance(expr, Expr) and expr.dtype.lanes > 1 for expr in exprs)
@@ -389,15 +373,10 @@ class DivergentGroup:
         exprs: tuple[Expr, ...],
         active: Active,
         shift: int = 0,
-        plain: bool = False,
     ) -> Value:
-        """The elements of ``buffer`` at the index expressions, or ``shift`` places further.
-
-        Args:
-            plain: the place is an address: a negative index is one before the buffer.
-        """
+        """The elements of ``buffer`` at the index expressions, or ``shift`` places further."""
         bound = self.bound(buffer)
-        indices, wide = self.indices(buffer, exprs, active, shift, plain)
+        indices, wide = self.indices(buffer, exprs, active, shift)
         copy = self.copies(bound, int(wide))
         varies = copy is not None or any(np.ndim(index) > wide for index in indices)
         need = active if varies else None
@@ -419,11 +398,10 @@ class DivergentGroup:
         value: Value,
         active: Active,
         shift: int = 0,
-        plain: bool = False,
     ) -> None:
         """``buffer[exprs] = value`` in the active lanes; see :meth:`load`."""
         bound = self.bound(buffer)
-        indices, wide = self.indices(buffer, exprs, active, shift, plain)
+        indices, wide = self.indices(buffer, exprs, active, shift)
         if wide and buffer.dtype.lanes > 1:
             value = value.reshape(*value.shape[:-1], -1, buffer.dtype.lanes)
         tail = int(wide) + (buffer.dtype.lanes > 1)

@@ -21,7 +21,6 @@ from tilelang.ir.expr import (
     as_expr,
     binary,
     const,
-    select,
 )
 from tilelang.records import dataclass
 
@@ -364,8 +363,7 @@ def _normal_index(buffer: Buffer, dim: int, value: object, element: bool = True)
     """One index: integer, negative constants counted from the end.
 
     Args:
-        element: whether the index is one of an element, of which a negative one counts from the end
-            at run time, too: one before the first element must not do so twice.
+        element: whether the index is one of an element: one before the first stays as it is.
     """
     if isinstance(value, float):
         raise TileTypeError(
@@ -384,11 +382,7 @@ def _normal_index(buffer: Buffer, dim: int, value: object, element: bool = True)
     if not isinstance(index, Const) or index.value >= 0:
         return index
     moved = as_expr(index + buffer.shape[dim])
-    if not element or index.value == -1:
-        return moved
-    if isinstance(moved, Const):
-        return moved if moved.value >= 0 else index
-    return select(moved >= 0, moved, index)
+    return index if element and isinstance(moved, Const) and moved.value < 0 else moved
 
 
 def _key_text(key: object) -> str:

@@ -7,7 +7,7 @@ signed range of the dtype, whichever sign the dtype has.
 from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, binary, cast, const
+from tilelang.ir.expr import Binary, Cast, Const, Expr, Unary, Var, binary, cast, const
 from tilelang.records import dataclass
 
 
@@ -152,18 +152,3 @@ def _parted(expr: Expr, variables: frozenset[Var]) -> tuple[dict[Expr, int], Exp
 
 def _scaled(factors: dict[Expr, int], rest: Expr, factor: int) -> tuple[dict[Expr, int], Expr]:
     return {term: scale * factor for term, scale in factors.items()}, rest * factor
-
-
-def unwrapped(expr: Expr) -> tuple[Expr, Linear] | None:
-    """(i, n) of an index ``i + n if i < 0 else i``, which counts from the end of n elements where
-    it is negative; None for anything else."""
-    if not isinstance(expr, Select) or not expr.dtype.is_integer or expr.dtype.lanes > 1:
-        return None
-    cond = expr.cond
-    if not isinstance(cond, Binary) or cond.op != "lt" or cond.a.dtype is not expr.dtype:
-        return None
-    index = Linear.of(expr.f)
-    below = Linear.of(cond.a).added(Linear.of(cond.b), -1)
-    if dict(below.terms) != dict(index.terms) or below.constant != index.constant:
-        return None
-    return expr.f, Linear.of(expr.t).added(index, -1)

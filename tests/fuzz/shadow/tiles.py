@@ -27,15 +27,13 @@ class Tile:
         return cls(np.zeros(sizes, kind), str(dtype))
 
     def place(self, index: Any) -> tuple[int, ...] | None:
-        """Where an element is; None outside. Negative indices count from the end once."""
+        """Where an element is; None outside."""
         parts = index if isinstance(index, tuple) else (index,)
         if len(parts) != self.data.ndim:
             raise TypeError(f"{len(parts)} indices for {self.data.ndim} dimensions")
         at = []
         for part, size in zip(parts, self.data.shape, strict=True):
             i = int(part)
-            if i < 0:
-                i += size
             if not 0 <= i < size:
                 return None
             at.append(i)

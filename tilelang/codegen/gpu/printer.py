@@ -215,13 +215,8 @@ class GpuPrinter(CPrinter):
             return Term(self.name_of(expr), range_.low, range_.high, wide)
         if isinstance(expr, E.Cast):
             return self.arithmetic(expr.value)  # the type follows from the values
-        if isinstance(expr, E.Binary):
-            return indexing.combine(expr.op, self.arithmetic(expr.a), self.arithmetic(expr.b))
-        assert isinstance(expr, E.Select)
-        range_ = self.interval(expr)
-        t, f = self.arithmetic(expr.t), self.arithmetic(expr.f)
-        text = f"({bare(self.value(expr.cond))} ? {t.text} : {f.text})"
-        return Term(text, range_.low, range_.high, t.wide or f.wide)
+        assert isinstance(expr, E.Binary)
+        return indexing.combine(expr.op, self.arithmetic(expr.a), self.arithmetic(expr.b))
 
     def index(self, expr: E.Expr | int) -> str:
         """An index expression, exact."""

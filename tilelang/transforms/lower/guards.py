@@ -20,11 +20,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import FactWalk, known_of
-from tilelang.ir.linear import Linear, depends_on, parted, unwrapped
+from tilelang.ir.linear import depends_on, parted
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import resolved, simplify
 from tilelang.ir.visitor import (
-    ExprRewriter,
     Rewriter,
     rebuild,
     replace_changed,
@@ -70,8 +69,7 @@ class _Guards(FactWalk):
                 cond = E.conjunction(tests)
                 if isinstance(cond, E.Const):
                     return guarded
-                inside = _FromStart().rewrite(stmt)
-                return S.If(cond=cond, then=inside, orelse=guarded, loc=stmt.loc)
+                return S.If(cond=cond, then=stmt, orelse=guarded, loc=stmt.loc)
         return guarded
 
     def within_loops(self, nest: S.For) -> Bounds:
@@ -180,8 +178,7 @@ class _Guards(FactWalk):
             return None
         tests: list[E.Expr] = []
         for index, extent in zip(indices, buffer.shape):
-            index, low = _counted(index, extent)
-            both = (index >= low, index < extent)
+            both = (index >= 0, index < extent)
             tests += [test for test in both if not _holds(test, self.known)]
         return E.conjunction(tests) if tests else None
 
@@ -209,44 +206,9 @@ def _holds(test: E.Expr, known: Bounds) -> bool:
     return prove(test, known) is True or prove(simplify(test, known), known) is True
 
 
-def _counted(index: E.Expr, extent: int | E.Expr) -> tuple[E.Expr, E.Expr | int]:
-    """An index and its least value inside; one that counts from the end where it is negative is
-    looked at before it is moved."""
-    unwrapped_index = unwrapped(index)
-    if unwrapped_index is None or unwrapped_index[1] != Linear.of(
-        E.cast(E.as_expr(extent), index.dtype)
-    ):
-        return index, 0
-    return unwrapped_index[0], E.unary("neg", E.as_expr(extent))
-
-
 def _beside(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
     """The element ``at`` places further along the last dimension."""
     return (*indices[:-1], E.as_expr(indices[-1] + at)) if at else indices
-
-
-class _FromStart(ExprRewriter):
-    """Indices of tensors that are known not to be negative."""
-
-    kinds = (E.Select,)
-
-    def node(self, expr: E.Expr) -> E.Expr:
-        inner = rebuild(expr, self.expr)
-        if isinstance(inner, (E.Load, E.AddressOf)) and inner.buffer.storage == "global":
-            return replace(inner, indices=tuple(map(_from_start, inner.indices)))
-        return inner
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Store) and stmt.buffer.storage == "global":
-            indices = tuple(map(_from_start, stmt.indices))
-            if any(a is not b for a, b in zip(indices, stmt.indices)):
-                return replace(stmt, indices=indices)
-        return stmt
-
-
-def _from_start(index: E.Expr) -> E.Expr:
-    unwrapped_index = unwrapped(index)
-    return index if unwrapped_index is None else unwrapped_index[0]
 
 
 class _Corners(Rewriter):
@@ -293,7 +255,7 @@ class _Corners(Rewriter):
         if buffer.storage != "global":
             return
         for index, extent in zip(indices, buffer.shape):
-            known = resolved(_from_start(index), self.bounds)
+            known = resolved(index, self.bounds)
             low_ok, high_ok = (_holds(test, self.bounds) for test in (known >= 0, known < extent))
             if low_ok and high_ok:
                 continue

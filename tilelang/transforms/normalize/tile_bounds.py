@@ -89,7 +89,7 @@ class _Walk:
     def accesses(self, stmt: S.Stmt) -> None:
         """Check the elements and regions that ``stmt`` itself reads and writes."""
         if isinstance(stmt, (S.Store, S.ReducerUpdate)):
-            self.element(stmt.buffer, stmt.indices, stmt, wraps=True)
+            self.element(stmt.buffer, stmt.indices, stmt)
         for region in stmt.parts("read", "write", "update"):
             if not region.anchored:
                 lasts = [low + extent - 1 for low, extent in zip(region.mins, region.extents)]
@@ -97,28 +97,21 @@ class _Walk:
                 self.element(region.buffer, tuple(map(E.as_expr, lasts)), stmt)
         for expr in stmt.exprs():
             for load in certain_loads(expr):
-                self.element(load.buffer, load.indices, stmt, wraps=True)
+                self.element(load.buffer, load.indices, stmt)
 
-    def element(
-        self, buffer: Buffer, indices: tuple[E.Expr, ...], stmt: S.Stmt, wraps: bool = False
-    ) -> None:
-        """Refuse ``buffer[indices]`` where an index leaves the shape.
-
-        Args:
-            wraps: whether negative indices count from the end; those of tiles do not.
-        """
+    def element(self, buffer: Buffer, indices: tuple[E.Expr, ...], stmt: S.Stmt) -> None:
+        """Refuse ``buffer[indices]`` where an index leaves the shape."""
         if buffer.storage == "global":
             return
         for index, extent in zip(indices, buffer.shape):
             if not _is_known(extent) or index.dtype.lanes != 1:
                 continue
             values = interval(index, self.bounds)
-            ends = range(-_known(extent) if wraps else 0, _known(extent))
-            if values.low < ends.start or values.high >= ends.stop:
-                self._examine(buffer, indices, index, ends, stmt)
+            if values.low < 0 or values.high >= _known(extent):
+                self._examine(buffer, indices, index, _known(extent), stmt)
 
     def _examine(
-        self, buffer: Buffer, indices: tuple[E.Expr, ...], index: E.Expr, ends: range, stmt: S.Stmt
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], index: E.Expr, extent: int, stmt: S.Stmt
     ) -> None:
         """Look at every value of ``index``, if they are few and known."""
         plain = substitute(index, self.lets)
@@ -135,7 +128,7 @@ class _Walk:
             values = np.broadcast_to(evaluate(plain, dict(zip(variables, grids))), shape)
         except TileUnsupportedError:
             return
-        outside = np.argwhere((values < ends.start) | (values >= ends.stop))
+        outside = np.argwhere((values < 0) | (values >= extent))
         if len(outside):
             point = tuple(outside[0])
             assignment = ", ".join(f"{v.name} = {g[point]}" for v, g in zip(variables, grids))

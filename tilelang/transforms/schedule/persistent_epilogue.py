@@ -190,9 +190,6 @@ def _as_row_copy(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | No
     row = stmt.vars[0]
     *outer, line, column = stores.store.indices
     whole: E.Expr = E.const(True)
-    if isinstance(line, E.Select) and line.cond is E.binary("lt", line.f, E.const(0)):
-        line = line.f  # an index below 0 counts from the end
-        whole = E.binary("ge", simplify(line - row), E.const(0))
     first = simplify(line - row)
     if any(row in expr.variables for expr in (*outer, first, column)):
         return None
@@ -202,7 +199,7 @@ def _as_row_copy(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | No
         count = stores.cond.b
         if stores.cond.a is not row or row in count.variables:
             return None
-        whole = E.binary("land", E.binary("ge", count, result.shape[0]), whole)
+        whole = E.binary("ge", count, result.shape[0])
     mins = (*outer, first, simplify(column - stmt.vars[1]))
     region = Region(stores.store.buffer, mins, (*(1 for _ in outer), *result.shape))
     return S.Copy(src=result.whole(), dst=region, loc=stmt.loc), simplify(whole)
