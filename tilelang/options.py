@@ -97,6 +97,7 @@ class PassConfigKey(str, Enum):
     TL_ENABLE_FP32X2_REDUCTION = "tl.enable_fp32x2_reduction"
     TL_ENABLE_REDUCER_PLAN_VERBOSE = "tl.enable_reducer_plan_verbose"
     TL_UNINITIALIZED_READS = "tl.uninitialized_reads"
+    TL_NEGATIVE_INDICES = "tl.negative_indices"
     TL_SIMDGROUP_ELEMENT_MAP = "tl.simdgroup_element_map"
 
 
@@ -159,6 +160,7 @@ class Options:
 
     unsafe_memory: bool = False  # no bounds checks of global tensors
     uninitialized: str = "error"  # reads of what nothing has written, in the interpreter
+    negative_indices: str = "outside"  # of elements at run time, in the interpreter
     fast_math: bool = False  # approximate functions, reassociation
     no_auto_sync: bool = False  # the program places its own barriers
     no_tma: bool = False  # copies do not become bulk copies by themselves
@@ -222,7 +224,9 @@ def make_options(
         elif key is PassConfigKey.TL_DISABLE_BUFFER_INIT_CHECK and value:
             values.setdefault("uninitialized", "zero")
         elif key is PassConfigKey.TL_UNINITIALIZED_READS:
-            values["uninitialized"] = _rule(value)
+            values["uninitialized"] = _rule(key, value, ("error", "warn", "zero"))
+        elif key is PassConfigKey.TL_NEGATIVE_INDICES:
+            values["negative_indices"] = _rule(key, value, ("error", "warn", "outside"))
         elif key in WITHOUT_EFFECT and value:
             _say(f"pass config {key.value!r} has no effect")
         if key is PassConfigKey.TL_DEVICE_COMPILE_FLAGS and value:
@@ -236,16 +240,15 @@ def make_options(
     )
 
 
-def _rule(value: object) -> str:
-    """What the interpreter does about a read of what nothing has written; a switch says whether it
-    stops."""
+def _rule(key: PassConfigKey, value: object, rules: tuple[str, str, str]) -> str:
+    """What the interpreter does about a mistake; a switch chooses between the first and last."""
     if isinstance(value, bool):
-        return "error" if value else "zero"
-    if isinstance(value, str) and value in ("error", "warn", "zero"):
+        return rules[0] if value else rules[-1]
+    if isinstance(value, str) and value in rules:
         return value
     raise TileValueError(
-        f"pass config {PassConfigKey.TL_UNINITIALIZED_READS.value!r} has an unknown value",
-        expected="error, warn or zero",
+        f"pass config {key.value!r} has an unknown value",
+        expected="{}, {} or {}".format(*rules),
         got=shown(value),
     )
 

@@ -19,7 +19,7 @@ from tilelang.errors import (
     UninitializedReadError,
 )
 from tilelang.ir import stmt as S
-from tilelang.ir.expr import const
+from tilelang.ir.expr import const, select
 
 INT = np.int32
 
@@ -277,4 +277,56 @@ def test_there_is_no_other_rule_for_unwritten_memory() -> None:
     assert text(uncleared(), TileValueError, zeros(8), uninitialized="ignore") == (
         "there is no such rule for uninitialised reads\n"
         "  expected: error, warn, zero\n  got: 'ignore'"
+    )
+
+
+# -- indices that are negative at run time, by choice ----------------------------------------------
+def scattered() -> Kernel:
+    with Kernel(threads=4) as k:
+        slots, a, b = k.tensor("S", (4,), "int32"), k.tensor("A", (8, 2)), k.tensor("B", (8, 2))
+        a[slots[k.tx], 1] = 2.0
+        b[k.tx, 0] = a[slots[k.tx] - 1, 1]
+    return k
+
+
+def arguments() -> tuple[np.ndarray, ...]:
+    return np.array([3, -1, 0, -9], np.int32), zeros(8, 2), zeros(8, 2)
+
+
+def test_negative_indices_are_outside() -> None:
+    slots, a, b = arguments()
+    scattered().run(slots, a, b)
+    assert np.argwhere(a).tolist() == [[0, 1], [3, 1]]
+    assert not b.any()
+
+
+def test_negative_indices_may_be_warned_of_once_for_each_place() -> None:
+    with pytest.warns(TileWarning) as found:
+        scattered().run(*arguments(), negative_indices="warn")
+    assert [str(item.message).splitlines()[0] for item in found] == [
+        "`A[-1, 1]` has an index that is negative at run time: it is outside",
+    ]
+
+
+def test_negative_indices_may_be_errors() -> None:
+    assert text(scattered(), OutOfBoundsError, *arguments(), negative_indices="error") == (
+        "`A[-1, 1]` has an index that is negative at run time: it is outside\n"
+        "  expected: indices of `A` from 0 on\n"
+        "  got: A[-1, 1] in block (0, 0, 0), thread 1\n"
+        "  hint: only an index that is known to be negative counts from the end; write `index % n` "
+        "to count from the end at run time"
+    )
+
+
+def test_what_a_condition_keeps_from_being_negative_is_not_reported() -> None:
+    with Kernel(threads=4) as k:
+        a, b = k.tensor("A", (4,)), k.tensor("B", (4,))
+        b[k.tx] = select(k.tx >= 2, a[k.tx - 2], 0.0)
+    k.run(zeros(4), zeros(4), negative_indices="error")
+
+
+def test_there_is_no_other_rule_for_negative_indices() -> None:
+    assert text(scattered(), TileValueError, *arguments(), negative_indices="wrap") == (
+        "there is no such rule for negative indices\n"
+        "  expected: outside, warn, error\n  got: 'wrap'"
     )

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from tilelang.interpret.observe import Observer
     from tilelang.ir.stmt import PrimFunc
 
-__all__ = ["UNINITIALIZED", "run"]
+__all__ = ["NEGATIVE_INDICES", "UNINITIALIZED", "run"]
 
 UNINITIALIZED = ("error", "warn", "zero")  # what a read of what nothing has written may do
+NEGATIVE_INDICES = ("outside", "warn", "error")  # what an index that turns out negative may do
 
 
 def run(
@@ -40,6 +41,7 @@ def run(
     uninitialized: str = "error",
     observer: Observer | None = None,
     late_copies: bool = False,
+    negative_indices: str = "outside",
 ) -> None:
     """Execute ``func`` on ``args``, which are changed in place.
 
@@ -59,6 +61,8 @@ def run(
         observer: gets each access of shared memory, each barrier and each copy in flight.
         late_copies: asynchronous copies of tiles, too, arrive when they are waited for; meanwhile
             nothing of where they go counts as written.
+        negative_indices: what an index of an element of a tensor does that is negative at run time:
+            "outside" nothing but being outside, "warn" says so once for each place, "error" stops.
 
     Raises:
         KernelArgumentError: an argument does not fit its parameter.
@@ -77,15 +81,17 @@ def run(
     from tilelang.interpret.sync import drive
     from tilelang.ir.recursion import nesting, raise_recursion_limit
 
-    if uninitialized not in UNINITIALIZED:
-        raise TileValueError(
-            "there is no such rule for uninitialised reads",
-            expected=", ".join(UNINITIALIZED),
-            got=shown(uninitialized),
-        )
+    for what, rule, rules in (
+        ("uninitialised reads", uninitialized, UNINITIALIZED),
+        ("negative indices", negative_indices, NEGATIVE_INDICES),
+    ):
+        if rule not in rules:
+            raise TileValueError(
+                f"there is no such rule for {what}", expected=", ".join(rules), got=shown(rule)
+            )
     raise_recursion_limit(nesting(func.body))
     state = Run(exprs, func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
-    state.uninitialized = uninitialized
+    state.uninitialized, state.negative_indices = uninitialized, negative_indices
     state.observer = observer
     state.late_copies = late_copies
     host = Lanes(1)

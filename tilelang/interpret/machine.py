@@ -13,9 +13,9 @@ import numpy as np
 from tilelang.errors import (
     InternalError,
     Loc,
+    TileError,
     TileNameError,
     TileRuntimeError,
-    UninitializedReadError,
 )
 from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import Facts
@@ -59,18 +59,19 @@ class Run:
     pointers: dict[int, Array] = field(default_factory=dict)  # arrays given for pointers
     index_forms: dict[Expr, bool] = field(default_factory=dict)
     uninitialized: str = "error"
+    negative_indices: str = "outside"
     observer: observe.Observer | None = None
     late_copies: bool = False  # asynchronous copies of tiles arrive when they are waited for
     here: Loc | None = None  # the statement that was begun last
     doubts: set[tuple[str | None, Loc | None]] = field(default_factory=set)
 
-    def doubt(self, error: UninitializedReadError) -> None:
-        """Warn of a read of what nothing has written; once for each buffer and statement."""
+    def doubt(self, error: TileError, note: str = "it reads as 0 here; ") -> None:
+        """Warn once for each buffer and statement; ``note`` begins the hint."""
         key = (error.expected, self.here)
         if key not in self.doubts:
             self.doubts.add(key)
             error.loc = self.here
-            error.hint = f"it reads as 0 here; {error.hint}"
+            error.hint = f"{note}{error.hint}"
             warn_caller(str(error))
 
     def is_index(self, expr: Expr) -> bool:
@@ -222,7 +223,17 @@ class DivergentGroup:
         self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active
     ) -> list[Value]:
         """Where an element of ``buffer`` is."""
-        return self.corner(buffer, exprs, active)
+        found = self.corner(buffer, exprs, active)
+        if self.run.negative_indices != "outside" and buffer.storage == "global":
+            single = [index for index, expr in zip(found, exprs) if expr.dtype.lanes == 1]
+            inside = np.logical_and.reduce(np.broadcast_arrays(True, *(i >= 0 for i in single)))
+            failed, lane = self.failing(inside, active)
+            if failed:
+                error = memory.negative(buffer, found, lane, self.site)
+                if self.run.negative_indices == "error":
+                    raise error
+                self.run.doubt(error, note="")
+        return found
 
     def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
         """Where a tile of ``buffer`` starts."""

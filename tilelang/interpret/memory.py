@@ -152,6 +152,21 @@ def _outside(bound: Bound, indices: list[Value], bad: Array, site: Site) -> OutO
     )
 
 
+def negative(
+    buffer: Buffer, indices: list[Value], lane: int | None, site: Site
+) -> OutOfBoundsError:
+    """What is said of an element whose index is negative at run time."""
+    numbers = [int(index if np.ndim(index) == 0 else index[lane or 0]) for index in indices]
+    element = f"{buffer.name or 'buf'}[{', '.join(map(str, numbers))}]"
+    return OutOfBoundsError(
+        f"`{element}` has an index that is negative at run time: it is outside",
+        expected=f"indices of `{buffer.name or 'buf'}` from 0 on",
+        got=f"{element} {site.text(lane)}",
+        hint="only an index that is known to be negative counts from the end; write `index % n` "
+        "to count from the end at run time",
+    )
+
+
 def _unwritten(
     bound: Bound, indices: list[Value], bad: Array, site: Site
 ) -> UninitializedReadError:

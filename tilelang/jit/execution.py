@@ -144,6 +144,7 @@ def _interpreted(
             arrays,
             safe_memory=not options.unsafe_memory,
             uninitialized=options.uninitialized,
+            negative_indices=options.negative_indices,
         )
 
     return Executable(ArrayLauncher(spec, call), "interpret", func)
