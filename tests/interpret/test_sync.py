@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from kernel_builder import Kernel, at, region, zeros
 
+import tilelang.language as T
+from tilelang import interpret
 from tilelang.errors import DeadlockError, TileRuntimeError
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import const, select
@@ -246,3 +250,27 @@ def test_memory_allocated_between_two_roles_is_one_tile() -> None:
     o = zeros(2, dtype=INT)
     k.run(o)
     assert o.tolist() == [7, 8]
+
+
+# -- copies that arrive at their barrier -----------------------------------------------------------
+@pytest.mark.parametrize(
+    ("notes", "count"), [({"emit_arrive": 1}, 1), (None, 0), ({"emit_arrive": 0}, 0)]
+)
+def test_a_bulk_copy_arrives_once_if_it_is_told_to(notes: Any, count: int) -> None:
+    @T.prim_func
+    def brought(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((64,), "float32")
+            full = T.alloc_barrier(2)
+            T.tma_copy(A, tile, barrier=full[0], annotations=notes)
+            T.tma_copy(A, tile, barrier=full[0], annotations=notes)
+            T.barrier_wait(full[0], 0)
+            T.copy(tile, B)
+
+    a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    if count:
+        interpret.run(brought, [a, b])
+        assert np.array_equal(a, b)
+    else:
+        with pytest.raises(DeadlockError, match="0 of 2 arrivals in phase 0"):
+            interpret.run(brought, [a, b])

@@ -38,6 +38,7 @@ from tilelang.ir.stmt import (
     Attr,
     Break,
     Continue,
+    Copy,
     ElementOp,
     Eval,
     For,
@@ -320,9 +321,12 @@ def _staying(s: DivergentGroup, active: Active) -> Active:
 
 # -- single statements ---------------------------------------------------------------------------
 def tile_op(s: DivergentGroup, node: TileOp, active: Active) -> Generator[Wait, None, None]:
-    """A tile operation. The first of the threads of a product arrives at its barrier."""
+    """A tile operation. The first of the threads of a product, or of a copy that asks for it,
+    arrives at its barrier."""
     run_tile_op(s, node, active)
-    if not isinstance(node, Gemm) or node.barrier is None:
+    if not isinstance(node, (Copy, Gemm)) or node.barrier is None:
+        return
+    if isinstance(node, Copy) and not node.arrives:
         return
     first = s.lanes.nobody.copy()
     first[s.lanes.members(active)[0]] = True

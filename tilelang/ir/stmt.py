@@ -377,6 +377,12 @@ class Copy(TileOp):
     loop_layout: Any = attr_(None)
     annotations: Pairs = attr_(())
 
+    @property
+    def arrives(self) -> bool:
+        """Whether it arrives at its barrier, once for all of its threads."""
+        options = dict(self.annotations).get("annotations") if self.barrier is not None else None
+        return isinstance(options, tuple) and bool(dict(options).get("emit_arrive"))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Fill(TileOp):

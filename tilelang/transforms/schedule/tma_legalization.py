@@ -199,7 +199,7 @@ def _legalized(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     reasons = (facts.refusal(stmt) for stmt in explicit if isinstance(stmt, S.Copy))
     why = next((reason for reason in reasons if reason is not None), None)
     body = launch.body
-    if any(map(_arrives_itself, explicit)):
+    if any(isinstance(stmt, S.Copy) and stmt.arrives for stmt in explicit):
         body = _with_arrivals(launch, facts.context.limits.warp)
     order = _SinkArrivals()
     # Explicit copies count bytes themselves: announcements are theirs.
@@ -216,7 +216,7 @@ def _with_arrivals(launch: S.Launch, warp: int) -> S.Stmt:
     groups, thread = thread_groups(launch, warp), thread_number(launch)
 
     def arriving(stmt: S.Copy) -> S.Stmt | list[S.Stmt]:
-        if not (_is_bulk(stmt) and _arrives_itself(stmt)):
+        if not (_is_bulk(stmt) and stmt.arrives):
             return stmt
         assert isinstance(stmt.barrier, E.Expr)
         arrive = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
@@ -279,14 +279,6 @@ def _is_bulk(stmt: S.Stmt) -> bool:
     if not isinstance(stmt, S.Copy) or stmt.mode != "tma" or isinstance(stmt.barrier, E.Var):
         return False
     return COMPLETE not in dict(stmt.annotations)
-
-
-def _arrives_itself(stmt: S.Stmt) -> bool:
-    """Whether a copy shall arrive at its barrier, once for all of its threads."""
-    if not isinstance(stmt, S.Copy) or stmt.barrier is None:
-        return False
-    options = dict(stmt.annotations).get("annotations")
-    return isinstance(options, tuple) and bool(dict(options).get("emit_arrive"))
 
 
 def _announces(call: E.Call) -> bool:
