@@ -403,3 +403,94 @@ def test_a_wait_for_a_later_block_is_remarked(polled: Any, own: Any) -> None:
 )
 def test_other_waits_of_blocks_are_not_remarked(polled: Any, own: Any) -> None:
     assert remarks(waiting(polled, own)) == []
+
+
+def meeting(cond: Any, other: Any = None) -> PrimFunc:
+    """A barrier where ``cond`` holds for the thread; ``other`` follows."""
+
+    @T.prim_func
+    def meets(A: T.Tensor((128,), "float32"), n: T.int32):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            A[tx] = 1
+            if cond(tx, n, A):
+                A[tx] = 2
+                T.sync_threads()
+            if other is not None:
+                other(tx)
+            T.sync_threads()
+
+    return meets
+
+
+@pytest.mark.parametrize(
+    ("cond", "missing"),
+    [
+        (lambda tx, n, A: tx < 10, 10),
+        (lambda tx, n, A: tx != 0, 0),
+        (lambda tx, n, A: (tx // 32) % 2 == 0, 32),
+        (lambda tx, n, A: T.And(tx >= 2, tx - 1 < 64), 0),
+    ],
+)
+def test_a_barrier_that_some_threads_do_not_come_to_is_said(cond: Any, missing: int) -> None:
+    (found,) = remarks(meeting(cond))
+    assert str(found) == (
+        f"thread {missing} does not come to the T.sync_threads() here, which waits for all threads "
+        "of the block; put it behind the branch, or write T.sync_threads(barrier_id, arrive_count) "
+        "with the number of threads that come [barrier-divergence]"
+    )
+    assert found.loc is not None and (found.loc.source() or "").strip() == "T.sync_threads()"
+
+
+@T.macro
+def also(tx: Any) -> None:
+    if tx >= 10:
+        T.sync_threads()
+
+
+@T.macro
+def returns(tx: Any) -> None:
+    if tx == 3:
+        T.thread_return()
+
+
+@pytest.mark.parametrize(
+    ("cond", "other"),
+    [
+        (lambda tx, n, A: n < 10, None),  # all threads or none
+        (lambda tx, n, A: A[tx] > 0, None),  # the data decide
+        (lambda tx, n, A: tx < n, None),
+        (lambda tx, n, A: tx < 128, None),  # all
+        (lambda tx, n, A: tx < 10, also),  # the others wait there
+        (lambda tx, n, A: tx < 10, returns),
+    ],
+)
+def test_other_barriers_in_branches_are_not_remarked(cond: Any, other: Any) -> None:
+    assert remarks(meeting(cond, other)) == []
+
+
+def test_a_barrier_on_both_sides_or_of_a_group_is_not_remarked() -> None:
+    @T.prim_func
+    def both(A: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=(32, 4)):
+            ty = T.get_thread_binding(1)
+            if ty < 2:
+                T.sync_threads()
+            else:
+                T.sync_threads()
+            if ty < 2:
+                T.sync_threads(1, 64)
+
+    assert remarks(both) == []
+
+
+def test_threads_of_several_dimensions_are_counted() -> None:
+    @T.prim_func
+    def rows(A: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=(32, 4)):
+            tx, ty = T.get_thread_binding(0), T.get_thread_binding(1)
+            A[ty * 32 + tx] = 0
+            if ty * 32 + tx < 40:
+                T.sync_threads()
+
+    assert [str(found)[:9] for found in remarks(rows)] == ["thread 40"]

@@ -8,6 +8,7 @@ none), and Python's own filters of warnings hold, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 from operator import is_
 
 from tilelang.errors import Loc
@@ -46,7 +47,7 @@ def remarks(func: S.PrimFunc, outputs: Iterable[Buffer] = ()) -> list[Remark]:
     return [
         *_tiles(func), *_lost_updates(func.body, ()), *_neighbours(func.body, ()),
         *_outside(func.body), *_wrong_dimension(func), *_swapped(func), *_unwritten(func, outputs),
-        *_later_blocks(func),
+        *_later_blocks(func), *_divergent_barriers(func),
     ]  # fmt: skip
 
 
@@ -105,6 +106,60 @@ def _is_behind(
     if not step or not distance:
         return False
     return distance % step == 0 and distance // step > 0
+
+
+def _divergent_barriers(func: S.PrimFunc) -> Iterator[Remark]:
+    """Barriers of all threads in a branch that only some take, where no other branch has one.
+
+    Only where the thread's number alone decides, and no thread returns before the end.
+    """
+    for launch in S.find(func.body, S.Launch):
+        branches = [stmt for stmt in _certain(launch.body) if _meets(stmt)]
+        everywhere = [stmt for stmt in S.find(launch.body, S.If) if _meets(stmt)]
+        if len(everywhere) != 1 or everywhere != branches or S.holds(launch.body, S.ThreadReturn):
+            continue
+        (branch,) = branches
+        lets = {stmt.var: stmt.value for stmt in S.find(launch.body, S.Let)}
+        cond = simplify(substitute(substitute(branch.cond, lets), lets))
+        if not cond.variables or not cond.variables <= set(launch.thread_vars):
+            continue
+        threads = product(*map(range, launch.threads[::-1]))
+        taken = []
+        for xyz in threads:
+            at = dict(zip(launch.thread_vars, map(E.as_expr, xyz[::-1])))
+            taken.append(_number(simplify(E.select(substitute(cond, at), 1, 0))))
+        misses = 0 if branch.orelse is None or not _meets_in(branch.orelse) else 1
+        if misses in taken and 1 - misses in taken and None not in taken:
+            yield Remark(
+                "barrier-divergence",
+                f"thread {taken.index(misses)} does not come to the T.sync_threads() here, which "
+                "waits for all threads of the block; put it behind the branch, or write "
+                "T.sync_threads(barrier_id, arrive_count) with the number of threads that come",
+                next(stmt.loc for stmt in S.walk(branch) if _is_barrier(stmt)),
+            )
+
+
+def _is_barrier(stmt: S.Stmt) -> bool:
+    """Whether all threads of the block have to come to ``stmt``."""
+    return stmt.call is not None and stmt.call.op == "sync_threads" and not stmt.call.args
+
+
+def _meets_in(stmt: S.Stmt | None) -> bool:
+    return stmt is not None and any(map(_is_barrier, S.walk(stmt)))
+
+
+def _meets(stmt: S.Stmt) -> bool:
+    """Whether a branch has such a barrier on one side only."""
+    return isinstance(stmt, S.If) and _meets_in(stmt.then) != _meets_in(stmt.orelse)
+
+
+def _certain(stmt: S.Stmt) -> Iterator[S.If]:
+    """The branches that every thread comes to."""
+    if isinstance(stmt, S.If):
+        yield stmt
+    elif isinstance(stmt, (S.Seq, S.Attr)):
+        for block in stmt.blocks():
+            yield from _certain(block)
 
 
 def _swapped(func: S.PrimFunc) -> Iterator[Remark]:
