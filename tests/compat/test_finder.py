@@ -16,6 +16,7 @@ BELOW = (
     "tilelang.carver.roller.rasterization",
     "tilelang.contrib.nvcc",
     "tilelang.cuda.intrinsics.layout.mma_layout",
+    "tilelang.cuda.intrinsics.sparse_layout",
     "tilelang.engine.callback",
     "tilelang.jit.adapter.wrapper",
     "tilelang.language.eager.builder",
@@ -86,3 +87,12 @@ def test_no_path_takes_the_name_of_an_operation() -> None:
     )
     paths = [name for name in (*ALIASES, *BELOW) if name.startswith("tilelang")]
     assert in_process(loop % (paths,)) == "[]"
+
+
+def test_metadata_of_sparse_operands_is_counted() -> None:
+    from tilelang.cuda.intrinsics import sparse_layout
+
+    assert sparse_layout.get_e_factor("float16", "int16") == 16
+    assert sparse_layout.get_e_factor("float32", "int32") == 16
+    assert sparse_layout.get_e_factor("float8_e4m3", "int32") == 32
+    assert [sparse_layout.get_e_replicate_factor(name) for name in ("int8", "bfloat16")] == [1, 2]

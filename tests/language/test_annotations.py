@@ -112,6 +112,10 @@ def test_schedules_are_kept() -> None:
     )
     assert annotation(lambda: T.annotate_ws_schedule(schedule), "ws_schedule") is schedule
     assert T.WSID == "ws_id" and T.WSSyncKind.WAIT.value == "wait"
+    assert T.WSSync.producer_acquire("p", stage=1) == T.WSSync.acquire("p", stage=1)
+    assert T.WSSync.producer_commit("p") == T.WSSync.commit("p")
+    assert T.WSSync.consumer_wait("p", 2) == T.WSSync.wait("p", 2)
+    assert T.WSSync.consumer_release("p") == T.WSSync.release("p")
 
 
 @pytest.mark.parametrize(

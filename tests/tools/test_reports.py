@@ -33,3 +33,7 @@ def test_a_target_without_threads_is_refused() -> None:
         '  expected: target="cuda -arch=sm_80" or another architecture\n'
         "  got: target='cpu'"
     )
+
+
+def test_a_report_for_metal_needs_no_architecture() -> None:
+    assert explain(copied, "metal").splitlines()[0] == "`copied` for metal"

@@ -145,3 +145,19 @@ def test_a_missing_name_in_a_kernel_is_named(module: Any) -> None:
     name = module.__name__.replace("compat.", "").replace(".", r"\.")
     with pytest.raises(TileNameError, match=rf"^{name} has no `op`\n"):
         T.prim_func(program)
+
+
+def test_an_index_map_gives_where_indices_go() -> None:
+    from tilelang.tvm.tirx import IndexMap
+
+    by_rows = IndexMap.from_func(lambda i, j: (i * 4 + j // 2, j % 2), index_dtype="int32")
+    assert [int(index) for index in by_rows.map_indices([3, 5])] == [14, 1]
+    assert [int(index) for index in IndexMap.from_func(lambda i: i + 1).map_indices([3])] == [4]
+    fragment = tilelang.language.Fragment(
+        (8, 8),
+        forward_thread_fn=lambda i, j: by_rows.map_indices([i, j])[0],
+        forward_index_fn=lambda i, j: by_rows.map_indices([i, j])[1],
+    )
+    assert "thread i0 * 4 + i1 // 2" in repr(fragment) or "thread 4 * i0 + i1 // 2" in repr(
+        fragment
+    )

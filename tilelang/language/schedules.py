@@ -94,6 +94,9 @@ class WSSync:
         """Give a stage back."""
         return cls(pipeline, WSSyncKind.RELEASE, stage)
 
+    producer_acquire, producer_commit = acquire, commit  # the names of the original
+    consumer_wait, consumer_release = wait, release
+
 
 @dataclass(frozen=True)
 class WSScope:

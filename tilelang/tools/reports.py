@@ -17,12 +17,12 @@ def explain(func: PrimFunc, target: Any = "cuda -arch=sm_80") -> str:
 
     Args:
         func: the program.
-        target: an NVIDIA GPU with its architecture.
+        target: an NVIDIA or AMD GPU with its architecture, or "metal".
     Raises:
         TileUnsupportedError: ``target`` is no GPU, or cannot run the program.
     """
     parsed = parse_target(target)
-    if "simt" not in parsed.features or not parsed.arch:
+    if "simt" not in parsed.features or not (parsed.arch or "simdgroup" in parsed.features):
         raise TileUnsupportedError(
             "a report needs a GPU with its architecture",
             expected='target="cuda -arch=sm_80" or another architecture',

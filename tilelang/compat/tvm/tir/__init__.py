@@ -9,6 +9,7 @@ can say is taken from ``tilelang.language``: ``tir.const``, ``tir.floordiv``, ``
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -44,9 +45,9 @@ from tilelang.ir.stmt import Store as BufferStore
 
 __all__ = [
     "Bind", "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
-    "Evaluate", "FloatImm", "For", "ForKind", "IfThenElse", "IntImm", "LetStmt", "PrimExpr",
-    "PrimFunc", "Ramp", "Select", "SeqStmt", "Stmt", "StringImm", "Var", "all", "any", "const",
-    "decl_buffer",
+    "Evaluate", "FloatImm", "For", "ForKind", "IfThenElse", "IndexMap", "IntImm", "LetStmt",
+    "PrimExpr", "PrimFunc", "Ramp", "Select", "SeqStmt", "Stmt", "StringImm", "Var", "all",
+    "any", "const", "decl_buffer",
 ]  # fmt: skip
 
 _absent = absent_names("tilelang.tvm.tir")
@@ -113,6 +114,31 @@ class FloatImm(metaclass=_Literal):
     """Floating-point constants."""
 
     integer = False
+
+
+class IndexMap:
+    """A function of indices, as layouts are written with it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @staticmethod
+    def from_func(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Any = None,
+        *,
+        index_dtype: Any = "int64",
+    ) -> IndexMap:
+        """The map that ``mapping_function`` is; the other arguments are not needed."""
+        return IndexMap(mapping_function)
+
+    def map_indices(self, indices: Sequence[Any]) -> list[Expr]:
+        """Where ``indices`` are mapped to."""
+        found = self._function(*map(as_expr, indices))
+        return [
+            as_expr(index) for index in (found if isinstance(found, (tuple, list)) else [found])
+        ]
 
 
 def all(*conditions: Any) -> Expr:
