@@ -82,6 +82,10 @@ CASES: dict[type[S.Stmt], tuple[S.Stmt, str]] = {
     S.ReducerFinalize: (S.ReducerFinalize(reducer=Z, dst=X, op="sum"), "C:update A:write"),
     S.AtomicTile: (S.AtomicTile(src=Z, dst=X, op="add"), "C:read A:update"),
     S.Transpose: (S.Transpose(src=X, dst=Y), "A:read B:write"),
+    S.Gather: (
+        S.Gather(src=X, dst=Y, vars=(), value=E.const(0, X.dtype)),
+        "A:read B:write",
+    ),
     S.Im2col: (
         S.Im2col(src=X, dst=Y, nhw_step=ZERO, c_step=ZERO, kernel=1, stride=1, dilation=1, pad=0),
         "A:read B:write",

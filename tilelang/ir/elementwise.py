@@ -33,6 +33,13 @@ def loop_of(stmt: S.Stmt) -> S.Parallel | None:
             return _store(stmt, stmt.dst, lambda _: stmt.value)
         case S.Transpose():
             return _transpose(stmt)
+        case S.Gather():
+            extents = tuple(E.as_expr(stmt.dst.extents[d]) for d in stmt.dst.tile_dims())
+            body = _put(stmt, stmt.dst, element(stmt.dst, stmt.vars), stmt.value)
+            notes = stmt.annotations
+            return S.Parallel(
+                vars=stmt.vars, extents=extents, body=body, annotations=notes, loc=stmt.loc
+            )
         case S.Im2col():
             return _im2col(stmt)
         case S.AtomicTile():

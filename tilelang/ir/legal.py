@@ -124,8 +124,12 @@ class _Checker:
         """Check ``stmt`` and everything in it."""
         outer, self.loc = self.loc, stmt.loc or self.loc
         self.kind(stmt)
+        bound = self.bound
+        if isinstance(stmt, S.Gather):
+            self.bound = bound.union(stmt.vars)
         for expr in stmt.exprs():
             self.expr(expr)
+        self.bound = bound
         for region in (*stmt.regions_read(), *stmt.regions_written()):
             self.region(region)
         self.own(stmt)

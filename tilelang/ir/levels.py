@@ -80,6 +80,7 @@ _SCHEDULED_KEYS = _also(
     Copy="commit signals exchange operand complete announce tma_note unproved subtile",
     AtomicTile="complete tma_note unproved",
     Im2col="complete tma_note eviction_policy commit",
+    Gather="commit",
     Gemm="panels taps k_run swapped k_slices",
     Buffer="register_layout layout extra made joined converted matrices handed_over",
 )
@@ -149,7 +150,7 @@ LEVELS: dict[str, Level] = {
 
 def with_known_keys(stmt: S.Stmt, level: str) -> S.Stmt:
     """``stmt`` itself without those of its annotations that mean nothing at ``level``."""
-    keyed = (S.Launch, S.For, S.Parallel, S.Copy, S.AtomicTile, S.Im2col, S.Gemm)
+    keyed = (S.Launch, S.For, S.Parallel, S.Copy, S.AtomicTile, S.Im2col, S.Gather, S.Gemm)
     if not isinstance(stmt, keyed) or not stmt.annotations:
         return stmt
     known = LEVELS[level].keys.get(type(stmt).__name__, frozenset())

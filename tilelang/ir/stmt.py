@@ -518,8 +518,23 @@ class Im2col(ElementOp):
         return (extent + 2 * self.pad - reach) // self.stride + 1
 
 
-TileCopy: TypeAlias = Copy | Im2col  # both have a source, a tile, a mode and a barrier
-COPIES = (Copy, Im2col)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Gather(ElementOp):
+    """Each element of ``dst`` becomes ``value``, where ``vars`` are its places in the region; of
+    ``src`` it reads what the value names. ``mode`` and ``barrier`` are those of a ``Copy``."""
+
+    src: Region = read_()
+    dst: Region = write_()
+    vars: tuple[Var, ...] = vars_()
+    value: Expr = expr_()
+    mode: str = attr_("copy")
+    barrier: Expr | None = expr_(None)
+    annotations: Pairs = attr_(())
+
+
+# All have a source, a tile, a mode and a barrier.
+TileCopy: TypeAlias = Copy | Im2col | Gather
+COPIES = (Copy, Im2col, Gather)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

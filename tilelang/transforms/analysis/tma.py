@@ -42,7 +42,7 @@ KINDS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int32": 3, "i
 KINDS_BY_SIZE = {8: 0, 16: 1, 32: 2, 64: 4}
 
 
-TmaOp: TypeAlias = "S.Copy | S.AtomicTile | S.Im2col"  # what may be one of boxes
+TmaOp: TypeAlias = "S.TileCopy | S.AtomicTile"  # what may be one of boxes
 # Elements that TMA adds up (PTX, "cp.reduce.async.bulk"), as signed or unsigned numbers.
 _ADDED = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
 

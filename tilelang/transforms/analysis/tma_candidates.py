@@ -6,7 +6,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.layout.layout import Layout
 from tilelang.transforms.analysis.im2col_maps import image_of
-from tilelang.transforms.analysis.tma import Boxes, TmaOp, boxes_of
+from tilelang.transforms.analysis.tma import Boxes, TmaIneligibleError, TmaOp, boxes_of
 
 
 def tma_boxes(stmt: TmaOp, layout: Layout | None, bounds: Bounds) -> Boxes:
@@ -15,6 +15,9 @@ def tma_boxes(stmt: TmaOp, layout: Layout | None, bounds: Bounds) -> Boxes:
     Raises:
         TmaIneligibleError: it has none; says why.
     """
+    if isinstance(stmt, S.Gather):
+        name = stmt.src.buffer.name
+        raise TmaIneligibleError(f"its elements of `{name}` are at computed places")
     if isinstance(stmt, S.Im2col):
         return image_of(stmt, layout, bounds)
     return boxes_of(stmt, layout, bounds)

@@ -58,6 +58,15 @@ def run_of(
     return 1
 
 
+def guarded(value: E.Expr) -> tuple[list[E.Expr], E.Expr]:
+    """The conditions without which ``value`` is 0, and what it is under them."""
+    conds: list[E.Expr] = []
+    while isinstance(value, E.Select) and str(getattr(value.f, "value", "")) in ("0", "0.0"):
+        conds.append(value.cond)
+        value = value.t
+    return conds, value
+
+
 def _is_value(extent: int | E.Expr, value: int) -> bool:
     return isinstance(extent, int) and extent == value
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heappop, heappush
 from math import prod
 from typing import TypeVar
@@ -436,7 +436,8 @@ class Layouts:
     def known_mapping(self, op: Op) -> RegisterLayout | None:
         """The register layout of the loop of ``op`` as its known fragments ask for it."""
         assert op.loop is not None and op.extents is not None
-        return mapping_by(op.loop, op.extents, op.touched, self.layout_of, op.threads)
+        free = partial(free_mapping, op.loop, op.extents, op.threads, self.bounds)
+        return mapping_by(op.loop, op.extents, op.touched, self.layout_of, op.threads, free)
 
     def layout_of(self, buffer: Buffer) -> RegisterLayout | None:
         """The layout of a fragment, if it is known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tilelang.errors import InternalError
 from tilelang.ir import stmt as S
@@ -15,6 +16,7 @@ from tilelang.transforms.layouts.access import (
     Access,
     accesses,
     mapping_from_layout,
+    registers_of,
     sets_all_copies,
 )
 from tilelang.transforms.layouts.loops import free_mapping, takes_one_thread
@@ -26,12 +28,15 @@ def mapping_by(
     touched: tuple[Access, ...],
     layout_of: Callable[[Buffer], RegisterLayout | None],
     threads: int,
+    free: Callable[[], RegisterLayout],
 ) -> RegisterLayout | None:
     """The register layout that the known fragments of a loop ask for; None if they ask for none.
 
     The program's own ``loop_layout`` decides first, then fragments that the loop writes, then
     those with the fewest copies and the most dimensions; a reducer takes contributions where it is
     held, and asks for nothing. Copies are none for iterations that one thread alone may run.
+    A loop that moves memory and only reads fragments keeps the mapping that is best for memory,
+    ``free``, where these are held as it needs them.
     """
     if loop.loop_layout is not None:
         layout = loop.loop_layout
@@ -46,7 +51,12 @@ def mapping_by(
     for access, layout in known:
         mapping = mapping_from_layout(access, layout, loop, extents)
         if mapping is not None and not (mapping.replicated and takes_one_thread(loop)):
-            return mapping
+            spread = free() if len(access.indices) < len(extents) else mapping
+            fit = all(
+                not sets_all_copies(access) and registers_of(access, layout, loop, spread)
+                for access, layout in known
+            )
+            return spread if fit else mapping
     return None
 
 
@@ -56,5 +66,10 @@ def known_mapping(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLay
     if extents is None:
         raise InternalError("a loop of constant extents is needed")
     touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
-    mapping = mapping_by(loop, extents, touched, lambda b: b.attr("register_layout"), threads)
-    return mapping or free_mapping(loop, extents, threads, bounds)
+    free = partial(free_mapping, loop, extents, threads, bounds)
+    return mapping_by(loop, extents, touched, _held, threads, free) or free()
+
+
+def _held(buffer: Buffer) -> RegisterLayout | None:
+    layout: RegisterLayout | None = buffer.attr("register_layout")
+    return layout

@@ -212,7 +212,7 @@ def elected(body: S.Stmt, ctx: Lowering) -> S.Stmt:
     return S.If(cond=ctx.thread.equal(0), then=body, loc=body.loc)
 
 
-def announced(copy: S.Copy, ctx: Lowering) -> S.Stmt:
+def announced(copy: S.TileCopy, ctx: Lowering) -> S.Stmt:
     """A load with a barrier of the program, which is told of its bytes and not of an arrival."""
     assert copy.barrier is not None
     boxes = boxes_or_refuse(copy, ctx.bounds)

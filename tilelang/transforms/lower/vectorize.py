@@ -36,7 +36,7 @@ from tilelang.target import Context, nvidia
 from tilelang.transforms.analysis.dependence import is_same_element, uses_only
 from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
-from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
+from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, guarded, run_of
 from tilelang.transforms.lower.context import INT, MADE
 from tilelang.transforms.lower.random_numbers import draw_ahead, draws
 from tilelang.transforms.normalize.scalarize_vectors import THROUGH
@@ -203,10 +203,8 @@ class _Lanes(Rewriter):
 
     def asynchronous(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
         """``cp.async`` for a plain copy to shared memory; None where it cannot be one."""
-        cond, value = None, stmt.value
-        while isinstance(value, E.Select) and _is_zero(value.f):
-            cond = value.cond if cond is None else E.binary("land", cond, value.cond)
-            value = value.t
+        conds, value = guarded(stmt.value)
+        cond = E.conjunction(conds) if conds else None
         if not isinstance(value, E.Load) or value.buffer.storage != "global":
             return None
         if not stmt.buffer.storage.startswith("shared") or value.dtype != stmt.buffer.dtype:
@@ -385,10 +383,6 @@ def _loads(expr: E.Expr) -> bool:
 
 def _in_memory(buffer: Buffer) -> bool:
     return buffer.storage == "global" or buffer.storage.startswith("shared")
-
-
-def _is_zero(expr: E.Expr) -> bool:
-    return isinstance(expr, E.Const) and expr.value == 0 and not str(expr.value).startswith("-")
 
 
 def _independent(body: S.Stmt) -> bool:

@@ -21,7 +21,7 @@ def expand_elementwise(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with parallel loops for what only loops over elements can do."""
 
     def expanded(stmt: S.TileOp) -> S.Stmt | None:
-        is_ahead = isinstance(stmt, S.Im2col) and stmt.mode != "copy"
+        is_ahead = isinstance(stmt, S.COPIES) and stmt.mode != "copy"
         return stmt if is_ahead or is_complete(stmt) else loop_of(stmt)
 
     return func.with_body(map_stmts(func.body, (S.ElementOp, S.AtomicTile), expanded))

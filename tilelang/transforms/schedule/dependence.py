@@ -23,6 +23,7 @@ from tilelang.ir.uniform import PRIVATE
 from tilelang.ir.visitor import postorder, rebuild, rewrite_exprs, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.mechanism import Mechanism
+from tilelang.transforms.schedule.gathers import with_gathers
 
 # Operations whose regions may get another leading index: their meaning does not depend on
 # the number of dimensions.
@@ -99,14 +100,19 @@ class Plan:
         return lets, values
 
 
-def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) -> Plan:
-    """The copies of ``loop`` that may run ahead.
+def plan_loop(
+    loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch, gathers: bool = False
+) -> Plan:
+    """The copies of ``loop`` that may run ahead; ``gathers``: so may parallel loops that fill tiles
+    from computed places.
 
     Raises:
         NotPipelinedError: none may; says why.
     """
     _check_control(loop)
     prefix, cond, stmts = _unwrap(loop.body)
+    if gathers:
+        stmts = with_gathers(prefix, stmts, launch)
     plan = Plan(loop, stages, mechanism, prefix, cond, stmts)
     # What the loop allocates does not exist ahead of it.
     allocated = {node.buffer.data for node in S.find(loop.body, S.Alloc)}

@@ -30,6 +30,7 @@ from tilelang.transforms.analysis.loops import trip_count, trips
 from tilelang.transforms.analysis.mechanism import Mechanism, choices
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, use_region, versioned
 from tilelang.transforms.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
+from tilelang.transforms.schedule.gathers import Indices, with_registers
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.tma_copies import TmaFacts
 from tilelang.transforms.verify.schedule import refusal
@@ -192,7 +193,8 @@ class LoopPlans:
         if not isinstance(loop.step, E.Const) or not int(loop.step):
             return Choice(loop, note="serial: its step is not a constant")
         try:
-            plan = plan_loop(loop, stages, mechanisms[0], self.launch)
+            gathers = self.context.has("cp_async")
+            plan = plan_loop(loop, stages, mechanisms[0], self.launch, gathers)
             values = self.facts.groups.values
             if plan.cond is not None and values.differs(plan.cond, S.flat(loop.body)[-1]):
                 raise NotPipelinedError("not all threads of the block take the condition in it")
@@ -352,9 +354,10 @@ class LoopWriter:
         self.first, zero = E.Var("first", loop.var.dtype), E.const(0)
         self.writers = [
             _StageWriter(part, tiles, E.Var("p", DType("handle")), stop,
-                         self.first if choice.runs and part.mechanism.has_phases else zero)
-            for part in parts
+                         self.first if choice.runs and part.mechanism.has_phases else zero, held)
+            for part, held in map(_with_indices, parts)
         ]  # fmt: skip
+        self.before += [S.Alloc(buffer=i.held) for writer in self.writers for i in writer.held]
         self.past = _iterations_past(loop.var - start, loop.step)
         self.items = S.flat(_computation(plan, hoisted))
         used = {
@@ -375,7 +378,7 @@ class LoopWriter:
         """The pipelines, the first with the others in it, where all threads copy and compute. If
         it is run repeatedly, the first holds nothing but a run of itself."""
         loop, stages, past, writers = self.loop, self.plan.stages, self.past, self.writers
-        prologue: list[S.Stmt] = []
+        prologue = [stmt for writer in writers for stmt in writer.load_indices(loop.start)]
         for stage in range(stages - 1):
             for writer in writers:
                 at = simplify(loop.start + loop.step * stage)
@@ -429,6 +432,15 @@ def _span(items: Sequence[S.Stmt], tiles: Collection[E.Var]) -> tuple[int, int]:
     return uses[0], uses[-1]
 
 
+def _with_indices(plan: Plan) -> tuple[Plan, list[Indices]]:
+    """``plan`` with registers in place of what its gathers load for their places."""
+    found: list[Indices] = []
+    if plan.cond is not None:  # the loads might stand under it
+        return plan, found
+    copies = [with_registers(copy, plan.loop.var, found) for copy in plan.copies]
+    return replace(plan, copies=copies), found
+
+
 def _fixed_bound(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
     """A loop bound that keeps its value during the loop."""
     if not any(isinstance(node, (E.Load, E.Call)) for node in E.walk(bound)):
@@ -445,13 +457,14 @@ def _iterations_past(value: E.Expr, step: E.Expr) -> E.Expr:
 @dataclass(frozen=True)
 class _StageWriter:
     """Writes the steps of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
-    first iteration."""
+    first iteration; ``held``: what its copies have loaded before for their places."""
 
     plan: Plan
     tiles: Mapping[E.Var, Buffer]
     pipe: E.Var
     stop: E.Expr
     base: E.Expr
+    held: list[Indices]
 
     def number_at(self, past: int | E.Expr, more: int = 0) -> E.Expr:
         """The number of the iteration ``past`` and ``more`` after the first."""
@@ -501,12 +514,20 @@ class _StageWriter:
         """The copies of iteration ``at``, numbered ``number``, if there is one."""
         loop, stmts = self.plan.loop, self.stage(number, *self.plan.replayed(at))
         after = [stmts.pop()] if self.plan.mechanism.counts_iterations else []
+        following = self.load_indices(simplify(at + loop.step))
+        return [*self.if_exists(at, stmts), *after, *following]
+
+    def if_exists(self, at: E.Expr, stmts: list[S.Stmt]) -> list[S.Stmt]:
+        """``stmts`` if there is an iteration ``at``."""
         guard = self.exists(at)
         if not isinstance(guard, E.Const):
-            stmts = [S.If(cond=guard, then=S.seq(*stmts), loc=loop.loc)]
-        elif not guard.value:
-            stmts = []
-        return [*stmts, *after]
+            return [S.If(cond=guard, then=S.seq(*stmts), loc=self.plan.loop.loc)]
+        return stmts if guard.value else []
+
+    def load_indices(self, at: E.Expr) -> list[S.Stmt]:
+        """The loads for the places of copies of the iteration ``at``, if there is one."""
+        loads = [indices.loaded({self.plan.loop.var: at}) for indices in self.held]
+        return self.if_exists(at, loads) if loads else []
 
     def copies(self, number: E.Expr, values: dict[E.Var, E.Expr]) -> S.Stmt:
         """The copies into the version of ``number``."""

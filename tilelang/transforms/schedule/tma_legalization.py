@@ -137,7 +137,7 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     ahead = _loads_without_barrier(launch)
 
     def chosen(stmt: S.TileCopy) -> S.Stmt:
-        if stmt.mode != "copy":
+        if stmt.mode != "copy" or isinstance(stmt, S.Gather):
             return stmt
         if isinstance(stmt, S.Im2col):
             why = _NO_BARRIER if stmt in ahead else facts.refusal(stmt)

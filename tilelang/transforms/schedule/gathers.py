@@ -1,0 +1,150 @@
+"""Gathers: parallel loops that fill a tile from global memory at places they compute, as copies.
+
+``k[i, d] = KV[I[t, i], d]`` is no box, but asynchronous copies of its rows can run ahead like those
+of a box. Their addresses come from memory, too: what a copy reads for them is loaded to registers
+an iteration before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer, Shape, row_major_strides, same_extent
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.facts import bounds_of
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import inline_lets, rebuild, substitute
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.lanes import Lanes
+from tilelang.transforms.analysis.loops import static_extents
+from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.analysis.vectors import guarded, run_of
+
+_INT = DType("int32")
+_VECTOR_BITS = 32  # the smallest asynchronous copy
+
+
+def with_gathers(
+    prefix: tuple[S.Stmt, ...], stmts: tuple[S.Stmt, ...], launch: S.Launch
+) -> tuple[S.Stmt, ...]:
+    """``stmts`` with the loops that are gathers as copies; names of ``prefix`` and of ``stmts``
+    stand for their values in them."""
+    lets: dict[E.Var, E.Expr] = {}
+    written, bounds = effects.written(launch.body), bounds_of(launch)
+    result: list[S.Stmt] = []
+    for stmt in (*prefix, *stmts):
+        if isinstance(stmt, S.Let):
+            lets[stmt.var] = substitute(stmt.value, lets)
+        made = _gather(stmt, lets, bounds) if isinstance(stmt, S.Parallel) else None
+        if made is not None and written.isdisjoint(effects.used(made.value)):
+            stmt = made
+        result.append(stmt)
+    return tuple(result[len(prefix) :])
+
+
+def _gather(loop: S.Parallel, lets: dict[E.Var, E.Expr], bounds: Bounds) -> S.Gather | None:
+    """``loop`` as a gather of a whole tile, None where it is none by whole words."""
+    stored, extents = _stored(inline_lets(loop.body, lambda value: True)), static_extents(loop)
+    if stored is None or extents is None or loop.loop_layout is not None:
+        return None
+    tile, shape = stored.buffer, stored.buffer.shape
+    sizes = tuple(extent for extent in shape if isinstance(extent, int))
+    if len(sizes) < len(shape) or 1 in sizes or prod(sizes) != prod(extents):
+        return None
+    places = tuple(E.Var(f"i{dim}", _INT) for dim in range(len(sizes)))
+    for var, size in zip(places, sizes):
+        bounds = bounds.with_range(var, 0, size)
+    at = _counted_by(places, sizes, loop, extents, bounds)
+    indices = tuple(simplify(substitute(index, at), bounds) for index in stored.indices)
+    if not E.same_exprs(indices, places):
+        return None
+    value = simplify(substitute(substitute(stored.value, at), lets), bounds)
+    conds, load = guarded(value)
+    if not isinstance(load, E.Load) or load.buffer.storage != "global" or load.dtype != tile.dtype:
+        return None
+    lanes = max(1, _VECTOR_BITS // load.dtype.bits)
+    if run_of(load.buffer, load.indices, places[-1], bounds) < lanes or not all(
+        map(Lanes(places[-1], lanes, bounds).agree, conds)
+    ):
+        return None
+    src, dst = load.buffer.whole(), tile.whole()
+    return S.Gather(src=src, dst=dst, vars=places, value=value, loc=loop.loc)
+
+
+def _stored(body: S.Stmt) -> S.Store | None:
+    """The store of one element that ``body`` is, whichever way it takes."""
+    match body:
+        case S.Seq(stmts=(only,)):
+            return _stored(only)
+        case S.Store() if body.buffer.storage in ("shared", "shared.dyn"):
+            plain = body.buffer.strides is None and same_extent(body.buffer.elem_offset, 0)
+            return body if plain else None
+        case S.If(orelse=S.Stmt() as other):
+            then, orelse = _stored(body.then), _stored(other)
+            if then is None or orelse is None or then.buffer is not orelse.buffer:
+                return None
+            if E.same_exprs(then.indices, orelse.indices):
+                return replace(then, value=E.select(body.cond, then.value, orelse.value))
+    return None
+
+
+def _counted_by(
+    places: tuple[E.Var, ...],
+    sizes: tuple[int, ...],
+    loop: S.Parallel,
+    extents: tuple[int, ...],
+    bounds: Bounds,
+) -> dict[E.Var, E.Expr]:
+    """The variables of ``loop`` by the places of a tile that are counted in the same order."""
+    if extents == sizes:
+        return dict(zip(loop.vars, places))
+    number: E.Expr = E.const(0)
+    for place, stride in zip(places, row_major_strides(sizes)):
+        number = number + place * stride
+    steps = zip(loop.vars, extents, row_major_strides(extents))
+    return {var: simplify(number // step % extent, bounds) for var, extent, step in steps}
+
+
+@dataclass(frozen=True)
+class Indices:
+    """Registers ``held`` with what ``load`` gives at each of ``places``."""
+
+    held: Buffer
+    places: tuple[E.Var, ...]
+    load: E.Load
+
+    def loaded(self, values: dict[E.Var, E.Expr]) -> S.Stmt:
+        """The loop that loads them."""
+        fresh = tuple(E.Var(place.name, place.dtype) for place in self.places)
+        value = simplify(substitute(self.load, {**values, **dict(zip(self.places, fresh))}))
+        store = S.Store(buffer=self.held, indices=fresh, value=value)
+        return S.Parallel(vars=fresh, extents=tuple(map(E.as_expr, self.held.shape)), body=store)
+
+
+def with_registers(copy: S.TileCopy, var: E.Var, found: list[Indices]) -> S.TileCopy:
+    """``copy`` with registers, which it adds to ``found``, in place of what it loads for its places
+    by rows in each iteration of the loop over ``var``."""
+    if not isinstance(copy, S.Gather):
+        return copy
+    sizes, (_, row) = dict(zip(copy.vars, copy.dst.extents)), guarded(copy.value)
+
+    def registers(expr: E.Expr) -> E.Expr:
+        if not isinstance(expr, E.Load) or expr is row or var not in expr.variables:
+            return rebuild(expr, registers)
+        used = tuple(place for place in copy.vars if place in expr.variables)
+        if not used or used[-1] is copy.vars[-1]:
+            return expr
+        known = next((indices for indices in found if indices.load is expr), None)
+        if known is None:
+            shape = Shape(tuple(sizes[place] for place in used))
+            name = f"{expr.buffer.name}_next"
+            known = Indices(Buffer(name, shape, expr.dtype, FRAGMENT), used, expr)
+            found.append(known)
+        return E.Load(known.held, used)
+
+    return replace(copy, value=registers(copy.value))
