@@ -93,6 +93,8 @@ class _Loops(Rewriter):
             if isinstance(stmt, S.If):
                 return {}  # a read that happens for some iterations only
             for expr in stmt.exprs():
+                if any(E.holds(i, E.Load) for n in E.find(expr, E.Load) for i in n.indices):
+                    return {}  # a gather, which loads its indices ahead itself
                 for node in E.walk(expr):
                     if isinstance(node, E.Select):
                         return {}
