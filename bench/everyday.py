@@ -98,9 +98,11 @@ def child(who: str, device: str, names: Iterable[str]) -> None:
 
 def in_turns(names: list[str], chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Some programs with each package in turn."""
-    packages = {"here": ROOT, "torch": ROOT}
+    packages = {"here": ROOT}
     if chosen.incumbent:
-        packages = {"here": ROOT, "incumbent": chosen.incumbent.resolve(), "torch": ROOT}
+        packages["incumbent"] = chosen.incumbent.resolve()
+    if not chosen.no_torch:
+        packages["torch"] = ROOT
     device = "cpu" if chosen.cpu else "cuda"
     rows: list[dict[str, Any]] = []
     for first in range(0, len(names), 12):
@@ -157,6 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--incumbent", type=Path)
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--json", type=Path, help="write all rows to this file")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
