@@ -79,8 +79,9 @@ class Iterations:
 
     def _most(self, var: E.Expr | None) -> End:
         """How far two values of ``var`` are apart, at most."""
-        known = isinstance(var, E.Var) and var in self.extents
-        return self.extents[var] - 1 if known else INF
+        if not isinstance(var, E.Var) or var not in self.extents:
+            return INF
+        return self.extents[var] - 1
 
     def _along(self, a: E.Expr, b: E.Expr, more: End, other_more: End) -> Interval | None:
         """The distances at which the indices ``a`` and ``b``, and so many more, may be equal.
