@@ -91,7 +91,7 @@ def by_hand(first: int = 128, number: str = "", last: bool = True) -> Any:
         (by_hand(161), False),  # not the first of a warp
         (by_hand(number="before"), False),  # registers that differ
         (by_hand(number="alone"), False),  # the one thread alone has written
-        (by_hand(number="inside"), False),
+        (by_hand(number="inside"), True),  # its number there is known: 0
         (by_hand(last=False), False),  # it does more
     ],
 )  # fmt: skip
