@@ -6,11 +6,13 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
-from executors import INTERPRETER, SM_90A, holds
+from executors import INTERPRETER, SM_90A, compiled, holds
 from memory_programs import CASES
 
 import tilelang
+import tilelang.language as T
 from tilelang.cuda.nvrtc import find_nvrtc
 
 # Loads and stores of global memory in the PTX of a thread, bytes: how many. They may only become
@@ -55,3 +57,40 @@ def test_accesses_are_few_and_wide(name: str, tmp_path: Path) -> None:
 def test_results_are_those_of_numpy(name: str) -> None:
     made = CASES[name]()
     holds(made.func, made.given, made.wanted, on=(INTERPRETER, SM_90A))
+
+
+@pytest.mark.parametrize("apart", [32, 40])
+def test_stores_to_two_places_of_a_tensor_are_wide(apart: int) -> None:
+    @T.prim_func
+    def halves(X: T.Tensor((16, 80), "float16"), Y: T.Tensor((16, 80), "float16")):
+        with T.Kernel(2, threads=64) as b:
+            for i, j in T.Parallel(8, 32):
+                second = j + apart
+                x = X[b * 8 + i, j]
+                Y[b * 8 + i, j] = x + X[b * 8 + i, second]
+                Y[b * 8 + i, second] = x
+
+    x = (np.arange(16 * 80) % 97).reshape(16, 80).astype(np.float16)
+    wanted = np.zeros_like(x)
+    wanted[:, :32] = x[:, :32] + x[:, apart : apart + 32]
+    wanted[:, apart : apart + 32] = x[:, :32]
+    holds(halves, (x, np.zeros_like(x)), wanted, on=(INTERPRETER, SM_90A))
+    text = compiled(halves, SM_90A).get_kernel_source()
+    assert sum("copy_" in line and "&Y[" in line for line in text.splitlines()) == 2
+
+
+def test_stores_that_overlap_from_lane_to_lane_keep_their_order() -> None:
+    @T.prim_func
+    def shifted(X: T.Tensor((8, 33), "float32"), Y: T.Tensor((8, 33), "float32")):
+        with T.Kernel(1, threads=8):
+            tx = T.get_thread_binding()
+            for j in T.vectorized(32):
+                Y[tx, j] = X[tx, j]
+                Y[tx, j + 1] = X[tx, j] * 2
+
+    x = np.arange(8 * 33, dtype=np.float32).reshape(8, 33)
+    wanted = np.zeros_like(x)
+    for j in range(32):
+        wanted[:, j] = x[:, j]
+        wanted[:, j + 1] = x[:, j] * 2
+    holds(shifted, (x, np.zeros_like(x)), wanted, on=(INTERPRETER, SM_90A))

@@ -33,7 +33,7 @@ from tilelang.ir.visitor import (
 )
 from tilelang.records import dataclass
 from tilelang.target import Context, nvidia
-from tilelang.transforms.analysis.dependence import is_same_element, uses_only
+from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
 from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, guarded, run_of
@@ -94,7 +94,7 @@ class _Lanes(Rewriter):
             return stmt
         values = values_of(stmt)
         drawn, stmt = draw_ahead(stmt)
-        if not values or values.step != 1 or not _independent(stmt.body):
+        if not values or values.step != 1 or not _independent(stmt, len(values)):
             few = values is not None and values.stop - values.start <= 64
             return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
         self.certain = _loaded_in_lets(stmt.body)
@@ -385,16 +385,17 @@ def _in_memory(buffer: Buffer) -> bool:
     return buffer.storage == "global" or buffer.storage.startswith("shared")
 
 
-def _independent(body: S.Stmt) -> bool:
-    """Whether the statements of ``body`` may run for all lanes one after the other.
+def _independent(loop: S.For, count: int) -> bool:
+    """Whether the statements of ``loop`` may run one after the other, each for all ``count`` lanes.
 
-    Only stores, conditions and pure lets, whose values may stand where they are used; what is
-    stored is loaded at the same place only. One of the stores may draw random numbers: its lanes
-    stay in order.
+    Only stores, conditions and pure lets, whose values may stand where they are used. An element
+    that is stored is used at the same place only, and by no other place in any lane. One of the
+    stores may draw random numbers: its lanes stay in order.
     """
+    body = loop.body
     drawing = [node for node in S.walk(body) if any(map(draws, node.exprs()))]
     may_draw = drawing[0] if len(drawing) == 1 and isinstance(drawing[0], S.Store) else None
-    stores: dict[E.Var, S.Store] = {}
+    stores: set[E.Var] = set()
     early: set[E.Var] = set()  # storage that a let reads
     sizes: dict[E.Var, int] = {}
     for node in S.walk(body):
@@ -406,15 +407,21 @@ def _independent(body: S.Stmt) -> bool:
             if size > MAX_INLINED and _loads(node.value):
                 return False
         elif isinstance(node, S.Store):
-            before = stores.setdefault(node.buffer.data, node)
-            if not is_same_element(before, node) or node.buffer.is_var:
+            stores.add(node.buffer.data)
+            if node.buffer.is_var:
                 return False
         elif not isinstance(node, (S.Seq, S.If)):
             return False
     if not early.isdisjoint(stores):
         return False
-    if not all(uses_only(store, body) for store in stores.values()):
-        return False
+    facts = facts_of(body)
+    varying, values = facts.bound.union((loop.var,)), facts.pure_values()
+    lanes = Iterations(loop.var, varying, values, {loop.var: count})
+    accesses = [access for access in effects.accesses(body, nested=True) if access.data in stores]
+    for store in (access for access in accesses if access.writes):
+        others = (access for access in accesses if access.data is store.data)
+        if any(not is_same_element(store, a) and lanes.distance(store, a) for a in others):
+            return False
     for node in S.walk(body):
         for expr in node.exprs():
             for call in E.find(expr, E.Call):
