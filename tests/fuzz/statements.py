@@ -340,7 +340,9 @@ class Body:
         row = exprs.as_int(exprs.exactly(1))
         column = exprs.as_int(exprs.exactly(1))
         span = tensor.shape[0] + draw.integer(0, 2)
-        place = f"T.cast({row.text} % {span}, 'int32'), T.cast({column.text} % 7, 'int32') - 1"
+        # A column that is known to be negative would count from the end: the loop moves it.
+        moved = f"(T.cast({column.text} % 7, 'int32') + {index[-1]}) % 7 - 1"
+        place = f"T.cast({row.text} % {span}, 'int32'), {moved}"
         self.text.add(f"    {tile.name}[{', '.join(index)}] = {tensor.name}[{place}]")
         frame.update(tile, *self._arrived(tensor, tile))
         return None
