@@ -300,14 +300,10 @@ class Exprs:
 
 def fitting(value: Value, dtype: str) -> Value:
     """``value``, or its magnitude where it is a negative constant that ``dtype`` has not."""
-    digits = value.text.strip("()")
-    if (
-        dtype.startswith("u")
-        and digits.startswith("-")
-        and digits[1:].replace(".", "", 1).isdigit()
-    ):
-        return replace(value, text=digits[1:])
-    return value
+    if not dtype.startswith("u") or _is_variable(value):
+        return value
+    number = eval(value.text, {})  # of digits and operators alone
+    return replace(value, text=str(-number)) if number < 0 else value
 
 
 def _is_variable(value: Value) -> bool:
