@@ -19,6 +19,7 @@ from tilelang.records import dataclass
 from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
 from tilelang.transforms.schedule.items import ItemGraph, bytes_of, is_load
 from tilelang.transforms.schedule.legality import Facts
+from tilelang.transforms.schedule.pipeline import stages_of
 
 Barred = dict[tuple[str, Value], str]  # value of a field -> why a launch cannot have it
 
@@ -163,6 +164,7 @@ class _Work:
         once: copies of the tile outside of its loops.
         result: the stores of its result.
         uneven: whether tiles have loops of different lengths.
+        one_stage: whether operands have a single version.
     """
 
     trips: int
@@ -173,6 +175,7 @@ class _Work:
     once: int
     result: int
     uneven: bool
+    one_stage: bool
 
     @classmethod
     def of(cls, launch: S.Launch, graphs: list[ItemGraph], barred: Barred) -> _Work:
@@ -198,6 +201,7 @@ class _Work:
             once=sum(bytes_of(copy.dst) // BYTES + 1 for copy in once),
             result=1 + sum(bytes_of(copy.dst) for copy in out) // BYTES if sums else 0,
             uneven=("tile_order", "longest_first") not in barred,
+            one_stage=any(stages_of(graph.loop) == 1 for graph in graphs),
         )
 
     def price(self, chosen: dict[str, Value]) -> int:
@@ -207,6 +211,8 @@ class _Work:
         if chosen["overlap"] != "none":
             # Rotated, each warpgroup computes for all rows of its own products.
             together = max(self.products, self.computation) + (chosen["overlap"] == "rotate")
+            # A single version is filled again between products that stand next to each other.
+            together += max(0, 2 * self.copies - LATENCY) if self.one_stage else 0
         iteration = max(together, self.copies)
         iteration += MEETING // 4 if producer else 2 * MEETING + self.copies // 8
         start = LATENCY + (self.first if chosen["barriers"] == "operand" else self.copies)
