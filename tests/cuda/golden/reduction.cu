@@ -27,21 +27,38 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const float* 
             total_1[s_2] = total_1[s_2] + rows[s_2 * 4 + s_3];
         }
     }
+    const float given = (tx % 32 / 8 % 2 == 1) ? total_1[0] : total_1[4];
+    total_1[0] = ((tx % 32 / 8 % 2 == 1) ? total_1[4] : total_1[0]) + tl_shfl_xor(given, 8);
+    const float given_1 = (tx % 32 / 8 % 2 == 1) ? total_1[1] : total_1[5];
+    total_1[1] = ((tx % 32 / 8 % 2 == 1) ? total_1[5] : total_1[1]) + tl_shfl_xor(given_1, 8);
+    const float given_2 = (tx % 32 / 8 % 2 == 1) ? total_1[2] : total_1[6];
+    total_1[2] = ((tx % 32 / 8 % 2 == 1) ? total_1[6] : total_1[2]) + tl_shfl_xor(given_2, 8);
+    const float given_3 = (tx % 32 / 8 % 2 == 1) ? total_1[3] : total_1[7];
+    total_1[3] = ((tx % 32 / 8 % 2 == 1) ? total_1[7] : total_1[3]) + tl_shfl_xor(given_3, 8);
+    const float given_4 = (tx % 32 / 4 % 2 == 1) ? total_1[0] : total_1[2];
+    total_1[0] = ((tx % 32 / 4 % 2 == 1) ? total_1[2] : total_1[0]) + tl_shfl_xor(given_4, 4);
+    const float given_5 = (tx % 32 / 4 % 2 == 1) ? total_1[1] : total_1[3];
+    total_1[1] = ((tx % 32 / 4 % 2 == 1) ? total_1[3] : total_1[1]) + tl_shfl_xor(given_5, 4);
+    const float given_6 = (tx % 32 / 2 % 2 == 1) ? total_1[0] : total_1[1];
+    total_1[0] = ((tx % 32 / 2 % 2 == 1) ? total_1[1] : total_1[0]) + tl_shfl_xor(given_6, 2);
+    total_1[0] = total_1[0] + tl_shfl_xor(total_1[0], 1);
+    const float own = total_1[0];
+    total_1[0] = tl_shfl(own, (tx % 32) & 17);
+    total_1[1] = tl_shfl(own, ((tx % 32) & 17) + 2);
+    total_1[2] = tl_shfl(own, ((tx % 32) & 17) + 4);
+    total_1[3] = tl_shfl(own, ((tx % 32) & 17) + 6);
+    total_1[4] = tl_shfl(own, ((tx % 32) & 17) + 8);
+    total_1[5] = tl_shfl(own, ((tx % 32) & 17) + 10);
+    total_1[6] = tl_shfl(own, ((tx % 32) & 17) + 12);
+    total_1[7] = tl_shfl(own, ((tx % 32) & 17) + 14);
     #pragma unroll
-    for (int s_4 = 0; s_4 < 8; ++s_4) {
-        total_1[s_4] = total_1[s_4] + tl_shfl_xor(total_1[s_4], 8);
-        total_1[s_4] = total_1[s_4] + tl_shfl_xor(total_1[s_4], 4);
-        total_1[s_4] = total_1[s_4] + tl_shfl_xor(total_1[s_4], 2);
-        total_1[s_4] = total_1[s_4] + tl_shfl_xor(total_1[s_4], 1);
+    for (int s_4 = 0; s_4 < 2; ++s_4) {
+        tl_copy_16(&total[s_4 * 4], &total_1[s_4 * 4]);
     }
     #pragma unroll
-    for (int s_5 = 0; s_5 < 2; ++s_5) {
-        tl_copy_16(&total[s_5 * 4], &total_1[s_5 * 4]);
-    }
-    #pragma unroll
-    for (int s_6 = 0; s_6 < 8; ++s_6) {
+    for (int s_5 = 0; s_5 < 8; ++s_5) {
         if (tx % 16 == 0) {
-            B[s_6 * 8 + tx / 16] = total[s_6];
+            B[s_5 * 8 + tx / 16] = total[s_5];
         }
     }
 }

@@ -12,8 +12,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_kernel(const float* 
     }
     __syncthreads();
     if (tx >= 128) {
-        if (tx >= 128) {
-            B[tx - 128] = line[tx] + line[tx - 128];
-        }
+        B[tx - 128] = line[tx] + line[tx - 128];
     }
 }
