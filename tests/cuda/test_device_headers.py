@@ -241,6 +241,7 @@ def tensor_copies() -> list[str]:
     for rank in range(1, 6):
         at = ", ".join(["n"] * rank)
         lines += [f"tl_tma_load(tile, &m, bar, {at});",
+                  f"tl_tma_agree(128, {at});",
                   f"tl_tma_load_hint(tile, &m, bar, u64[0], {at});",
                   f"tl_tma_load_multicast(tile, &m, bar, 3, {at});",
                   f"tl_tma_load_multicast_hint(tile, &m, bar, 3, u64[0], {at});",
