@@ -107,6 +107,9 @@ class FactWalk:
 
     def after(self, stmt: S.Stmt) -> Bounds:
         """What is known once ``stmt`` is done."""
+        if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
+            if stmt.var not in self.known.names:  # a name that is bound in several places
+                return self.known.named(stmt.var, stmt.value)
         if isinstance(stmt, S.Assert):
             return self.known.given(stmt.cond, True, self.written)
         if isinstance(stmt, S.If):

@@ -21,7 +21,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     if ((by * 32 < 69) && (bx * 32 < 29)) {
         for (int64_t i = 0; i < 32; ++i) {
             for (int64_t j = 0; j < 32; j += TL_LANES_w) {
-                TL_STORE(tl_w_f32, B + (by * 32 + i) * 60 + bx * 32 + j, TL_LOAD(tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j));
+                TL_STORE(tl_w_f32, B + (by * 32 + i) * 60 + j, TL_LOAD(tl_w_f32, A + (by * 32 + i) * 60 + j));
             }
         }
     } else {

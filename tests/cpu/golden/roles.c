@@ -19,17 +19,15 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const line = (float*)(arena + 0);
     for (int64_t t = 0; t < 256; ++t) {
         const int64_t tx = t;
-        if (tx < 128) {
+        if (t < 128) {
             line[tx] = A[tx];
-            line[tx + 128] = (tx + 128 < 256) ? A[tx + 128] : 0.0f;
+            line[tx + 128] = A[tx + 128];
         }
     }
     for (int64_t t_1 = 0; t_1 < 256; ++t_1) {
         const int64_t tx = t_1;
-        if (tx >= 128) {
-            if (tx - 128 >= 0) {
-                B[tx - 128] = line[tx] + line[tx - 128];
-            }
+        if (t_1 >= 128) {
+            B[tx - 128] = line[tx] + line[tx - 128];
         }
     }
 }
@@ -47,7 +45,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, {(1), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 1024, 1624);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 1024, 1317);
         if (error) return error;
     }
     return 0;
