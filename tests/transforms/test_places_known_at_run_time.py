@@ -618,3 +618,24 @@ def test_threads_that_agree_where_nobody_can_prove_it_are_no_finding() -> None:
     report = tilelang.sanitize(func, *given, target="cuda -arch=sm_90a")
     assert report.ok, report
     np.testing.assert_array_equal(report.arguments[-1], wanted)
+
+
+@pytest.mark.parametrize("place", [5, -5, 200, -128])
+def test_a_store_to_a_loaded_place_drops_rows_that_are_outside(place: int) -> None:
+    @T.prim_func
+    def rows(A: T.Tensor((128, 64), "float16"), P: T.Tensor((1,), "int32"),
+             C: T.Tensor((256, 64), "float16")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((128, 64), "float16")
+            T.copy(A, s)
+            first = P[0]
+            T.copy(s, C[first, 0])
+
+    a = (np.arange(128 * 64) % 1001).reshape(128, 64).astype(np.float16)
+    wanted = np.zeros((256, 64), np.float16)
+    for row in range(128):
+        if 0 <= place + row < 256:
+            wanted[place + row] = a[row]
+    table = np.array([place], np.int32)
+    holds(rows, (a, table, 0 * wanted), wanted, on=(INTERPRETER, CPU, SM_90A))
+    assert "tl_tma_store(" in compiled(rows, SM_90A).get_kernel_source()

@@ -33,8 +33,10 @@ from math import prod
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.facts import bounds_of
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
@@ -53,7 +55,7 @@ from tilelang.transforms.schedule.tile_loop import (
     subtile_buffer,
     subtile_copy,
 )
-from tilelang.transforms.schedule.tma_copies import TmaFacts
+from tilelang.transforms.schedule.tma_copies import TmaFacts, is_never_negative
 
 INDEX_DTYPE = DType("int32")  # of an index of the store of a result
 LEAST_STAGES = 3  # versions of the operands that the subtiles leave
@@ -109,7 +111,7 @@ def _form(launch: S.Launch) -> _Form | None:
         return None
     rows = None
     if isinstance(stmts[-1], S.Parallel):
-        stored = _as_row_copy(stmts[-1], product.c.buffer)
+        stored = _as_row_copy(stmts[-1], product.c.buffer, bounds_of(launch))
         if stored is None:
             return None
         out, whole = stored
@@ -119,6 +121,9 @@ def _form(launch: S.Launch) -> _Form | None:
         if copies is None:
             return None
         out, tile, last = copies
+        bounds = bounds_of(launch)
+        if not all(is_never_negative(low, bounds) for low in out.dst.mins):
+            return None  # a box of TMA begins at no coordinate below 0
     at = stmts.index(loop)
     if last <= at:
         return None
@@ -181,16 +186,17 @@ def result_copy(
     return (out, tile, at) if result.storage == FRAGMENT else None
 
 
-def _as_row_copy(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | None:
+def _as_row_copy(stmt: S.Parallel, result: Buffer, bounds: Bounds) -> tuple[S.Copy, E.Expr] | None:
     """A loop that stores ``result``, all of it or the first rows, as the copy that it is where its
-    rows are all stored, and when they are."""
+    rows are all stored, and when they are. A box of TMA begins at no row below 0."""
     stores = stored_rows(stmt)
     if stores is None or stores.load.buffer is not result or result.storage != FRAGMENT:
         return None
     row = stmt.vars[0]
     *outer, line, column = stores.store.indices
-    whole: E.Expr = E.const(True)
     first = simplify(line - row)
+    inside = E.binary("ge", first, E.const(0, first.dtype))
+    whole = E.const(True) if is_never_negative(first, bounds) else inside
     if any(row in expr.variables for expr in (*outer, first, column)):
         return None
     if stores.cond is not None:
@@ -199,7 +205,7 @@ def _as_row_copy(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | No
         count = stores.cond.b
         if stores.cond.a is not row or row in count.variables:
             return None
-        whole = E.binary("ge", count, result.shape[0])
+        whole = E.binary("land", E.binary("ge", count, result.shape[0]), whole)
     mins = (*outer, first, simplify(column - stmt.vars[1]))
     region = Region(stores.store.buffer, mins, (*(1 for _ in outer), *result.shape))
     return S.Copy(src=result.whole(), dst=region, loc=stmt.loc), simplify(whole)

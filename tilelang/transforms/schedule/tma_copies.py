@@ -13,8 +13,10 @@ from math import prod
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import bounds_of
+from tilelang.ir.linear import Linear
 from tilelang.layout.layout import Layout
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import ThreadGroups, Uniformity, thread_groups
@@ -29,6 +31,14 @@ from tilelang.transforms.analysis.tma import (
 from tilelang.transforms.analysis.tma_candidates import tma_boxes
 
 LEAST = 4096  # bytes of a copy that is worth its own barrier
+
+
+def is_never_negative(index: E.Expr, bounds: Bounds) -> bool:
+    """Whether ``index``, an exact integer, is a sum of what is not negative."""
+    form = Linear.of(index)
+    return form.constant >= 0 and all(
+        factor >= 0 and interval(term, bounds).low >= 0 for term, factor in form.terms
+    )
 
 
 def host_tensors(func: S.PrimFunc) -> frozenset[E.Var]:
@@ -105,6 +115,14 @@ class TmaFacts:
             return False
         size = prod(int(extent) for extent in copy.dst.extents) * copy.dst.dtype.bits // 8
         return size >= LEAST
+
+    def begins_inside(self, copy: TmaOp) -> E.Expr:
+        """When no coordinate of ``copy`` is below 0. Loads of such boxes give zeros; for stores and
+        reductions they are an illegal instruction (seen on an H200)."""
+        tensor, _, load = endpoints_of(copy)
+        zero = E.const(0)
+        below = [low for low in tensor.mins if not is_never_negative(low, self.bounds)]
+        return E.conjunction([] if load else [E.binary("ge", low, zero) for low in below])
 
     def refusal(self, copy: TmaOp, versions: bool = False) -> str | None:
         """Why the accelerator cannot make ``copy``; None if it can.

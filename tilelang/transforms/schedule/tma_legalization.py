@@ -103,7 +103,8 @@ def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
             return stmt
         why = facts.refusal(stmt)
         notes = (*_with_outcome(stmt, why), *_remark(stmt, why, facts))
-        return replace(stmt, use_tma=why is None, annotations=notes)
+        reduction = replace(stmt, use_tma=why is None, annotations=notes)
+        return _inside(stmt, reduction, facts) if why is None else reduction
 
     return launch.with_body(map_stmts(launch.body, S.AtomicTile, reduced))
 
@@ -147,9 +148,19 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         alone = stmt in ahead and not _is_requested(stmt)
         why = _NO_BARRIER if alone else facts.refusal(stmt)
         mode = "tma" if why is None else "copy"
-        return replace(stmt, mode=mode, annotations=_with_outcome(stmt, why))
+        copied = replace(stmt, mode=mode, annotations=_with_outcome(stmt, why))
+        return _inside(stmt, copied, facts) if why is None else copied
 
     return launch.with_body(map_stmts(launch.body, S.COPIES, chosen))
+
+
+def _inside(stmt: TmaOp, by_tma: TmaOp, facts: TmaFacts) -> S.Stmt:
+    """``by_tma`` where TMA may make it, else ``stmt`` by threads, which drop what is outside."""
+    cond = facts.begins_inside(stmt)
+    if isinstance(cond, E.Const):
+        return by_tma
+    by_threads = replace(stmt, use_tma=False) if isinstance(stmt, S.AtomicTile) else stmt
+    return S.If(cond=cond, then=by_tma, orelse=by_threads, loc=stmt.loc)
 
 
 _NO_BARRIER = "it would need another barrier in each iteration"
