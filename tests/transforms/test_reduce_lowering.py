@@ -353,7 +353,7 @@ def test_loops_reuse_the_workspace_safely(source: str, name: str) -> None:
 
 
 def test_small_workspaces_are_used_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allreduce, "ROOM", 96 * 4 * 3)
+    monkeypatch.setattr(allreduce, "WORKSPACE", 96 * 4 * 3)
     bench = Bench(96)
     dist = RegisterLayout(
         (8, 96), ((Mode(8, "register", 1),), (Mode(32, "thread", 3), Mode(3, "thread", 1))), (), 96

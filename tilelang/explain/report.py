@@ -189,7 +189,9 @@ def _choice(schedule: Schedule) -> Iterator[str]:
 
 def _registers(schedule: Schedule) -> str:
     consumers, producer = schedule.registers or (None, None)
-    return f"{consumers} for consumers, {producer} for the producer" if consumers else ""
+    if schedule.roles != "producer" or not consumers:
+        return ""
+    return f"{consumers} for consumers, {producer} for the producer"
 
 
 def _tiles(schedule: Schedule) -> str:
