@@ -58,12 +58,12 @@ def taken(func: Any) -> bool:
 
 
 TAKEN: list[dict[str, Any]] = [
-    {}, {"pad": 0}, {"pad": 2}, {"kernel": 5, "pad": 2}, {"dilation": 2},
+    {}, {"pad": 0}, {"pad": 2}, {"kernel": 1, "pad": 0}, {"kernel": 5, "pad": 2}, {"dilation": 2},
     {"dilation": 2, "pad": 2}, {"lines": 3}, {"lines": 6}, {"C": 16}, {"clear": False}, {"lines": 1},
 ]  # fmt: skip
 LEFT: list[dict[str, Any]] = [
     {"stride": 2, "pad": 0, "kernel": 2}, {"lines": 4}, {"dtype": "float16"}, {"C": 4, "step": 2},
-    {"more": True}, {"kernel": 1, "pad": 0},  # one tap: its loop is no loop any more
+    {"more": True},
 ]  # fmt: skip
 
 

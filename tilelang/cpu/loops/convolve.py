@@ -85,7 +85,9 @@ def _sizes(loop: S.For, column: S.Im2col, gemm: S.Gemm, uses: dict[E.Var, int]) 
         and first_only(gemm.clear, loop.var) is not None
         and not depends_on(column.nhw_step, frozenset({loop.var}))
     )
-    return sizes if fits and _is_product(gemm, tile, loop.var, step) else None
+    # The rows of one tap are constants: the variable of its loop has one value.
+    moved = step if taps > 1 else 0
+    return sizes if fits and _is_product(gemm, tile, loop.var, moved) else None
 
 
 def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
