@@ -130,10 +130,10 @@ def test_statements_of_iterations_take_turns_and_the_rest_follows(
             for j in T.serial(16, parallel=1):
                 y = T.alloc_buffer((1,), "float32", scope="local.var")
                 y[0] = T.float32(0.0)
-                y[0] = y[0] + X[i, j] * W[0, j]
-                y[0] = y[0] + X[i + 1, j] * W[1, j]
-                y[0] = y[0] + X[i + 2, j] * W[2, j]
-                y[0] = y[0] + X[i + 3, j] * W[3, j]
+                y[0] = y[0] + X[6, j] * W[0, j]
+                y[0] = y[0] + X[7, j] * W[1, j]
+                y[0] = y[0] + X[8, j] * W[2, j]
+                y[0] = y[0] + X[9, j] * W[3, j]
                 Y[i, j] = y[0]
         """)
 

@@ -224,7 +224,7 @@ def test_the_runtime_is_built_by_what_kernels_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[str] = []
-    monkeypatch.setattr(build, "_load_part", lambda part, *_: loaded.append(part))
+    monkeypatch.setattr(build, "_load_library", lambda part, *_: loaded.append(part))
     cache, compiler = default_cache(), need_cxx()
     build.load_libraries(b"\0tl_emu_cp_async\0tl_emu_tma_loader\0", compiler, cache)
     assert loaded == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,20 @@ def _unchecked_reads() -> None:
     np.testing.assert_array_equal(_uninitialised(TL_DISABLE_BUFFER_INIT_CHECK=True), np.arange(8))
 
 
+def _negative() -> None:
+    @T.prim_func
+    def chosen(A: T.Tensor((8,), "float32"), I: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=8):
+            A[I[0]] = 1.0
+
+    at = np.full(1, -1, np.int32)
+    for rule, is_error in (("outside", False), ("error", True)):
+        configs = {PassConfigKey.TL_NEGATIVE_INDICES: rule}
+        kernel = tilelang.compile(chosen, execution_backend="interpret", pass_configs=configs)
+        with pytest.raises(TileError, match="is negative") if is_error else nullcontext():
+            kernel(np.zeros(8, np.float32), at)
+
+
 def _stop() -> None:
     with pytest.raises(CompilationStopped, match="stopped after the pass lower_tiles"):
         text(exponentials, "cpu", TL_STOP_AFTER="lower_tiles")
@@ -142,6 +157,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     ),
     "TL_DEVICE_COMPILE_FLAGS": _flags,
     "TL_UNINITIALIZED_READS": _reads,
+    "TL_NEGATIVE_INDICES": _negative,
     "TL_DISABLE_BUFFER_INIT_CHECK": _unchecked_reads,
     "TL_STOP_AFTER": _stop,
 }
