@@ -128,5 +128,6 @@ HIP = Dialect(
     map_step=_no_map,
     flags=_no_flags,
     lacks=_LACKS,
+    rolled="#pragma unroll 1",  # clang ignores the registers that unrolling takes
     waves=waves,
 )

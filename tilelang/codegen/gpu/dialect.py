@@ -55,6 +55,8 @@ class Dialect:
         pointer, scalar: a parameter {name} of {kind} of a kernel, the {at}-th one.
         swizzle: the block in panels of {panel} rows or columns ({order}).
         matrices: dtype -> the type of a matrix whose elements have no known place.
+        rolled: the pragma before a loop of constant extent around barriers of the block, where the
+            compiler would unroll it beyond the registers.
         waves: wavefronts of a kernel that a unit which issues instructions is to have at once.
         lacks: what the machine has not -> what programs use instead; "print" and names of rows.
     """
@@ -82,6 +84,7 @@ class Dialect:
     swizzle: str = "tl_swizzle_{order}<{panel}>()"
     matrices: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
+    rolled: str = ""
     waves: Callable[[S.Launch, Target], int] = one_wave
 
     def space(self, storage: str) -> str:

@@ -227,11 +227,13 @@ class KernelWriter(Writer):
             updates.append(_Counter(f"{name} = {bare(self.p.index(first))}", f"{name} = {step}"))
         return [*updates, *phases], S.seq(*loop.body.stmts[count:])
 
-    @staticmethod
-    def pragma(stmt: S.For) -> str:
+    def pragma(self, stmt: S.For) -> str:
         """How far the compiler unrolls the loop, "" for as it likes."""
         if stmt.kind not in ("unroll", "vectorized"):
-            return ""
+            rolled = self.p.dialect.rolled if isinstance(stmt.stop, E.Const) else ""
+            calls = (inner.call for inner in S.walk(stmt.body)) if rolled else ()
+            meets = any(call is not None and call.atom.is_barrier("block") for call in calls)
+            return rolled if meets else ""
         factor = dict(stmt.annotations).get("unroll_factor")
         return "#pragma unroll" if factor is None else f"#pragma unroll {factor}"
 
