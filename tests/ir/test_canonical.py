@@ -16,6 +16,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.canonical import canonical_text
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 
 I32, F32 = DType("int32"), DType("float32")
 
@@ -32,7 +33,7 @@ def make(**change: Any) -> S.PrimFunc:
     )
     loop = S.For(
         var=i, start=E.const(0), stop=size, step=E.const(1), kind=get("kind", "serial"),
-        body=store, annotations=get("loop_notes", ()),
+        body=store, hints=LoopHints(other=get("loop_notes", ())),
     )  # fmt: skip
     copy = S.Copy(src=tile.whole(), dst=tile.whole(), mode=get("mode", "copy"))
     kernel = S.Launch(

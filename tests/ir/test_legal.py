@@ -12,6 +12,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.legal import check
 from tilelang.ir.levels import LEVELS, OPEN
 
@@ -100,12 +101,12 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
     ),
     (
         "scheduled",
-        lambda: func(replace(loop(store()), annotations=(("own", 1),))),
+        lambda: func(replace(loop(store()), hints=LoopHints(other=(("own", 1),)))),
         "the key 'own' of For may not appear",
     ),
     (
         "thread",
-        lambda: func(replace(loop(store()), annotations=(("num_stages", 2),))),
+        lambda: func(replace(loop(store()), hints=LoopHints(num_stages=2))),
         "the key 'num_stages' of For may not appear",
     ),
     (
@@ -218,7 +219,9 @@ def test_an_unknown_level_is_named() -> None:
 
 
 def test_a_program_may_name_keys_as_it_likes_until_they_are_dropped() -> None:
-    own = func(S.Attr(key="own", body=replace(loop(store()), annotations=(("mine", 1),))))
+    own = func(
+        S.Attr(key="own", body=replace(loop(store()), hints=LoopHints(other=(("mine", 1),))))
+    )
     check(own, "tile", own_keys=True)
     with pytest.raises(TileError):
         check(own, "tile")

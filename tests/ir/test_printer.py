@@ -11,6 +11,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.print_expr import expr_text, region_text
 from tilelang.ir.printer import func_text, stmt_text
 from tilelang.ir.tables import portable
@@ -164,7 +165,7 @@ def gemm() -> S.PrimFunc:
             stop=(size + 31) // 32,
             step=E.const(1),
             kind="pipelined",
-            annotations=(("num_stages", 3),),
+            hints=LoopHints(num_stages=3),
             body=S.seq(
                 S.Copy(src=Region(a, (bx * 128, k * 32), (128, 32)), dst=a_s.whole()),
                 S.Copy(src=Region(b, (k * 32, by * 128), (32, 128)), dst=b_s.whole()),
@@ -295,7 +296,7 @@ def loop(kind: str, start: object, stop: object, step: object, notes: S.Pairs = 
     ends = [E.as_expr(item) for item in (start, stop, step)]
     return S.For(
         var=E.Var("i", I32), start=ends[0], stop=ends[1], step=ends[2], kind=kind,
-        body=S.Break(), annotations=notes,
+        body=S.Break(), hints=LoopHints.of(notes),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from vocabulary import buf, emitted, frag, one, shared, texts
 import tilelang.language as T
 from tilelang.errors import TileValueError
 from tilelang.ir.expr import AddressOf, Call, Load, Select
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.stmt import Eval, For, If, Store
 from tilelang.language import builtin
 
@@ -247,7 +248,7 @@ def test_thread_copies_are_marked_loops() -> None:
         )
     )
     assert isinstance(found, For) and found.kind == "vectorized"
-    assert found.annotations == (("async", True),)
+    assert found.hints == LoopHints(asynchronous=True)
     assert isinstance(found.body, Store) and found.body.buffer is S
     value = found.body.value
     assert isinstance(value, Select) and isinstance(value.t, Load) and value.t.buffer is A

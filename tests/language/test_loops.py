@@ -14,6 +14,7 @@ from tiny import kinds, run
 import tilelang
 import tilelang.language as T
 from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.stmt import For, Parallel, PrimFunc, walk
 
 
@@ -57,8 +58,8 @@ def test_every_serial_kind_is_the_serial_loop() -> None:
     assert [s.kind for s in loops(f)] == [
         "serial", "serial", "unroll", "unroll", "vectorized", "vectorized", "pipelined",
     ]  # fmt: skip
-    assert loops(f)[2].annotations == (("unroll_factor", 2),)
-    assert loops(f)[3].annotations == (("explicit", True),)
+    assert loops(f)[2].hints == LoopHints(unroll_factor=2)
+    assert loops(f)[3].hints == LoopHints(explicit=True)
 
 
 def test_pipelined_keeps_its_hints() -> None:
@@ -75,13 +76,9 @@ def test_pipelined_keeps_its_hints() -> None:
             ):
                 pass
 
-    assert dict(loops(f)[0].annotations) == {
-        "num_stages": 3,
-        "order": (0, 1),
-        "stage": (0, 1),
-        "group": ((0,), (1,)),
-        "x": 1,
-    }
+    assert loops(f)[0].hints == LoopHints(
+        num_stages=3, order=(0, 1), stage=(0, 1), group=((0,), (1,)), other=(("x", 1),)
+    )
 
 
 def test_the_index_type_follows_the_bounds() -> None:

@@ -215,7 +215,7 @@ def test_versions_give_way_to_parts() -> None:
     big = product(4096, 4096, 4096, block=(128, 256, 64), stages=4)
     (loop,) = [n for n in S.walk(persistent(big).body)
                if isinstance(n, S.For) and n.kind == "pipelined"]  # fmt: skip
-    assert dict(loop.annotations)["num_stages"] == 3
+    assert loop.hints.num_stages == 3
 
 
 # -- places that are read from memory --

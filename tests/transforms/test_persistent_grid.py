@@ -15,7 +15,6 @@ from tilelang.explain.report import explain
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import parse_target
-from tilelang.transforms.analysis.tma import TILES
 
 HOPPER = parse_target("cuda -arch=sm_90a")
 MANY = 134  # blocks; the chip has 132 multiprocessors
@@ -27,7 +26,7 @@ def repeated(func: Any, options: Options | None = None) -> S.Launch:
 
 
 def loops_over_tiles(launch: S.Launch) -> bool:
-    return any(isinstance(n, S.For) and TILES in dict(n.annotations) for n in S.walk(launch.body))
+    return any(isinstance(n, S.For) and n.hints.tiles for n in S.walk(launch.body))
 
 
 def test_more_tiles_than_multiprocessors_are_a_loop() -> None:

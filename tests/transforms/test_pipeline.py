@@ -17,12 +17,12 @@ import tilelang.language as T
 from tilelang import interpret
 from tilelang.interpret.observe import Observer
 from tilelang.ir import stmt as S
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
 from tilelang.tools import explain
 from tilelang.transforms.lower.pipelines import lower_pipelines
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.schedule.pipeline import NOTE
 from tilelang.transforms.sync.barriers import insert_barriers
 
 
@@ -36,7 +36,7 @@ def pipelined(func: S.PrimFunc, context: Any = SM_80) -> S.PrimFunc:
 def notes(func: S.PrimFunc) -> list[str]:
     """What became of each loop."""
     loops = [node for node in S.walk(func.body) if isinstance(node, S.For)]
-    return [str(dict(loop.annotations)[NOTE]) for loop in loops if NOTE in dict(loop.annotations)]
+    return [loop.hints.pipeline_note for loop in loops if loop.hints.pipeline_note is not None]
 
 
 def body_text(func: S.PrimFunc) -> str:
@@ -329,7 +329,7 @@ def test_loops_with_a_step() -> None:
     class Mark(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
             if isinstance(stmt, S.For):
-                return replace(stmt, kind="pipelined", annotations=(("num_stages", 3),))
+                return replace(stmt, kind="pipelined", hints=LoopHints(num_stages=3))
             return stmt
 
     marked = replace(kernel, body=Mark().rewrite(kernel.body))

@@ -12,6 +12,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.tables import MBARRIER_WAIT
 from tilelang.target.nvidia import ATOMS
 from tilelang.transforms.cleanup.reduce_modulo import reduce_modulo
@@ -67,7 +68,7 @@ def test_counters_are_the_remainders(start: int, ahead: tuple[int, ...], size: i
 def test_what_is_counted_is_written_down() -> None:
     func = reduce_modulo(program(0, 8, (2, 0), 3), SM_80)
     loop = next(stmt for stmt in S.walk(func.body) if isinstance(stmt, S.For))
-    assert loop.annotations == (("counted", 2),)
+    assert loop.hints == LoopHints(counted=2)
     assert str(loop).splitlines()[:3] == [
         "for k in T.serial(8, counted=2):",
         "    stage: T.int32 = k % 3",
@@ -97,8 +98,8 @@ def test_remainders_of_other_variables_are_left_alone() -> None:
                   body=inner)  # fmt: skip
     launch = S.Launch(grid=(), block_vars=(), thread_vars=(), body=outer)
     done = reduce_modulo(S.PrimFunc(name="f", params=(), body=launch), SM_80)
-    counted = [stmt.annotations for stmt in S.walk(done.body) if isinstance(stmt, S.For)]
-    assert counted == [(), (("counted", 1),)]
+    counted = [stmt.hints for stmt in S.walk(done.body) if isinstance(stmt, S.For)]
+    assert counted == [LoopHints(), LoopHints(counted=1)]
 
 
 def waiting(first: E.Expr, size: int, more: int = 0) -> S.PrimFunc:

@@ -11,6 +11,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.indices import displaced, parted
 from tilelang.ir.intervals import Interval
 from tilelang.layout.evaluate import evaluate
@@ -29,7 +30,7 @@ I, J, T = (E.Var(name, INT) for name in "ijt")
 
 def loop(var: E.Var, body: S.Stmt, kind: str = "unroll", **notes: object) -> S.For:
     ends = {"start": E.const(0), "stop": E.const(8), "step": E.const(1)}
-    return S.For(var=var, body=body, kind=kind, annotations=tuple(notes.items()), **ends)
+    return S.For(var=var, body=body, kind=kind, hints=LoopHints(**notes), **ends)
 
 
 def split(place: E.AddressOf, kind: str = "unroll", row: str = "cp_async", **notes: object):

@@ -19,7 +19,7 @@ def bits_of(func: S.PrimFunc) -> list[object]:
     lowered = lower(func, parse_target("cpu"), Options())
     loops = [node for node in S.walk(lowered.body) if isinstance(node, S.For)]
     inner = [loop for loop in loops if not any(isinstance(x, S.For) for x in S.walk(loop.body))]
-    return [dict(loop.annotations).get("vector") for loop in inner]
+    return [loop.hints.vector or None for loop in inner]
 
 
 def loop(body: Callable[..., None], count: int = 64, dtype: str = "float32") -> S.PrimFunc:
@@ -125,8 +125,7 @@ def test_iterations_may_run_twice_where_none_reads_what_is_stored() -> None:
             for node in S.walk(lower(func, parse_target("cpu"), Options()).body)
             if isinstance(node, S.For)
         ]
-        found = [dict(loop.annotations) for loop in loops]
-        return ["idempotent" in one for one in found if "vector" in one]
+        return [loop.hints.idempotent for loop in loops if loop.hints.vector]
 
     @T.prim_func
     def other_shape(A: T.Tensor((101,), "float32"), B: T.Tensor((100,), "float32")):

@@ -138,8 +138,8 @@ class Flow(Counter):
         elif isinstance(stmt, S.Parallel):
             self._loop(here, stmt, times, known)
         elif isinstance(stmt, S.For) and stmt.kind in ("serial", "pipelined"):
-            stages = dict(stmt.annotations).get("num_stages")
-            here.stages = max(here.stages, stages if isinstance(stages, int) else 1)
+            stages = stmt.hints.num_stages
+            here.stages = max(here.stages, 1 if stages is None else stages)
             here.steps += times
             products = S.find(stmt.body, S.Gemm)
             here.fed |= stmt.kind == "pipelined" and any(n.b.dtype.bits <= 16 for n in products)

@@ -84,8 +84,8 @@ def shared_at_least(launch: S.Launch) -> int:
         if isinstance(stmt, S.Alloc) and _is_shared(stmt.buffer):
             largest = max(largest, _bytes(stmt.buffer))
         elif isinstance(stmt, S.For):
-            stages = dict(stmt.annotations).get("num_stages")
-            if stmt.kind == "pipelined" and isinstance(stages, int) and stages > 1:
+            stages = stmt.hints.num_stages or 0
+            if stmt.kind == "pipelined" and stages > 1:
                 largest = max(largest, stages * sum(map(_bytes, _filled(stmt.body))))
     return largest
 

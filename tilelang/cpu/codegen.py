@@ -9,7 +9,6 @@ tiles live at fixed offsets in it, so nothing is allocated while a kernel runs.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import cast
 
 from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, unit_bytes, value_type
 from tilelang.codegen.names import Names
@@ -17,7 +16,6 @@ from tilelang.codegen.random_states import one_generator
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
 from tilelang.cpu.loops.loop_fission import unsupported_intrinsic
-from tilelang.cpu.loops.tiles import reductions_of
 from tilelang.cpu.nontemporal_stores import NONE, Streams
 from tilelang.cpu.vector_writer import VectorLoop
 from tilelang.errors import Loc, Site, TileUnsupportedError
@@ -265,7 +263,7 @@ class BlockWriter(Writer):
     # -- control flow --------------------------------------------------------------------------
     def loop(self, stmt: S.For) -> None:
         """A counted loop; independent innermost iterations are marked for the vectoriser."""
-        notes = dict(stmt.annotations)
+        bits = stmt.hints.vector
         var = self.names.of(stmt.var, stmt.var.name)
         start, stop = self.p.index(stmt.start), self.p.index(stmt.stop)
         step = stmt.step.value if isinstance(stmt.step, E.Const) else None
@@ -273,9 +271,9 @@ class BlockWriter(Writer):
         self.p.sizes_of[stmt.var] = max(self.p.largest(stmt.start), self.p.largest(stmt.stop))
         if self.p.nonnegative(stmt.start) and step is not None and step > 0:
             self.p.at_least_zero.add(stmt.var)
-        if "vector" in notes and VectorLoop(self, stmt, int(cast("int", notes["vector"]))).write():
+        if bits and VectorLoop(self, stmt, bits).write():
             return
-        pragma = self.pragma(stmt, notes)
+        pragma = self.pragma(stmt)
         if pragma:
             self.put(pragma)
         if step == 1:
@@ -297,10 +295,9 @@ class BlockWriter(Writer):
 
     def iterations(self, stmt: S.For, var: str) -> None:
         """The body of a loop."""
-        notes = dict(stmt.annotations)
-        if "threads" in notes:
+        if stmt.hints.threads:
             label = self.names.fresh("next_thread")
-            self.thread_labels.append((label, cast("Buffer | None", notes["threads"])))
+            self.thread_labels.append((label, stmt.hints.alive))
             self.thread_vars.append(var)
             self.p.thread = var
             before = len(self.lines)
@@ -327,13 +324,13 @@ class BlockWriter(Writer):
         self.put(f"    if (tl_interrupted) {done}")
         self.nested(stmt.body)
 
-    def pragma(self, stmt: S.For, notes: dict[str, object]) -> str:
+    def pragma(self, stmt: S.For) -> str:
         """The vectorisation pragma of a loop, "" for none."""
         if stmt.kind == "unroll":
             return "#pragma GCC unroll 16"
-        if "reduction" in notes:
+        if stmt.hints.reduction:
             clauses, extreme = "", False
-            for op, total in reductions_of(stmt):
+            for op, total in stmt.hints.reduction:
                 sign = _OMP_SIGNS.get(op, "")
                 if total.dtype.bits < 32 or not sign:
                     return ""
@@ -343,7 +340,7 @@ class BlockWriter(Writer):
                 return ""
             text = f"omp simd{clauses}"
             return f'TL_SIMD_EXTREME("{text}")' if extreme else f"#pragma {text}"
-        if stmt.kind == "vectorized" or "parallel" in notes:
+        if stmt.kind == "vectorized" or stmt.hints.parallel is not None:
             if trip_count(stmt) == 2:  # GCC 12 for AArch64 makes `i` of `i < 1` in a vector of two
                 return ""
             if is_straight(stmt.body) and every_store_uses(stmt.body, stmt.var):

@@ -32,8 +32,7 @@ def block_cost(body: S.Stmt) -> int:
         if isinstance(stmt, S.For):
             count = trip_count(stmt)
             times *= UNKNOWN if count is None else count
-            bits = dict(stmt.annotations).get("vector")
-            times *= int(bits) / _REGISTER if isinstance(bits, int) else 1
+            times *= stmt.hints.vector / _REGISTER if stmt.hints.vector else 1
         elif isinstance(stmt, S.While):
             times *= UNKNOWN
         worklist += [(inner, times) for inner in stmt.blocks()]

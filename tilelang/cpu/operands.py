@@ -23,6 +23,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -184,7 +185,7 @@ def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
         indices = tuple(low + at[d] if d in at else low for d, low in enumerate(stmt.src.mins))
         value = _value(stmt, E.Load(stmt.src.buffer, indices), dtype)
         store = S.Store(buffer=stmt.dst.buffer, indices=(panel, rows, w), value=value, loc=stmt.loc)
-        return S.counted(w, width, store, "serial", (("parallel", 2),), stmt.loc)
+        return S.counted(w, width, store, "serial", LoopHints(parallel=2), stmt.loc)
 
     run = gcd(RUN, panels.rows)
 

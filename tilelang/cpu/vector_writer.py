@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.c import bare
-from tilelang.cpu.loops.tiles import reductions_of, scan_of
 from tilelang.cpu.loops.vectorization import added_value, moves_bits
 from tilelang.cpu.vector_printer import (
     FAMILIES,
@@ -52,13 +51,12 @@ class VectorLoop:
         self.count = trip_count(loop)
         self.p.conditional = self.count is None  # nothing is read before a loop of no iterations
         self.most = MOST_LANES[self.family]
-        twice = "idempotent" in dict(loop.annotations)
-        self.overlaps = twice and self.count is not None and self.count >= self.most
-        self.totals = reductions_of(loop)
+        self.overlaps = loop.hints.idempotent and self.count is not None and self.count >= self.most
+        self.totals = loop.hints.reduction
         if self.totals and writer.around is not None:
             self.p.rows = writer.around.var, self.count
         self.partials: dict[E.Var, str] = {}  # storage of a total -> name of its vectors
-        self.scan = scan_of(loop)
+        self.scan = loop.hints.scan
         self.before = ""  # name of the running total before a vector, in all lanes
         self.parts = self.accumulator_count()
 
@@ -173,7 +171,7 @@ class VectorLoop:
         """The iterations behind the last whole vector."""
         writer = self.writer
         if self.count is not None and self.count < self.most:  # all of them, on some machines
-            pragma = writer.pragma(self.loop, dict(self.loop.annotations))
+            pragma = writer.pragma(self.loop)
             if pragma:
                 writer.put(pragma)
         writer.put(f"for (int64_t {var} = {first}; {var} < {stop}; ++{var}) {{")

@@ -37,7 +37,6 @@ from tilelang.transforms.lower.direct_loads import DIRECT
 from tilelang.transforms.memory.arena import OFFSET, TOTAL
 from tilelang.transforms.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.transforms.notes import NOTES, Note
-from tilelang.transforms.schedule.pipeline import NOTE
 from tilelang.transforms.sync.user_wgmma_waits import WAITS
 
 # Operations of 16 bits that a multiprocessor of sm_90 does in a cycle, times 16 (NVIDIA H100 Tensor
@@ -155,8 +154,7 @@ class _Kernel:
 
         for node in S.walk(self.stages.laid.body):
             if isinstance(node, S.For):
-                note = dict(node.annotations).get(NOTE)
-                if note is not None:
+                if (note := node.hints.pipeline_note) is not None:
                     say(node.loc, f"pipeline: {note}")
             elif isinstance(node, S.Gemm):
                 say(node.loc, _product(node.plan))

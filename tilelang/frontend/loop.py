@@ -20,6 +20,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import promote
 from tilelang.ir.expr import Const, Expr, as_expr, binary, const, walk
 from tilelang.ir.expr import Var as VarNode
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.stmt import Break, For, If
 from tilelang.ir.stmt import Parallel as ParallelNode
 from tilelang.tracebacks import borders
@@ -117,7 +118,7 @@ class _Range(Loop):
             dtype = promote(dtype, item)
         self.dtype = dtype
         self.bounds = tuple(as_expr(value, dtype) for value in (low, high, by))
-        self.annotations = _pairs(options or {}, annotations)
+        self.hints = LoopHints.of(_pairs(options or {}, annotations))
 
     def open(self, active: Builder, names: tuple[str, ...]) -> tuple[Any, ...]:
         self.loc = locate()
@@ -140,7 +141,7 @@ class _Range(Loop):
                 step=step,
                 body=active.pop(self.block),
                 kind=self.kind,
-                annotations=self.annotations,
+                hints=self.hints,
                 loc=self.loc,
             )
         )

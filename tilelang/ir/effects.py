@@ -20,6 +20,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, as_extent
+from tilelang.ir.hints import Hints
 from tilelang.ir.tables import UNKNOWN_POINTER
 from tilelang.records import dataclass
 
@@ -125,10 +126,11 @@ def own(stmt: S.Stmt) -> Iterator[Access]:
 
 
 def expressions(stmt: S.Stmt) -> list[E.Expr]:
-    """The expressions that ``stmt`` itself evaluates, those of its annotations included (there, a
+    """The expressions that ``stmt`` itself evaluates, those of its hints included (there, a
     storage is only a name)."""
     exprs = stmt.exprs()
     for value in stmt.parts("attr"):
+        value = value.stated if isinstance(value, Hints) else value
         if isinstance(value, (E.Expr, tuple)):
             exprs += [expr for expr in E.exprs_in(value) if not expr.dtype.is_handle]
     return exprs

@@ -51,7 +51,7 @@ def as_nest(loop: S.Parallel, independent: bool = False) -> S.Stmt:
     """``loop`` as serial loops one in the other.
 
     Args:
-        independent: mark them with the annotation "parallel" (value: depth in the nest).
+        independent: mark them as such.
     """
     return S.nested(loop.vars, loop.extents, loop.body, independent, loop.loc)
 

@@ -17,6 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Const, Expr, Load, RegionArg, Var, find
+from tilelang.ir.hints import Hints
 from tilelang.ir.levels import HOST, LEVELS, OPEN, Level
 from tilelang.ir.print_expr import shape_vars
 
@@ -119,6 +120,12 @@ class _Checker:
             if key not in known and holder not in self.open_holders:
                 self.fail(f"the key {key!r} of {holder} may not appear")
 
+    def hints(self, holder: str, hints: Hints) -> None:
+        """Whether ``hints`` mean something at the level."""
+        early = hints.schedule if self.level.lowered else ()
+        keys = [key for key, _ in hints.stated if key in early]
+        self.keys(holder, [*keys, *(key for key, _ in hints.other)])
+
     # -- statements ------------------------------------------------------------------------------
     def stmt(self, stmt: S.Stmt) -> None:
         """Check ``stmt`` and everything in it."""
@@ -151,7 +158,9 @@ class _Checker:
             self.fail("a kernel is launched inside a kernel")
         if isinstance(stmt, S.Attr):
             self.keys(name, [stmt.key])
-        elif isinstance(stmt, (S.Launch, S.For, S.Parallel, S.Copy, S.Gemm)) and stmt.annotations:
+        elif isinstance(stmt, S.For) and stmt.hints:
+            self.hints(name, stmt.hints)
+        elif isinstance(stmt, (S.Launch, S.Parallel, S.Copy, S.Gemm)) and stmt.annotations:
             self.keys(name, [key for key, _ in stmt.annotations])
 
     def own(self, stmt: S.Stmt) -> None:

@@ -61,8 +61,6 @@ _TILE_KEYS = _keys(
         "layout_map safe_value l2_hit_ratio restrict_buffers min_blocks_per_sm swizzle "
         "ws_schedule register_note"
     ),
-    For="num_stages order stage sync group explicit unroll_factor through parallel reduction scan "
-    "async",
     Parallel="coalesced_width prefer_async",
     Copy=(
         "coalesced_width disable_tma eviction_policy prefer_instruction cluster_mask "
@@ -75,7 +73,6 @@ _TILE_KEYS = _keys(
 _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
     Launch="notes exchanges barrier_ids direct_notes wait_notes",
-    For="pipeline_note threads tiles",
     Parallel="commit async signals tma_note subtile",
     Copy="commit signals exchange operand complete announce tma_note unproved subtile",
     AtomicTile="complete tma_note unproved",
@@ -90,8 +87,6 @@ _THREAD_KEYS = _keys(
         "restrict_buffers min_blocks_per_sm swizzle register_note fusion_note "
         "direct_notes wait_notes shared_bytes barrier_ids"
     ),
-    For="parallel threads reduction scan explicit unroll_factor async through counted vector "
-    "idempotent",
     Gemm="panels taps",
     Buffer=(
         "arrive_counts reducer descriptor base_alignment annotations layout extra made align "
@@ -150,7 +145,11 @@ LEVELS: dict[str, Level] = {
 
 def with_known_keys(stmt: S.Stmt, level: str) -> S.Stmt:
     """``stmt`` itself without those of its annotations that mean nothing at ``level``."""
-    keyed = (S.Launch, S.For, S.Parallel, S.Copy, S.AtomicTile, S.Im2col, S.Gather, S.Gemm)
+    if isinstance(stmt, S.For):
+        left_out = stmt.hints.schedule if level == "thread" else ()
+        hints = stmt.hints.without("other", *left_out)
+        return stmt if hints is stmt.hints else replace(stmt, hints=hints)
+    keyed = (S.Launch, S.Parallel, S.Copy, S.AtomicTile, S.Im2col, S.Gather, S.Gemm)
     if not isinstance(stmt, keyed) or not stmt.annotations:
         return stmt
     known = LEVELS[level].keys.get(type(stmt).__name__, frozenset())

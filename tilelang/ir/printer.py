@@ -377,9 +377,9 @@ class _Printer:
         word = _LOOP_WORDS.get(stmt.kind)
         if word is None:
             raise InternalError(f"unknown loop kind {stmt.kind!r}", loc=stmt.loc)
-        if stmt.kind == "serial" and simple and not stmt.annotations:
+        if stmt.kind == "serial" and simple and not stmt.hints:
             word = "range"
-        args += list(self.options(stmt.annotations))
+        args += list(self.options(stmt.hints.stated))
         self.header((stmt.var,), f"{word}({', '.join(args)})", stmt.body)
 
     def parallel(self, stmt: S.Parallel) -> None:

@@ -20,6 +20,8 @@ from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Call, Expr, Var, as_expr, call, const
 from tilelang.ir.expr import find as find_in
+from tilelang.ir.hints import PLAIN_LOOP, LoopHints
+from tilelang.ir.hints import Pairs as Pairs
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
@@ -27,7 +29,6 @@ from tilelang.tracebacks import border
 
 Kind = TypeVar("Kind", bound="Stmt")
 Other = TypeVar("Other", bound="Stmt")
-Pairs = tuple[tuple[str, object], ...]
 ROLES = frozenset("expr exprs block var vars read write update buffer attr".split())
 
 
@@ -219,8 +220,7 @@ class For(Stmt):
     """``for var in range(start, stop, step)``.
 
     ``kind``: "serial", "unroll", "vectorized" or "pipelined". All kinds mean the serial loop; the
-    rest is a hint. The annotation "counted" says how many of the first statements of the body are
-    remainders of ``var`` that the loop counts along instead of dividing.
+    rest is a hint.
     """
 
     var: Var = var_()
@@ -229,7 +229,7 @@ class For(Stmt):
     step: Expr = expr_()
     body: Stmt = block_()
     kind: str = attr_("serial")
-    annotations: Pairs = attr_(())
+    hints: LoopHints = attr_(PLAIN_LOOP)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -659,13 +659,13 @@ def do(row: Atom | str, *args: object, loc: Loc | None = None, **attrs: object) 
 
 
 def counted(
-    var: Var, extent: int | Expr, body: Stmt, kind: str = "serial", annotations: Pairs = (),
+    var: Var, extent: int | Expr, body: Stmt, kind: str = "serial", hints: LoopHints = PLAIN_LOOP,
     loc: Loc | None = None,
 ) -> For:  # fmt: skip
     """``for var in range(extent)``."""
     return For(
         var=var, start=const(0), stop=as_expr(extent), step=const(1), body=body, kind=kind,
-        annotations=annotations, loc=loc,
+        hints=hints, loc=loc,
     )  # fmt: skip
 
 
@@ -673,11 +673,10 @@ def nested(
     variables: Sequence[Var], extents: Sequence[int | Expr], body: Stmt,
     independent: bool = False, loc: Loc | None = None,
 ) -> Stmt:  # fmt: skip
-    """``body`` in loops one in the other, the first outermost; ``independent`` ones have the
-    annotation "parallel" (value: depth in the nest)."""
+    """``body`` in loops one in the other, the first outermost; ``independent`` ones say so."""
     for depth in reversed(range(len(extents))):
-        notes: Pairs = (("parallel", depth),) if independent else ()
-        body = counted(variables[depth], extents[depth], body, annotations=notes, loc=loc)
+        hints = LoopHints(parallel=depth) if independent else PLAIN_LOOP
+        body = counted(variables[depth], extents[depth], body, hints=hints, loc=loc)
     return body
 
 

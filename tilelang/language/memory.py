@@ -30,6 +30,7 @@ from tilelang.ir.expr import (
     const,
     select,
 )
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval, For, If, Store
 from tilelang.ir.tables import UNKNOWN_POINTER
@@ -495,7 +496,7 @@ def ptx_cp_async(
             step=const(1),
             body=store,
             kind="vectorized",
-            annotations=(("async", True),),
+            hints=LoopHints(asynchronous=True),
         )
     )
 

@@ -194,8 +194,7 @@ class KernelWriter(Writer):
         that only the last one of a chain compares. Phases stand behind: ``(var + c) // S % 2``,
         which change where the remainder has come back to 0.
         """
-        count = dict(loop.annotations).get("counted", 0)
-        assert isinstance(count, int)
+        count = loop.hints.counted
         if not count:
             return [], loop.body
         assert isinstance(loop.body, S.Seq) and isinstance(loop.start, E.Const)
@@ -234,7 +233,7 @@ class KernelWriter(Writer):
             calls = (inner.call for inner in S.walk(stmt.body)) if rolled else ()
             meets = any(call is not None and call.atom.is_barrier("block") for call in calls)
             return rolled if meets else ""
-        factor = dict(stmt.annotations).get("unroll_factor")
+        factor = stmt.hints.unroll_factor
         return "#pragma unroll" if factor is None else f"#pragma unroll {factor}"
 
     def thread_return(self) -> None:

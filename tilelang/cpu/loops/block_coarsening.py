@@ -96,7 +96,7 @@ class _Rows:
         self.parallel = {
             node.var: trip_count(node)
             for node in S.find(self.body, S.For)
-            if "parallel" in dict(node.annotations)
+            if node.hints.parallel is not None
             and isinstance(node.start, E.Const)
             and int(node.start.value) == 0
             and not S.holds(node.body, S.For)

@@ -132,7 +132,7 @@ def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.
         clear=E.const(bool(first_only(gemm.clear, loop.var))),
         annotations=(*gemm.annotations, ("taps", taps)),
     )  # fmt: skip
-    rows = S.counted(row, sizes.rows, product, "serial", (), loop.loc)
+    rows = S.counted(row, sizes.rows, product, loc=loop.loc)
     return S.seq(S.Alloc(buffer=padded, loc=column.loc), _fill(padded, column, sizes), rows)
 
 

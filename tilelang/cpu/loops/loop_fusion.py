@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.cpu.loops.tiles import reductions_of, scan_of
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.visitor import (
     rewrite_blocks,
     rewrite_launches,
@@ -37,7 +37,6 @@ REACH = 16  # statements between two loops that are joined
 FEW = 32  # iterations of a loop with functions or a sum that may become parts of a nest
 TOTALS = 4  # variables that a loop sums in: their partial results stay in registers
 LARGEST = 24  # elements that a joined innermost loop stores
-_NOTES = {"parallel", "reduction", "scan"}
 
 
 def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -135,10 +134,10 @@ class _Fuser:
         """Why the iterations of ``b`` do not follow those of ``a`` one by one; "" where they do."""
         if a.start is not b.start or a.stop is not b.stop:
             return "it has another extent"
-        if len(reductions_of(a)) + len(reductions_of(b)) > TOTALS:
+        if len(a.hints.reduction) + len(b.hints.reduction) > TOTALS:
             return f"a loop sums {TOTALS} values at most"
-        totals = [reductions_of(loop) or scan_of(loop) for loop in (a, b)]
-        if all(totals) and (scan_of(a) or scan_of(b)):
+        totals = [loop.hints.reduction or loop.hints.scan for loop in (a, b)]
+        if all(totals) and (a.hints.scan or b.hints.scan):
             return "a loop with a running total has no other"
         first, second = self.memory.facts(a.body), self.memory.facts(b.body)
         if _is_innermost(first) and _is_innermost(second):
@@ -159,17 +158,15 @@ class _Fuser:
         self.count += 1
         settled = S.flat(a.body)
         body: S.Stmt = S.Seq(stmts=(*settled, *S.flat(substitute_in(b.body, {b.var: a.var}))))
-        first, second = dict(a.annotations), dict(b.annotations)
-        notes: S.Pairs = ()
-        if "parallel" in first and "parallel" in second:
-            notes = a.annotations
-        elif scan := scan_of(a) or scan_of(b):
-            notes = (("scan", scan),)
-        elif totals := (*reductions_of(a), *reductions_of(b)):
-            notes = (("reduction", totals),)
+        if a.hints.parallel is not None and b.hints.parallel is not None:
+            hints = a.hints
+        elif scan := a.hints.scan or b.hints.scan:
+            hints = LoopHints(scan=scan)
+        else:
+            hints = LoopHints(reduction=(*a.hints.reduction, *b.hints.reduction))
         if isinstance(body, S.Seq) and S.For in self.memory.facts(body).kinds:
             body = self.sequence(body, len(settled))
-        return replace(a, body=body, annotations=notes)
+        return replace(a, body=body, hints=hints)
 
     def is_plain(self, loop: S.For) -> bool:
         """Whether a loop is one of those that tile operations become; looked at once."""
@@ -188,12 +185,12 @@ class _Fuser:
 
 
 def _is_plain(loop: S.For, facts: Facts) -> bool:
-    has_known_notes = {name for name, _ in loop.annotations} <= _NOTES
-    if not (steps_by_one(loop) and has_known_notes and loop.kind == "serial" and facts.quiet):
+    is_known = loop.hints.says_only("parallel", "reduction", "scan")
+    if not (steps_by_one(loop) and is_known and loop.kind == "serial" and facts.quiet):
         return False
     if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):
         return False  # what it depends on may change
-    return S.Gemm not in facts.kinds and (bool(loop.annotations) or facts.noted)
+    return S.Gemm not in facts.kinds and (bool(loop.hints) or facts.noted)
 
 
 def _is_innermost(facts: Facts) -> bool:
@@ -206,7 +203,7 @@ def _wants_vectors(loop: S.For, facts: Facts) -> bool:
     if not _is_innermost(facts):
         return False
     count = trip_count(loop)
-    works = facts.calls or bool(reductions_of(loop)) or scan_of(loop) is not None
+    works = facts.calls or bool(loop.hints.reduction) or loop.hints.scan is not None
     return works and (count is None or count >= FEW)
 
 
@@ -238,12 +235,10 @@ def _numbered(stmt: S.Stmt, depth: int = 0) -> S.Stmt:
 
     if not isinstance(stmt, S.For):
         return rewrite_blocks(stmt, inner)
-    notes = dict(stmt.annotations)
-    if "parallel" not in notes:
+    if stmt.hints.parallel is None:
         body = _numbered(stmt.body, 0)
         return stmt if body is stmt.body else replace(stmt, body=body)
     body = _numbered(stmt.body, depth + 1)
-    if body is stmt.body and notes["parallel"] == depth:
+    if body is stmt.body and stmt.hints.parallel == depth:
         return stmt
-    changed = tuple((k, depth if k == "parallel" else value) for k, value in stmt.annotations)
-    return replace(stmt, body=body, annotations=changed)
+    return replace(stmt, body=body, hints=replace(stmt.hints, parallel=depth))

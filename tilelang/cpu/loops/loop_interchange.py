@@ -63,7 +63,7 @@ def _interchanged(
     *before, rows = S.flat(steps.body) or [steps.body]
     if not isinstance(rows, S.For) or not _counts(steps) or not _counts(rows):
         return None
-    if steps.annotations or not dict(rows.annotations).keys() <= {"parallel"}:
+    if steps.hints or not rows.hints.says_only("parallel"):
         return None
     found_copies = [tile_copy(stmt, counts) for stmt in before]
     copies = {copy.store.buffer.data: copy for copy in found_copies if copy is not None}

@@ -17,6 +17,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import ExprRewriter
@@ -199,7 +200,7 @@ class _AtThread(ExprRewriter):
 
 def thread_loop(t: E.Var, count: int, body: S.Stmt, alive: Buffer | None = None) -> S.For:
     """A loop over the threads of a block; a return in it goes to the next one."""
-    return S.counted(t, count, body, annotations=(("threads", alive),))
+    return S.counted(t, count, body, hints=LoopHints(threads=True, alive=alive))
 
 
 def vars_in(stmt: S.Stmt) -> list[E.Var]:

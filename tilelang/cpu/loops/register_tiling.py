@@ -96,7 +96,7 @@ class _Nest:
 def _nest(stmt: S.Stmt) -> _Nest | None:
     """The loops at the top of ``stmt`` and the straight body in them."""
     around, rest = peel(stmt, _is_plain)
-    if isinstance(rest, S.For) or not around or not around[-1].annotations:
+    if isinstance(rest, S.For) or not around or not around[-1].hints:
         return None
     *around, inner = around
     body, count = S.flat(inner.body), trip_count(inner)
@@ -107,8 +107,8 @@ def _nest(stmt: S.Stmt) -> _Nest | None:
 def _is_plain(loop: S.For) -> bool:
     """Whether a loop may be part of a nest."""
     calls = any(E.holds(x, E.Load, E.Call) for x in (loop.start, loop.stop))
-    known_notes = dict(loop.annotations).keys() <= {"parallel"}
-    return steps_by_one(loop) and loop.kind == "serial" and not calls and known_notes
+    known = loop.hints.says_only("parallel")
+    return steps_by_one(loop) and loop.kind == "serial" and not calls and known
 
 
 def _is_straight(body: tuple[S.Stmt, ...]) -> bool:

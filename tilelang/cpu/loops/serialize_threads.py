@@ -2,7 +2,7 @@
 
 For a target on which one core runs a whole block. After this pass no statement means "every
 thread": a uniform statement runs once, a divergent one in a loop over the thread index
-(For with the annotation "threads"), ``T.Parallel`` is a loop nest (annotation "parallel"), and
+(For with the hint ``threads``), ``T.Parallel`` is a loop nest (hint ``parallel``), and
 private storage that differs has a leading dimension of one slot per thread. Tile operations stay,
 each executed once; block barriers disappear, because statements run to completion in order
 (:mod:`loop_fission` checks them).

@@ -1,18 +1,15 @@
 """Lower tile operations to loop nests over elements.
 
 For targets on which one core runs a whole block. Each operation becomes loads, stores and loops
-over exactly the elements that its definition names; loops whose iterations are independent carry
-the annotation "parallel" (value: depth in the nest), reduction loops "reduction" (pairs
-of operator and total, :func:`reductions_of`), scans "scan" (:func:`scan_of`).
-``Gemm`` becomes a plain triple loop here; back ends replace it by
-kernels of their own before this pass. Bounds of global accesses are the business of
+over exactly the elements that its definition names; hints of a loop say that its iterations are
+independent, or that it reduces or scans. ``Gemm`` becomes a plain triple loop here; back ends
+replace it by kernels of their own before this pass. Bounds of global accesses are the business of
 :mod:`guards`, which runs after this pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
@@ -20,6 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.elementwise import as_nest, loop_of, moved, print_lines
+from tilelang.ir.hints import PLAIN_LOOP, LoopHints
 from tilelang.ir.visitor import map_stmts
 from tilelang.target import Context
 from tilelang.target.features import lowest_with
@@ -120,12 +118,6 @@ def elementwise(dst: Region, sources: list[Region], compute: object, stmt: S.Stm
     return nest([E.as_expr(dst.extents[d]) for d in dims], "ijklmn", body, stmt)
 
 
-def reductions_of(loop: S.For) -> tuple[tuple[str, Buffer], ...]:
-    """Operator and total of each value that a loop reduces to."""
-    reductions = dict(loop.annotations).get("reduction", ())
-    return cast("tuple[tuple[str, Buffer], ...]", reductions)
-
-
 def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
     """Rows reduced one by one when the dimension is contiguous, else row after row into dst."""
     src, dst = stmt.src, stmt.dst
@@ -192,7 +184,8 @@ def _reduce_row(
     if stmt.nan_propagate and op in ("max", "min") and wide.is_float:
         op = f"f{op}_nan"
     add = S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc)
-    loop = S.counted(k, length, add, "serial", (("reduction", ((op, total),)),), stmt.loc)
+    hints = LoopHints(reduction=((op, total),))
+    loop = S.counted(k, length, add, "serial", hints, stmt.loc)
     result = settled(E.Load(total, zero), dtype)
     if not stmt.clear:
         old = E.Load(stmt.dst.buffer, indices)
@@ -222,18 +215,14 @@ def _gemm(stmt: S.Gemm) -> S.Stmt:
         target = at(stmt.c, i, j)
         old = E.cast(E.Load(stmt.c.buffer, target), wide)
         add = S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc)
-        loop = S.counted(k, length, add, "serial", (("reduction", (("add", total),)),), stmt.loc)
+        hints = LoopHints(reduction=(("add", total),))
+        loop = S.counted(k, length, add, "serial", hints, stmt.loc)
         value = E.cast(E.Load(total, zero), stmt.c.dtype)
         store = S.Store(buffer=stmt.c.buffer, indices=target, value=value, loc=stmt.loc)
         first = E.select(stmt.clear, E.const(0, wide), old)
         return S.seq(S.Alloc(buffer=total, init=first), loop, store)
 
     return nest([rows, columns], "ij", body, stmt, False)
-
-
-def scan_of(loop: S.For) -> tuple[str, Buffer] | None:
-    """Operator and running total of a loop that scans."""
-    return cast("tuple[str, Buffer] | None", dict(loop.annotations).get("scan"))
 
 
 def _scan(stmt: S.Scan) -> list[S.Stmt]:
@@ -257,10 +246,10 @@ def _scan(stmt: S.Scan) -> list[S.Stmt]:
         to = at(stmt.dst, variables, index).indices
         return S.Store(buffer=stmt.dst.buffer, indices=to, value=value, loc=stmt.loc)
 
-    def over(first: int, body: S.Stmt, notes: S.Pairs = ()) -> S.Stmt:
+    def over(first: int, body: S.Stmt, hints: LoopHints = PLAIN_LOOP) -> S.Stmt:
         return S.For(
             var=k, start=E.const(first), stop=length, step=E.const(1), body=body,
-            annotations=notes, loc=stmt.loc,
+            hints=hints, loc=stmt.loc,
         )  # fmt: skip
 
     def row(variables: list[E.Var]) -> S.Stmt:
@@ -268,8 +257,8 @@ def _scan(stmt: S.Scan) -> list[S.Stmt]:
         new = step(E.Load(total, zero), variables, k)
         store = S.Store(buffer=total, indices=zero, value=new, loc=stmt.loc)
         body = S.seq(store, put(variables, k, E.Load(total, zero)))
-        notes: S.Pairs = () if stmt.reverse else (("scan", (COMBINE[stmt.kind], total)),)
-        return S.seq(S.Alloc(buffer=total, init=start), over(0, body, notes))
+        hints = LoopHints() if stmt.reverse else LoopHints(scan=(COMBINE[stmt.kind], total))
+        return S.seq(S.Alloc(buffer=total, init=start), over(0, body, hints))
 
     if stmt.dim == rank - 1:
         return [nest(extents, "ijlmn", row, stmt)]

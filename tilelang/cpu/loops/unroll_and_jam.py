@@ -46,7 +46,7 @@ def unroll_and_jam(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _rows(loop: S.For) -> int:
     """The number of rows if ``loop`` may be one over rows."""
-    plain = not loop.annotations and steps_by_one(loop) and loop.kind == "serial"
+    plain = not loop.hints and steps_by_one(loop) and loop.kind == "serial"
     return (trip_count(loop) or 0) if plain else 0
 
 
@@ -54,7 +54,7 @@ def _update(loop: S.For, memory: Memory) -> S.Store | None:
     """The store of a loop over rows that update the same elements of a tile, and use nothing else
     of it; None where ``loop`` is no such loop."""
     inner = loop.body
-    if not isinstance(inner, S.For) or "parallel" not in dict(inner.annotations):
+    if not isinstance(inner, S.For) or inner.hints.parallel is None:
         return None
     *lets, store = S.flat(inner.body) or (inner,)
     if not isinstance(store, S.Store) or not all(isinstance(stmt, S.Let) for stmt in lets):

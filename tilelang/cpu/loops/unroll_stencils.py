@@ -47,9 +47,10 @@ def unroll_stencils(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _interchanged(outer: S.For, memory: Memory) -> S.Stmt | None:
     """The loops over elements around all taps, if ``outer`` is one over taps around them."""
-    taps, nest = peel(outer, lambda loop: _counts(loop) and not loop.annotations)
+    taps, nest = peel(outer, lambda loop: _counts(loop) and not loop.hints)
     elements, store = peel(
-        nest, lambda loop: _counts(loop) and dict(loop.annotations).keys() == {"parallel"}
+        nest,
+        lambda loop: _counts(loop) and bool(loop.hints) and loop.hints.says_only("parallel"),
     )
     steps = {loop.var: trip_count(loop) or 0 for loop in taps}
     if not isinstance(store, S.Store) or not 1 < prod(steps.values()) <= MOST:

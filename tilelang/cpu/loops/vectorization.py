@@ -1,7 +1,7 @@
 """Vectorization: which loops become vector loops, and how wide the vectors are.
 
 A loop whose iterations are independent ("parallel", ``T.vectorized``), that reduces ("reduction")
-or that has a running total ("scan") gets the annotation "vector": the bits of the widest value that
+or that has a running total (``scan``) gets the hint ``vector``: the bits of the widest value that
 it computes, from which a printer takes the number of lanes that fill a register of its machine. The
 proof is made here, on loads and stores, and a printer asks no more:
 
@@ -24,7 +24,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from tilelang.cpu.loops.tiles import reductions_of, scan_of
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
@@ -38,13 +37,12 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Iterations, Memory, steps_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
-_VECTOR_NOTES = {"parallel", "reduction", "scan"}
 FEWEST = 4  # iterations that are worth it
 _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 
 
 def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the annotation "vector" at loops that become vectors."""
+    """``func`` with the hint ``vector`` at loops that become vectors."""
     same: dict[E.Var, E.Var] = {}
     memory = Memory(func)
     for node in S.walk(func.body):
@@ -61,10 +59,8 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             bits = candidate.bits()
             if not bits:
                 return stmt
-            notes: tuple[tuple[str, object], ...] = (("vector", bits),)
-            if candidate.is_idempotent():
-                notes += (("idempotent", 1),)
-            return replace(loop, annotations=(*loop.annotations, *notes))
+            twice = candidate.is_idempotent()
+            return replace(loop, hints=replace(loop.hints, vector=bits, idempotent=twice))
 
     body = Mark().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
@@ -119,9 +115,10 @@ def moves_bits(store: S.Store) -> bool:
 
 
 def _is_candidate(loop: S.For) -> bool:
-    notes = dict(loop.annotations)
-    is_marked = loop.kind == "vectorized" or not notes.keys().isdisjoint(_VECTOR_NOTES)
-    if not is_marked or not steps_by_one(loop) or "threads" in notes:
+    hints = loop.hints
+    independent = loop.kind == "vectorized" or hints.parallel is not None
+    is_marked = independent or hints.reduction or hints.scan is not None
+    if not is_marked or not steps_by_one(loop) or hints.threads:
         return False
     count = trip_count(loop)
     return count is None or count >= FEWEST
@@ -137,8 +134,8 @@ class _Loop:
         self.own = {node.buffer.data for node in nodes if isinstance(node, S.Alloc)}
         self.lets = frozenset(node.var for node in nodes if isinstance(node, S.Let))
         self.nodes = nodes
-        self.totals = [total for _, total in reductions_of(loop)]
-        self.scan = scan_of(loop)
+        self.totals = [total for _, total in loop.hints.reduction]
+        self.scan = loop.hints.scan
         every = memory.facts(loop.body).every.values()
         self.accesses = [a for a in every if not a.buffer.is_var and a.mode != NAME]
         count = trip_count(loop)

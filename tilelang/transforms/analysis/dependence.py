@@ -274,7 +274,7 @@ class Facts:
     quiet: bool  # nothing but accesses of memory happens, always and to the end
     calls: bool  # a call is in an expression
     raw: bool  # memory is used through raw pointers
-    noted: bool  # a loop with annotations is there
+    noted: bool  # a loop with hints is there
     kinds: frozenset[type[S.Stmt]]
     allocated: frozenset[E.Var]
     used: frozenset[E.Var]  # storage that is named in any way
@@ -421,7 +421,7 @@ def _own_facts(stmt: S.Stmt) -> Facts:
         quiet=isinstance(stmt, _QUIET) and silent,
         calls=bool(calls),
         raw=bool(raw),
-        noted=isinstance(stmt, S.For) and bool(stmt.annotations),
+        noted=isinstance(stmt, S.For) and bool(stmt.hints),
         kinds=frozenset((type(stmt),)),
         allocated=frozenset((stmt.buffer.data,) if isinstance(stmt, S.Alloc) else ()),
         used=frozenset(used),

@@ -37,7 +37,7 @@ def trips(loop: S.For) -> E.Expr:
 
 def is_unrolled(loop: S.For) -> bool:
     """Whether every iteration is written out, so that the loop's variable is a constant in it."""
-    return loop.kind in UNROLLED and dict(loop.annotations).get("unroll_factor") is None
+    return loop.kind in UNROLLED and loop.hints.unroll_factor is None
 
 
 def may_end_early(loop: S.For) -> bool:

@@ -33,7 +33,6 @@ MOST_BOXES = 32  # of one tile; each is an instruction of its own
 # Annotations of copies: by boxes, and over where the statement ends; by boxes, as the program
 # orders them; why it is not by boxes; by boxes, on what threads are not proved to agree.
 COMPLETE, ANNOUNCE, TMA_NOTE, UNPROVED = "complete", "announce", "tma_note", "unproved"
-TILES = "tiles"  # annotation of a loop over tiles of a grid, which have no order
 SUBTILE = "subtile"  # annotation of a copy: the :class:`Subtile` of it that is made
 _FARTHEST = 1 << 40  # bytes from one element to the next, below
 _WIDEST = (1 << 31) - 1  # coordinates are 32-bit

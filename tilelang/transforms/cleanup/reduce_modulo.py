@@ -4,7 +4,7 @@ The stages of a pipeline are ``(k + c) % S``. Where S is no power of two the div
 operations (a multiplication by the reciprocal, a shift, a multiplication, a subtraction) in every
 iteration, on which the addresses of all copies and loads wait. In loops with asynchronous copies
 and in those that wait for them on mbarriers each such remainder gets a name at the head of the
-iteration, and the loop counts these names along: its annotation "counted" says how many of the
+iteration, and the loop counts these names along: its hint ``counted`` says how many of the
 first statements are such names. What a name is worth stays written there, so that every other
 reader of the program sees plain arithmetic.
 
@@ -25,8 +25,6 @@ from tilelang.ir.tables import MBARRIER_WAIT
 from tilelang.ir.visitor import ExprRewriter, map_stmts, rewrite_bodies
 from tilelang.records import dataclass
 from tilelang.target import Context
-
-COUNTED = "counted"
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,8 @@ def _counted(loop: S.For) -> S.Stmt:
         S.Let(var=name, value=_value(loop.var, form), loc=loop.loc) for form, name in names.items()
     ]
     body = _Named(loop.var, names).rewrite(loop.body)
-    annotations = (*loop.annotations, (COUNTED, len(lets)))
-    return replace(loop, body=S.seq(*lets, body), annotations=annotations)
+    hints = replace(loop.hints, counted=len(lets))
+    return replace(loop, body=S.seq(*lets, body), hints=hints)
 
 
 def remainders(loop: S.For) -> set[Remainder]:

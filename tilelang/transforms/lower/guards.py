@@ -49,7 +49,7 @@ class _Guards(FactWalk):
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with guards; loop nests split where that removes conditions."""
-        if isinstance(stmt, S.For) and dict(stmt.annotations).get("parallel") == 0:
+        if isinstance(stmt, S.For) and stmt.hints.parallel == 0:
             return self._nest(stmt)
         if not stmt.blocks() and not isinstance(stmt, S.Seq):
             return self.guard(stmt)
@@ -84,7 +84,7 @@ class _Guards(FactWalk):
         """The nest with a guard at every access, without splitting inner nests again."""
         outer, body = self.known, stmt.body
         self.known = self.inside(stmt)
-        if isinstance(body, S.For) and dict(body.annotations).get("parallel"):
+        if isinstance(body, S.For) and body.hints.parallel:
             inner = self._inside(body)
         else:
             inner = self.visit(body)

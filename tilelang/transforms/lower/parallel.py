@@ -17,6 +17,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, substitute
 from tilelang.layout.register_layout import RegisterLayout
@@ -64,9 +65,10 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     exists = spread.valid(ctx.thread, register)
     conditions = [c for c in (exists, None if body.guarded else copy) if c is not None]
     # An asynchronous copy is one even where a thread has a single element of it.
-    notes = tuple(pair for pair in loop.annotations if pair[0] == "async")
-    if lanes > 1 or notes:
-        inner = S.counted(lane, lanes, inner, "vectorized", notes, loop.loc)
+    later = dict(loop.annotations).get("async", False)
+    if lanes > 1 or later:
+        hints = LoopHints(asynchronous=bool(later))
+        inner = S.counted(lane, lanes, inner, "vectorized", hints, loop.loc)
     if conditions:
         inner = S.If(cond=E.conjunction(conditions), then=inner, loc=loop.loc)
     if steps == 1:
@@ -157,7 +159,7 @@ class Body(ExprRewriter):
         self.memo.clear()
         if isinstance(result, S.For) and result.kind == "serial" and self.uses_fragments:
             if stmt.var not in self.choosing and may_end_early(result):
-                return replace(result, kind="unroll", annotations=(("unroll_factor", EARLY_END),))
+                return replace(result, kind="unroll", hints=LoopHints(unroll_factor=EARLY_END))
             if extent <= INNER_LIMIT or stmt.var in self.choosing:
                 return replace(result, kind="unroll")
         return result

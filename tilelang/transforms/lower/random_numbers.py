@@ -11,6 +11,7 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.visitor import substitute_in
 from tilelang.transforms.lower.context import MADE
 
@@ -51,5 +52,5 @@ def draw_ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
         values[let.var] = E.Load(array, (E.binary("sub", loop.var, loop.start),))
 
     drawn_body = substitute_in(S.seq(*(let for let in body if let not in named)), values)
-    ahead = replace(loop, var=lane, body=S.seq(*stores), kind="unroll", annotations=())
+    ahead = replace(loop, var=lane, body=S.seq(*stores), kind="unroll", hints=LoopHints())
     return [*allocs, ahead], replace(loop, body=drawn_body)

@@ -35,7 +35,7 @@ from tilelang.transforms.analysis.groups import (
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import SUBTILE, TILES, Subtile, is_complete
+from tilelang.transforms.analysis.tma import SUBTILE, Subtile, is_complete
 from tilelang.transforms.layouts.conversion import EXCHANGE
 from tilelang.transforms.layouts.thread_mapping import known_mapping
 from tilelang.transforms.lower.context import (
@@ -141,7 +141,7 @@ class _Tiles(ExprRewriter):
             self.facts = outer
             return result
         inside = isinstance(stmt, (S.For, S.While))
-        repeats = inside and not (isinstance(stmt, S.For) and dict(stmt.annotations).get(TILES))
+        repeats = inside and not (isinstance(stmt, S.For) and stmt.hints.tiles)
         self.own.loops += inside
         self.repeats += repeats
         with at(stmt.loc):

@@ -39,7 +39,6 @@ from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, guarded, run_of
 from tilelang.transforms.lower.context import INT, MADE
 from tilelang.transforms.lower.random_numbers import draw_ahead, draws
-from tilelang.transforms.normalize.scalarize_vectors import THROUGH
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
 ASYNC_BYTES = (4, 8, 16)
@@ -100,14 +99,13 @@ class _Lanes(Rewriter):
         self.certain = _loaded_in_lets(stmt.body)
         body = inline_lets(stmt.body, lambda value: True)
         start, count = values.start, len(values)
-        marked = dict(stmt.annotations).get("async", False)
-        self.through = str(dict(stmt.annotations).get(THROUGH, ""))
+        marked, self.through = stmt.hints.asynchronous, stmt.hints.through
         lanes = self.widest // 8 if self.through else MAX_LANES
         while count % lanes or start % lanes:
             lanes //= 2
         if count == lanes:
             piece = Piece(stmt.var, start, lanes, self.known)
-            return [*drawn, *self.block(body, piece, bool(marked))]
+            return [*drawn, *self.block(body, piece, marked)]
         outer = E.Var(f"{stmt.var.name}_outer", INT)
         base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(start))
         shifted = substitute_in(body, {stmt.var: E.binary("add", base, stmt.var)})
@@ -343,7 +341,7 @@ class _Loads:
 
 
 def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:
-    more = {THROUGH: through} if through else {}
+    more = {"through": through} if through else {}
     return S.do(VECTOR_COPY, dst, src, loc=stmt.loc, bytes=size, **more)
 
 

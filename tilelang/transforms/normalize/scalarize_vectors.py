@@ -15,11 +15,11 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.tables import portable
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.target import Context
 
-THROUGH = "through"  # annotation of a loop over lanes: "ldg" or "stg"
 # Packed arithmetic: the scalar operation of each lane.
 PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "min"}
 
@@ -399,7 +399,7 @@ def _over(var: E.Var, count: int, body: S.Stmt) -> S.For:
 
 def _marked(loop: S.For, through: str) -> S.For:
     """``loop`` with the intrinsic whose access its lanes are, if there is one."""
-    return replace(loop, annotations=((THROUGH, through),)) if through else loop
+    return replace(loop, hints=LoopHints(through=through)) if through else loop
 
 
 def _is_word(call: E.Call) -> bool:

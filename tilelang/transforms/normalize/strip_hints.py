@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.ir import stmt as S
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.levels import LEVELS, with_known_keys
 from tilelang.ir.visitor import map_stmts
 from tilelang.target import Context
@@ -29,9 +30,9 @@ def strip_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         if isinstance(stmt, S.Attr):
             return stmt if stmt.key in LEVELS["tile"].keys.get("Attr", ()) else stmt.body
         if isinstance(stmt, S.For) and stmt.kind == "pipelined" and in_order:
-            return replace(stmt, kind="serial", annotations=())
-        if isinstance(stmt, S.For) and not waits and dict(stmt.annotations).get("async"):
-            stmt = replace(stmt, annotations=())
+            return replace(stmt, kind="serial", hints=LoopHints())
+        if isinstance(stmt, S.For) and not waits and stmt.hints.asynchronous:
+            return replace(stmt, hints=LoopHints())
         return with_known_keys(stmt, "tile")
 
     return func.with_body(map_stmts(func.body, S.Stmt, known))

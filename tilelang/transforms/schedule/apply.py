@@ -104,8 +104,7 @@ def _with_stages(launch: S.Launch, stages: int) -> S.Launch:
     def stated(loop: S.For) -> S.Stmt:
         if not _is_pipelined(loop):
             return loop
-        rest = (pair for pair in loop.annotations if pair[0] != "num_stages")
-        return replace(loop, annotations=(("num_stages", stages), *rest))
+        return replace(loop, hints=replace(loop.hints, num_stages=stages))
 
     return launch.with_body(map_stmts(launch.body, S.For, stated))
 

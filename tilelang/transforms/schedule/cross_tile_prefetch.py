@@ -1,9 +1,9 @@
 """Cross-tile prefetch: the producer copies the next tile's inputs while the current tile ends.
 
-A persistent, warp-specialized block (its loop is marked ``TILES``) may copy a tensor once per tile,
-outside of the pipelined loop: the queries of attention. Without this pass the consumers issue that
-copy and stall on memory. Here the copy becomes a pipeline of one stage. The producer fills it for
-the next tile as soon as the consumers have read it for the last time in the current tile. They
+A persistent, warp-specialized block (its loop has the hint ``tiles``) may copy a tensor once per
+tile, outside of the pipelined loop: the queries of attention. Without this pass the consumers issue
+that copy and stall on memory. Here the copy becomes a pipeline of one stage. The producer fills it
+for the next tile as soon as the consumers have read it for the last time in the current tile. They
 still have products, a division and stores to do then::
 
     consumers                                producer
@@ -32,7 +32,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.visitor import Rewriter, rewrite_blocks
 from tilelang.transforms.analysis.mechanism import MECHANISMS
-from tilelang.transforms.analysis.tma import TILES
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version, use_region, versioned
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.tma_copies import TmaFacts
@@ -70,7 +69,7 @@ def _loops(launch: S.Launch) -> tuple[S.For, S.For] | None:
 
 
 def _is_tile_loop(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, S.For) and TILES in dict(stmt.annotations)
+    return isinstance(stmt, S.For) and stmt.hints.tiles
 
 
 class _Prefetch:

@@ -398,10 +398,10 @@ class _Persistent(TileLoop):
         if plan.subtiles == 1:
             conds = {0: None}
         under = self.store_previous(conds, loop.var < plan.subtiles)
-        pairs = tuple(
-            (key, plan.stages if key == "num_stages" else value) for key, value in loop.annotations
-        )
-        return replace(loop, body=_insert_after(loop.body, form.product, under), annotations=pairs)
+        hints = loop.hints
+        if hints.num_stages is not None:
+            hints = replace(hints, num_stages=plan.stages)
+        return replace(loop, body=_insert_after(loop.body, form.product, under), hints=hints)
 
     def remaining_subtiles(self) -> list[S.Stmt]:
         """The subtiles that a loop of few iterations has not stored."""

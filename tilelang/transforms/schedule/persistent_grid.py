@@ -11,7 +11,7 @@ The rule: one pipelined loop, the same number of iterations in each block, two p
 which the last overlaps, a known grid of more tiles than multiprocessors. Tiles with loops of
 different lengths stay blocks: whoever is free takes the next one. Tiles of the grid are blocks of
 the program, in no order, so that a store may be in flight while the next tile is computed
-(``TILES`` marks the loop). Relied on: blocks do not wait for each other.
+(the hint ``tiles`` marks the loop). Relied on: blocks do not wait for each other.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from math import prod
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import TILES, Subtile
+from tilelang.transforms.analysis.tma import Subtile
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.persistent_epilogue import may_persist, result_copy
 from tilelang.transforms.schedule.tile_loop import (
@@ -47,7 +48,7 @@ def loop_over_tiles(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Lau
         stmts, end, count = _stored_by_subtiles(launch, facts.tma(launch))
     tiles = TileLoop(launch, schedule, processors, launch.loc)
     allocs = [stmt for stmt in stmts if isinstance(stmt, S.Alloc)]
-    loop = tiles.loop([stmt for stmt in stmts if stmt not in allocs], ((TILES, True),))
+    loop = tiles.loop([stmt for stmt in stmts if stmt not in allocs], LoopHints(tiles=True))
     return tiles.result(allocs, loop, end, count)
 
 

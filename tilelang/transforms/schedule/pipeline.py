@@ -21,6 +21,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, substitute, without_allocations
@@ -35,7 +36,6 @@ from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.tma_copies import TmaFacts
 from tilelang.transforms.verify.schedule import refusal
 
-NOTE = "pipeline_note"
 GROUP_ROWS = 64  # that a product of a warpgroup has at least
 _BARRIERS = 1024  # bytes that barriers and small arrays beside the tiles may take
 
@@ -43,7 +43,7 @@ _BARRIERS = 1024  # bytes that barriers and small arrays beside the tiles may ta
 def pipelined(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
     """``launch`` without loops of kind "pipelined".
 
-    What became of each is in the annotation "pipeline_note" of the serial loop that is left. One
+    What became of each is in the hint ``pipeline_note`` of the serial loop that is left. One
     whose copies run ahead stands in a ``Pipeline``, which orders everything done to its tiles.
     """
     if not any(_is_pipelined(node) for node in S.walk(launch.body)):
@@ -76,12 +76,10 @@ def _is_warp_gemm(stmt: S.Stmt) -> bool:
 
 def stages_of(loop: S.For) -> int:
     """How many versions the program asks for."""
-    options = dict(loop.annotations)
-    stages = options.get("num_stages") or 0
-    explicit = options.get("stage")
-    if not stages and isinstance(explicit, tuple):
+    stages, explicit = loop.hints.num_stages or 0, loop.hints.stage
+    if not stages and explicit is not None:
         stages = 1 + max((stage for stage in explicit if isinstance(stage, int)), default=-1)
-    return stages if isinstance(stages, int) else 0
+    return stages
 
 
 @dataclass
@@ -300,15 +298,13 @@ class _Expand(Rewriter):
 
 def as_serial(loop: S.For, note: str) -> S.For:
     """``loop`` as a serial loop that says why."""
-    return replace(loop, kind="serial", annotations=(*loop.annotations, (NOTE, note)))
+    return replace(loop, kind="serial", hints=replace(loop.hints, pipeline_note=note))
 
 
 def append_note(loop: S.For, more: str) -> S.For:
     """``loop``, saying more of its pipeline if it says anything."""
-    notes = dict(loop.annotations)
-    if NOTE not in notes:
-        return loop
-    return replace(loop, annotations=tuple({**notes, NOTE: f"{notes[NOTE]}; {more}"}.items()))
+    note = loop.hints.pipeline_note
+    return loop if note is None else as_serial(loop, f"{note}; {more}")
 
 
 def wrap_in_pipeline(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | None]:
@@ -400,14 +396,14 @@ class LoopWriter:
 
     def filling(self) -> S.Stmt:
         """What a producer does."""
-        number, kept = self.writers[0].number_at(self.past), self.loop.annotations
+        number = self.writers[0].number_at(self.past)
         lets, values = self.plan.replayed(self.loop.var)
         fills: list[S.Stmt] = []
         for writer in self.writers:
             fills += writer.stage(number, () if len(self.writers) > 1 else lets, values)
         fills = [*(lets if len(self.writers) > 1 else ()), *fills]
-        stages = tuple(pair for pair in kept if pair[0] == "num_stages")
-        loop = replace(self.loop, body=S.seq(*fills), annotations=stages)
+        hints = LoopHints(num_stages=self.loop.hints.num_stages)
+        loop = replace(self.loop, body=S.seq(*fills), hints=hints)
         return self.run(loop, self.writers)
 
     def using(self, note: str) -> S.Stmt:

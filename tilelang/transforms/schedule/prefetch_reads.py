@@ -27,7 +27,6 @@ from tilelang.transforms.analysis.loops import static_extents
 SHARED_BY = 8  # iterations of a parallel loop for each element of a tile, at least
 MAX_BYTES = 4096
 WORD_BITS = 32  # of the smallest asynchronous copy
-ORDERED = ("stage", "order", "group")  # annotations that count the statements of a loop
 
 
 def prefetch_reads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -44,9 +43,8 @@ def prefetch_reads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def _pipelined(stmt: S.Stmt) -> bool:
     if not isinstance(stmt, S.For) or stmt.kind != "pipelined":
         return False
-    options = dict(stmt.annotations)
-    stages = options.get("num_stages") or 0
-    return isinstance(stages, int) and stages > 1 and not any(options.get(o) for o in ORDERED)
+    hints = stmt.hints
+    return (hints.num_stages or 0) > 1 and not (hints.stage or hints.order or hints.group)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import PLAIN_LOOP, LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.transforms.analysis.tma import (
@@ -38,12 +39,12 @@ class TileLoop:
             self.total = simplify(self.total * extent)
         self.block, self.tile = E.Var("block", self.dtype), E.Var("tile", self.dtype)
 
-    def loop(self, work: Sequence[S.Stmt], annotations: S.Pairs = ()) -> S.For:
+    def loop(self, work: Sequence[S.Stmt], hints: LoopHints = PLAIN_LOOP) -> S.For:
         """The loop, which does ``work`` for each tile."""
         body = S.seq(*self.lets(self.tile, self.old.block_vars, S.seq(*work)), *work)
         return S.For(
             var=self.tile, start=self.block, stop=self.total, step=self.step, body=body,
-            annotations=annotations, loc=self.loc,
+            hints=hints, loc=self.loc,
         )  # fmt: skip
 
     def result(
