@@ -22,15 +22,15 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 77_050
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_390,
-    "passes": 19_525,
+    "core": 11_385,
+    "passes": 19_540,
     "back ends": 11_800,
-    "language": 11_290,
+    "language": 11_286,
     "runtime": 5_795,
     "interpreters": 6_450,
     "tools": 4_470,
-    "compatibility": 4_830,
-    "support": 1_500,
+    "compatibility": 4_828,
+    "support": 1_496,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.

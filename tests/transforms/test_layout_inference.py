@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from contexts import SM_80
 
@@ -257,3 +258,57 @@ def test_a_free_fragment_follows_two_loop_variables() -> None:
 
     found = buffers(main)
     assert set(found) == {"b"} and found["b"].attr("register_layout").register_count == 8
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_tile_that_every_thread_holds_decides_no_thread_map(kind: str, named: bool) -> None:
+    """The loop that reads memory chooses, not the loop before the carried maximum."""
+
+    @T.prim_func
+    def main(A: T.Tensor((8, 4096), kind), B: T.Tensor((8,), "float32")):
+        with T.Kernel(8, threads=128) as row:
+            x = T.alloc_fragment((1024,), "float32")
+            high = T.alloc_fragment((1,), "float32")
+            T.fill(high, -1.0)
+            for t in T.serial(4):
+                for j in T.Parallel(1024):
+                    if named:
+                        at = t * 1024 + j
+                        x[j] = T.cast(A[row, at], "float32")
+                    else:
+                        x[j] = T.cast(A[row, t * 1024 + j], "float32")
+                high[0] = high[0] + 1.0
+                for j in T.Parallel(1024):
+                    x[j] = T.exp(x[j] - high[0])
+                T.reduce_max(x, high, dim=0, clear=False)
+            B[row] = high[0]
+
+    owners = buffers(main)["x"].attr("register_layout").owner_table().ravel()
+    lanes = 4 if kind == "float32" else 8
+    assert (owners[: 2 * lanes] == np.arange(2 * lanes) // lanes).all()
+
+
+@pytest.mark.parametrize(
+    ("extent", "kind", "lanes"),
+    [
+        (5120, "bfloat16", 4),  # 2.5 vectors of 16 bytes for a thread, 5 of 8
+        (3072, "float16", 4),
+        (4096, "bfloat16", 8),
+        (1280, "float32", 4),  # 8 bytes do not fill the registers either
+        (1536, "float32", 2),
+        (1000, "float16", 2),  # so many as give all threads work
+    ],
+)
+def test_vectors_that_leave_no_register_empty_come_first(
+    extent: int, kind: str, lanes: int
+) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8, extent), kind), B: T.Tensor((8, extent), kind)):
+        with T.Kernel(8, threads=256) as row:
+            x = T.alloc_fragment((extent,), "float32")
+            T.copy(A[row, 0], x)
+            T.copy(x, B[row, 0])
+
+    owners = buffers(main)["x"].attr("register_layout").owner_table().ravel()
+    assert (owners[: 2 * lanes] == np.arange(2 * lanes) // lanes).all()

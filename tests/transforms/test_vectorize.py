@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import contexts
 import numpy as np
+import pytest
 from executors import SM_90A, holds
 from script_text import body_of, text
 
@@ -193,3 +195,44 @@ def test_what_some_lanes_take_is_loaded_for_all_where_it_stands_like_the_result(
     a = np.arange(64 * 64).reshape(64, 64).astype(np.float16) % 97
     taken = np.add.outer(np.arange(64), np.arange(64)) % 3 == 0
     holds(chosen(), (a, np.zeros_like(a)), np.where(taken, 2 * a, 0), on=(SM_90A,))
+
+
+def turned(kind: str, guarded: bool, branch: bool, written: bool) -> Any:
+    """Two results of the same elements; ``written``: the first result is the second's operand."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), kind), I: T.Tensor((64,), "int32"), B: T.Tensor((2, 64, 64), kind)
+    ):
+        with T.Kernel(8, threads=64) as bx:
+            for r, j in T.Parallel(8, 64):
+                i = bx * 8 + r
+                row = I[i] if guarded else i
+                if branch:
+                    if bx > 3:
+                        B[0, i, j] = A[row, j] + 1
+                    B[1, i, j] = A[row, j] + 2
+                else:
+                    B[0, i, j] = A[row, j] + 1
+                    B[1, i, j] = B[0, i, j] + 2 if written else A[row, j] + 2
+
+    return main
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize(
+    ("branch", "written", "vectors"), [(False, False, 1), (True, False, 2), (False, True, 2)]
+)
+def test_statements_share_the_vectors_that_they_load(
+    kind: str, guarded: bool, branch: bool, written: bool, vectors: int
+) -> None:
+    func = turned(kind, guarded, branch, written)
+    loaded = re.findall(r"tl_copy_16\([AB]_vec\w*, &[AB]\[", body(func))
+    assert len(loaded) == vectors
+    a = np.arange(64 * 64).reshape(64, 64).astype(kind) % 97
+    index = np.arange(64, dtype=np.int32)[::-1].copy() if guarded else np.arange(64, dtype=np.int32)
+    first, second = a[index] + 1, a[index] + (3 if written else 2)
+    if branch:
+        first[:32] = 0
+    holds(func, (a, index, np.zeros((2, 64, 64), kind)), np.stack([first, second]), on=(SM_90A,))

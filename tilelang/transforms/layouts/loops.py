@@ -20,6 +20,7 @@ from tilelang.transforms.layouts.access import Access, accesses, is_memory
 from tilelang.transforms.layouts.coalesce import requests
 
 ASYNC_BITS = 32  # of the smallest asynchronous copy
+EVEN_BITS = 64  # of the smallest vectors that are worth having no register empty
 WORTH = (
     0.8  # of the requests of the widest vectors: others are taken when they need at most so many
 )
@@ -138,10 +139,15 @@ def _width(
     runs: Mapping[Access, int], bits: int, least: int, extents: tuple[int, ...], threads: int
 ) -> int:
     """Elements per thread and step: 16 bytes of the widest memory access along the last extent,
-    fewer if accesses are not aligned or there is less than a vector per thread."""
+    fewer if accesses are not aligned or there is less than a vector per thread. Vectors of 8 bytes
+    that all threads have alike beat wider ones that some lack: registers without an element take a
+    predicate at every use."""
     width, total = max(runs.values(), default=1), prod(extents)
     if width > 1:
         width = min(width, max(1, VECTOR_BITS // bits))
     while width > 1 and (extents[-1] % width or (width > least and total // width < threads)):
         width //= 2
+    if total > threads * width:
+        even = (width >> k for k in range(width.bit_length()) if width * bits >> k >= EVEN_BITS)
+        return next((each for each in even if total % (threads * each) == 0), width)
     return width

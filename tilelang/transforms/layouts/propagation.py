@@ -360,6 +360,9 @@ class Layouts:
         unknown = [access for access in op.touched if access.buffer not in self.registers]
         if op.loop is None or op.extents is None or not unknown:
             return
+        known = [access for access in op.touched if access.buffer in self.registers]
+        if all(a.kind == "read" and self.registers[a.buffer].is_everywhere for a in known):
+            return  # any thread map suits them: the loop is free to choose
         mapping = self.known_mapping(op)
         if mapping is not None and not self.costs_coalescing(op, mapping):
             self.assign(op, mapping, "follows the other tiles of")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tilelang.errors import InternalError
+from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
@@ -51,7 +52,9 @@ def mapping_by(
     for access, layout in known:
         mapping = mapping_from_layout(access, layout, loop, extents)
         if mapping is not None and not (mapping.replicated and takes_one_thread(loop)):
-            spread = free() if len(access.indices) < len(extents) else mapping
+            names = set[E.Var]().union(*(index.variables for index in access.indices))
+            decides = all(var in names or extent == 1 for var, extent in zip(loop.vars, extents))
+            spread = mapping if decides else free()
             fit = all(
                 not sets_all_copies(access) and registers_of(access, layout, loop, spread)
                 for access, layout in known

@@ -82,6 +82,10 @@ class _Lanes(Rewriter):
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.lets: dict[E.Var, E.Expr] = {}  # what names without loads stand for
         self.certain: set[E.Expr] = set()  # what each iteration loads, whatever it chooses
+        self.stored: set[E.Var] = set()  # storage that the loop stores to
+        self.vectors: dict[
+            tuple[object, ...], E.Expr
+        ] = {}  # loads of the block and those around it
         self.through = ""  # the intrinsic whose access the lanes are, if they are one's
         self.widest = WIDE_BITS if context.has("access_256") else VECTOR_BITS
         self.has_async = context.has("cp_async")
@@ -97,6 +101,7 @@ class _Lanes(Rewriter):
             few = values is not None and values.stop - values.start <= 64
             return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
         self.certain = _loaded_in_lets(stmt.body)
+        self.stored, self.vectors = {node.buffer.data for node in S.find(stmt.body, S.Store)}, {}
         body = inline_lets(stmt.body, lambda value: True)
         start, count = values.start, len(values)
         marked, self.through = stmt.hints.asynchronous, stmt.hints.through
@@ -133,12 +138,19 @@ class _Lanes(Rewriter):
         branches: list[S.Stmt] = []
         for part in piece.parts(count):
             cond = part.at(stmt.cond)
-            then = S.seq(*self.block(stmt.then, part, marked))
+            then = S.seq(*self.side(stmt.then, part, marked))
             orelse = None
             if stmt.orelse is not None:
-                orelse = S.seq(*self.block(stmt.orelse, part, marked))
+                orelse = S.seq(*self.side(stmt.orelse, part, marked))
             branches.append(S.If(cond=cond, then=then, orelse=orelse, loc=stmt.loc))
         return branches
+
+    def side(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
+        """One side of a branch: what it loads is not there behind it."""
+        around, self.vectors = self.vectors, dict(self.vectors)
+        side = self.block(stmt, piece, marked)
+        self.vectors = around
+        return side
 
     def lane_loop(self, stmt: S.Stmt, piece: Piece) -> S.Stmt:
         """``stmt`` lane by lane."""
@@ -313,8 +325,14 @@ class _Loads:
         return self.owner.run(load.buffer, load.indices, self.piece)
 
     def taken(self, load: E.Load, run: int, cond: E.Expr | None, other: E.Expr | None) -> E.Expr:
-        """Load all lanes into a register array before the lane loop."""
-        piece, dtype = self.piece, load.buffer.dtype
+        """Load all lanes into a register array before the lane loop, or take the array of a
+        statement before it that has loaded the same; the loop does not store to what it reads."""
+        piece, dtype, vectors = self.piece, load.buffer.dtype, self.owner.vectors
+        key = load, piece.lane, piece.start, piece.count, run, cond, other
+        if key in vectors and load.buffer.data not in self.owner.stored:
+            if other is not None:
+                self.fills[vectors[key]] = other
+            return vectors[key]
         shape = Shape((piece.count,))
         array = Buffer(f"{load.buffer.name}_vec", shape, dtype, "local", attrs=MADE)
         self.before.append(S.Alloc(buffer=array))
@@ -335,6 +353,7 @@ class _Loads:
                 fill = S.counted(lane, run, store, "unroll")
             self.before.append(S.If(cond=part.at(cond), then=move, orelse=fill, loc=loc))
         result = E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))
+        vectors[key] = result
         if other is not None:
             self.fills[result] = other
         return result
