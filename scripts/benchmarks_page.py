@@ -22,7 +22,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 FOLDER = ROOT / "docs" / "data" / "benchmarks"
 # The tables in the order of the page.
 TABLES = (
-    "cpu_programs", "cpu_gemm", "gpu_programs", "gpu_intrinsics", "emulator", "compile_time",
+    "cpu_programs", "cpu_gemm", "gpu_programs", "everyday", "gpu_intrinsics", "emulator",
+    "compile_time",
 )  # fmt: skip
 HEAD = """\
 # Benchmarks
@@ -36,8 +37,8 @@ A ratio above 1 means that tilelang is faster. Run the command to get the table 
 """
 # Scripts that no table names but that measure something of their own.
 SCRIPTS = (
-    "cpu_programs", "cpu_gemm", "h200", "small_launches", "examples", "product_steps", "cluster",
-    "emulator_agreement", "sanitizer", "planted", "emulator_speed", "mutate", "overhead",
+    "cpu_programs", "cpu_gemm", "h200", "everyday", "small_launches", "examples", "product_steps",
+    "cluster", "emulator_agreement", "sanitizer", "planted", "emulator_speed", "mutate", "overhead",
     "compile_time", "fuzz_long", "model_search", "model_gpu", "tuners",
 )  # fmt: skip
 
