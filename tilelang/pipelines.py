@@ -15,6 +15,7 @@ from tilelang.cpu.loops.fragments import lower_fragments_to_arrays
 from tilelang.cpu.loops.gemm_forwarding import forward_gemm_copies
 from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.loop_interchange import interchange_loops
+from tilelang.cpu.loops.loop_splitting import split_loops
 from tilelang.cpu.loops.register_tiling import tile_registers
 from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.cpu.loops.serialize_threads import serialize_threads
@@ -235,6 +236,9 @@ CPU: tuple[Step, ...] = (
     Step("verify_views", verify_views,
          does="check every view of a tile against its layout",
          after="tiles have their orders in memory, and all their names are still there"),
+    Step("split_loops", split_loops,
+         does="loop splitting: rows of a flat loop, and pieces between borders",
+         after="loops over elements are those that become vectors; no guard stands between them"),
     Step("insert_guards", insert_guards,
          does="predicate accesses that may leave a tensor",
          after="all accesses are loads and stores now, and loop nests show what a guard covers",

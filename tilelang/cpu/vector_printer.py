@@ -258,7 +258,17 @@ class VectorPrinter:
         if buffer.is_var:
             return self.names[buffer.data]
         self.suffix(dtype)
-        return self.decoded(dtype, self.elements(buffer, expr.indices))
+        try:
+            return self.decoded(dtype, self.elements(buffer, expr.indices))
+        except NoVectorError:
+            if dtype not in NARROW_FLOATS or dtype.bits < 8:
+                raise
+        kind = self.stored_type(dtype)  # gathered as they are, and converted as vectors
+        with self.per_lane():
+            at = self.p.flat_index(buffer, expr.indices)
+        text = f"{self.p.pointer(buffer)}[{at}]"
+        text = f"{self.mask}[tl_lane_] ? {text} : 0" if self.mask else text
+        return self.decoded(dtype, f"TL_EACH({kind}, {self.name(self.var)}, {text})")
 
     def elements(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Elements as they lie in memory, neighbours or a few apart."""

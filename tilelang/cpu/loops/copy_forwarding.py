@@ -24,8 +24,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Region
+from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.prover import prove
-from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_blocks, substitute
+from tilelang.ir.visitor import ExprRewriter, rebuild, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory
@@ -37,38 +38,18 @@ NEAR = 4  # elements apart, which are in the same lines of memory
 
 def forward_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without tiles that are copies of tensors and read in their order."""
-    return func.with_body(_Forwarder(Memory(func)).visit(func.body))
+    return func.with_body(_Forwarder(func).visit(func.body))
 
 
-class LaunchWalker:
-    """Walks with the ranges of variables; rewrites sequences and loops, the inner ones first."""
+class LaunchWalker(FactWalk):
+    """Rewrites sequences and loops with what is known where they stand, the inner ones first."""
 
-    def __init__(self, memory: Memory) -> None:
-        self.memory, self.bounds = memory, Bounds()
+    def __init__(self, func: S.PrimFunc) -> None:
+        super().__init__(known_of(func), frozenset(effects.written(func.body)))
+        self.memory = Memory(func)
 
-    def visit(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt`` with its sequences and loops rewritten."""
-        outer = self.bounds
-        if isinstance(stmt, S.Launch):
-            for var, extent in zip(stmt.block_vars, stmt.grid):
-                self.bounds = self.bounds.with_range(var, 0, extent)
-        elif isinstance(stmt, S.For):
-            self.bounds = self.bounds.with_range(stmt.var, stmt.start, stmt.stop)
-        result = rewrite_blocks(stmt, self.visit)
-        if isinstance(result, S.Seq):
-            result = self.sequence(result)
-        elif isinstance(result, S.For):
-            result = self.loop(result)
-        self.bounds = outer
-        return result
-
-    def sequence(self, seq: S.Seq) -> S.Stmt:
-        """A sequence whose parts are rewritten; to be overridden."""
-        return seq
-
-    def loop(self, loop: S.For) -> S.Stmt:
-        """A loop whose body is rewritten; to be overridden."""
-        return loop
+    def own(self, stmt: S.Stmt) -> S.Stmt:
+        return stmt
 
 
 def is_in_bounds(region: Region, bounds: Bounds) -> bool:
@@ -152,7 +133,8 @@ class _Forwarder(LaunchWalker):
         return with_lines(rewritten, lines)
 
     def sequence(self, seq: S.Seq) -> S.Stmt:
-        stmts = list(S.flat(seq))
+        made = super().sequence(seq)
+        stmts = list(S.flat(made))
         for stmt in tuple(stmts):
             copy = tile_copy(stmt, self.counts)
             if copy is None or not self._is_legal(copy):
@@ -160,11 +142,11 @@ class _Forwarder(LaunchWalker):
             if self._is_profitable(copy, stmts[stmts.index(stmt) + 1 :]):
                 self.gone[copy.store.buffer.data] = copy
                 stmts.remove(stmt)
-        return seq if len(stmts) == len(S.flat(seq)) else S.Seq(stmts=(*stmts,))
+        return made if len(stmts) == len(S.flat(made)) else S.Seq(stmts=(*stmts,))
 
     def _is_legal(self, copy: TileCopy) -> bool:
         """Whether all that is copied exists, and nobody writes it."""
-        source, bounds = copy.source, self.bounds
+        source, bounds = copy.source, self.known
         for loop in copy.loops:
             bounds = bounds.with_range(loop.var, loop.start, loop.stop)
         element = Region(source.buffer, source.indices, (1,) * source.buffer.ndim)

@@ -32,27 +32,25 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region, same_extent
 from tilelang.target import Context
 from tilelang.transforms.analysis.combine import accumulator
-from tilelang.transforms.analysis.dependence import Memory
 
 
 def forward_gemm_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with copies gone into the products around them."""
-    return func.with_body(_Forwarder(Memory(func)).visit(func.body))
+    return func.with_body(_Forwarder(func).visit(func.body))
 
 
 class _Forwarder(LaunchWalker):
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Launch):
             self.uses = _uses(stmt)
-        return super().visit(stmt)
-
-    def loop(self, loop: S.For) -> S.Stmt:
-        return coalesced(convolved(loop, self.uses))
+        made = super().visit(stmt)
+        return coalesced(convolved(made, self.uses)) if isinstance(made, S.For) else made
 
     def sequence(self, seq: S.Seq) -> S.Stmt:
+        made = super().sequence(seq)
         copies: dict[E.Var, S.Copy] = {}  # those of which nothing has changed the source yet
         rewritten: list[S.Stmt] = []
-        for stmt in seq.stmts:
+        for stmt in S.flat(made):
             if isinstance(stmt, S.Gemm):
                 stmt, used = self._with_operands(stmt, copies)
                 rewritten = [one for one in rewritten if one not in used]
@@ -68,7 +66,7 @@ class _Forwarder(LaunchWalker):
                 if self._moves_whole(stmt, tile=stmt.dst, memory=stmt.src):
                     copies[stmt.dst.buffer.data] = stmt
             rewritten.append(stmt)
-        return seq.of(rewritten)
+        return made.of(rewritten) if isinstance(made, S.Seq) else S.seq(*rewritten)
 
     def _with_operands(
         self, stmt: S.Gemm, copies: dict[E.Var, S.Copy]
@@ -119,7 +117,7 @@ class _Forwarder(LaunchWalker):
             and all(same_extent(extent, 1) for extent in leading)
             and memory.buffer.has_unit_stride
             and isinstance(strides[-2], int)
-            and is_in_bounds(memory, self.bounds)
+            and is_in_bounds(memory, self.known)
         )
 
 

@@ -23,12 +23,14 @@ def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
     launches = S.find(func.body, S.Launch)
     laid_out = {b for launch in launches for b, _ in launch.annotation("layout_map", ())}
-    walk = _Simplify(known_of(func), frozenset(effects.written(func.body)))
+    walk = SimplifyWalk(known_of(func), frozenset(effects.written(func.body)))
     walk.laid_out = frozenset(laid_out)
     return func.with_body(walk.visit(func.body))
 
 
-class _Simplify(FactWalk):
+class SimplifyWalk(FactWalk):
+    """Simplifies statements with what is known where they stand."""
+
     laid_out: frozenset[Buffer] = frozenset()
 
     def expr(self, expr: E.Expr) -> E.Expr:
