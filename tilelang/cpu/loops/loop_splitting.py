@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import gcd
-from typing import cast
 
 from tilelang.cpu.loops.vectorization import is_position
 from tilelang.ir import effects
@@ -25,6 +24,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.facts import known_of
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
@@ -49,8 +49,7 @@ class _Splitter(SimplifyWalk):
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         made = super().visit(stmt)
         if isinstance(made, S.For) and made.kind == "serial" and steps_by_one(made):
-            notes = dict(made.annotations)
-            if "parallel" in notes and "threads" not in notes and trip_count(made):
+            if made.hints.parallel is not None and not made.hints.threads and trip_count(made):
                 return made if S.holds(made.body, S.For, S.While) else self.split(made)
         return made
 
@@ -88,9 +87,9 @@ class _Splitter(SimplifyWalk):
         var = loop.var
         row, at = E.Var(f"{var.name}_row", var.dtype), E.Var(var.name, var.dtype)
         self.known = self.known.with_range(row, 0, count // rows).with_range(at, 0, rows)
-        depth = cast("int", dict(loop.annotations)["parallel"]) + 1
+        inside = LoopHints(parallel=(loop.hints.parallel or 0) + 1)
         body = substitute_in(loop.body, {var: row * rows + at})
-        inner = S.counted(at, rows, body, "serial", (("parallel", depth),), loop.loc)
+        inner = S.counted(at, rows, body, hints=inside, loc=loop.loc)
         return self.visit(replace(loop, var=row, stop=E.const(count // rows), body=inner))
 
     def piece(self, loop: S.For, start: int, stop: int) -> S.Stmt:
