@@ -132,6 +132,48 @@ def test_unpacked_weights_multiply_as_numpy_says(tile: tuple[int, int, int], thr
     np.testing.assert_allclose(c, expected, rtol=2e-3, atol=2e-3)
 
 
+def computed_rows(rows: int, columns: int, dtype: str, threads: int) -> Any:
+    """A product whose right operand, of ``columns`` rows, a loop computes from a shared tile."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((rows, 32), dtype),
+        B: T.Tensor((columns, 32), dtype),
+        C: T.Tensor((rows, columns), "float32"),
+    ):
+        with T.Kernel(1, threads=threads):
+            a = T.alloc_shared((rows, 32), dtype)
+            b = T.alloc_shared((columns, 32), dtype)
+            twice = T.alloc_shared((columns, 32), dtype)
+            acc = T.alloc_fragment((rows, columns), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            for i, j in T.Parallel(columns, 32):
+                twice[i, j] = b[i, j] + b[i, j]
+            T.gemm(a, twice, acc, transpose_B=True, clear_accum=True)
+            T.copy(acc, C)
+
+    return kernel
+
+
+@pytest.mark.parametrize("threads", [32, 96, 128, 256])
+@pytest.mark.parametrize("columns", [8, 16, 20, 32, 40, 48, 96])
+def test_computed_operands_of_fewer_rows_than_the_warps_multiply_are_planned(
+    columns: int, threads: int
+) -> None:
+    for dtype in ("float16", "float8_e4m3"):
+        kernel = computed_rows(64, columns, dtype, threads)
+        for target in (TARGET, HOPPER):
+            assert any(isinstance(node, S.Gemm) for node in after(kernel, target=target))
+
+
+def test_computed_operands_of_fewer_rows_than_the_warps_multiply_as_numpy_says() -> None:
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-3, 4, (rows, 32)).astype(np.float16) for rows in (64, 32))
+    want = (a.astype(np.float32) @ b.astype(np.float32).T) * 2
+    holds(computed_rows(64, 32, "float16", 128), (a, b, np.zeros_like(want)), want)
+
+
 def fed(clear: bool, several: bool = False) -> Any:
     """A product like that of :func:`weights`, whose sums are not complete behind one loop alone.
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from math import prod
+from math import gcd, prod
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileUnsupportedError
@@ -237,12 +237,14 @@ def plan_gemm(
     atom = find_atom(*kinds, k, context.features, chained=chained)
     if atom is None or m % ROW_UNIT or n % atom.n or threads % context.limits.warp:
         result = scalar_layout(m, n, threads)
-        c = _whole(stmt.c, result) or SharedLoad()
+        c = _whole(stmt.c, transposed(result) if swapped else result) or SharedLoad()
         each = SharedElements(dtype=accumulator(stmt.a.dtype, stmt.c.dtype))
         return GemmPlan(None, m, n, k, (0, 0), result, c, each, each, why=why)
     slices = int(order.get(K_SLICES, 1))
     own = threads // slices
-    warps = (own // atom.width, 1) if swapped else _partition(stmt, m, n, own, atom)
+    warps = _partition(stmt, m, n, own, atom)
+    if swapped:  # each row of tiles by one warp
+        warps = gcd(m // atom.m, own // atom.width), 1
     if m % (side * warps[0]) == 0 and n % (side * warps[1]) == 0:
         atom = find_atom(*kinds, k, context.features, side=side, chained=chained) or atom
     many = (
