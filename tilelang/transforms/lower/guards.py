@@ -4,7 +4,8 @@ Every access to a global tensor whose index is not proved to be inside the decla
 condition. A loop nest of independent iterations is written twice where that pays: once without
 conditions, taken when the corners of the whole nest are inside (one comparison per access and
 nest), once with a condition on every access. Full tiles therefore run without tests, and the
-conditions never stand inside a vectorised loop.
+conditions never stand inside a vectorised loop. The same holds for conditions of the program that
+decide on accesses, where the corners show that all iterations are on the same side.
 
 Relies on :mod:`tiles`: all accesses are loads and stores.
 """
@@ -17,10 +18,10 @@ from itertools import product
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds
+from tilelang.ir.bounds import Bounds, exact, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import FactWalk, known_of
-from tilelang.ir.linear import depends_on, parted
+from tilelang.ir.linear import depends_on
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import resolved, simplify
 from tilelang.ir.visitor import (
@@ -60,17 +61,13 @@ class _Guards(FactWalk):
         guarded = self._inside(stmt)
         finder = _Corners(self, stmt)
         finder.rewrite(stmt)
-        if finder.found and not finder.hopeless:
-            simple = (simplify(test, self.known) for test in finder.tests)
-            distinct = {id(test): test for test in simple}
-            tests = [test for test in distinct.values() if not isinstance(test, E.Const)]
-            never = any(isinstance(t, E.Const) and not t.value for t in distinct.values())
-            if len(tests) <= 16 and not never:
-                cond = E.conjunction(tests)
-                if isinstance(cond, E.Const):
-                    return guarded
-                return S.If(cond=cond, then=stmt, orelse=guarded, loc=stmt.loc)
-        return guarded
+        simple = (simplify(test, self.known) for test in finder.tests)
+        distinct = {id(test): test for test in simple}
+        tests = [test for test in distinct.values() if not isinstance(test, E.Const)]
+        never = any(isinstance(t, E.Const) and not t.value for t in distinct.values())
+        if finder.hopeless or never or not 0 < len(tests) <= 16:
+            return guarded
+        return S.If(cond=E.conjunction(tests), then=stmt, orelse=guarded, loc=stmt.loc)
 
     def within_loops(self, nest: S.For) -> Bounds:
         """What is known in all loops of ``nest``."""
@@ -212,33 +209,32 @@ def _beside(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
 
 
 class _Corners(Rewriter):
-    """Collects, for one loop nest, the comparisons that put its corners inside every tensor."""
+    """Collects, for one loop nest, the comparisons that put its corners inside every tensor and on
+    the side of the program's conditions where memory is accessed."""
 
     def __init__(self, owner: _Guards, nest: S.For) -> None:
         self.owner = owner
         self.tests: list[E.Expr] = []
-        self.found = False  # some access needs a guard
-        self.hopeless = False  # some access is not linear in the loop variables
-        self.extents: dict[E.Var, tuple[E.Expr, E.Expr]] = {}
-        self.unknown: set[E.Var] = set()
+        self.hopeless = False  # some access has no corner
+        self.extents: dict[E.Expr, tuple[E.Expr, E.Expr]] = {}
         for node in S.walk(nest):
             if isinstance(node, S.For):
-                self.extents[node.var] = (node.start, node.stop)
+                self.extents[node.var] = (node.start, node.stop - 1)
             elif isinstance(node, (S.While, S.Break, S.Continue)):
                 self.hopeless = True
-            elif isinstance(node, S.Let) and owner.known.opened(node.var) is None:
-                self.unknown.add(node.var)  # a loaded value: no corner is known
-        self.variables = frozenset(self.extents)
+        self.variables = frozenset(S.bound(nest))
         self.bounds = owner.within_loops(nest)
         self.memo: set[int] = set()
 
     def expr(self, expr: E.Expr) -> E.Expr:
-        for node in E.find(expr, E.Load, E.AddressOf, E.Call):
+        for node in E.find(expr, E.Load, E.AddressOf, E.Call, E.Select):
             if id(node) in self.memo:
                 continue
             self.memo.add(id(node))
             if isinstance(node, (E.Load, E.AddressOf)):
                 self.access(node.buffer, node.indices)
+            if isinstance(node, E.Select) and E.holds(node.t, E.Load):
+                self.condition(node.cond)
             if isinstance(node, E.Call) and node.atom.elements > 1:
                 for arg in node.args:
                     if isinstance(arg, E.AddressOf):
@@ -248,35 +244,54 @@ class _Corners(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Store):
             self.access(stmt.buffer, stmt.indices)
+        elif isinstance(stmt, S.If):
+            self.condition(stmt.cond)
         return stmt
+
+    def condition(self, cond: E.Expr) -> None:
+        """Record the tests under which a condition of the program holds in all iterations."""
+        if not isinstance(cond, E.Binary):
+            return
+        if cond.dtype.is_bool and cond.op in ("land", "bitand"):
+            self.condition(cond.a)
+            self.condition(cond.b)
+        elif cond.op in ("lt", "le", "gt", "ge") and cond.a.dtype.is_int:
+            corner = self.corner(cond.a - cond.b, cond.op in ("lt", "le"))
+            if corner is not None:
+                test = simplify(E.binary(cond.op, corner, E.const(0)), self.owner.known)
+                self.tests += [] if isinstance(test, E.Const) else [test]
 
     def access(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> None:
         """Record the tests of one access."""
         if buffer.storage != "global":
             return
         for index, extent in zip(indices, buffer.shape):
-            known = resolved(index, self.bounds)
-            low_ok, high_ok = (_holds(test, self.bounds) for test in (known >= 0, known < extent))
-            if low_ok and high_ok:
-                continue
-            self.found = True
-            split = parted(known, self.variables)
-            opaque = depends_on(known, frozenset(self.unknown))
-            opaque |= E.holds(known, E.Load)
-            if split is None or opaque or depends_on(E.as_expr(extent), self.variables):
-                self.hopeless = True
-                return
-            low = high = split[1]
-            for var, factor in split[0].terms:
-                assert isinstance(var, E.Var)
-                start, stop = self.extents[var]
-                if depends_on(start, self.variables) or depends_on(stop, self.variables):
+            for op, end in (("ge", 0), ("lt", extent)):
+                if _holds(E.binary(op, resolved(index, self.bounds), E.as_expr(end)), self.bounds):
+                    continue
+                corner = self.corner(index, op == "lt")
+                if corner is None or depends_on(E.as_expr(end), self.variables):
                     self.hopeless = True
                     return
-                first, last = start * factor, (stop - 1) * factor
-                low = low + (first if factor > 0 else last)
-                high = high + (last if factor > 0 else first)
-            if not low_ok:
-                self.tests.append(low >= 0)
-            if not high_ok:
-                self.tests.append(high < extent)
+                self.tests.append(E.binary(op, corner, E.as_expr(end)))
+
+    def corner(self, expr: E.Expr, most: bool) -> E.Expr | None:
+        """The least value of ``expr`` in the nest, or one below it, or the greatest: a sum that
+        does not change there; None where there is none."""
+        form = exact(expr, self.bounds)
+        if form is None:
+            return None
+        total: E.Expr = E.const(form.constant)
+        for term, factor in form.terms:
+            end, is_high = term, (factor > 0) is most
+            if term in self.extents:
+                end = self.extents[term][is_high]
+            elif depends_on(term, self.variables):
+                found = interval(term, self.bounds)
+                if not found.known:
+                    return None
+                end = E.const(int(found.high if is_high else found.low))
+            if depends_on(end, self.variables) or E.holds(end, E.Load):
+                return None
+            total = total + end * factor
+        return total
