@@ -75,6 +75,7 @@ def test_a_guarded_product(dtype: str, m: int, n: int, k: int, trans: bool, form
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
     if form == "choice" and dtype == "float16":
         text = kernel.get_kernel_source().split("kernel_block(")[1].split("kernel_run(")[0]
+        assert "tl_pack_n" not in text  # stored where the kernel wants it
         assert ("if (" in text) == (m % TILE > 0)  # whole tiles have no conditions
 
 

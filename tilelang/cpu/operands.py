@@ -3,7 +3,8 @@
 A kernel wants its left operand as rows of the accumulator's type and its right operand in panels:
 ``[ceil(N / width)][K][width]``, so that one step of the inner loop reads one contiguous row. A tile
 whose layout nobody else sees is stored that way from the start, which makes the copy that fills it
-the packing step. Narrow floats are widened at the same moment: their values are exact in float32.
+the packing step; a loop over elements stores them where the kernel wants them. Narrow floats are
+widened at the same moment: their values are exact in float32.
 
 ``choose_operands`` runs while copies and products are whole. It replaces the tiles and marks the
 statements (annotation "operand"); ``lower_operand_copies`` then writes the marked copies as loops.
@@ -57,6 +58,7 @@ class _Uses:
         self.as_b: dict[E.Var, list[S.Gemm]] = {}
         self.spoiled: set[E.Var] = set()  # seen by something that needs the plain layout
         self.not_panels: set[E.Var] = set()  # touched in part
+        self.stored: set[E.Var] = set()  # by elements
         for stmt in S.walk(launch.body):
             self._statement(stmt)
 
@@ -76,6 +78,8 @@ class _Uses:
                 self.spoiled.add(stmt.src.buffer.data)
                 if stmt.mode != "copy":
                     self.spoiled.add(stmt.dst.buffer.data)
+        elif isinstance(stmt, S.Store) and self.allocated.get(stmt.buffer.data) is stmt.buffer:
+            self.stored.add(stmt.buffer.data)
         else:
             named = (access.data for access in effects.own(stmt) if not isinstance(stmt, S.Alloc))
             self.spoiled.update(named)
@@ -100,8 +104,9 @@ def _choose(launch: S.Launch) -> S.Stmt:
             continue  # the product makes words of the tile, as the machine wants them
         rows, columns = int(buffer.shape[0]), int(buffer.shape[1])
         only_b = data not in uses.as_a and not any(g.trans_b for g in uses.as_b[data])
-        if only_b and data not in uses.not_panels:
-            width = panel_width(wide)
+        width = panel_width(wide)
+        is_full = data not in uses.stored or columns % width == 0
+        if only_b and is_full and data not in uses.not_panels:
             panels[data] = Panels(rows, columns, width)
             shape = Shape((-(-columns // width), rows, width))
             tiles[data] = replace(buffer, shape=shape, dtype=wide, strides=None)
@@ -133,6 +138,11 @@ class _Replace(Rewriter):
             data = stmt.dst.buffer.data
             note = (("operand", (self.dtypes[data], self.panels.get(data))),)
             return replace(stmt, annotations=(*stmt.annotations, *note))
+        if isinstance(stmt, S.Store) and stmt.buffer.data in self.tiles:
+            at, panels = stmt.indices, self.panels.get(stmt.buffer.data)
+            if panels is not None:
+                at = (at[1] // panels.width, at[0], at[1] % panels.width)
+            return replace(stmt, indices=at, value=E.cast(stmt.value, stmt.buffer.dtype))
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.data in self.tiles:
             return replace(stmt, value=E.cast(stmt.value, stmt.dst.dtype))
         if isinstance(stmt, S.Gemm):
