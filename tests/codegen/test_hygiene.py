@@ -145,7 +145,7 @@ def test_texts_have_no_words_around_names_that_a_program_can_have(
             continue
         foreign = [str(item.func.attr("import_source", ""))]  # what users wrote in CUDA itself
         for launch in S.find(item.func.body, S.Launch):
-            foreign += [str(launch.annotation(name, "")) for name in ("prelude", "import_source")]
+            foreign += [launch.hints.prelude or "", launch.hints.import_source or ""]
         handed.update(WORD.findall(" ".join(foreign)))
         for part in re.split(r"(?m)^\}.*$", text):
             if PLACE.search(part):  # the user's lines are in it

@@ -13,7 +13,6 @@ from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.notes import FUSION
 
 from .test_loop_fusion import loops
 
@@ -59,7 +58,7 @@ def test_loops_and_tiles_along_the_block_grow_and_the_grid_shrinks() -> None:
             B[b * 128 + i] = s[i]
         """)
     assert [int(extent) for extent in launch_of(transformed).grid] == [16]
-    assert "2 blocks along b are one" in launch_of(transformed).annotation(FUSION)
+    assert "2 blocks along b are one" in launch_of(transformed).hints.fusion_note
 
 
 def test_results_are_the_same() -> None:

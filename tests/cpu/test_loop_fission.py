@@ -399,7 +399,7 @@ def test_code_by_thread(kind: str) -> None:
 
 def test_groups_are_listed_with_their_barriers() -> None:
     made = ordered(threads_program("group"))
-    assert launch_of(made).annotation("barrier_ids") == ((0, 64, 1), (64, 64, 2))
+    assert launch_of(made).hints.barrier_ids == ((0, 64, 1), (64, 64, 2))
 
 
 @pytest.mark.parametrize("kind", ["divergent", "divergent loop"])

@@ -16,7 +16,6 @@ from tilelang.cpu.loops.serialize_threads import serialize_threads
 from tilelang.cpu.loops.tiles import lower_tiles
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.notes import FUSION
 
 
 def loops(func: S.PrimFunc) -> S.PrimFunc:
@@ -169,7 +168,7 @@ def test_the_report_names_the_lines() -> None:
         n for n in S.walk(fuse_loops(program(operation), CPU).body) if isinstance(n, S.Launch)
     )
     first = operation.__code__.co_firstlineno + 1
-    assert launch.annotation(FUSION) == (
+    assert launch.hints.fusion_note == (
         f"line {first + 1} runs in the loop of line {first}",
         f"line {first + 2} runs in the loop of line {first}",
     )

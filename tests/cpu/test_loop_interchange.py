@@ -16,7 +16,6 @@ from tilelang.cpu.loops.array_contraction import contract_arrays
 from tilelang.cpu.loops.loop_interchange import interchange_loops
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.notes import FUSION
 
 from .test_block_coarsening import before, launch_of
 
@@ -74,7 +73,7 @@ def test_rows_are_taken_whole_and_vectors_read_where_they_lie() -> None:
         for i in T.serial(64, parallel=0):
             Y[b * 64 + i] = y[i]
         """)
-    assert any("takes each row whole" in line for line in launch_of(transformed).annotation(FUSION))
+    assert any("takes each row whole" in line for line in launch_of(transformed).hints.fusion_note)
 
 
 def test_each_sum_is_the_same_to_the_bit() -> None:

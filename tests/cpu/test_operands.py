@@ -109,9 +109,9 @@ def test_a_program_without_products_is_the_same_object() -> None:
 def test_statements_are_marked_for_the_later_passes() -> None:
     nodes = list(S.walk(choose_operands(program(), CPU).body))
     panels = Panels(rows=16, columns=40, width=16)
-    notes = [dict(n.annotations).get("operand") for n in nodes if isinstance(n, S.Copy)]
+    notes = [n.hints.operand for n in nodes if isinstance(n, S.Copy)]
     assert notes == [("float16", None), ("float16", panels)]
-    assert [dict(n.annotations)["panels"] for n in nodes if isinstance(n, S.Gemm)] == [panels]
+    assert [n.hints.panels for n in nodes if isinstance(n, S.Gemm)] == [panels]
 
 
 def loops(func: S.PrimFunc) -> str:

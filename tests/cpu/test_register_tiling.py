@@ -19,7 +19,6 @@ from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.cpu.loops.unroll_stencils import unroll_stencils
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.notes import FUSION
 
 from .test_block_coarsening import launch_of
 from .test_loop_fusion import loops
@@ -159,13 +158,13 @@ def test_blocks_are_iterations_that_have_no_order(monkeypatch: pytest.MonkeyPatc
             Y[b * 2 + 1, i] = y_1[0]
         """)
     assert [int(extent) for extent in launch_of(transformed).grid] == [32]
-    (line,) = [one for one in launch_of(transformed).annotation(FUSION) if "share" in one]
+    (line,) = [one for one in launch_of(transformed).hints.fusion_note if "share" in one]
     assert line.endswith(" takes 2 blocks at a time, which share loads")
 
 
 def taken(func: S.PrimFunc) -> str:
     """How many iterations are taken at a time."""
-    lines = [line for line in launch_of(shared(func)).annotation(FUSION, ()) if "share" in line]
+    lines = [line for line in launch_of(shared(func)).hints.fusion_note if "share" in line]
     return lines[0].partition(" takes ")[2].partition(" at a time")[0] if lines else ""
 
 

@@ -17,7 +17,6 @@ from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.cpu.loops.unroll_stencils import unroll_stencils
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.notes import FUSION
 
 from .test_block_coarsening import launch_of
 from .test_loop_fusion import loops
@@ -43,7 +42,7 @@ def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
 
 def test_an_element_takes_all_taps_and_needs_no_memory_meanwhile() -> None:
     transformed = unroll_stencils(loops(window()), CPU)
-    (line,) = launch_of(transformed).annotation(FUSION)
+    (line,) = launch_of(transformed).hints.fusion_note
     assert re.fullmatch(r"line \d+ runs in the loop over elements, tap after tap", line)
     transformed = replace_tiles_by_scalars(fuse_loops(transformed, CPU), CPU)
     assert body_of(simplify_func(transformed, CPU)) == text("""

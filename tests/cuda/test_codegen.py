@@ -15,6 +15,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import LaunchHints
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context, Target
 from tilelang.target.nvidia import ATOMS
@@ -162,7 +163,7 @@ def test_shared_memory_is_static_or_a_place_in_the_arena() -> None:
     )
     launch = S.Launch(
         grid=(E.const(1),), block_vars=(E.Var("bx", DType("int32")),), thread_vars=(tx,),
-        threads=(32, 1, 1), body=body, annotations=(("shared_bytes", 384),),
+        threads=(32, 1, 1), body=body, hints=LaunchHints(shared_bytes=384),
     )  # fmt: skip
     func = S.PrimFunc("arena", (A,), launch)
     text = lines(func)

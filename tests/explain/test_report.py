@@ -264,9 +264,9 @@ def test_the_report_is_left_out_of_the_script() -> None:
     lowered = lower(product(), parse_target("cuda -arch=sm_80"), Options(), seen.__setitem__)
     laid = seen["infer_layouts"]
     (launch,) = (node for node in S.walk(laid.body) if isinstance(node, S.Launch))
-    assert launch.annotation("notes") and "Note(" not in laid.script()
+    assert launch.hints.notes and "Note(" not in laid.script()
     (launch,) = (node for node in S.walk(lowered.body) if isinstance(node, S.Launch))
-    assert launch.annotation("notes") is None  # what is printed has no use for them
+    assert not launch.hints.notes  # what is printed has no use for them
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])

@@ -14,6 +14,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr, cast, const
+from tilelang.ir.hints import LaunchHints
 from tilelang.ir.trace_context import activate
 from tilelang.target.instruction_table import ROWS
 
@@ -51,7 +52,7 @@ class Kernel:
         self.threads = (*shape, *(1,) * (3 - len(shape)))
         self.bx, self.by, self.bz = (Var(name, INT32) for name in ("bx", "by", "bz"))
         self.tx, self.ty, self.tz = (Var(name, INT32) for name in ("tx", "ty", "tz"))
-        self.annotations: tuple[tuple[str, object], ...] = ()
+        self.hints = LaunchHints()
         self.printed = ""
 
     # -- names --------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class Kernel:
             thread_vars=(self.tx, self.ty, self.tz),
             threads=self.threads,
             body=S.Seq(stmts=tuple(self.stack[0])),
-            annotations=self.annotations,
+            hints=self.hints,
         )
         body = S.Seq(stmts=(*self.host, launch))
         return S.PrimFunc("main", tuple(self.params), body, tuple(self.outputs))

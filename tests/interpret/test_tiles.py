@@ -11,6 +11,7 @@ from tilelang.interpret import stmts
 from tilelang.ir import floats
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import const
+from tilelang.ir.hints import LaunchHints
 
 INT = np.int32
 rng = np.random.default_rng(7)
@@ -40,7 +41,7 @@ def test_safe_values_and_scalar_guards() -> None:
     """Rule 5: guarded loads give the annotated value, in scalar code too."""
     with Kernel(threads=32) as k:
         a, out, tile = k.tensor("A", (10,)), k.tensor("O", (32,)), k.tensor("P", (16,))
-        k.annotations = (("safe_value", ((a, const(-5.0)),)),)
+        k.hints = LaunchHints(safe_value=((a, const(-5.0)),))
         f = k.fragment("f", (16,))
         out[k.tx] = a[k.tx]
         a[k.tx + 9] = 1.0

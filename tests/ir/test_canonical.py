@@ -16,7 +16,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.canonical import canonical_text
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.hints import LoopHints
+from tilelang.ir.hints import LaunchHints, LoopHints
 
 I32, F32 = DType("int32"), DType("float32")
 
@@ -42,7 +42,7 @@ def make(**change: Any) -> S.PrimFunc:
         thread_vars=tuple(E.Var(name, I32) for name in "xyz"),
         threads=get("threads", (128, 1, 1)),
         body=S.seq(S.Alloc(buffer=tile), loop, copy),
-        annotations=(("safe_value", ((a, get("safe", 0.0)),)),),
+        hints=LaunchHints(safe_value=((a, get("safe", 0.0)),)),
     )
     return S.PrimFunc(get("name", "main"), (a,), kernel, (), get("attrs", ()), get("loc", None))
 

@@ -11,7 +11,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.hints import LoopHints
+from tilelang.ir.hints import CopyHints, LaunchHints, LoopHints
 from tilelang.ir.print_expr import expr_text, region_text
 from tilelang.ir.printer import func_text, stmt_text
 from tilelang.ir.tables import portable
@@ -180,7 +180,7 @@ def gemm() -> S.PrimFunc:
         S.Copy(src=acc.whole(), dst=target),
     )
     notes = (("safe_value", ((a, 0.5),)), ("swizzle", (10, "row")))
-    kernel = replace(kernel, body=body, annotations=notes)
+    kernel = replace(kernel, body=body, hints=LaunchHints.of(notes))
     return S.PrimFunc("gemm", (a, b, c), kernel, outputs=(2,))
 
 
@@ -324,7 +324,7 @@ STATEMENTS = [
     (S.Copy(src=S_, dst=D_), "T.copy(src, dst)"),
     (S.Copy(src=S_, dst=D_, mode="async"), "T.async_copy(src, dst)"),
     (
-        S.Copy(src=S_, dst=D_, annotations=(("coalesced_width", 4),)),
+        S.Copy(src=S_, dst=D_, hints=CopyHints.of([("coalesced_width", 4)])),
         "T.copy(src, dst, coalesced_width=4)",
     ),
     (S.Fill(dst=D_, value=X), "T.fill(dst, x)"),

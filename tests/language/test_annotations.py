@@ -27,7 +27,7 @@ F = frag("F", (8, 8))
 
 
 def annotation(body: Any, key: str) -> Any:
-    return launch(body).annotation(key)
+    return getattr(launch(body).hints, key)
 
 
 def attribute(body: Any, key: str) -> Any:

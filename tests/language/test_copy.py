@@ -13,6 +13,7 @@ from vocabulary import buf, emitted, frag, launch, one, shared, texts
 
 import tilelang
 import tilelang.language as T
+from tilelang.ir.hints import CopyHints
 from tilelang.ir.stmt import Copy, HardwareOp, Store
 
 A = buf("A", (128, 64), "float16")
@@ -98,7 +99,7 @@ def test_hints_and_layouts_are_kept() -> None:
     copy = one(lambda: T.copy(A, S, prefer_instruction="tma", loop_layout=layout))
     assert isinstance(copy, Copy)
     assert copy.loop_layout is layout
-    assert copy.annotations == (("prefer_instruction", "tma"),)
+    assert copy.hints == CopyHints(prefer_instruction="tma")
 
 
 def test_bulk_copies_signal_their_barrier() -> None:
@@ -145,7 +146,7 @@ def test_copies_carry_the_users_line() -> None:
 
     (found,) = [s for s in _walk(main.body) if isinstance(s, Copy)]
     assert found.loc is not None and found.loc.source().strip() == "T.copy(X, tile)"
-    assert launch(lambda: None).annotations == ()
+    assert not launch(lambda: None).hints
 
 
 def _walk(stmt: Any) -> Any:

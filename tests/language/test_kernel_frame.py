@@ -65,7 +65,7 @@ def test_zero_extents_and_cpu() -> None:
 
     first, second = (s for s in walk(f.body) if isinstance(s, Launch))
     assert first.grid == () and first.threads == (128, 1, 1)
-    assert second.threads == (1, 1, 1) and second.annotation("is_cpu") is True
+    assert second.threads == (1, 1, 1) and second.hints.is_cpu is True
 
 
 def test_bindings_and_extents() -> None:
@@ -108,9 +108,9 @@ def test_cluster_prelude_and_swizzle_are_annotations() -> None:
             T.use_swizzle(4, enable=False)
 
     found = launch(f)
-    assert found.annotation("cluster_dims") == (2, 1, 1)
-    assert found.annotation("prelude") == "// text"
-    assert found.annotation("swizzle") == (10, "column")
+    assert found.hints.cluster_dims == (2, 1, 1)
+    assert found.hints.prelude == "// text"
+    assert found.hints.swizzle == (10, "column")
 
 
 def test_cuda_source_kernels_trace() -> None:
@@ -119,7 +119,7 @@ def test_cuda_source_kernels_trace() -> None:
         with T.CUDASourceCodeKernel(4, threads=64, source_code_or_path="void main_kernel() {}"):
             pass
 
-    assert launch(f).annotation("cuda_source") == "void main_kernel() {}"
+    assert launch(f).hints.cuda_source == "void main_kernel() {}"
 
 
 def test_the_source_of_a_kernel_may_be_a_file(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_the_source_of_a_kernel_may_be_a_file(tmp_path: Path) -> None:
         return f
 
     for source in (file, str(file), file.read_text(encoding="utf-8")):
-        assert launch(traced(source)).annotation("cuda_source") == "void main_kernel() {}\n"
+        assert launch(traced(source)).hints.cuda_source == "void main_kernel() {}\n"
     one_line = "/*" + 300 * "x" + "*/ void main_kernel() {}"
-    assert launch(traced(one_line)).annotation("cuda_source") == one_line
+    assert launch(traced(one_line)).hints.cuda_source == one_line
     for wrong, got in (
         ("no_file.cu", "'no_file.cu': No such file or directory"),
         (300 * "x", f"'{149 * 'x'}"),
@@ -218,7 +218,7 @@ def test_annotations_of_one_key_merge() -> None:
             active.annotate("name", "x", level="func")
 
     a, b = f.buffers
-    pairs = launch(f).annotation("safe_value")
+    pairs = launch(f).hints.safe_value
     assert [(p[0] is b, p[0] is a, p[1]) for p in pairs] == [(True, False, 2), (False, True, 3)]
     assert f.attr("name") == "x"
 

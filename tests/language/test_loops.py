@@ -112,7 +112,7 @@ def test_parallel_takes_any_extents_and_a_layout() -> None:
 
     first, second = (s for s in walk(f.body) if isinstance(s, Parallel))
     assert first.loop_layout is layout
-    assert first.annotations == (("coalesced_width", 4),)
+    assert first.hints.other == (("coalesced_width", 4),)
     assert [v.name for v in second.vars] == ["i", "j"]
     assert result(f, 2) == [2, 2, 1, 1, 1, 1, 0, 0]
 

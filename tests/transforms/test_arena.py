@@ -90,7 +90,7 @@ def planned(*body: S.Stmt, reuse: bool = True) -> tuple[dict[str, int], int]:
             for part in E.walk(expr):
                 if isinstance(part, E.Load):
                     assert found[part.buffer.name] == part.buffer.attr("arena_offset")
-    return found, launch_of(func).annotation("shared_bytes")
+    return found, launch_of(func).hints.shared_bytes
 
 
 def tiles(count: int = 2) -> list[Buffer]:
@@ -210,7 +210,7 @@ def test_barriers_that_a_plan_needs_are_added_and_no_others() -> None:
     body = [P.alloc(a, b, c), P.use(a), P.use(b), P.use(c), P.use(b)]
     made = plan_shared(P.func(*body), SM_80)
     (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
-    assert launch.annotation("shared_bytes") <= SM_80.limits.shared_block
+    assert launch.hints.shared_bytes <= SM_80.limits.shared_block
     lines = [line.strip() for line in made.script().splitlines()]
     meets = [k for k, line in enumerate(lines) if line == "T.sync_threads()"]
     assert len(meets) == 1
@@ -315,7 +315,7 @@ def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
     body = [P.alloc(a, b, c), warps(P.use(a), P.use(b), P.sync(3, 64), P.use(b), P.use(c))]
     made = plan_shared(P.func(*body), SM_80)
     (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
-    assert launch.annotation("shared_bytes") <= SM_80.limits.shared_block
+    assert launch.hints.shared_bytes <= SM_80.limits.shared_block
     assert made.script().count("T.sync_threads(3, 64)") == 1
     inner = S.seq(P.use(a), warps(P.use(b), P.sync(3, 64), P.use(b), P.use(c)))
     nested = S.If(cond=P.names[0] >= 64, then=P.use(a), orelse=inner)
@@ -333,7 +333,7 @@ def test_barriers_are_added_behind_what_a_copy_unit_fills_if_more_blocks_fit_for
     body = [P.alloc(a, b, full), filled(a, full), P.use(a), P.use(b)]
     made = plan_shared(P.func(*body), SM_90)
     assert made.script().count("T.sync_threads()") == 1
-    assert launch_of(made).annotation("shared_bytes") == 65536 + 16
+    assert launch_of(made).hints.shared_bytes == 65536 + 16
     plain = plan_shared(P.func(P.alloc(a, b), P.use(a), P.use(b)), SM_90)
     assert "T.sync_threads()" not in plain.script()
     c, d = tiles()

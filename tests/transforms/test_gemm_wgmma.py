@@ -16,6 +16,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import GemmHints
 from tilelang.ir.visitor import Rewriter
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import make_padded_layout, swizzled
@@ -224,7 +225,7 @@ I = E.Var("i", DType("int32"))
         (gemm(tile("a", (64, 64), "float64"), tile("b", (64, 64), "float64"),
               tile("c", (64, 64), "float64")), (0, 128),
          "no wgmma multiplies float64 and float64 into float64"),
-        (gemm(A, B, C, annotations=(("k_run", 2),)), (0, 128),
+        (gemm(A, B, C, hints=GemmHints(k_run=2)), (0, 128),
          "its weights are in registers in another order of k"),
         (gemm(part(tile("a", (64, 128), scope="local.fragment"), (0, 64), (64, 64)), B, C),
          (0, 128), "only a part of the fragment `a` is multiplied"),

@@ -16,7 +16,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
 from tilelang.target import Context, parse_target
-from tilelang.transforms.analysis.tma import SUBTILE
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
 from tilelang.transforms.normalize.simplify import simplify_func
 
@@ -78,9 +77,7 @@ def persistent(
 
 
 def parts(func: S.PrimFunc) -> list[S.Stmt]:
-    return [
-        n for n in S.walk(func.body) if isinstance(n, S.Copy) and SUBTILE in dict(n.annotations)
-    ]
+    return [n for n in S.walk(func.body) if isinstance(n, S.Copy) and n.hints.subtile is not None]
 
 
 TILES = """\

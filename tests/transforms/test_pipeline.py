@@ -390,7 +390,7 @@ def test_tiles_allocated_in_the_loop_and_layouts() -> None:
     made = same_results(kernel, numbers(160, 8), numbers(160, 8), expect="2 stages: a, b")
     launch = next(node for node in S.walk(made.body) if isinstance(node, S.Launch))
     tiles = [node.buffer for node in S.walk(made.body) if isinstance(node, S.Alloc)]
-    assert list(launch.annotation("layout_map"))[0][0] in tiles
+    assert list(launch.hints.layout_map)[0][0] in tiles
     assert sorted(tuple(tile.shape) for tile in tiles) == [(2, 8, 8), (2, 8, 8)]
 
 

@@ -94,7 +94,7 @@ def test_the_order_of_k_stands_at_the_product_and_in_its_plan(
 ) -> None:
     kernel = weights(tile[0], 2 * tile[1], 512, tile, 2, threads)
     (product,) = (node for node in after(kernel) if isinstance(node, S.Gemm))
-    assert product.annotations == order
+    assert dict(product.hints.stated) == dict(order)
     assert product.plan is None
     (planned,) = (node for node in after(kernel, "infer_layouts") if isinstance(node, S.Gemm))
     plan, asked = planned.plan, dict(order)

@@ -9,7 +9,7 @@ from contexts import CPU, SM_80
 from script_text import body_of, text
 
 import tilelang.language as T
-from tilelang.ir.levels import with_known_keys
+from tilelang.ir.levels import with_known_hints
 from tilelang.ir.stmt import PrimFunc
 from tilelang.transforms.normalize.strip_hints import strip_hints
 
@@ -52,4 +52,4 @@ def test_only_keys_that_passes_know_are_left(context: Any) -> None:
 def test_a_program_without_such_keys_is_unchanged() -> None:
     once = strip_hints(hinted(), CPU)
     assert strip_hints(once, CPU) is once
-    assert with_known_keys(once.body, "tile") is once.body
+    assert with_known_hints(once.body, "tile") is once.body

@@ -12,7 +12,6 @@ from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import Context
 from tilelang.target.cores import core_flags
-from tilelang.transforms.notes import FUSION
 
 if TYPE_CHECKING:
     from tilelang.runtime.executable import Executable
@@ -49,7 +48,7 @@ def _fusion_notes(func: S.PrimFunc) -> str:
     lines = [f"`{func.name}` runs as C on the CPU cores"]
     launches = S.find(func.body, S.Launch)
     for number, launch in enumerate(launches, start=1):
-        if notes := launch.annotation(FUSION, ()):
+        if notes := launch.hints.fusion_note:
             lines += ["", f"kernel {number}", *(f"  {line}" for line in notes)]
     return "\n".join(lines)
 

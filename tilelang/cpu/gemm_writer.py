@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelang.codegen.c import bare
 from tilelang.cpu.dot_instructions import (
@@ -92,7 +92,7 @@ class GemmWriter:
     def _blocks(self) -> tuple[str, int]:
         """The product by blocks of registers; gives its result and row stride."""
         words = words_of(self.stmt.a.dtype, self.stmt.b.dtype, self.wide)
-        taps: Any = dict(self.stmt.annotations).get("taps")
+        taps = self.stmt.hints.taps
         if words is BRAIN_HALVES:
             return self._brain_halves(words)
         if words is SIGNED_BYTES:
@@ -166,7 +166,7 @@ class GemmWriter:
         """Pointer to B in panels, packed here unless the tile is stored that way; or to a small B
         where it lies, and the stride of its rows; that with ``in_place`` in any case."""
         region = self.stmt.b
-        if dict(self.stmt.annotations).get("panels") is not None:
+        if self.stmt.hints.panels is not None:
             return self.p.pointer(region.buffer), 0
         if in_place or small_b(self.stmt):
             return self.p.address(region.buffer, region.mins), self._stride(region)

@@ -7,7 +7,7 @@ the packing step; a loop over elements stores them where the kernel wants them. 
 widened at the same moment: their values are exact in float32.
 
 ``choose_operands`` runs while copies and products are whole. It replaces the tiles and marks the
-statements (annotation "operand"); ``lower_operand_copies`` then writes the marked copies as loops.
+statements (hint ``operand``); ``lower_operand_copies`` then writes the marked copies as loops.
 Products of tiles that other statements read too are left as they are: the kernel converts them.
 """
 
@@ -136,8 +136,8 @@ class _Replace(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Copy) and stmt.dst.buffer.data in self.tiles:
             data = stmt.dst.buffer.data
-            note = (("operand", (self.dtypes[data], self.panels.get(data))),)
-            return replace(stmt, annotations=(*stmt.annotations, *note))
+            operand = self.dtypes[data], self.panels.get(data)
+            return replace(stmt, hints=replace(stmt.hints, operand=operand))
         if isinstance(stmt, S.Store) and stmt.buffer.data in self.tiles:
             at, panels = stmt.indices, self.panels.get(stmt.buffer.data)
             if panels is not None:
@@ -148,7 +148,7 @@ class _Replace(Rewriter):
         if isinstance(stmt, S.Gemm):
             panels = self.panels.get(stmt.b.buffer.data)
             if panels is not None:
-                return replace(stmt, annotations=(*stmt.annotations, ("panels", panels)))
+                return replace(stmt, hints=replace(stmt.hints, panels=panels))
         return stmt
 
 
@@ -156,11 +156,9 @@ def lower_operand_copies(func: S.PrimFunc) -> S.PrimFunc:
     """Copies into operand tiles as loops; the value takes the tile's own dtype on the way."""
 
     def lowered(stmt: S.Copy) -> S.Stmt:
-        note = dict(stmt.annotations).get("operand")
-        if note is None:
+        if stmt.hints.operand is None:
             return stmt
-        assert isinstance(note, tuple)
-        dtype, panels = note
+        dtype, panels = stmt.hints.operand
         return _to_rows(stmt, dtype) if panels is None else _to_panels(stmt, dtype, panels)
 
     return func.with_body(map_stmts(func.body, S.Copy, lowered))

@@ -26,7 +26,7 @@ def has_passing_rows(stmt: S.Gemm) -> bool:
     """Whether ``stmt`` is such a product, once B is no tile."""
     m, n = stmt.c.extents[-2:]
     k, stride = stmt.a.extents[-1], stmt.b.buffer.stride_list()[-2]
-    if stmt.trans_a or stmt.trans_b or stmt.annotations:
+    if stmt.trans_a or stmt.trans_b or stmt.hints:
         return False
     if not all(isinstance(size, int) for size in (m, n, k, stride)):
         return False

@@ -29,15 +29,10 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.tma import (
     SUBTILE_COLUMNS,
     SUBTILE_ROWS,
-    TMA_NOTE,
-    UNPROVED,
 )
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers
-from tilelang.transforms.lower.direct_loads import DIRECT
-from tilelang.transforms.memory.arena import OFFSET, TOTAL
-from tilelang.transforms.normalize.register_hints import NOTE as REGISTER_NOTE
-from tilelang.transforms.notes import NOTES, Note
-from tilelang.transforms.sync.user_wgmma_waits import WAITS
+from tilelang.transforms.memory.arena import OFFSET
+from tilelang.transforms.notes import Note
 
 # Operations of 16 bits that a multiprocessor of sm_90 does in a cycle, times 16 (NVIDIA H100 Tensor
 # Core GPU Architecture, "H100 Tensor Core GPU": 989 TFLOPS by 132 multiprocessors at 1830 MHz).
@@ -75,25 +70,23 @@ class _Kernel:
     def __init__(self, number: int, stages: Stages, limits: Limits) -> None:
         self.number = number
         self.stages = stages
-        self.notes: dict[object, Note] = {
-            note.data: note for note in stages.laid.annotation(NOTES, ())
-        }
+        self.notes: dict[object, Note] = {note.data: note for note in stages.laid.hints.notes}
         self.moves = lines_of(stages.final, limits)
         self.conversions = conversions(stages.staged, stages.laid, stages.ordered, limits.warp)
 
     def text(self) -> Iterator[str]:
         """The lines of the report."""
         final = self.stages.final
-        shared = final.annotation(TOTAL, 0)
+        shared = final.hints.shared_bytes
         grid = " x ".join(str(extent) for extent in final.grid)
         threads = prod(final.threads)
         size = f"{shared} bytes of shared memory"
         yield f"kernel {self.number}: {grid} blocks of {threads} threads, {size}"
         schedule = final.schedule or Schedule()
-        registers = _registers(schedule) or final.annotation(REGISTER_NOTE)
+        registers = _registers(schedule) or final.hints.register_note
         if registers is not None:
             yield f"  registers: {registers}"
-        for why, loc in (*final.annotation(DIRECT, ()), *final.annotation(WAITS, ())):
+        for why, loc in (*final.hints.direct_notes, *final.hints.wait_notes):
             yield f"  {why}{_at(loc)}"
         if schedule.persistent:
             yield f"  blocks: {_tiles(schedule)}"
@@ -219,18 +212,18 @@ def _by_boxes(node: S.Stmt) -> str:
     """Whether a copy has a tensor map, and why not, where that was asked."""
     if not isinstance(node, (S.Copy, S.AtomicTile, S.Im2col, S.Parallel)):
         return ""
-    notes = dict(node.annotations)
+    hints = node.hints
     update = isinstance(node.body if isinstance(node, S.Parallel) else node, (S.Eval, S.AtomicTile))
     operation = "update" if update else "copy"
-    policy = notes.get("eviction_policy")
-    if TMA_NOTE in notes:
-        return f"{operation}: without a tensor map: {notes[TMA_NOTE]}"
+    policy = hints.eviction_policy
+    if hints.tma_note is not None:
+        return f"{operation}: without a tensor map: {hints.tma_note}"
     if in_bulk(node):
         hint = f", {policy} in the L2 cache" if policy is not None else ""
-        if "cluster_mask" in notes:
-            hint += f", loaded once for blocks {notes['cluster_mask']:#b} of the cluster"
-        if UNPROVED in notes:
-            hint += f", where one thread says (not known to be alike: `{notes[UNPROVED]}`)"
+        if hints.cluster_mask is not None:
+            hint += f", loaded once for blocks {hints.cluster_mask:#b} of the cluster"
+        if hints.unproved is not None:
+            hint += f", where one thread says (not known to be alike: `{hints.unproved}`)"
         return f"{operation}: boxes of a tensor map{hint}"
     return f"copy: {policy!r} is for boxes of a tensor map only" if policy is not None else ""
 

@@ -44,6 +44,7 @@ from tilelang.ir.expr import (
     as_expr,
     walk,
 )
+from tilelang.ir.hints import LaunchHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.stmt import (
     Alloc,
@@ -555,7 +556,7 @@ class Builder:
             thread_vars=launch.thread_vars,
             threads=launch.threads,
             body=body,
-            annotations=_pairs(launch.annotations),
+            hints=LaunchHints.of(launch.annotations.items()),
             schedule=Schedule(**dict(stated)) if stated else None,
             loc=block.loc,
         )

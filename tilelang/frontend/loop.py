@@ -20,7 +20,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import promote
 from tilelang.ir.expr import Const, Expr, as_expr, binary, const, walk
 from tilelang.ir.expr import Var as VarNode
-from tilelang.ir.hints import LoopHints
+from tilelang.ir.hints import CopyHints, LoopHints
 from tilelang.ir.stmt import Break, For, If
 from tilelang.ir.stmt import Parallel as ParallelNode
 from tilelang.tracebacks import borders
@@ -254,7 +254,7 @@ def Pipelined(
 class _ParallelLoop(Loop):
     what = "T.Parallel"
 
-    def __init__(self, extents: Sequence[Any], loop_layout: Any, annotations: Any) -> None:
+    def __init__(self, extents: Sequence[Any], loop_layout: Any, hints: CopyHints) -> None:
         if not extents:
             raise TileValueError("T.Parallel needs at least one extent")
         self.extents = tuple(_bound(extent, "an extent of T.Parallel") for extent in extents)
@@ -263,7 +263,7 @@ class _ParallelLoop(Loop):
                 raise TileValueError(
                     "an extent of T.Parallel is negative", expected="0 or more", got=f"{extent!r}"
                 )
-        self.loop_layout, self.annotations = loop_layout, annotations
+        self.loop_layout, self.hints = loop_layout, hints
 
     def open(self, active: Builder, names: tuple[str, ...]) -> tuple[Any, ...]:
         self.loc = locate()
@@ -286,7 +286,7 @@ class _ParallelLoop(Loop):
             extents=self.extents,
             body=active.pop(self.block),
             loop_layout=self.loop_layout,
-            annotations=self.annotations,
+            hints=self.hints,
             loc=self.loc,
         )
         active.emit(_joined(loop))
@@ -297,7 +297,7 @@ def _joined(outer: ParallelNode) -> ParallelNode:
     that all of them can be shared out over the threads."""
     inner = outer.body
     if not isinstance(inner, ParallelNode) or any(
-        loop.loop_layout is not None or loop.annotations for loop in (outer, inner)
+        loop.loop_layout is not None or loop.hints for loop in (outer, inner)
     ):
         return outer
     own = {id(var) for var in outer.vars}
@@ -334,7 +334,7 @@ def Parallel(
     if len(extents) == 1 and isinstance(extents[0], (list, tuple)):
         extents = tuple(extents[0])
     options = {"coalesced_width": coalesced_width, "prefer_async": prefer_async}
-    return _ParallelLoop(extents, loop_layout, _pairs(options, annotations))
+    return _ParallelLoop(extents, loop_layout, CopyHints.of(_pairs(options, annotations)))
 
 
 class _Grid(Loop):

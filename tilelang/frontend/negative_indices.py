@@ -38,7 +38,7 @@ def count_from_end(func: S.PrimFunc) -> S.PrimFunc:
     """
     walk = _Count(known_of(func), frozenset(effects.written(func.body)))
     for launch in S.find(func.body, S.Launch):
-        walk.padded.update(buffer.data for buffer, _ in launch.annotation("safe_value", ()))
+        walk.padded.update(buffer.data for buffer, _ in launch.hints.safe_value)
     return func.with_body(walk.visit(func.body))
 
 

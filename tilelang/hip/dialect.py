@@ -84,7 +84,7 @@ def waves(launch: S.Launch, target: Target) -> int:
     Otherwise compilers keep them in the accumulators beside these, from where each has to be moved
     before anything else can use it. So where arrays leave room there are two.
     """
-    blocks = int(launch.annotation("min_blocks_per_sm", 1))
+    blocks = int(launch.hints.min_blocks_per_sm)
     asked = -(-blocks * -(-prod(launch.threads) // target.limits.warp) // _SIMDS)
     held = sum(
         prod(int(E.as_expr(extent)) for extent in node.buffer.shape) * node.buffer.dtype.bits // 32

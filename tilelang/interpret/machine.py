@@ -135,7 +135,7 @@ class Block:
         self.random: dict[str, Any] = {}
         self.safe_values: dict[int, Expr] = {}
         if launch is not None:
-            for buffer, value in _pairs(launch.annotation("safe_value", ())):
+            for buffer, value in launch.hints.safe_value:
                 self.safe_values[id(buffer)] = value
 
     def extents(self) -> tuple[int, int, int]:
@@ -158,11 +158,6 @@ class Block:
         else:
             known.expected = lambda: count
         return known
-
-
-def _pairs(annotation: Any) -> Any:
-    """The (buffer, value) pairs of an annotation given as pairs or as a mapping."""
-    return annotation.items() if isinstance(annotation, dict) else annotation
 
 
 @dataclass

@@ -109,7 +109,7 @@ def _copy_later(s: DivergentGroup, node: Copy, active: Active) -> None:
             _copy_now(fork, node, active)
 
     s.block.flight.start(s, TILE_COPIES, members, arrive)
-    if dict(node.annotations).get("commit", True):
+    if node.hints.commit:
         s.block.flight.commit(s, TILE_COPIES, members)
 
 

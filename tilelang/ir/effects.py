@@ -241,7 +241,7 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
 
 def in_bulk(stmt: S.Stmt) -> bool:
     """Whether TMA moves a tile there, or is going to."""
-    if isinstance(stmt, (S.AtomicTile, S.Im2col)) and dict(stmt.annotations).get("complete"):
+    if isinstance(stmt, (S.AtomicTile, S.Im2col)) and stmt.hints.complete:
         return True
     return isinstance(stmt, S.COPIES) and stmt.mode in ("tma", "cluster")
 

@@ -14,6 +14,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import PLAIN_COPY
 from tilelang.ir.uniform import PRIVATE
 
 INT = DType("int32")
@@ -36,9 +37,8 @@ def loop_of(stmt: S.Stmt) -> S.Parallel | None:
         case S.Gather():
             extents = tuple(E.as_expr(stmt.dst.extents[d]) for d in stmt.dst.tile_dims())
             body = _put(stmt, stmt.dst, element(stmt.dst, stmt.vars), stmt.value)
-            notes = stmt.annotations
             return S.Parallel(
-                vars=stmt.vars, extents=extents, body=body, annotations=notes, loc=stmt.loc
+                vars=stmt.vars, extents=extents, body=body, hints=stmt.hints, loc=stmt.loc
             )
         case S.Im2col():
             return _im2col(stmt)
@@ -80,7 +80,7 @@ def _loop(
         extents=tuple(map(E.as_expr, extents)),
         body=body(variables),
         loop_layout=stmt.loop_layout if isinstance(stmt, S.Copy) else None,
-        annotations=stmt.annotations if isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)) else (),
+        hints=stmt.hints if isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)) else PLAIN_COPY,
         loc=stmt.loc,
     )
 

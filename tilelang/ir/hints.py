@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
+
+if TYPE_CHECKING:
+    from tilelang.errors import Loc
+    from tilelang.ir.buffer import Buffer
 
 Pairs = tuple[tuple[str, object], ...]
 Own = TypeVar("Own", bound="Hints")
@@ -117,4 +120,112 @@ class LoopHints(Hints):
     idempotent: bool = False
 
 
-PLAIN_LOOP = LoopHints()
+@dataclass(frozen=True)
+class CopyHints(Hints):
+    """Hints of copies, of atomic updates of tiles and of ``Parallel``, which they may become.
+
+    Attributes:
+        disable_tma, eviction_policy, prefer_instruction: of ``T.copy``.
+        cluster_mask: blocks of the cluster that get the tile, a bit for each rank.
+        emit_arrive: it arrives at its barrier, once for all of its threads.
+        commit: an asynchronous copy is a group of its own.
+        asynchronous: the loop is an asynchronous copy.
+        signals: one thread of those that make it signals its completion.
+        exchange: shuffles make it, between fragments.
+        operand: it fills an operand of a product: dtype, and panels where it packs them.
+        complete: TMA makes it, and it is over where it ends.
+        tma_note: why TMA does not make it.
+        unproved: on what threads are not proved to agree, of which one issues it for all.
+        subtile: which :class:`Subtile` of it is made, or that it is one.
+    """
+
+    program = {
+        "disable_tma": bool, "eviction_policy": str, "prefer_instruction": str, "cluster_mask": int,
+        "emit_arrive": object,
+    }  # fmt: skip
+    disable_tma: bool = False
+    eviction_policy: str | None = None
+    prefer_instruction: str | None = None
+    cluster_mask: int | None = None
+    emit_arrive: object = None
+    commit: bool = True
+    asynchronous: bool = False
+    signals: bool = False
+    exchange: bool = False
+    operand: Any = None
+    complete: bool = False
+    tma_note: str | None = None
+    unproved: str | None = None
+    subtile: Any = None
+
+
+@dataclass(frozen=True)
+class GemmHints(Hints):
+    """Hints of a product; ``GemmPlan`` describes the last three.
+
+    Attributes:
+        signals: one thread of those that make it signals its completion.
+        panels: the shape of B in panels.
+        taps: of a convolution: how many, and the distances of their rows and columns.
+    """
+
+    signals: bool = False
+    panels: Any = None
+    taps: tuple[Any, ...] | None = None
+    k_run: int = 1
+    k_slices: int = 1
+    swapped: bool = False
+
+
+@dataclass(frozen=True)
+class LaunchHints(Hints):
+    """Hints of a launch. Maps are pairs of a buffer and its value.
+
+    Attributes:
+        notes: why layouts are what they are, each a ``Note``.
+        register_note: what came of its hints for registers.
+        fusion_note: which loops are one and which are not, as lines.
+        direct_notes: copies that are not loaded straight to LDS, each (text, place).
+        wait_notes: waits that were added, each (text, place).
+        exchanges: global buffers through which threads of a block talk.
+        barrier_ids: first thread, count and number of the barrier of each group of threads.
+        shared_bytes: of shared memory.
+    """
+
+    program = {
+        "cluster_dims": object, "prelude": str, "import_source": str, "cuda_source": str,
+        "entry_name": str, "is_cpu": bool, "default_threads": bool, "layout_map": tuple,
+        "safe_value": tuple, "l2_hit_ratio": tuple, "restrict_buffers": tuple,
+        "min_blocks_per_sm": int, "swizzle": tuple, "ws_schedule": object,
+    }  # fmt: skip
+    schedule = ("layout_map", "default_threads", "ws_schedule", "notes", "exchanges")
+    cluster_dims: Any = None
+    prelude: str | None = None
+    import_source: str | None = None
+    cuda_source: str | None = None
+    entry_name: str = "main_kernel"
+    is_cpu: bool = False
+    default_threads: bool = False
+    layout_map: tuple[tuple[Buffer, Any], ...] = ()
+    safe_value: tuple[tuple[Buffer, Any], ...] = ()
+    l2_hit_ratio: tuple[tuple[Buffer, float], ...] = ()
+    restrict_buffers: tuple[tuple[Buffer, bool], ...] = ()
+    min_blocks_per_sm: int = 1
+    swizzle: tuple[Any, Any] | None = None
+    ws_schedule: Any = None
+    register_note: str | None = None
+    notes: tuple[Any, ...] = ()
+    exchanges: tuple[Any, ...] = ()
+    barrier_ids: tuple[tuple[int, int, int], ...] = ()
+    direct_notes: tuple[tuple[str, Loc | None], ...] = ()
+    wait_notes: tuple[tuple[str, Loc | None], ...] = ()
+    fusion_note: tuple[str, ...] = ()
+    shared_bytes: int = 0
+
+
+PLAIN_LOOP, PLAIN_COPY, PLAIN_GEMM, PLAIN_LAUNCH = (
+    LoopHints(),
+    CopyHints(),
+    GemmHints(),
+    LaunchHints(),
+)

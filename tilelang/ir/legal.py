@@ -18,7 +18,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Const, Expr, Load, RegionArg, Var, find
 from tilelang.ir.hints import Hints
-from tilelang.ir.levels import HOST, LEVELS, OPEN, Level
+from tilelang.ir.levels import HOST, LEVELS, Level
 from tilelang.ir.print_expr import shape_vars
 
 
@@ -44,7 +44,7 @@ def check(
     if row is None:
         raise InternalError(f"unknown IR level {level!r}", expected=", ".join(LEVELS), got=level)
     what = f"{row.name} after the pass {after}" if after else row.name
-    _Checker(func, row, host_works, OPEN if own_keys else frozenset(), what).run()
+    _Checker(func, row, host_works, own_keys, what).run()
 
 
 class _Checker:
@@ -53,12 +53,12 @@ class _Checker:
         func: S.PrimFunc,
         level: Level,
         host_works: bool,
-        open_holders: frozenset[str],
+        own_keys: bool,
         what: str,
     ) -> None:
         self.what = what
         self.host_works = host_works
-        self.open_holders = open_holders
+        self.own_keys = own_keys
         self.func = func
         self.level = level
         self.loc: Loc | None = func.loc
@@ -117,14 +117,21 @@ class _Checker:
         """Whether ``keys`` mean something on what is called ``holder``."""
         known = self.level.keys.get(holder, frozenset())
         for key in keys:
-            if key not in known and holder not in self.open_holders:
+            if key not in known:
                 self.fail(f"the key {key!r} of {holder} may not appear")
 
     def hints(self, holder: str, hints: Hints) -> None:
         """Whether ``hints`` mean something at the level."""
-        early = hints.schedule if self.level.lowered else ()
-        keys = [key for key, _ in hints.stated if key in early]
-        self.keys(holder, [*keys, *(key for key, _ in hints.other)])
+        for key, _ in hints.stated if self.level.lowered else ():
+            if key in hints.schedule:
+                self.fail(f"the hint {key!r} of {holder} may not appear")
+        for key, _ in hints.other:
+            self.own_key(holder, key)
+
+    def own_key(self, holder: str, key: str) -> None:
+        """A key of the program, which means nothing."""
+        if not self.own_keys:
+            self.fail(f"the key {key!r} of {holder} may not appear")
 
     # -- statements ------------------------------------------------------------------------------
     def stmt(self, stmt: S.Stmt) -> None:
@@ -157,11 +164,9 @@ class _Checker:
         if self.in_kernel and isinstance(stmt, S.Launch):
             self.fail("a kernel is launched inside a kernel")
         if isinstance(stmt, S.Attr):
-            self.keys(name, [stmt.key])
-        elif isinstance(stmt, S.For) and stmt.hints:
-            self.hints(name, stmt.hints)
-        elif isinstance(stmt, (S.Launch, S.Parallel, S.Copy, S.Gemm)) and stmt.annotations:
-            self.keys(name, [key for key, _ in stmt.annotations])
+            self.own_key(name, stmt.key)
+        elif hints := getattr(stmt, "hints", None):
+            self.hints(name, hints)
 
     def own(self, stmt: S.Stmt) -> None:
         """What holds for one class only."""

@@ -5,8 +5,8 @@ IR* also says in what order threads and copies go on, and where tiles live: pipe
 fences, layouts. *Thread IR* is what text is printed from: loops, loads, stores and calls only; a
 fragment is an array of registers, or of the block where one core runs it.
 
-Statements, loops and buffers carry keys that passes read: hints of the program, decisions of
-earlier passes. A key that stands in no row means nothing to any pass.
+Buffers carry keys that passes read. A key that stands in no row means nothing to any pass. What
+statements carry are fields (``ir/hints.py``).
 """
 
 from __future__ import annotations
@@ -38,9 +38,6 @@ _SCHEDULE: frozenset[type[S.Stmt]] = frozenset(
 HOST: frozenset[type[S.Stmt]] = frozenset(
     (S.Seq, S.Let, S.Assert, S.If, S.For, S.While, S.Attr, S.View, S.Alloc, S.Launch)
 )
-# Holders of keys that programs name as they like.
-OPEN = frozenset(("For", "Parallel", "Attr"))
-
 Keys = Mapping[str, frozenset[str]]  # holder (class of statements, "Buffer", "Attr") -> its keys
 
 
@@ -56,38 +53,13 @@ def _also(keys: Keys, **rows: str) -> Keys:
 
 
 _TILE_KEYS = _keys(
-    Launch=(
-        "cluster_dims prelude import_source cuda_source entry_name is_cpu default_threads "
-        "layout_map safe_value l2_hit_ratio restrict_buffers min_blocks_per_sm swizzle "
-        "ws_schedule register_note"
-    ),
-    Parallel="coalesced_width prefer_async",
-    Copy=(
-        "coalesced_width disable_tma eviction_policy prefer_instruction cluster_mask "
-        "leader_scope_threads dst_block annotations"
-    ),
-    Gemm="use_2cta annotations signals",
-    Im2col="eviction_policy",
     Buffer="arrive_counts reducer descriptor base_alignment annotations",
 )
 _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
-    Launch="notes exchanges barrier_ids direct_notes wait_notes",
-    Parallel="commit async signals tma_note subtile",
-    Copy="commit signals exchange operand complete announce tma_note unproved subtile",
-    AtomicTile="complete tma_note unproved",
-    Im2col="complete tma_note eviction_policy commit",
-    Gather="commit",
-    Gemm="panels taps k_run swapped k_slices",
     Buffer="register_layout layout extra made joined converted matrices handed_over",
 )
 _THREAD_KEYS = _keys(
-    Launch=(
-        "cluster_dims prelude import_source cuda_source entry_name is_cpu safe_value l2_hit_ratio "
-        "restrict_buffers min_blocks_per_sm swizzle register_note fusion_note "
-        "direct_notes wait_notes shared_bytes barrier_ids"
-    ),
-    Gemm="panels taps",
     Buffer=(
         "arrive_counts reducer descriptor base_alignment annotations layout extra made align "
         "logical joined arena_offset handed_over converted matrices"
@@ -143,15 +115,10 @@ LEVELS: dict[str, Level] = {
 }
 
 
-def with_known_keys(stmt: S.Stmt, level: str) -> S.Stmt:
-    """``stmt`` itself without those of its annotations that mean nothing at ``level``."""
-    if isinstance(stmt, S.For):
-        left_out = stmt.hints.schedule if level == "thread" else ()
-        hints = stmt.hints.without("other", *left_out)
-        return stmt if hints is stmt.hints else replace(stmt, hints=hints)
-    keyed = (S.Launch, S.Parallel, S.Copy, S.AtomicTile, S.Im2col, S.Gather, S.Gemm)
-    if not isinstance(stmt, keyed) or not stmt.annotations:
+def with_known_hints(stmt: S.Stmt, level: str) -> S.Stmt:
+    """``stmt`` itself without those of its hints that mean nothing at ``level``."""
+    hints = getattr(stmt, "hints", None)
+    if hints is None:
         return stmt
-    known = LEVELS[level].keys.get(type(stmt).__name__, frozenset())
-    pairs = tuple(pair for pair in stmt.annotations if pair[0] in known)
-    return stmt if len(pairs) == len(stmt.annotations) else replace(stmt, annotations=pairs)
+    left = hints.without("other", *(hints.schedule if LEVELS[level].lowered else ()))
+    return stmt if left is hints else replace(stmt, hints=left)  # type: ignore[call-arg]

@@ -13,6 +13,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.expr import Const, Expr
+from tilelang.ir.hints import Hints
 from tilelang.ir.print_expr import ExprPrinter
 from tilelang.records import dataclass
 
@@ -52,6 +53,7 @@ _ROWS: dict[type[S.TileOp], _Row] = {
     S.PrintTile: _Row("print", ("src",)),
     S.HardwareOp: _Row("{name}", ("writes", "reads", "args"), ("name",)),
 }
+_NESTED = ("emit_arrive",)  # hints that programs give in ``annotations=`` only
 # Between blocks of a cluster the barrier is that of the other one.
 _BETWEEN_BLOCKS = _Row(
     "copy_cluster", ("src", "dst"), ("mode",), renamed=(("barrier", "remote_barrier"),)
@@ -95,11 +97,12 @@ def _operand(value: object, text: ExprPrinter) -> str:
 
 def _option(spec: Field[Any], value: object, row: _Row, text: ExprPrinter) -> list[str]:
     """The keyword argument for a field, or the ones it holds."""
-    if spec.name in ("annotations", "options"):
-        pairs = [pair for pair in _pairs(value) if pair[1] is not None]
-        if all(key.isidentifier() for key, _ in pairs):
-            return [f"{key}={text.value(inner)}" for key, inner in pairs]
-        return [f"{spec.name}={text.mapping(pairs)}"]
+    if spec.name in ("hints", "options"):
+        stated = value.stated if isinstance(value, Hints) else _pairs(value)
+        nested = [pair for pair in stated if pair[0] in _NESTED or not pair[0].isidentifier()]
+        pairs = [pair for pair in stated if pair[1] is not None and pair not in nested]
+        options = [f"{key}={text.value(inner)}" for key, inner in pairs]
+        return [*options, f"annotations={text.mapping(nested)}"] if nested else options
     if isinstance(value, Expr) and isinstance(value, Const) and value.value is False:
         return []
     if spec.default is not MISSING and not isinstance(value, Expr) and value == spec.default:

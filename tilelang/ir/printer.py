@@ -29,7 +29,7 @@ _LOOP_WORDS = {
 }
 # Reasons of passes are for reports only; a printed kernel has the threads that its text shows.
 _SILENT = ("notes", "fusion_note", "default_threads")
-# Launch annotations that have a function of their own; the others go into one T.block_attr.
+# Hints of a launch that have a function of their own; the others go into one T.block_attr.
 _ANNOTATION_WORDS = {"layout_map": "T.annotate_layout", "safe_value": "T.annotate_safe_value"}
 
 
@@ -228,7 +228,7 @@ class _Printer:
     def annotations(self, launch: S.Launch) -> None:
         """Annotations of the kernel, each under its function."""
         rest = []
-        for key, value in launch.annotations:
+        for key, value in launch.hints.stated:
             if value is None or key in _SILENT:
                 continue
             if key in _ANNOTATION_WORDS:
@@ -387,7 +387,7 @@ class _Printer:
         args = [self.text.value(extent) for extent in stmt.extents]
         if stmt.loop_layout is not None:
             args.append(f"loop_layout={self.text.value(stmt.loop_layout)}")
-        args += list(self.options(stmt.annotations))
+        args += list(self.options(stmt.hints.stated))
         self.header(stmt.vars, f"T.Parallel({', '.join(args)})", stmt.body)
 
     def header(self, loop_vars: tuple[Var, ...], domain: str, body: S.Stmt) -> None:

@@ -20,7 +20,16 @@ from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Call, Expr, Var, as_expr, call, const
 from tilelang.ir.expr import find as find_in
-from tilelang.ir.hints import PLAIN_LOOP, LoopHints
+from tilelang.ir.hints import (
+    PLAIN_COPY,
+    PLAIN_GEMM,
+    PLAIN_LAUNCH,
+    PLAIN_LOOP,
+    CopyHints,
+    GemmHints,
+    LaunchHints,
+    LoopHints,
+)
 from tilelang.ir.hints import Pairs as Pairs
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.notebook import Preformatted
@@ -243,7 +252,7 @@ class Parallel(Stmt):
     extents: tuple[Expr, ...] = exprs_()
     body: Stmt = block_()
     loop_layout: Any = attr_(None)
-    annotations: Pairs = attr_(())
+    hints: CopyHints = attr_(PLAIN_COPY)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -325,9 +334,7 @@ class Launch(Stmt):
     """A kernel: ``body`` for every block of ``grid``, each with ``threads`` threads.
 
     ``block_vars`` and ``thread_vars`` are (x, y, z); ``grid`` has one extent per block variable,
-    ``threads`` always three ints. ``annotations`` keys: "cluster_dims", "prelude", "swizzle",
-    "layout_map", "safe_value", "min_blocks_per_sm", "import_source", "is_cpu",
-    "default_threads", ...
+    ``threads`` always three ints.
     """
 
     grid: tuple[Expr, ...] = exprs_()
@@ -335,12 +342,8 @@ class Launch(Stmt):
     thread_vars: tuple[Var, ...] = vars_()
     threads: tuple[int, ...] = attr_((128, 1, 1))
     body: Stmt = block_()
-    annotations: Pairs = attr_(())
+    hints: LaunchHints = attr_(PLAIN_LAUNCH)
     schedule: Schedule | None = attr_(None)
-
-    def annotation(self, name: str, default: Any = None) -> Any:
-        """The annotation ``name``."""
-        return dict(self.annotations).get(name, default)
 
     def with_body(self, body: Stmt) -> Launch:
         """A copy with another body; itself where it is the same."""
@@ -367,7 +370,8 @@ class Copy(TileOp):
     The non-unit extents of the two regions are equal in order (the language layer has applied
     the extent rules). Elements outside the declared shape of a global source read its safe value
     (default 0); writes outside a global destination are dropped.
-    ``mode``: "copy", "async" (cp.async, no wait), "tma" (with ``barrier``), "cluster".
+    ``mode``: "copy", "async" (cp.async, no wait), "tma" (with ``barrier``), "cluster" (to
+    ``dst_block`` of the cluster).
     """
 
     src: Region = read_()
@@ -375,13 +379,13 @@ class Copy(TileOp):
     mode: str = attr_("copy")
     barrier: Expr | None = expr_(None)
     loop_layout: Any = attr_(None)
-    annotations: Pairs = attr_(())
+    dst_block: Expr | None = expr_(None)
+    hints: CopyHints = attr_(PLAIN_COPY)
 
     @property
     def arrives(self) -> bool:
         """Whether it arrives at its barrier, once for all of its threads."""
-        options = dict(self.annotations).get("annotations") if self.barrier is not None else None
-        return isinstance(options, tuple) and bool(dict(options).get("emit_arrive"))
+        return self.barrier is not None and bool(self.hints.emit_arrive)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -413,7 +417,7 @@ class Gemm(TileOp):
     asynchronous: bool = attr_(False)
     barrier: Expr | None = expr_(None)
     plan: Any = attr_(None)
-    annotations: Pairs = attr_(())
+    hints: GemmHints = attr_(PLAIN_GEMM)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -484,7 +488,7 @@ class AtomicTile(TileOp):
     op: str = attr_()
     memory_order: str = attr_("relaxed")
     use_tma: bool = attr_(False)
-    annotations: Pairs = attr_(())
+    hints: CopyHints = attr_(PLAIN_COPY)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -510,7 +514,7 @@ class Im2col(ElementOp):
     pad: int = attr_()
     mode: str = attr_("copy")
     barrier: Expr | None = expr_(None)
-    annotations: Pairs = attr_(())
+    hints: CopyHints = attr_(PLAIN_COPY)
 
     def output_extent(self, extent: Any) -> Any:
         """Output pixels along a dimension of the image of ``extent`` pixels."""
@@ -529,7 +533,7 @@ class Gather(ElementOp):
     value: Expr = expr_()
     mode: str = attr_("copy")
     barrier: Expr | None = expr_(None)
-    annotations: Pairs = attr_(())
+    hints: CopyHints = attr_(PLAIN_COPY)
 
 
 # All have a source, a tile, a mode and a barrier.

@@ -67,7 +67,7 @@ def _key(func: S.PrimFunc, target: Target, options: Options) -> str | None:
     if is_watched(options):
         return None  # the passes are to be watched
     for node in S.find(func.body, S.Launch):
-        if node.annotation("cuda_source") is not None:
+        if node.hints.cuda_source is not None:
             return None  # it may be read from a file
     try:
         text = exact_text(func)

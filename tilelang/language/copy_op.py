@@ -26,7 +26,8 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Load
+from tilelang.ir.expr import Expr, Load, as_expr
+from tilelang.ir.hints import CopyHints
 from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Pairs, Transpose
 from tilelang.ir.trace_context import emitter
 from tilelang.target.nvidia import HARDWARE_TILES
@@ -75,7 +76,9 @@ def _copy(
     mode: str = "copy",
     barrier: Expr | None = None,
     loop_layout: Any = None,
-    annotations: tuple[tuple[str, object], ...] = (),
+    dst_block: object = None,
+    annotations: dict[str, Any] | None = None,
+    **options: object,
 ) -> None:
     active = emitter(what)
     check_loop_layout(loop_layout, what)
@@ -107,9 +110,17 @@ def _copy(
             mode=mode,
             barrier=barrier,
             loop_layout=loop_layout,
-            annotations=annotations,
+            dst_block=None if dst_block is None else as_expr(dst_block),
+            hints=_hints(annotations, options),
         )
     )
+
+
+def _hints(annotations: dict[str, Any] | None, options: dict[str, object]) -> CopyHints:
+    check_options(annotations=annotations)
+    given = dict(annotations or {})
+    arrive = given.pop("emit_arrive", None)
+    return CopyHints.of(pairs(**options, emit_arrive=arrive, annotations=given or None))
 
 
 def copy(
@@ -145,14 +156,11 @@ def copy(
     what = "T.copy"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
     _choice(prefer_instruction, INSTRUCTIONS, what, "prefer_instruction")
-    notes = pairs(
-        coalesced_width=coalesced_width,
-        disable_tma=disable_tma,
-        eviction_policy=eviction_policy,
-        prefer_instruction=prefer_instruction,
-        annotations=annotations,
-    )
-    _copy(what, src, dst, loop_layout=loop_layout, annotations=notes)
+    _copy(
+        what, src, dst, loop_layout=loop_layout, coalesced_width=coalesced_width,
+        disable_tma=disable_tma, eviction_policy=eviction_policy,
+        prefer_instruction=prefer_instruction, annotations=annotations,
+    )  # fmt: skip
 
 
 def async_copy(
@@ -171,8 +179,10 @@ def async_copy(
 
     Source: PTX ISA, "cp.async".
     """
-    notes = pairs(coalesced_width=coalesced_width, annotations=annotations)
-    _copy("T.async_copy", src, dst, "async", loop_layout=loop_layout, annotations=notes)
+    _copy(
+        "T.async_copy", src, dst, "async", loop_layout=loop_layout,
+        coalesced_width=coalesced_width, annotations=annotations,
+    )  # fmt: skip
 
 
 def tma_copy(
@@ -215,14 +225,11 @@ def tma_copy(
             expected="barrier=bar[i] with bar = T.alloc_barrier(...)",
             hint="use T.copy when the copy should be complete at once",
         )
-    notes = pairs(
-        cluster_mask=cluster_mask,
-        leader_scope_threads=leader_scope_threads,
-        eviction_policy=eviction_policy,
-        annotations=annotations,
-    )
     signal = None if barrier is None else barrier_address(barrier, what)
-    _copy(what, src, dst, "tma", barrier=signal, annotations=notes)
+    _copy(
+        what, src, dst, "tma", signal, annotations=annotations, cluster_mask=cluster_mask,
+        leader_scope_threads=leader_scope_threads, eviction_policy=eviction_policy,
+    )  # fmt: skip
 
 
 def copy_cluster(
@@ -279,16 +286,13 @@ def copy_cluster(
             "waits",
             got="none",
         )
-    notes = pairs(
-        dst_block=dst_block,
-        cluster_mask=cluster_mask,
-        eviction_policy=eviction_policy,
-        coalesced_width=coalesced_width,
-        annotations=annotations,
-    )
     signal = None if remote_barrier is None else barrier_address(remote_barrier, what)
     mode = "tma" if loads and signal is not None else "cluster"
-    _copy(what, src, dst, mode, signal, loop_layout, notes)
+    _copy(
+        what, src, dst, mode, signal, loop_layout, dst_block, annotations,
+        cluster_mask=cluster_mask, eviction_policy=eviction_policy,
+        coalesced_width=coalesced_width,
+    )  # fmt: skip
 
 
 def transpose(src: object, dst: object, annotations: dict[str, Any] | None = None) -> None:
@@ -398,7 +402,7 @@ def im2col(
             stride=constants["stride"],
             dilation=constants["dilation"],
             pad=constants["pad"],
-            annotations=pairs(eviction_policy=eviction_policy),
+            hints=CopyHints.of(pairs(eviction_policy=eviction_policy)),
         )
     )
 

@@ -22,6 +22,7 @@ from tilelang.frontend.regions import (
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, binary
+from tilelang.ir.hints import GemmHints
 from tilelang.ir.stmt import Gemm, HardwareOp, Pairs
 from tilelang.ir.trace_context import emitter
 from tilelang.layout.policy import GemmWarpPolicy
@@ -190,7 +191,7 @@ def _gemm(
             k_pack=packed,
             asynchronous=asynchronous and signal is None,
             barrier=signal,
-            annotations=annotations,
+            hints=GemmHints.of(annotations),
         )
     )
 

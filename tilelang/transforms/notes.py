@@ -1,6 +1,6 @@
 """Why a pass decided as it did: structured notes for reports.
 
-A pass that chooses writes a :class:`Note` per choice into the launch annotation ``NOTES``. No pass
+A pass that chooses writes a :class:`Note` per choice into the hint ``notes`` of the launch. No pass
 reads them, and the printer leaves them out; :mod:`tilelang.explain` makes text of them.
 """
 
@@ -12,9 +12,6 @@ from tilelang.errors import Loc
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import Var
 from tilelang.records import dataclass
-
-NOTES = "notes"
-FUSION = "fusion_note"  # annotation of a launch: which loops are one and which are not, as lines
 
 
 @dataclass(frozen=True)
@@ -33,8 +30,6 @@ class Note:
 
 
 def with_lines(launch: S.Launch, lines: tuple[str, ...]) -> S.Launch:
-    """``launch`` with further lines of ``FUSION``, each once."""
-    known = launch.annotation(FUSION, ())
-    rest = tuple(pair for pair in launch.annotations if pair[0] != FUSION)
-    found = tuple(dict.fromkeys((*known, *lines)))
-    return replace(launch, annotations=(*rest, (FUSION, found))) if found else launch
+    """``launch`` with further lines of its ``fusion_note``, each once."""
+    found = tuple(dict.fromkeys((*launch.hints.fusion_note, *lines)))
+    return replace(launch, hints=replace(launch.hints, fusion_note=found)) if found else launch

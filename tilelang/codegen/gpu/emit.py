@@ -98,9 +98,9 @@ class _Module:
     def launch(self, stmt: S.Launch) -> LaunchPlan:
         """Print the kernel of a launch; gives how to start it."""
         grid = self._grid(stmt)
-        self._prelude(stmt.annotation("prelude"))
-        self._prelude(stmt.annotation("import_source"))
-        if stmt.annotation("cuda_source") is not None:
+        self._prelude(stmt.hints.prelude)
+        self._prelude(stmt.hints.import_source)
+        if stmt.hints.cuda_source is not None:
             return self._foreign(stmt, grid)
         count = len(self.kernels)
         name = f"{self.func.name}_kernel" + (f"_{count + 1}" if count else "")
@@ -118,7 +118,7 @@ class _Module:
             kernel=kernel.name,
             grid=grid,
             threads=_three(stmt.threads),
-            shared_bytes=int(stmt.annotation("shared_bytes", 0)),
+            shared_bytes=int(stmt.hints.shared_bytes),
             args=kernel.args,
             cluster=self._cluster(stmt, kernel.printer),
             cooperative=cooperative,
@@ -133,7 +133,7 @@ class _Module:
         return grid[0], grid[1], grid[2]
 
     def _cluster(self, stmt: S.Launch, printer: GpuPrinter) -> tuple[int, int, int]:
-        dims = stmt.annotation("cluster_dims")
+        dims = stmt.hints.cluster_dims
         if dims is None:
             return (1, 1, 1)
         cluster = _three(dims if isinstance(dims, (tuple, list)) else (dims,))
@@ -145,13 +145,13 @@ class _Module:
     def _foreign(self, stmt: S.Launch, grid: tuple[Program, Program, Program]) -> LaunchPlan:
         """A kernel that the user wrote in CUDA: it takes all parameters in order, then the
         symbols of their shapes."""
-        self.texts.append(str(stmt.annotation("cuda_source")))
-        name = str(stmt.annotation("entry_name", "main_kernel"))
+        self.texts.append(str(stmt.hints.cuda_source))
+        name = str(stmt.hints.entry_name)
         self.kernels.append(name)
         keys = [p.data if isinstance(p, Buffer) else p for p in self.func.params]
         keys += symbols_of(self.func)
         args = tuple(self.slots.argument(key) for key in keys)
-        shared = int(stmt.annotation("shared_bytes", 0))
+        shared = int(stmt.hints.shared_bytes)
         printer = GpuPrinter(Names(), self.target, stmt.threads, self.dialect)
         cluster = self._cluster(stmt, printer)
         return LaunchPlan(name, grid, _three(stmt.threads), shared, args, cluster)
@@ -246,7 +246,7 @@ class _Kernel:
         head = self._arguments()
         self.args = tuple(arg for arg, _ in head)
         x, y, z = _three(stmt.threads)
-        blocks = int(stmt.annotation("min_blocks_per_sm", 1))
+        blocks = int(stmt.hints.min_blocks_per_sm)
         waves = self.dialect.waves(stmt, self.module.target)
         kernel = self.dialect.kernel.format
         lines = [
@@ -255,7 +255,7 @@ class _Kernel:
             + ") {"
         ]
         if writer.uses_arena:
-            size = int(stmt.annotation("shared_bytes", 0))
+            size = int(stmt.hints.shared_bytes)
             lines.append(f"    {self.dialect.arena.format(bytes=size)}")
         lines += self._launch_lines()
         lines += [f"    {line}" for line in printer.state.values()]
@@ -321,8 +321,8 @@ class _Kernel:
         """Definitions of the block and thread variables that the text uses."""
         lines, used = [], self.printer.used
         blocks = [f"(int){self.dialect.block.format(axis=axis)}" for axis in "xyz"]
-        swizzle = self.stmt.annotation("swizzle")
-        cluster = self.stmt.annotation("cluster_dims")
+        swizzle = self.stmt.hints.swizzle
+        cluster = self.stmt.hints.cluster_dims
         if swizzle is not None and len(self.stmt.block_vars) > 1 and cluster is None:
             panel, order = swizzle
             if order in ("row", "column"):

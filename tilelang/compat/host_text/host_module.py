@@ -180,7 +180,7 @@ def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, W
         for slot, param in enumerate(params)
     }
     for (key, _), kernel in zip(plans, kernels):
-        ratios: Mapping[Buffer, float] = dict(kernel.annotation("l2_hit_ratio") or {})
+        ratios: Mapping[Buffer, float] = dict(kernel.hints.l2_hit_ratio)
         for buffer, ratio in sorted(ratios.items(), key=lambda item: item[1]):
             if buffer.data in slots:
                 size = _size(buffer, slots)

@@ -130,7 +130,7 @@ def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.
     product = replace(
         gemm, a=a, b=replace(b, extents=tuple(extents)), c=c,
         clear=E.const(bool(first_only(gemm.clear, loop.var))),
-        annotations=(*gemm.annotations, ("taps", taps)),
+        hints=replace(gemm.hints, taps=taps),
     )  # fmt: skip
     rows = S.counted(row, sizes.rows, product, loc=loop.loc)
     return S.seq(S.Alloc(buffer=padded, loc=column.loc), _fill(padded, column, sizes), rows)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.levels import with_known_keys
+from tilelang.ir.levels import with_known_hints
 from tilelang.ir.visitor import map_buffers, map_stmts, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis.scopes import FRAGMENT
@@ -20,7 +20,7 @@ def lower_fragments_to_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without fragments, and without keys that only tile operations read."""
 
     def settled(launch: S.Launch) -> S.Stmt:
-        body = map_stmts(launch, S.Stmt, lambda stmt: with_known_keys(stmt, "thread"))
+        body = map_stmts(launch, S.Stmt, lambda stmt: with_known_hints(stmt, "thread"))
         allocs = S.find(body, S.Alloc)
         if all(node.buffer.storage != FRAGMENT for node in allocs):
             return body

@@ -24,7 +24,6 @@ from tilelang.layout.evaluate import evaluate
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 MAX_BARRIERS = 16  # of a block
 # Annotation of copies and products: a barrier of their group follows, before one thread arrives.
-SIGNALS = "signals"
 # Attribute of an operand that two groups of warps hand to each other, by mbarriers of the program:
 # what a group does with it, and what it overwrites, the other one has had in between.
 HANDED_OVER = "handed_over"

@@ -108,7 +108,7 @@ class Needs:
     @cached_property
     def is_user_synchronized(self) -> bool:
         """Whether groups of threads wait for each other as the program itself says."""
-        generated = {ident for _, _, ident in self.launch.annotation("barrier_ids", ())}
+        generated = {ident for _, _, ident in self.launch.hints.barrier_ids}
         for stmt in S.walk(self.launch.body):
             for call in stmt.calls():
                 named = call.atom.is_barrier("block") and len(call.args) > 1

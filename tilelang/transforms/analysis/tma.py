@@ -30,10 +30,6 @@ START = 128  # bytes that a box starts at multiples of in shared memory
 MOST = 256  # elements of a box along each dimension
 MOST_DIMS = 5
 MOST_BOXES = 32  # of one tile; each is an instruction of its own
-# Annotations of copies: by boxes, and over where the statement ends; by boxes, as the program
-# orders them; why it is not by boxes; by boxes, on what threads are not proved to agree.
-COMPLETE, ANNOUNCE, TMA_NOTE, UNPROVED = "complete", "announce", "tma_note", "unproved"
-SUBTILE = "subtile"  # annotation of a copy: the :class:`Subtile` of it that is made
 _FARTHEST = 1 << 40  # bytes from one element to the next, below
 _WIDEST = (1 << 31) - 1  # coordinates are 32-bit
 # Values of CUtensorMapDataType. Copies move bits, so what has no name there goes by its size.
@@ -143,9 +139,7 @@ class _Axis:
 
 def is_complete(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a copy by boxes that is over where it ends."""
-    if not isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)):
-        return False
-    return bool(dict(stmt.annotations).get(COMPLETE))
+    return isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)) and stmt.hints.complete
 
 
 def endpoints_of(stmt: TmaOp) -> tuple[Region, Region, bool]:

@@ -16,6 +16,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.hints import CopyHints
 from tilelang.ir.visitor import Rewriter, replace_buffers
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.groups import ThreadGroups
@@ -24,8 +25,6 @@ from tilelang.transforms.layouts.access import writes
 from tilelang.transforms.layouts.gemm_plan import GemmPlan
 from tilelang.transforms.layouts.shuffles import warp_shuffles
 from tilelang.transforms.layouts.trip_counts import Surroundings
-
-EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
 
 # Copies of fragments stay for later uses, or through a loop, where they take no more than that.
 MOST_BYTES, MOST_IN_LOOP, MOST_REGISTERS = 8192, 32768, 16
@@ -230,7 +229,7 @@ class Conversion(Rewriter):
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy of a whole fragment to another layout by shuffles."""
         return self.like(
-            S.Copy(src=src.whole(), dst=dst.whole(), annotations=((EXCHANGE, True),), loc=stmt.loc),
+            S.Copy(src=src.whole(), dst=dst.whole(), hints=CopyHints(exchange=True), loc=stmt.loc),
             stmt,
         )
 

@@ -50,9 +50,6 @@ ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 WARPGROUP_ROWS = 64  # rows of an instruction of a warpgroup
 CHUNK_BITS = 128
 INTERLEAVED_BITS = 64  # 32 lanes then read from each bank twice, one behind the other
-K_RUN = "k_run"  # annotation of a product: see GemmPlan.run
-SWAPPED = "swapped"  # annotation of a product: see GemmPlan.swapped
-K_SLICES = "k_slices"  # annotation of a product: see GemmPlan.k_slices
 
 
 @dataclass(frozen=True)
@@ -221,8 +218,7 @@ def plan_gemm(
     _check_memory(stmt)
     m, n = _sizes(stmt.c, stmt)
     threads, why = group[1], ""
-    order: dict[str, Any] = dict(stmt.annotations)
-    swapped = bool(order.get(SWAPPED))
+    order, swapped = stmt.hints, stmt.hints.swapped
     if swapped:
         stmt, m, n = swap_operands(stmt), n, m
     if context.has("wgmma"):
@@ -240,7 +236,7 @@ def plan_gemm(
         c = _whole(stmt.c, transposed(result) if swapped else result) or SharedLoad()
         each = SharedElements(dtype=accumulator(stmt.a.dtype, stmt.c.dtype))
         return GemmPlan(None, m, n, k, (0, 0), result, c, each, each, why=why)
-    slices = int(order.get(K_SLICES, 1))
+    slices, run = order.k_slices, order.k_run
     own = threads // slices
     warps = _partition(stmt, m, n, own, atom)
     if swapped:  # each row of tiles by one warp
@@ -251,7 +247,6 @@ def plan_gemm(
         _interleave(stmt.b, atom, n // warps[1] // atom.n) if interleave and not stmt.trans_b else 1
     )
     result = repeated(accumulator_layout(atom, m, n, warps, many), threads)
-    run = int(order.get(K_RUN, 1))
     a = repeated(operand_layout(atom, m, k, warps, True, run, slices), threads)
     b = repeated(operand_layout(atom, k, n, warps, False, run, slices), threads)
     load = SharedRuns if run > 1 else SharedLoad
@@ -345,9 +340,8 @@ def _by_warpgroups(
     (m, n), (first, threads) = size, group
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
-    order: dict[str, Any] = dict(stmt.annotations)
-    swapped = bool(order.get(SWAPPED))
-    if K_RUN in order:
+    swapped = stmt.hints.swapped
+    if stmt.hints.k_run > 1:
         return "its weights are in registers in another order of k"
     if first % WARPGROUP or threads % WARPGROUP:
         return f"threads {first} to {first + threads - 1} are no whole warpgroups"

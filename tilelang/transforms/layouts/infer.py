@@ -45,7 +45,7 @@ from tilelang.transforms.layouts.propagation import GroupsDifferError, NotInRegi
 from tilelang.transforms.layouts.search import Priced, cheapest
 from tilelang.transforms.layouts.storage import to_shared
 from tilelang.transforms.layouts.tma_layouts import NotBoxedError, swizzles
-from tilelang.transforms.notes import NOTES, Note
+from tilelang.transforms.notes import Note
 
 
 def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -110,7 +110,7 @@ class _Inference(Priced):
         notes = (*self.moved, *self.notes.values())
         if not notes:
             return launch
-        return replace(launch, annotations=(*launch.annotations, (NOTES, notes)))
+        return replace(launch, hints=replace(launch.hints, notes=notes))
 
     def check_updates(self) -> None:
         """Tiles in memory that loops update are updated by one thread for each element.

@@ -70,7 +70,7 @@ def _mappings(
         runs = {a: run_of(a.buffer, a.indices, var, bounds) for a in used}
         shape = (*extents[:dim], *extents[dim + 1 :], extents[dim])
         bits = min((access.buffer.dtype.bits for access in used), default=VECTOR_BITS)
-        least = max(1, ASYNC_BITS // bits) if "commit" in dict(loop.annotations) else 1
+        least = max(1, ASYNC_BITS // bits) if not loop.hints.commit else 1
         width = _width(runs, bits, least, shape, threads)
         while width:
             spread = RegisterLayout.linear(shape, threads, width)

@@ -28,6 +28,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
+from tilelang.ir.hints import GemmHints
 from tilelang.ir.visitor import map_stmts, replace_buffers, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -35,7 +36,7 @@ from tilelang.transforms.analysis.groups import thread_groups
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.access import accesses, writes
-from tilelang.transforms.layouts.gemm_plan import K_RUN, K_SLICES, SWAPPED, GemmPlan, plan_gemm
+from tilelang.transforms.layouts.gemm_plan import GemmPlan, plan_gemm
 from tilelang.transforms.layouts.intra_cta_split_k import (
     reduction_region,
     split_k_partials,
@@ -94,19 +95,19 @@ class _Promoter:
         if not mapping:
             return self.launch
         swapped |= {buffer for buffer in runs if self.swaps(buffer, mapping)}
-        orders: dict[S.Gemm, S.Pairs] = {}
+        orders: dict[S.Gemm, GemmHints] = {}
         sums: dict[S.Stmt, tuple[Buffer, Buffer]] = {}
         for product in products:
             a, b = product.a.buffer, product.b.buffer
             run = max(runs.get(a, 1), runs.get(b, 1))
-            swap: S.Pairs = ((SWAPPED, True),) if b in swapped else ()
-            slices = self.k_slices(product) if swap and run > 1 else 1
+            slices = self.k_slices(product) if b in swapped and run > 1 else 1
             if slices > 1:
-                swap += ((K_SLICES, slices),)
                 behind = reduction_region(self.launch.body, product)
                 assert behind is not None
                 sums[behind] = split_k_partials(product.c.buffer, slices), product.c.buffer
-            orders[product] = (*(((K_RUN, run),) if run > 1 else ()), *swap)
+            orders[product] = replace(
+                product.hints, k_run=run, k_slices=slices, swapped=b in swapped
+            )
         tiles = {tile: slices for slices, tile in sums.values()}
         body = _ordered(with_sums(self.launch.body, sums), orders, tiles)
         return replace(self.launch, body=replace_buffers(body, mapping))
@@ -141,7 +142,7 @@ class _Promoter:
     # -- questions -------------------------------------------------------------------------------
     def suits(self, buffer: Buffer) -> bool:
         """Whether loops alone write ``buffer`` and products alone need its layout."""
-        annotated = dict(self.launch.annotation("layout_map", ()))
+        annotated = dict(self.launch.hints.layout_map)
         same = [other for other in self.uses if other.data is buffer.data]
         uses = self.uses[buffer]
         if buffer in annotated or len(same) > 1 or uses.others or buffer.ndim != 2:
@@ -162,7 +163,7 @@ class _Promoter:
         """Whether only loops, and products as an operand, touch the fragment ``buffer``, so that
         its layout may be anything."""
         uses = self.uses[buffer]
-        if uses.others or buffer in dict(self.launch.annotation("layout_map", ())):
+        if uses.others or buffer in dict(self.launch.hints.layout_map):
             return False
         if any(product.c.buffer is buffer for product in uses.products):
             return False
@@ -215,8 +216,8 @@ class _Promoter:
                 return False  # neighbours in a register would not be those of its source
             if not is_a and not self.can_swap_operands(product, buffer):
                 return False
-            order = () if is_a else ((SWAPPED, True),)
-            trial = replace_buffers(replace(product, annotations=order), {buffer: fragment})
+            order = GemmHints(swapped=not is_a)
+            trial = replace_buffers(replace(product, hints=order), {buffer: fragment})
             assert isinstance(trial, S.Gemm)
             group = self.groups.of(product)
             plan = plan_gemm(trial, group, self.context)
@@ -228,10 +229,10 @@ class _Promoter:
     def can_swap_operands(self, product: S.Gemm, buffer: Buffer) -> bool:
         """Whether the result of ``product`` may be held transposed: all that is added to it is a
         product with ``buffer``."""
-        c, annotated = product.c, dict(self.launch.annotation("layout_map", ()))
+        c, annotated = product.c, dict(self.launch.hints.layout_map)
         if c.buffer.storage != FRAGMENT or not c.is_whole or c.buffer in annotated:
             return False
-        possible = c.dtype == "float32" and not product.annotations
+        possible = c.dtype == "float32" and not product.hints
         return possible and all(other.b.buffer is buffer for other in self.uses[c.buffer].products)
 
     def run_of(self, buffer: Buffer) -> int:
@@ -289,9 +290,7 @@ class _Promoter:
         plan, c = self.plan(product), product.c
         if plan.atom is None or c.dtype is not plan.atom.c or not c.is_whole:
             return False
-        if c.buffer.storage != FRAGMENT or c.buffer in dict(
-            self.launch.annotation("layout_map", ())
-        ):
+        if c.buffer.storage != FRAGMENT or c.buffer in dict(self.launch.hints.layout_map):
             return False
         few = plan.m <= MAX_ROWS and plan.warps[0] == 1
         return few and self.k_slices(product) > 0
@@ -313,17 +312,18 @@ class _Promoter:
 
 
 def _ordered(
-    body: S.Stmt, orders: Mapping[S.Gemm, S.Pairs], sums: Mapping[Buffer, Buffer]
+    body: S.Stmt, orders: Mapping[S.Gemm, GemmHints], sums: Mapping[Buffer, Buffer]
 ) -> S.Stmt:
     """``body`` with the order of k at the products that have one, and with their sums in parts
     where k is shared out."""
 
     def product(stmt: S.Gemm) -> S.Stmt:
-        if not orders.get(stmt):
+        hints = orders.get(stmt, stmt.hints)
+        if hints == stmt.hints:
             return stmt
         partials = sums.get(stmt.c.buffer)
         c = stmt.c if partials is None else partials.whole()
-        return replace(stmt, c=c, annotations=(*stmt.annotations, *orders[stmt]))
+        return replace(stmt, c=c, hints=hints)
 
     return map_stmts(body, S.Gemm, product)
 

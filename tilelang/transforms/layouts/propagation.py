@@ -202,7 +202,7 @@ class Layouts:
     # -- fixed layouts ----------------------------------------------------------------------------
     def seed(self) -> None:
         """Annotations, matrix instructions, fragments that every thread reads."""
-        for buffer, layout in dict(self.launch.annotation("layout_map", ())).items():
+        for buffer, layout in dict(self.launch.hints.layout_map).items():
             if isinstance(layout, Fragment):
                 self.annotated_fragment(buffer, layout)
             elif buffer.storage.startswith("shared"):
@@ -220,7 +220,7 @@ class Layouts:
         pairs = [(stmt, (op.lo, op.threads)) for op, stmt in products]
         side = max_mma_rows(pairs, self.context)
         free = free_column_order(pairs, self.context, side)
-        annotated = dict(self.launch.annotation("layout_map", ()))
+        annotated = dict(self.launch.hints.layout_map)
         for op, stmt in products:
             self.plan(op, stmt, side, stmt in free and stmt.c.buffer not in annotated)
 

@@ -41,7 +41,7 @@ class Storage:
             for buffer in used_buffers(node):
                 if buffer.data in viewed:
                     aliases.setdefault(buffer.data, {})[buffer] = None
-        annotated = dict(launch.annotation("layout_map", ()))
+        annotated = dict(launch.hints.layout_map)
         for buffer in annotated:
             if buffer.data in viewed:
                 aliases.setdefault(buffer.data, {})[buffer] = None
@@ -153,7 +153,6 @@ def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
                 hint="leave out the annotation, or the view",
                 loc=launch.loc,
             )
-    annotated = launch.annotation("layout_map", ())
-    kept = tuple(pair for pair in annotated if pair[0] not in mapping)
-    notes = tuple((k, kept if k == "layout_map" else value) for k, value in launch.annotations)
-    return replace(launch, body=replace_buffers(launch.body, mapping), annotations=notes)
+    kept = tuple(pair for pair in launch.hints.layout_map if pair[0] not in mapping)
+    hints = replace(launch.hints, layout_map=kept)
+    return replace(launch, body=replace_buffers(launch.body, mapping), hints=hints)

@@ -14,8 +14,6 @@ from tilelang.ir.visitor import map_stmts
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
 from tilelang.transforms.analysis.tma import (
-    COMPLETE,
-    TMA_NOTE,
     TmaIneligibleError,
     TmaOp,
     endpoints_of,
@@ -38,13 +36,12 @@ class NotBoxedError(Exception):
         def plain(stmt: TmaOp) -> S.Stmt | None:
             if stmt not in self.copies:
                 return stmt
-            kept = tuple(pair for pair in stmt.annotations if pair[0] != COMPLETE)
-            notes = (*kept, (TMA_NOTE, self.why))
+            hints = replace(stmt.hints, complete=False, tma_note=self.why)
             if isinstance(stmt, S.Im2col):
-                return loop_of(replace(stmt, annotations=notes))
+                return loop_of(replace(stmt, hints=hints))
             if isinstance(stmt, S.AtomicTile):
-                return loop_of(replace(stmt, use_tma=False, annotations=notes))
-            return replace(stmt, mode="copy", annotations=notes)
+                return loop_of(replace(stmt, use_tma=False, hints=hints))
+            return replace(stmt, mode="copy", hints=hints)
 
         return map_stmts(launch, (S.Copy, S.AtomicTile, S.Im2col), plain)
 

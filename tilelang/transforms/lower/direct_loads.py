@@ -28,7 +28,6 @@ from tilelang.transforms.analysis.vectors import BASE
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import loop
 
-DIRECT = "direct_notes"  # annotation of a launch: copies that are not loaded straight to LDS
 WIDE, NARROW = 16, 4  # bytes of a lane
 
 

@@ -36,7 +36,7 @@ def insert_guards(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the out-of-bounds rule written out."""
     walk = _Guards(known_of(func), frozenset(effects.written(func.body)))
     for launch in S.find(func.body, S.Launch):
-        for buffer, value in launch.annotation("safe_value", ()):
+        for buffer, value in launch.hints.safe_value:
             walk.safe[buffer.data] = E.as_expr(value, buffer.dtype)
     return func.with_body(walk.visit(func.body))
 

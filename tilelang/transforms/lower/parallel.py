@@ -65,9 +65,9 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     exists = spread.valid(ctx.thread, register)
     conditions = [c for c in (exists, None if body.guarded else copy) if c is not None]
     # An asynchronous copy is one even where a thread has a single element of it.
-    later = dict(loop.annotations).get("async", False)
+    later = loop.hints.asynchronous
     if lanes > 1 or later:
-        hints = LoopHints(asynchronous=bool(later))
+        hints = LoopHints(asynchronous=later)
         inner = S.counted(lane, lanes, inner, "vectorized", hints, loop.loc)
     if conditions:
         inner = S.If(cond=E.conjunction(conditions), then=inner, loc=loop.loc)

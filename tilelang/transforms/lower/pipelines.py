@@ -213,7 +213,7 @@ class _Lower(Rewriter):
         group = self.groups.of(stmt) if self.branches else everyone
         if group == everyone:
             return E.call("sync_threads")
-        named = {(lo, n): ident for lo, n, ident in self.launch.annotation("barrier_ids", ())}
+        named = {(lo, n): ident for lo, n, ident in self.launch.hints.barrier_ids}
         if group not in named:
             raise InternalError(f"threads {group[0]} to {sum(group) - 1} have no barrier")
         return E.call("sync_threads", named[group], group[1])

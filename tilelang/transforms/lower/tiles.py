@@ -19,7 +19,7 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.elementwise import loop_of
 from tilelang.ir.facts import bounds_of
-from tilelang.ir.levels import with_known_keys
+from tilelang.ir.levels import with_known_hints
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target import Context, nvidia
@@ -35,8 +35,7 @@ from tilelang.transforms.analysis.groups import (
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import SUBTILE, Subtile, is_complete
-from tilelang.transforms.layouts.conversion import EXCHANGE
+from tilelang.transforms.analysis.tma import Subtile, is_complete
 from tilelang.transforms.layouts.thread_mapping import known_mapping
 from tilelang.transforms.lower.context import (
     INT,
@@ -46,7 +45,7 @@ from tilelang.transforms.lower.context import (
     register_layout_of,
     sync_warp,
 )
-from tilelang.transforms.lower.direct_loads import DIRECT, lower_direct
+from tilelang.transforms.lower.direct_loads import lower_direct
 from tilelang.transforms.lower.epilogue import lower_epilogue
 from tilelang.transforms.lower.epilogue_subtiles import lower_subtile
 from tilelang.transforms.lower.gemm_double_buffer import lower_double_buffered, product_of
@@ -97,7 +96,7 @@ class _Tiles(ExprRewriter):
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.launch = launch
         self.groups = thread_groups(launch, context.limits.warp)
-        self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
+        self.barriers = {(lo, n): ident for lo, n, ident in launch.hints.barrier_ids}
         self.thread = thread_number(launch)
         block = Group(self.thread, prod(launch.threads))
         self.ctx = Lowering(context, block, bounds_of(launch), fragments=_registers(launch))
@@ -115,11 +114,11 @@ class _Tiles(ExprRewriter):
         body = self.rewrite(self.launch.body)
         if self.own.before:
             body = S.seq(*self.own.before, body)
-        launch = with_known_keys(self.launch.with_body(body), "thread")
+        launch = with_known_hints(self.launch.with_body(body), "thread")
         if not self.plain:
             return launch
         assert isinstance(launch, S.Launch)
-        return replace(launch, annotations=(*launch.annotations, (DIRECT, tuple(self.plain))))
+        return replace(launch, hints=replace(launch.hints, direct_notes=tuple(self.plain)))
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate, H.WaitProducts)):
@@ -195,7 +194,7 @@ class _Tiles(ExprRewriter):
         before, body = ([_located(item, gemm) for item in stmts] for stmts in lowered)
         issued = [self.rewrite(stmt) for stmt in copies]
         made_loop = replace(loop, body=S.seq(*issued, *body))
-        return [*before, with_known_keys(made_loop, "thread")]
+        return [*before, with_known_hints(made_loop, "thread")]
 
     def held(self, loop: S.For) -> list[S.Stmt] | None:
         """A loop that keeps the sums of a product in matrices, None where none does."""
@@ -253,11 +252,9 @@ class _Tiles(ExprRewriter):
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
             return sent(stmt, ctx)
-        if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
+        if isinstance(stmt, S.Copy) and stmt.hints.exchange:
             return lower_shuffles(stmt, ctx)
-        if isinstance(stmt, S.Copy) and isinstance(
-            part := dict(stmt.annotations).get(SUBTILE), Subtile
-        ):
+        if isinstance(stmt, S.Copy) and isinstance(part := stmt.hints.subtile, Subtile):
             return self.part(stmt, part, ctx)
         if isinstance(stmt, S.Copy) and (rows := lower_epilogue(stmt, ctx)) is not None:
             return rows
@@ -310,7 +307,7 @@ class _Tiles(ExprRewriter):
         found = lower_subtile(stmt, part, ctx)
         if found is not None:
             return found
-        whole = replace(stmt, annotations=tuple(p for p in stmt.annotations if p[0] != SUBTILE))
+        whole = replace(stmt, hints=stmt.hints.without("subtile"))
         return S.seq() if part.number != 0 else self.lower_one(whole, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
@@ -324,7 +321,7 @@ class _Tiles(ExprRewriter):
                 hint="use T.copy",
                 loc=stmt.loc,
             )
-        committed = not dict(loop.annotations).get("commit", True)
+        committed = not loop.hints.commit
         if isinstance(stmt, S.Copy) and committed and ctx.context.has("direct_lds"):
             direct = lower_direct(stmt, self.facts, ctx)
             if isinstance(direct, S.Stmt):
@@ -332,7 +329,7 @@ class _Tiles(ExprRewriter):
             why = f"`{stmt.dst.buffer.name}` is copied by threads: {direct}"
             self.plain.append((why, stmt.loc))
         if asynchronous:
-            loop = replace(loop, annotations=(*loop.annotations, ("async", True)))
+            loop = replace(loop, hints=replace(loop.hints, asynchronous=True))
         spread = None
         if static_extents(loop) is not None:
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
@@ -369,7 +366,7 @@ class _Tiles(ExprRewriter):
             if isinstance(stmt, S.Alloc) and register_layout_of(stmt.buffer).sparse:
                 return [result, _zeroed(result.buffer)]
             return result
-        return with_known_keys(stmt, "thread")
+        return with_known_hints(stmt, "thread")
 
     def register(
         self, buffer: Buffer, indices: tuple[E.Expr, ...], reads: bool = True

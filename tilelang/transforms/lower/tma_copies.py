@@ -23,7 +23,6 @@ from tilelang.records import dataclass
 from tilelang.target import nvidia
 from tilelang.transforms.analysis.tma import (
     CHUNK,
-    UNPROVED,
     Boxes,
     TmaIneligibleError,
     TmaOp,
@@ -66,13 +65,12 @@ def issued(copy: TmaOp, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.S
     if isinstance(copy, S.COPIES):
         barrier = barrier if barrier is not None else copy.barrier
     more: dict[str, object] = {"bytes": boxes.box_bytes}
-    notes = dict(copy.annotations)
     if isinstance(copy, S.AtomicTile):
         more["reduce"] = copy.op
-    elif notes.get("eviction_policy") is not None:
-        more["eviction_policy"] = notes["eviction_policy"]
-    blocks = notes.get("cluster_mask")
-    if barrier is None or not isinstance(blocks, int):
+    elif copy.hints.eviction_policy is not None:
+        more["eviction_policy"] = copy.hints.eviction_policy
+    blocks = copy.hints.cluster_mask
+    if barrier is None or blocks is None:
         return _instructions(barrier, boxes, more, copy.loc)
     rank = E.call(nvidia.RANK_IN_CLUSTER)
     first = (blocks & -blocks).bit_length() - 1
@@ -118,12 +116,12 @@ def sent(copy: S.Copy, ctx: Lowering) -> S.Stmt:
             hint="give both tiles one layout with T.annotate_layout",
             loc=copy.loc,
         )
-    assert copy.barrier is not None
+    assert copy.barrier is not None and copy.dst_block is not None
     size = prod(int(extent) for extent in src.extents) * src.dtype.bits // 8
     call = E.call(
         nvidia.BULK_COPY_CLUSTER, E.AddressOf(dst.buffer, dst.mins, "w"),
         E.AddressOf(src.buffer, src.mins, "r"), E.const(size), copy.barrier,
-        E.cast(E.as_expr(dict(copy.annotations)["dst_block"]), INT), bytes=size,
+        E.cast(copy.dst_block, INT), bytes=size,
     )  # fmt: skip
     return elected(S.Eval(value=call, loc=copy.loc), ctx)
 
@@ -188,7 +186,7 @@ class OwnBarriers:
         parity, after = self.parity(loc)
         wait = S.do(MBARRIER_WAIT, mbarrier, parity, loc=loc)
         # Others may still use what their tiles hold, or have another turn of the barrier to end.
-        shared = any("cluster_mask" in dict(copy.annotations) for copy in copies)
+        shared = any(copy.hints.cluster_mask is not None for copy in copies)
         before = [S.do(nvidia.CLUSTER_SYNC, loc=loc)] if shared else []
         return S.seq(*before, elected(S.seq(*inside), ctx), wait, *after)
 
@@ -223,7 +221,7 @@ def announced(copy: S.TileCopy, ctx: Lowering) -> S.Stmt:
 
 def _agreed(copy: TmaOp, ctx: Lowering) -> list[S.Stmt]:
     """A look at what the threads have in common that ``copy`` takes from one of them."""
-    if UNPROVED not in dict(copy.annotations):
+    if copy.hints.unproved is None:
         return []
     tensor, tile, _ = endpoints_of(copy)
     coords = [E.cast(E.as_expr(at), INT) for at in (*reversed(tensor.mins), *tile.mins)]

@@ -35,7 +35,6 @@ from tilelang.transforms.memory.liveness import (
 )
 
 OFFSET = "arena_offset"
-TOTAL = "shared_bytes"
 _LEAST = 16  # bytes; the widest vector access
 _TILE = 128  # what rows of tiles should start at
 _SWIZZLED = 1024  # the period of the widest swizzle
@@ -44,8 +43,8 @@ _RESERVED = 1024  # bytes of each block that the system takes (CUDA C++ Programm
 
 
 def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.PrimFunc:
-    """``func`` with the attribute "arena_offset" (bytes) on every shared buffer and the launch
-    annotation "shared_bytes" on every kernel; with further barriers where it does not fit without.
+    """``func`` with the attribute "arena_offset" (bytes) on every shared buffer and the hint
+    ``shared_bytes`` on every kernel; with further barriers where it does not fit without.
 
     Args:
         func: Thread IR with all its barriers.
@@ -59,7 +58,7 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
     def planned(launch: S.Launch) -> S.Launch:
         limit, plan = context.limits.shared_block, _Planner(launch, reuse, context)
         if not any(isinstance(n, S.Alloc) and is_planned(n.buffer) for n in S.walk(launch.body)):
-            return replace(launch, annotations=(*launch.annotations, (TOTAL, 0)))
+            return launch
         offsets, total = plan.of(launch)
         if total > limit:
             fitting = with_fallback_barriers(
@@ -74,7 +73,7 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
         body = _SetOffsets(
             {allocation.live.buffer.data: offset for allocation, offset in offsets}
         ).rewrite(launch.body)
-        return replace(launch, body=body, annotations=(*launch.annotations, (TOTAL, total)))
+        return replace(launch, body=body, hints=replace(launch.hints, shared_bytes=total))
 
     return rewrite_launches(func, planned)
 

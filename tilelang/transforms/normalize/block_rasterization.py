@@ -18,8 +18,6 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.target import Context
 
-_OWN = ("swizzle", "cluster_dims", "import_source", "prelude")  # orders or names blocks itself
-
 
 def rasterize_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the axes of grids in the order of what is written.
@@ -40,7 +38,8 @@ def rasterize_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _may_turn(launch: S.Launch, context: Context) -> bool:
     """Whether the order of blocks is free, and the grid fits the other way round."""
-    if len(launch.grid) < 2 or any(launch.annotation(name) is not None for name in _OWN):
+    own = ("swizzle", "cluster_dims", "import_source", "prelude")  # orders or names blocks itself
+    if len(launch.grid) < 2 or launch.hints.without(*own) is not launch.hints:
         return False
     first, second = launch.grid[:2]
     if not (isinstance(first, E.Const) and isinstance(second, E.Const)):

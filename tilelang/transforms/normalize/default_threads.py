@@ -2,7 +2,7 @@
 
 ``T.Kernel`` without ``threads`` leaves the number to the target: a GPU takes what the front end
 wrote down, a core that runs a block alone has no use for more than one. The front end marks such
-launches with the annotation ``default_threads`` and takes the mark away as soon as the program asks
+launches with the hint ``default_threads`` and takes the mark away as soon as the program asks
 for the number. A body that asks which thread, lane or warp runs it, or in which threads tell each
 other something or count each other, has the number of a GPU everywhere.
 """
@@ -18,8 +18,6 @@ from tilelang.ir.functions import as_expression
 from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.target import Context
 
-MARK = "default_threads"
-
 
 def one_thread_by_default(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with one thread in the blocks of its marked launches.
@@ -31,11 +29,12 @@ def one_thread_by_default(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 def _narrowed(launch: S.Launch) -> S.Stmt:
-    if not launch.annotation(MARK, False) or _asks_for_threads(launch):
+    if not launch.hints.default_threads or _asks_for_threads(launch):
         return launch
-    notes = tuple(pair for pair in launch.annotations if pair[0] != MARK)
     body = map_stmts(launch.body, (S.Parallel, S.Copy), _without_layout)
-    return replace(launch, threads=(1, 1, 1), annotations=notes, body=body)
+    return replace(
+        launch, threads=(1, 1, 1), hints=launch.hints.without("default_threads"), body=body
+    )
 
 
 def _asks_for_threads(launch: S.Launch) -> bool:

@@ -17,7 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import map_stmts, rewrite_bodies
 from tilelang.target import Context
-from tilelang.transforms.analysis.groups import SIGNALS, thread_groups, thread_number
+from tilelang.transforms.analysis.groups import thread_groups, thread_number
 
 
 def signal_gemm_completion(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -31,8 +31,7 @@ def signal_gemm_completion(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             arrive = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
             group = thread_groups(launch, warp).of(stmt)
             first = thread_number(launch).equal(group[0])
-            notes = (*stmt.annotations, (SIGNALS, True))
-            quiet = replace(stmt, barrier=None, annotations=notes)
+            quiet = replace(stmt, barrier=None, hints=replace(stmt.hints, signals=True))
             return [quiet, S.If(cond=first, then=arrive, loc=stmt.loc)]
 
         return map_stmts(launch.body, S.Gemm, product)

@@ -65,5 +65,6 @@ def _own_source(func: S.PrimFunc) -> str:
     launches = S.find(func.body, S.Launch)
     notes = [func.attr("import_source")]
     for launch in launches:
-        notes += [launch.annotation(key) for key in ("prelude", "import_source", "cuda_source")]
+        hints = launch.hints
+        notes += [hints.prelude, hints.import_source, hints.cuda_source]
     return "\n".join(note for note in notes if isinstance(note, str))

@@ -20,7 +20,6 @@ from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.target import Context
 from tilelang.target.nvidia import SET_MAX_NREG
 
-NOTE = "register_note"  # annotation of a launch: what came of its hints, as text
 SETTING = f"T.{SET_MAX_NREG.name}"
 # What hints do, as their rows say.
 _OFF, _SETS = "leave registers", "set registers"
@@ -53,8 +52,9 @@ def _kernel(launch: S.Launch) -> S.Launch:
     if not settings:
         registers = (0, 0) if off else (_number(counts.get(1)), _number(counts.get(0)))
         schedule = replace(schedule or Schedule(), registers=registers)
-    annotations = (*launch.annotations, (NOTE, note))
-    return replace(launch, body=body, annotations=annotations, schedule=schedule)
+    return replace(
+        launch, body=body, hints=replace(launch.hints, register_note=note), schedule=schedule
+    )
 
 
 def _does(call: E.Call) -> str:

@@ -22,7 +22,7 @@ from tilelang.target import Context
 def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
     launches = S.find(func.body, S.Launch)
-    laid_out = {b for launch in launches for b, _ in launch.annotation("layout_map", ())}
+    laid_out = {b for launch in launches for b, _ in launch.hints.layout_map}
     walk = SimplifyWalk(known_of(func), frozenset(effects.written(func.body)))
     walk.laid_out = frozenset(laid_out)
     return func.with_body(walk.visit(func.body))

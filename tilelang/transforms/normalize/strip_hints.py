@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tilelang.ir import stmt as S
 from tilelang.ir.hints import LoopHints
-from tilelang.ir.levels import LEVELS, with_known_keys
+from tilelang.ir.levels import with_known_hints
 from tilelang.ir.visitor import map_stmts
 from tilelang.target import Context
 
@@ -28,11 +28,11 @@ def strip_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def known(stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Attr):
-            return stmt if stmt.key in LEVELS["tile"].keys.get("Attr", ()) else stmt.body
+            return stmt.body
         if isinstance(stmt, S.For) and stmt.kind == "pipelined" and in_order:
             return replace(stmt, kind="serial", hints=LoopHints())
         if isinstance(stmt, S.For) and not waits and stmt.hints.asynchronous:
             return replace(stmt, hints=LoopHints())
-        return with_known_keys(stmt, "tile")
+        return with_known_hints(stmt, "tile")
 
     return func.with_body(map_stmts(func.body, S.Stmt, known))

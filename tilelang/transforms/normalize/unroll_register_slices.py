@@ -67,7 +67,7 @@ def _interchanged(loop: S.For, values: range) -> S.Parallel | None:
     extents = static_extents(inner) if isinstance(inner, S.Parallel) else None
     if not isinstance(inner, S.Parallel) or extents is None or inner.loop_layout is not None:
         return None
-    if values.step != 1 or loop.hints or inner.annotations:
+    if values.step != 1 or loop.hints or inner.hints:
         return None
     own, around = dict(zip(inner.vars, extents)), {loop.var: len(values)}
     if have_own_elements(inner.body, {**own, **around}, {}):

@@ -79,7 +79,10 @@ class UseVersions(ExprRewriter):
                 changed["buffer"] = version.buffer
                 changed["indices"] = (version.slot, *stmt.indices)
         elif isinstance(stmt, S.Launch):
-            changed["annotations"] = self._annotations(stmt.annotations)
+            pairs = stmt.hints.layout_map  # layouts of a tile hold for each of its versions
+            layouts = tuple((self._tile(buffer), layout) for buffer, layout in pairs)
+            if layouts != pairs:
+                changed["hints"] = replace(stmt.hints, layout_map=layouts)
         changed = {name: new for name, new in changed.items() if new is not getattr(stmt, name)}
         return replace(stmt, **changed) if changed else stmt
 
@@ -88,17 +91,6 @@ class UseVersions(ExprRewriter):
             return use_region(old, self.versions)
         regions = tuple(use_region(region, self.versions) for region in old)
         return old if all(a is b for a, b in zip(regions, old)) else regions
-
-    def _annotations(self, annotations: S.Pairs) -> S.Pairs:
-        """Layouts of a tile hold for each of its versions."""
-        rewritten = []
-        for key, value in annotations:
-            if key == "layout_map":
-                pairs: Any = value.items() if isinstance(value, dict) else value
-                layouts = tuple((self._tile(buffer), layout) for buffer, layout in pairs)
-                value = dict(layouts) if isinstance(value, dict) else layouts
-            rewritten.append((key, value))
-        return tuple(rewritten)
 
     def _tile(self, buffer: Buffer) -> Buffer:
         version = self.versions.get(buffer.data)

@@ -246,7 +246,7 @@ class _Replay:
             return False
         if not src.has_unit_stride:
             return False
-        if dict(copy.annotations).get("prefer_instruction") == "sync":
+        if copy.hints.prefer_instruction == "sync":
             return False
         if not all(isinstance(extent, int) for extent in (*copy.dst.extents, *dst.shape)):
             return False
@@ -305,12 +305,8 @@ def _can_add_dimension(buffer: Buffer, launch: S.Launch) -> bool:
 
 
 def layout_pairs(launch: S.Launch, buffer: Buffer) -> list[tuple[Buffer, object]]:
-    """Entries of the launch's layout annotation for ``buffer``."""
-    layouts = launch.annotation("layout_map", ())
-    pairs: Iterable[tuple[Buffer, object]] = (
-        layouts.items() if isinstance(layouts, dict) else layouts
-    )
-    return [pair for pair in pairs if pair[0] is buffer]
+    """Layouts that the launch states for ``buffer``."""
+    return [pair for pair in launch.hints.layout_map if pair[0] is buffer]
 
 
 def _covered_once(regions: list[Region]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:

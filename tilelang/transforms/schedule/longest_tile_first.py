@@ -22,7 +22,7 @@ from tilelang.transforms.schedule.pipeline import append_note
 def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
     """``launch`` with the first block index reversed; later blocks run longer."""
     extent = E.as_expr(launch.grid[0]) if launch.grid else None  # none: one block
-    if launch.annotation("swizzle") is not None or not isinstance(extent, E.Const):
+    if launch.hints.swizzle is not None or not isinstance(extent, E.Const):
         raise NotLegalError("the order of its blocks is another one, or not known")
     lets = {node.var: node.value for node in S.find(launch.body, S.Let)}
     loops = [node for node in S.walk(launch.body) if _is_consumer_loop(node)]

@@ -43,7 +43,7 @@ from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import SUBTILE, Subtile
+from tilelang.transforms.analysis.tma import Subtile
 from tilelang.transforms.schedule.items import is_load
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.pipeline import stages_of
@@ -138,9 +138,9 @@ def may_persist(launch: S.Launch) -> bool:
     threads = prod(launch.threads)
     if launch.threads[0] != threads or threads % WARPGROUP or threads < 2 * WARPGROUP:
         return False
-    if launch.annotation("cluster_dims") is not None:
+    if launch.hints.cluster_dims is not None:
         return False
-    swizzle = launch.annotation("swizzle")
+    swizzle = launch.hints.swizzle
     if swizzle is not None and swizzle[1] not in ("row", "column"):
         return False
     leaves = (S.While, S.Break, S.Continue, S.ThreadReturn, S.Launch, S.View, S.Attr)
@@ -378,7 +378,7 @@ class _Persistent(TileLoop):
         if stores.cond is not None:
             store = S.If(cond=substitute(stores.cond, values), then=store, loc=loop.loc)
         return replace(
-            loop, vars=(row, column), body=store, annotations=(*loop.annotations, (SUBTILE, None))
+            loop, vars=(row, column), body=store, hints=replace(loop.hints, subtile=True)
         )
 
     def store_previous(

@@ -61,7 +61,7 @@ def _can_persist(launch: S.Launch) -> bool:
         return False
     if trip_count(loops[0]) is None or not all(isinstance(n, E.Const) for n in launch.grid):
         return False
-    return may_persist(launch) and not launch.annotation("swizzle")
+    return may_persist(launch) and not launch.hints.swizzle
 
 
 def _stored_by_subtiles(

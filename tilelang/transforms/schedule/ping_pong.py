@@ -147,7 +147,7 @@ def _match_iteration(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Iteration:
 def _is_product(gemm: S.Gemm, tiles: dict[E.Var, E.Var]) -> bool:
     """Whether ``gemm`` adds up 64 rows of products with a tile of a pipeline."""
     whole = gemm.c.is_whole and gemm.c.buffer.storage == FRAGMENT and gemm.c.buffer.ndim == 2
-    plain = gemm.barrier is None and not gemm.asynchronous and not gemm.annotations
+    plain = gemm.barrier is None and not gemm.asynchronous and not gemm.hints
     narrow = gemm.a.dtype.bits == gemm.b.dtype.bits == 16 and gemm.c.dtype == "float32"
     return (
         whole and plain and narrow and same_extent(gemm.c.extents[0], ROWS)
@@ -267,7 +267,7 @@ class _PingPong:
 
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.whole, self.context = launch, context
-        require(launch.annotation("layout_map") is None)
+        require(not launch.hints.layout_map)
         self.pipelines: list[H.Pipeline] = []
         self.front = list(S.flat(launch.body))
         require(self.front)

@@ -532,7 +532,7 @@ class _StageWriter:
         def value(expr: E.Expr) -> E.Expr:
             return simplify(substitute(expr, values))
 
-        async_notes = (("commit", False),) if plan.mechanism.mode == "async" else ()
+        commit = plan.mechanism.mode != "async"
         copies: list[S.Stmt] = []
         for copy in plan.copies:
             moved = rewrite_exprs(copy, value)
@@ -543,7 +543,7 @@ class _StageWriter:
                     dst=use_region(moved.dst, used),
                     mode=plan.mechanism.mode,
                     barrier=self.pipe if plan.mechanism.mode == "tma" else None,
-                    annotations=(*copy.annotations, *async_notes),
+                    hints=replace(copy.hints, commit=commit),
                 )
             )
         inner = S.seq(*copies)

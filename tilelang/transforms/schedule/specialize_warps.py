@@ -130,7 +130,7 @@ def shared_bytes(launch: S.Launch, versions: Mapping[E.Var, Buffer] | None = Non
 
 def _check_order(launch: S.Launch) -> None:
     """What the program says of its threads and of their order itself."""
-    if launch.annotation("ws_schedule") is not None:
+    if launch.hints.ws_schedule is not None:
         raise NotLegalError("it has a schedule of roles of its own")
     for stmt in S.walk(launch.body):
         if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
@@ -291,7 +291,7 @@ def _budget(
 ) -> tuple[int | None, int | None]:
     """Registers of consumers and producer; 0 where the program asks that nobody hands any on."""
     threads, stated = prod(launch.threads), schedule.registers
-    if stated == (0, 0) or launch.annotation("min_blocks_per_sm", 1) > 1:
+    if stated == (0, 0) or launch.hints.min_blocks_per_sm > 1:
         return None, None
     upper, lower = REGISTERS.get(threads // WARPGROUP, (None, None))
     if stated is not None:

@@ -23,7 +23,6 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.visitor import Rewriter, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import SUBTILE
 from tilelang.transforms.schedule.row_stores import BITS, stored_rows
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 
@@ -55,7 +54,7 @@ def _results(launch: S.Launch) -> set[Buffer]:
     while count < len(results):
         count = len(results)
         results |= {copy.dst.buffer for copy in copies if copy.src.buffer in results}
-    parted = {copy.src.buffer for copy in copies if SUBTILE in dict(copy.annotations)}
+    parted = {copy.src.buffer for copy in copies if copy.hints.subtile is not None}
     return {buffer for buffer in results - parted if buffer.storage == FRAGMENT}
 
 

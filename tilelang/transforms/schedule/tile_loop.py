@@ -12,11 +12,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.hints import PLAIN_LOOP, LoopHints
+from tilelang.ir.hints import PLAIN_LOOP, CopyHints, LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.transforms.analysis.tma import (
-    SUBTILE,
     SUBTILE_COLUMNS,
     SUBTILE_ROWS,
     Subtile,
@@ -56,7 +55,7 @@ class TileLoop:
             grid=(simplify(E.binary("min", self.total, self.step)),),
             block_vars=(self.block,),
             body=S.seq(*allocs, loop, *end),
-            annotations=tuple(pair for pair in self.old.annotations if pair[0] != "swizzle"),
+            hints=self.old.hints.without("swizzle"),
             schedule=replace(
                 self.schedule, tiles=" x ".join(map(str, self.old.grid)), subtiles=subtiles
             ),
@@ -64,7 +63,7 @@ class TileLoop:
 
     def lets(self, number: E.Expr, names: tuple[E.Var, ...], body: S.Stmt) -> list[S.Stmt]:
         """The indices of tile ``number`` in the grid, as far as ``body`` uses them."""
-        steps, values = tile_indices(number, self.extents, self.old.annotation("swizzle"))
+        steps, values = tile_indices(number, self.extents, self.old.hints.swizzle)
         needed = {var for node in S.walk(body) for expr in node.exprs() for var in expr.variables}
         needed_lets: list[S.Stmt] = []
         for var, value in reversed((*steps, *zip(names, values))):
@@ -94,7 +93,7 @@ def subtile_buffer(count: int, dtype: DType) -> Buffer:
 
 def subtile_copy(packed: Buffer, subtile: Subtile, dst: Region, loc: Loc | None) -> S.Stmt:
     """The store of a subtile of the result ``packed``."""
-    return S.Copy(src=packed.whole(), dst=dst, annotations=((SUBTILE, subtile),), loc=loc)
+    return S.Copy(src=packed.whole(), dst=dst, hints=CopyHints(subtile=subtile), loc=loc)
 
 
 _Values = tuple[E.Expr, ...]

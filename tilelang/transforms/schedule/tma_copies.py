@@ -58,8 +58,8 @@ class TmaFacts:
         self.known = known
         self.context = context
         self.bounds = bounds_of(launch)
-        self.safe = {buffer.data: value for buffer, value in launch.annotation("safe_value", ())}
-        self.layouts = dict(launch.annotation("layout_map", ()))
+        self.safe = {buffer.data: value for buffer, value in launch.hints.safe_value}
+        self.layouts = dict(launch.hints.layout_map)
 
     @cached_property
     def groups(self) -> ThreadGroups:
@@ -171,11 +171,10 @@ class TmaFacts:
             raise TmaIneligibleError("tl.disable_tma_lower")
         if not self.context.has("tma"):
             raise TmaIneligibleError("the target has no tensor maps")
-        notes = dict(copy.annotations)
-        if notes.get("disable_tma"):
+        if copy.hints.disable_tma:
             raise TmaIneligibleError("disable_tma=True")
-        if notes.get("prefer_instruction") in ("sync", "cp_async"):
-            raise TmaIneligibleError(f"prefer_instruction={notes['prefer_instruction']!r}")
+        if copy.hints.prefer_instruction in ("sync", "cp_async"):
+            raise TmaIneligibleError(f"prefer_instruction={copy.hints.prefer_instruction!r}")
         if tensor.storage == "global" and tensor.data not in self.known:
             raise TmaIneligibleError(f"the host does not know the address of `{name}`")
         if not _is_explicit(copy) and not self.has_elements(copy, tensor):

@@ -26,20 +26,21 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER
 from tilelang.ir.buffer import Region
+from tilelang.ir.hints import CopyHints
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
 from tilelang.target import Context
-from tilelang.transforms.analysis.groups import SIGNALS, thread_groups, thread_number
-from tilelang.transforms.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE, UNPROVED, TmaOp
+from tilelang.transforms.analysis.groups import thread_groups, thread_number
+from tilelang.transforms.analysis.tma import TmaOp
 from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
 
 
 def legalize_tma_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with every copy of mode "tma" one that the accelerator makes.
 
-    Stands after the pipelines are planned, whose bulk copies stay as they are. Copies of the
-    program's own that are made so have the annotation "announce", those that are complete where
-    they stand "complete"; why a copy is not legal is in the annotation "tma_note".
+    Stands after the pipelines are planned, whose bulk copies stay as they are. Those that are
+    complete where they stand have the hint ``complete``; why a copy is not legal is in
+    ``tma_note``.
     """
     known = host_tensors(func)
 
@@ -58,15 +59,14 @@ def _for_clusters(launch: S.Launch) -> S.Launch:
     Raises:
         TileValueError: the cluster has no such blocks.
     """
-    dims = launch.annotation("cluster_dims") or (1,)
+    dims = launch.hints.cluster_dims or (1,)
 
     def checked(stmt: S.Copy) -> S.Stmt:
-        notes = dict(stmt.annotations)
-        if not {"cluster_mask", "dst_block"} & notes.keys():
+        mask = stmt.hints.cluster_mask
+        if mask is None and stmt.dst_block is None:
             return stmt
-        mask = notes.get("cluster_mask", 1)
-        assert isinstance(mask, int)
-        if launch.annotation("cluster_dims") is None or not 0 < mask < 1 << prod(dims):
+        mask = 1 if mask is None else mask
+        if launch.hints.cluster_dims is None or not 0 < mask < 1 << prod(dims):
             raise _no_cluster(stmt, mask, prod(dims))
         return replace(stmt, mode="copy") if _is_multicast_load(stmt) else stmt
 
@@ -75,8 +75,7 @@ def _for_clusters(launch: S.Launch) -> S.Launch:
 
 def _is_requested(stmt: S.Copy) -> bool:
     """Whether the program requests TMA for this copy, whatever its size."""
-    notes = dict(stmt.annotations)
-    return "cluster_mask" in notes or notes.get("prefer_instruction") == "tma"
+    return stmt.hints.cluster_mask is not None or stmt.hints.prefer_instruction == "tma"
 
 
 def _is_multicast_load(stmt: S.Stmt) -> bool:
@@ -102,31 +101,30 @@ def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         if not stmt.use_tma:
             return stmt
         why = facts.refusal(stmt)
-        notes = (*_with_outcome(stmt, why), *_remark(stmt, why, facts))
-        reduction = replace(stmt, use_tma=why is None, annotations=notes)
+        hints = replace(_with_outcome(stmt, why), unproved=_remark(stmt, why, facts))
+        reduction = replace(stmt, use_tma=why is None, hints=hints)
         return _inside(stmt, reduction, facts) if why is None else reduction
 
     return launch.with_body(map_stmts(launch.body, S.AtomicTile, reduced))
 
 
-def _remark(stmt: TmaOp, why: str | None, facts: TmaFacts) -> S.Pairs:
+def _remark(stmt: TmaOp, why: str | None, facts: TmaFacts) -> str | None:
     """What is not proved of a copy that TMA makes though threads may disagree on it."""
     unproved = facts.unproved(stmt) if why is None else None
     if unproved is None:
-        return ()
+        return None
     message = (
         f"threads are not known to agree on `{unproved!r}`, a place of the copy that one of them "
         "issues for all: its value counts; tilelang.sanitize finds those that have another one"
     )
     if stmt.loc is not None:
         warnings.warn_explicit(message, TileWarning, stmt.loc.file, stmt.loc.line)
-    return ((UNPROVED, f"{unproved!r}"),)
+    return f"{unproved!r}"
 
 
-def _with_outcome(stmt: TmaOp, why: str | None) -> S.Pairs:
-    """The annotations of what the accelerator makes, or does not, and then ``why``."""
-    note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
-    return (*stmt.annotations, note)
+def _with_outcome(stmt: TmaOp, why: str | None) -> CopyHints:
+    """The hints of what the accelerator makes, or does not, and then ``why``."""
+    return replace(stmt.hints, complete=why is None, tma_note=why)
 
 
 def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
@@ -142,13 +140,13 @@ def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
             return stmt
         if isinstance(stmt, S.Im2col):
             why = _NO_BARRIER if stmt in ahead else facts.refusal(stmt)
-            return replace(stmt, annotations=_with_outcome(stmt, why))
+            return replace(stmt, hints=_with_outcome(stmt, why))
         if not (facts.is_profitable(stmt) or _is_requested(stmt)):
             return stmt
         alone = stmt in ahead and not _is_requested(stmt)
         why = _NO_BARRIER if alone else facts.refusal(stmt)
         mode = "tma" if why is None else "copy"
-        copied = replace(stmt, mode=mode, annotations=_with_outcome(stmt, why))
+        copied = replace(stmt, mode=mode, hints=_with_outcome(stmt, why))
         return _inside(stmt, copied, facts) if why is None else copied
 
     return launch.with_body(map_stmts(launch.body, S.COPIES, chosen))
@@ -269,12 +267,11 @@ class _LegalizeCopies(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if isinstance(stmt, S.Copy) and _is_bulk(stmt):
             needs_barrier = stmt.barrier is not None and stmt not in self.arrives_after
-            notes = (*stmt.annotations, (SIGNALS, True)) if needs_barrier else stmt.annotations
+            unproved = _remark(stmt, self.why, self.facts)
+            hints = replace(stmt.hints, signals=needs_barrier, tma_note=self.why, unproved=unproved)
             if self.why is None:
-                notes = (*notes, (ANNOUNCE, True), *_remark(stmt, None, self.facts))
-                return replace(stmt, annotations=notes)
-            notes = (*notes, (TMA_NOTE, self.why))
-            return replace(stmt, mode="copy", barrier=None, annotations=notes)
+                return replace(stmt, hints=hints)
+            return replace(stmt, mode="copy", barrier=None, hints=hints)
         call = stmt.call
         if self.counted or call is None:
             return stmt
@@ -289,7 +286,7 @@ def _is_bulk(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a bulk copy that the program orders; a pipeline's names the pipeline."""
     if not isinstance(stmt, S.Copy) or stmt.mode != "tma" or isinstance(stmt.barrier, E.Var):
         return False
-    return COMPLETE not in dict(stmt.annotations)
+    return not stmt.hints.complete
 
 
 def _announces(call: E.Call) -> bool:

@@ -8,7 +8,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import interval
-from tilelang.transforms.analysis.groups import MAX_BARRIERS, SIGNALS, Mask
+from tilelang.transforms.analysis.groups import MAX_BARRIERS, Mask
 from tilelang.transforms.sync.events import is_shared
 
 
@@ -56,7 +56,7 @@ def warp_count(mask: Mask, warp: int) -> int:
 
 def signals_completion(stmt: S.Stmt) -> bool:
     """Whether one thread of those that make a copy or a product may signal its completion."""
-    return isinstance(stmt, (S.Copy, S.Gemm)) and bool(dict(stmt.annotations).get(SIGNALS))
+    return isinstance(stmt, (S.Copy, S.Gemm)) and stmt.hints.signals
 
 
 def lane_bits(mask: Mask, warp: int) -> int | None:

@@ -61,7 +61,6 @@ from tilelang.transforms.sync.barrier_queries import (
     warp_count,
 )
 from tilelang.transforms.sync.events import (
-    EXCHANGES,
     Access,
     AccessTable,
     Hazard,
@@ -76,8 +75,6 @@ from tilelang.transforms.sync.events import (
 )
 from tilelang.transforms.sync.global_communication import communication_buffers
 from tilelang.transforms.sync.pending_accesses import PendingAccesses
-
-GROUPS = "barrier_ids"  # launch annotation: (first thread, count, barrier id) of each group
 
 
 def insert_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -106,13 +103,10 @@ def _synchronized(launch: S.Launch, no_auto_sync: bool, warp: int) -> S.Launch:
     inserter = _Inserter(launch, no_auto_sync, warp)
     start = ExecScope(np.ones(prod(launch.threads), np.bool_))
     body = inserter.visit(launch.body, PendingAccesses(), start)
-    notes = launch.annotations
     groups = tuple((lo, count, ident) for (lo, count), ident in inserter.groups.items())
-    if groups != launch.annotation(GROUPS, ()):
-        notes = (*(pair for pair in notes if pair[0] != GROUPS), (GROUPS, groups))
-    if body is launch.body and notes is launch.annotations:
+    if body is launch.body and groups == launch.hints.barrier_ids:
         return launch
-    return replace(launch, body=body, annotations=notes)
+    return replace(launch, body=body, hints=replace(launch.hints, barrier_ids=groups))
 
 
 @dataclass(frozen=True)
@@ -156,12 +150,12 @@ class _Inserter:
         )
         # Where the program places its own barriers, only what this compiler made one thread's is
         # ordered here.
-        shared_out = frozenset(launch.annotation(EXCHANGES, ()))
+        shared_out = frozenset(launch.hints.exchanges)
         self.scope.exchanges = (
             shared_out if no_auto_sync else communication_buffers(launch, self.scope)
         )
         self.groups: dict[tuple[int, int], int] = {
-            (lo, count): ident for lo, count, ident in launch.annotation(GROUPS, ())
+            (lo, count): ident for lo, count, ident in launch.hints.barrier_ids
         }
         self.mechanisms: dict[E.Expr, Mechanism] = {}
         self.fenced: set[E.Expr] = set()  # pipelines whose waits fence what was written before

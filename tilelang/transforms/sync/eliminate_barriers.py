@@ -26,7 +26,6 @@ from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.target import Context, nvidia
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.sync.barriers import GROUPS
 
 Units: TypeAlias = "Mapping[object, set[Atom]]"  # storage -> what uses it asynchronously
 NEIGHBOURS = 3  # a barrier between two others
@@ -54,7 +53,7 @@ def eliminate_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 class _BarrierEliminator(Rewriter):
     def __init__(self, launch: S.Launch) -> None:
         self.units = _units(launch)
-        groups = launch.annotation(GROUPS, ())
+        groups = launch.hints.barrier_ids
         self.known = {(E.const(ident), E.const(count)) for _, count, ident in groups}
         self.branches = 0  # around the statement in hand
 

@@ -37,7 +37,6 @@ Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it
 LIMIT = 1 << 20  # points that are enumerated at most
 MAX_VALUES = 4096  # of a part that depends on data
-EXCHANGES = "exchanges"  # launch annotation: global buffers through which threads of a block talk
 
 
 def is_shared(buffer: Buffer) -> bool:

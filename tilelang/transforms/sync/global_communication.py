@@ -15,14 +15,13 @@ from dataclasses import replace
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.transforms.analysis.tma import SUBTILE
-from tilelang.transforms.sync.events import EXCHANGES, Scope, commutes, is_shared, own_accesses
+from tilelang.transforms.sync.events import Scope, commutes, is_shared, own_accesses
 
 
 def communication_buffers(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
     """The global buffers of ``launch`` that barriers order like shared memory; those that the
-    launch annotation "exchanges" lists are among them."""
-    known = frozenset(launch.annotation(EXCHANGES, ()))
+    hint ``exchanges`` of the launch lists are among them."""
+    known = frozenset(launch.hints.exchanges)
     written = {var for stmt in _steps(launch.body) for var in _written(stmt)} - known
     if not written:
         return known
@@ -53,7 +52,7 @@ def _written(stmt: S.Stmt) -> Iterator[E.Var]:
     """Global memory that ``stmt`` stores to or updates, for a parallel loop with all that stands in
     it. Intrinsics that move a value say no update: programs make an order of their own. Parts
     of a result are different elements, each of which one warp has."""
-    if isinstance(stmt, (S.Copy, S.Parallel)) and SUBTILE in dict(stmt.annotations):
+    if isinstance(stmt, (S.Copy, S.Parallel)) and stmt.hints.subtile is not None:
         return
     for access in effects.accesses(stmt, nested=isinstance(stmt, S.Parallel)):
         if access.writes and access.buffer.storage == "global":

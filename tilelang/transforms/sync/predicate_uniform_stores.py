@@ -22,7 +22,7 @@ from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import Mask, inverse, thread_indices, thread_mask
-from tilelang.transforms.sync.events import EXCHANGES, is_shared
+from tilelang.transforms.sync.events import is_shared
 
 _MOVABLE = (Effect.NONE, Effect.READ)
 
@@ -30,7 +30,7 @@ _MOVABLE = (Effect.NONE, Effect.READ)
 def predicate_uniform_stores(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with uniform stores under a condition that only one thread of those there fulfils.
 
-    The launch annotation "exchanges" lists the global buffers that are written so; barriers order
+    The launch's hint ``exchanges`` lists the global buffers that are written so; barriers order
     them like shared memory. Relies on layouts: what fragments hold is read here as every thread
     has it.
     """
@@ -44,10 +44,8 @@ def _rewritten(launch: S.Launch) -> S.Launch:
     body = electing.visit(launch.body, np.ones(prod(launch.threads), np.bool_))
     if body is launch.body:
         return launch
-    notes = launch.annotations
-    if electing.exchanges:
-        notes = (*notes, (EXCHANGES, tuple(electing.exchanges)))
-    return replace(launch, body=body, annotations=notes)
+    hints = replace(launch.hints, exchanges=tuple(electing.exchanges))
+    return replace(launch, body=body, hints=hints)
 
 
 def _plain_stores(stmt: S.Stmt) -> Iterator[bool]:

@@ -25,7 +25,6 @@ from tilelang.ir.visitor import map_stmts, rewrite_blocks, rewrite_launches
 from tilelang.target import Context
 from tilelang.transforms.analysis import in_flight_wgmma as P
 
-WAITS = "wait_notes"  # annotation of a launch: the waits that were added, each (text, line)
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
@@ -47,7 +46,7 @@ def keep_user_wgmma_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         launch = replace(launch, body=S.seq(body, *waits.wait(0, after, body)[0]))
         if not waits.added:
             return launch
-        return replace(launch, annotations=(*launch.annotations, (WAITS, tuple(waits.added))))
+        return replace(launch, hints=replace(launch.hints, wait_notes=tuple(waits.added)))
 
     return rewrite_launches(func, kept)
 
