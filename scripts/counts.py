@@ -10,6 +10,9 @@
 * kinds: comparisons with a kind of target, and architecture numbers, outside ``target/`` and the
   back ends.
 * warps: module constants that are the width of a warp.
+* string keys: names under which buffers carry what passes read, as the legality levels allow them.
+  What statements carry are fields.
+* vendors: imports of a vendor's rows in transforms; passes name operations and features.
 * effects: functions beside ``ir/effects.py`` that find out from the fields of statements and the
   kinds of expressions which buffers are named, read or written.
 """
@@ -28,6 +31,7 @@ PACKAGE = ROOT / "tilelang"
 sys.path.insert(0, str(ROOT))  # a plain checkout need not be installed
 BACK_ENDS = ("target", "cpu", "cuda", "hip", "metal", "emulator", "compat")
 KNOWS_BY_NAME = ("transforms", "explain", "interpret", "codegen", "compiler.py")
+IMPORT = (ast.Import, ast.ImportFrom)
 FINDS = ("isinstance", "E.find", "find")
 KINDS = frozenset(("cpu", "cuda", "hip", "metal", "c", "llvm"))
 
@@ -150,6 +154,26 @@ def warps(modules: dict[Path, ast.Module]) -> list[str]:
     return found
 
 
+def keys() -> list[str]:
+    """Names that ``ir/levels.py`` lets stand in pairs of names and values."""
+    from tilelang.ir.levels import LEVELS
+
+    return sorted({key for row in LEVELS.values() for known in row.keys.values() for key in known})
+
+
+def vendors(modules: dict[Path, ast.Module]) -> list[str]:
+    """Imports of modules of ``target/`` that are called after a vendor, in transforms."""
+    found: list[str] = []
+    for path, tree in modules.items():
+        for node in ast.walk(tree) if path.parts[0] == "transforms" else ():
+            names = [alias.name for alias in getattr(node, "names", ()) if isinstance(node, IMPORT)]
+            module = getattr(node, "module", None) or ""
+            full = [f"{module}.{name}" for name in names]
+            if any(re.search(r"target\.(nvidia|amd|apple)", name) for name in full):
+                found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
 def effects(modules: dict[Path, ast.Module]) -> list[str]:
     """Functions that find out from fields and rows which buffers are read or written."""
     found: list[str] = []
@@ -202,6 +226,8 @@ def main() -> None:
         ("sets of instructions' names", name_sets(modules)),
         ("questions for a kind or an architecture", kinds(modules)),
         ("definitions of the warp's width", warps(modules)),
+        ("string keys", keys()),
+        ("imports of vendors' rows in transforms", vendors(modules)),
         ("walkers beside ir/effects.py", effects(modules)),
     ):
         print(f"{title}: {len(places)}")

@@ -139,7 +139,7 @@ NORMALIZE: tuple[Step, ...] = (
     Step("rasterize_blocks", rasterize_blocks,
          does="order the blocks of a grid so that neighbours write to neighbouring memory",
          after="operations are whole, so that what blocks write is seen; grids are constant",
-         needs="wgmma"),
+         needs="page_locality"),
     Step("tighten_parallel_bounds", tighten_parallel_bounds,
          does="shrink parallel loops to the iterations their guard lets through",
          after="conditions are simple and constant; the indices that no iteration has are "
@@ -290,7 +290,7 @@ GPU: tuple[Step, ...] = (
     Step("defer_reductions", defer_reductions,
          does="reduce across lanes once, after the loop",
          after="layouts say which lanes hold a row; no barrier or wait depends on shuffles",
-         needs="wgmma"),
+         needs="async_products"),
     Step("verify_views", verify_views,
          does="check every view of a tile against its layout",
          after="tiles have their orders in memory, and all their names are still there"),

@@ -13,7 +13,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
 from tilelang.ir.visitor import substitute
-from tilelang.target.nvidia import IMAGE_MAP
+from tilelang.target.operations import IMAGE_MAP
 
 if TYPE_CHECKING:
     from tilelang.codegen.gpu.host import HostWriter, Slots

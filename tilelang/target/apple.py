@@ -12,13 +12,19 @@ On all chips so far the places are the same, and much code counts on them (ml-ex
 
 from __future__ import annotations
 
-from tilelang.ir.atoms import Atom, Effect, Operand
+from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import Mode
-from tilelang.target.matrices import BLOCK, MmaAtom, Modes
+from tilelang.target.matrices import BLOCK, HELD, MmaAtom, Modes
+from tilelang.target.operations import (
+    MATRIX_FILL,
+    MATRIX_GIVE,
+    MATRIX_LOAD,
+    MATRIX_MULTIPLY,
+    MATRIX_STORE,
+    MATRIX_TAKE,
+)
 
-SIDE = 8  # rows and columns of a matrix
-HELD = SIDE * SIDE // 32  # elements of a matrix in each thread
 _ROWS: Modes = (Mode(BLOCK, "thread", 4),)
 _COLUMNS: Modes = (Mode(4, "thread", 1), Mode(HELD, "register", 1))
 _PLACES = (_ROWS, _COLUMNS)
@@ -29,7 +35,7 @@ _KNOWN = (  # lane 16 a + 8 b + 4 c + 2 d + e: row 4 a + 2 c + d, columns 4 b + 
 
 SIMDGROUP: tuple[MmaAtom, ...] = tuple(
     MmaAtom(
-        SIDE, SIDE, SIDE, DType(kind), DType(kind), DType("float32"), needs,
+        BLOCK, BLOCK, BLOCK, DType(kind), DType(kind), DType("float32"), needs,
         a_modes=places, b_modes=places, c_modes=places, row="multiply_add_matrix", opaque=True,
         known=places is _KNOWN,
     )
@@ -38,36 +44,6 @@ SIMDGROUP: tuple[MmaAtom, ...] = tuple(
 )  # fmt: skip
 
 
-def _matrix(name: str, text: str, *operands: Operand) -> Atom:
-    return Atom(
-        name, len(operands), len(operands), "void", effect=Effect.WRITE, operands=operands,
-        needs="simdgroup", lowered=True, text=text, semantics=name.replace("_", " "),
-    )  # fmt: skip
-
-
-# Attributes of the calls say the shape; of memory stands here what a row has at least.
-_WHOLE = Operand("matrix", "registers", "w", tile="mn")
-_PITCH = Operand("elements of a row", "constant")
-MATRIX_FILL = _matrix("fill_matrix", "tl_matrix_fill", _WHOLE)
-MATRIX_LOAD = _matrix(
-    "load_matrix", "tl_matrix_load{transposed}", _WHOLE,
-    Operand("source", "shared", "r", bytes=16), _PITCH,
-)  # fmt: skip
-MATRIX_STORE = _matrix(
-    "store_matrix", "tl_matrix_store", Operand("target", "shared", "w", bytes=16),
-    Operand("matrix", "registers", "r", tile="mn"), _PITCH,
-)  # fmt: skip
-MATRIX_MULTIPLY = _matrix(
-    "multiply_add_matrix", "tl_matrix_multiply", Operand("d", "registers", "rw", tile="mn"),
-    Operand("a", "registers", "r", tile="mk"), Operand("b", "registers", "r", tile="kn"),
-)  # fmt: skip
-MATRIX_GIVE = _matrix(
-    "give_matrix", "tl_matrix_give", _WHOLE, Operand("elements", "registers", "r")
-)
-MATRIX_TAKE = _matrix(
-    "take_matrix", "tl_matrix_take", Operand("elements", "registers", "w"),
-    Operand("matrix", "registers", "r", tile="mn"),
-)  # fmt: skip
 ROWS: list[Atom] = [
     MATRIX_FILL, MATRIX_LOAD, MATRIX_STORE, MATRIX_MULTIPLY, MATRIX_GIVE, MATRIX_TAKE,
 ]  # fmt: skip

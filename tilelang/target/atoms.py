@@ -8,11 +8,13 @@ instructions multiply all of float32; those of gfx942 that do not are used for t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.amd_matrices import MATRICES
 from tilelang.target.apple import SIMDGROUP
 from tilelang.target.matrices import MmaAtom
-from tilelang.target.nvidia_mma import MMA_SYNC, WGMMA_KINDS
+from tilelang.target.nvidia_mma import MMA_SYNC, WGMMA_KINDS, wgmma_atom, wgmma_columns
 
 ATOMS: tuple[MmaAtom, ...] = MMA_SYNC + MATRICES + SIMDGROUP
 
@@ -66,6 +68,11 @@ def warpgroup_kinds(a: DType, b: DType, c: DType) -> tuple[DType, DType, DType] 
     fitting = [kind for kind in sums if kind.is_float == c.is_float and kind.bits >= c.bits]
     found = min(fitting, key=lambda kind: (kind is not c, -kind.bits), default=None)
     return None if found is None else (x, y, found)
+
+
+def warpgroup_atoms(kinds: tuple[DType, DType, DType]) -> Iterator[MmaAtom]:
+    """Instructions of a warpgroup for such dtypes, those with the most columns first."""
+    return (wgmma_atom(columns, *kinds) for columns in wgmma_columns(kinds[2]))
 
 
 def _called(kind: DType) -> DType:

@@ -16,7 +16,7 @@ from tilelang.target.parse import Target
 # Options that take features away -> which ones.
 _WITHOUT = {
     "no_tma": ("tma", "bulk_copy"),
-    "no_wgmma": ("wgmma",),
+    "no_wgmma": ("wgmma", "async_products"),
     "no_roles": ("roles",),
 }
 # Features that are there only where an option asks for them, because no vendor promises them.

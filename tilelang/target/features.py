@@ -25,6 +25,9 @@ FEATURES: dict[str, str] = {
     "mma_blockscaled": "mma with scales of blocks of the factors",
     "wgmma": "wgmma: products of a warpgroup, with factors in shared memory",
     "descriptors": "descriptors of factors in shared memory",
+    "async_products": "products run beside the threads, whose issue slots are then short",
+    "page_locality": "memory is faster where blocks that run together write the same pages",
+    "bf16x2": "arithmetic of pairs of bfloat16",
     "tcgen05": "tcgen05: products with sums in tensor memory",
     "cp_async": "cp.async: copies of 4 to 16 bytes to shared memory that complete later",
     "bulk_copy": "cp.async.bulk: copies of runs of bytes, counted by an mbarrier",
@@ -55,6 +58,7 @@ FEATURES: dict[str, str] = {
     "vmcnt": "counters of outstanding memory instructions",
     "direct_lds": "loads from global memory straight to LDS, 4 bytes of a lane",
     "direct_lds_16": "the same with 16 bytes",
+    "column_order": "results of products may have their columns in any order",
     # Apple.
     "simdgroup": "matrices of 8x8 in the registers of a simdgroup",
     "simdgroup_elements": "the same, whose elements are where they are on all chips so far",
@@ -68,7 +72,7 @@ _CUDA_SINCE = {
     "mma_sm80": 80, "mma_sp": 80, "cp_async": 80, "mbarrier": 80, "bf16": 80,
     "fp8": 89, "mma_fp8": 89,
     "stmatrix": 90, "bulk_copy": 90, "tma": 90, "cluster": 90, "elect": 90, "vector_red": 90,
-    "pdl": 90, "descriptors": 90,
+    "pdl": 90, "descriptors": 90, "bf16x2": 90,
     "access_256": 100, "clc": 100,
 }  # fmt: skip
 # The compute capabilities that there are. A number that is none of them is a slip of the pen.
@@ -81,6 +85,8 @@ CUDA_NUMBERS = frozenset(
 # no later chip promises them.
 _CUDA_OF_CHIP = {
     "wgmma": (90,),
+    "async_products": (90,),
+    "page_locality": (90,),
     "setmaxnreg": (90, 100, 101, 103, 110, 120, 121),
     "roles": (90, 100, 101, 103, 110, 120, 121),
     "tcgen05": (100, 101, 103, 110),
@@ -89,19 +95,19 @@ _CUDA_OF_CHIP = {
 }
 # What the names of AMD's architectures start with -> what they have besides threads.
 _HIP = {
-    "gfx90a": ("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "bf16"),
+    "gfx90a": ("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "bf16", "column_order"),
     "gfx94": (
         "mfma", "mfma_i8", "mfma_fnuz", "mfma_xf32", "ds_read", "vmcnt", "direct_lds", "bf16",
-        "fp8",
+        "fp8", "column_order",
     ),
     "gfx95": (
         "mfma", "mfma_i8", "mfma_ocp", "mfma_k32", "ds_read", "vmcnt", "direct_lds",
-        "direct_lds_16", "bf16", "fp8",
+        "direct_lds_16", "bf16", "fp8", "column_order",
     ),
     "gfx9": ("ds_read", "vmcnt"),
     "gfx10": ("ds_read", "vmcnt"),
-    "gfx11": ("wmma", "wmma_gfx11", "ds_read", "vmcnt", "bf16"),
-    "gfx12": ("wmma", "wmma_gfx12", "ds_read", "vmcnt", "bf16", "fp8"),
+    "gfx11": ("wmma", "wmma_gfx11", "ds_read", "vmcnt", "bf16", "column_order"),
+    "gfx12": ("wmma", "wmma_gfx12", "ds_read", "vmcnt", "bf16", "fp8", "column_order"),
 }  # fmt: skip
 HIP_ARCH = "gfx942"  # where a target names none, on a machine without such a GPU
 _OTHERS = {

@@ -16,6 +16,8 @@ from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.records import dataclass
 
 BLOCK = 8  # rows of A, columns of B of one block
+HELD = BLOCK * BLOCK // 32  # elements of a square block in each thread of a warp
+WARPGROUP = 128  # threads
 
 Modes = tuple[Mode, ...]
 

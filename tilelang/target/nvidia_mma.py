@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import Mode, long_modes
-from tilelang.target.matrices import BLOCK, MmaAtom, Modes
-
-WARPGROUP = 128  # threads
+from tilelang.target.matrices import BLOCK, WARPGROUP, MmaAtom, Modes
 
 
 # -- registers of mma.sync -------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.intervals import Interval
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.target.apple import HELD
+from tilelang.target.matrices import HELD
 
 
 class _Counter(NamedTuple):

@@ -36,7 +36,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
 from tilelang.target.alternatives import unavailable
-from tilelang.target.apple import HELD
+from tilelang.target.matrices import HELD
 
 _SIGNED = ("int32", "int64")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")

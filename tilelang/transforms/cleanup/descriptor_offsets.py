@@ -17,10 +17,13 @@ from tilelang.ir import stmt as S
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 
 UNIT = 128  # bits that a descriptor counts
-_PLACES = {nvidia.WGMMA_SS: (1, 3), nvidia.WGMMA_RS: (2,)}  # of operands; distances stand behind
+_PLACES = {
+    operations.WGMMA_SS: (1, 3),
+    operations.WGMMA_RS: (2,),
+}  # of operands; distances stand behind
 
 
 def offset_descriptors(func: S.PrimFunc, context: Context) -> S.PrimFunc:

@@ -20,11 +20,11 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import Rewriter, rewrite_launches
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import Mask, thread_mask, thread_number
 from tilelang.transforms.analysis.loops import UNROLLED
 
-_COPIES = (nvidia.TMA_LOAD_BOX, nvidia.TMA_LOAD_PIXELS)
+_COPIES = (operations.TMA_LOAD_BOX, operations.TMA_LOAD_PIXELS)
 
 
 def elect_lanes(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -77,7 +77,9 @@ class _Elected:
         if Varying(replace(self.given, body=seen)).touches(alone):
             return None
         own_warp = (thread_number(self.given) // self.warp).equal(first // self.warp)
-        return replace(stmt, cond=E.binary("land", own_warp, E.call(nvidia.ELECT_ONE)), then=alone)
+        return replace(
+            stmt, cond=E.binary("land", own_warp, E.call(operations.ELECT_ONE)), then=alone
+        )
 
 
 def _copies(stmt: S.Stmt) -> bool:

@@ -43,7 +43,7 @@ MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
 
 def pack_f16x2(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with lanes of float16 in pairs."""
-    kinds = (HALF, BRAIN) if context.has("stmatrix") else (HALF,)
+    kinds = (HALF, BRAIN) if context.has("bf16x2") else (HALF,)
 
     def paired(launch: S.Launch) -> S.Stmt:
         return _Loops(bounds_of(launch), kinds).rewrite(launch.body)

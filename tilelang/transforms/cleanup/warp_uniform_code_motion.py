@@ -1,6 +1,6 @@
 """Warp-uniform code motion: values that all lanes of a warp share, computed before a loop.
 
-A product of warpgroups says by :data:`~tilelang.target.nvidia.WARP_UNIFORM` which one it is: a
+A product of warpgroups says by :data:`~tilelang.target.operations.WARP_UNIFORM` which one it is: a
 shuffle, and a move to the registers of the warp, which wait for each other. In a loop they stand
 between each wait for a product and the next one (an H100, fp16 8192^3: 1.004 of the library, 1.016
 without them; e4m3: 1.021, 1.035; attention: 1.038, 1.044, causal 1.108, 1.143).
@@ -16,7 +16,7 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import map_exprs, rebuild, rewrite_blocks, rewrite_launches
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.transforms.analysis.loops import UNROLLED
 
 
@@ -46,7 +46,7 @@ def _inside(launch: S.Launch, stmt: S.Stmt, names: dict[E.Expr, E.Var]) -> S.Stm
         return stmt
 
     def named(expr: E.Expr) -> E.Expr:
-        fixed = isinstance(expr, E.Call) and expr.atom is nvidia.WARP_UNIFORM
+        fixed = isinstance(expr, E.Call) and expr.atom is operations.WARP_UNIFORM
         if fixed and expr.variables <= set(launch.thread_vars):
             return names.setdefault(expr, E.Var("group", expr.dtype))
         return rebuild(expr, named)

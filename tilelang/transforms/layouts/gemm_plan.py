@@ -34,9 +34,8 @@ from tilelang.layout.register_layout import Mode, RegisterLayout, long_modes
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.target.atoms import LARGE, find_atom, warpgroup_kinds
-from tilelang.target.matrices import BLOCK, MmaAtom, Modes
-from tilelang.target.nvidia_mma import WARPGROUP, wgmma_atom, wgmma_columns
+from tilelang.target.atoms import LARGE, find_atom, warpgroup_atoms, warpgroup_kinds
+from tilelang.target.matrices import BLOCK, WARPGROUP, MmaAtom, Modes
 from tilelang.transforms.analysis.combine import accumulator
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.descriptors import (
@@ -281,7 +280,7 @@ def free_column_order(
     operands are in registers, only the products that use them are free. Products that accumulate
     into one tile have the same order.
     """
-    if not (context.has("mfma") or context.has("wmma")):
+    if not context.has("column_order"):
         return frozenset()
     held_in_registers = any(_has_register_operand(stmt) for stmt, _ in products)
     orders: dict[E.Var, set[int]] = {}
@@ -363,11 +362,10 @@ def _by_warpgroups(
         a.k_inner or in_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds, shares[0])
     ):
         return f"rows of `{stmt.a.buffer.name}` leave a panel of {a.span} bytes in its middle"
-    for count in wgmma_columns(kinds[2]):
-        if (n // shares[1]) % count == 0 and (
-            b.k_inner or in_panels(b, stmt.b.mins[-1], n, count, bounds, shares[1])
+    for atom in warpgroup_atoms(kinds):
+        if (n // shares[1]) % atom.n == 0 and (
+            b.k_inner or in_panels(b, stmt.b.mins[-1], n, atom.n, bounds, shares[1])
         ):
-            atom = wgmma_atom(count, *kinds)
             return _plan_of_warpgroups(stmt, atom, (m, n, k), shares, a, b, swapped)
     return f"columns of `{stmt.b.buffer.name}` leave a panel of {b.span} bytes in its middle"
 

@@ -23,7 +23,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, PATTERN_ROWS, swizzle_of
-from tilelang.target import amd
+from tilelang.target import operations
 from tilelang.transforms.analysis.vectors import BASE
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import loop
@@ -160,6 +160,6 @@ def _loads(stmt: S.Copy, shape: tuple[int, ...], run: int, span: int, ctx: Lower
     at = [simplify(index, ctx.bounds) for index in indices]
     target = E.AddressOf(stmt.dst.buffer, element(stmt.dst, at), "w")
     source = E.AddressOf(stmt.src.buffer, element(stmt.src, at), "r")
-    load = S.do(amd.LOAD_LDS, target, source, loc=stmt.loc, bytes=run * bits // 8)
+    load = S.do(operations.LOAD_LDS, target, source, loc=stmt.loc, bytes=run * bits // 8)
     count = prod(shape) // (run * ctx.threads)
     return loop(number, count, load)

@@ -17,7 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.layout.register_layout import Mode
 from tilelang.records import dataclass
-from tilelang.target import nvidia
+from tilelang.target import operations
 from tilelang.transforms.analysis.tma import SUBTILE_COLUMNS, SUBTILE_ROWS, Subtile
 from tilelang.transforms.lower.context import Lowering, sync_warp
 from tilelang.transforms.lower.elements import array, loop, mode
@@ -44,7 +44,7 @@ def lower_subtile(stmt: S.Copy, subtile: Subtile, ctx: Lowering) -> S.Stmt | Non
     # One value for all lanes: else the unit's instruction stands in a loop over them.
     warp = ctx.fresh("warp")
     ctx = replace(ctx, bounds=ctx.bounds.with_range(warp, 0, ctx.threads // ctx.warp))
-    number = E.call(nvidia.WARP_UNIFORM, ctx.thread // ctx.warp)
+    number = E.call(operations.WARP_UNIFORM, ctx.thread // ctx.warp)
     strips = _strips(stmt.src, warp, ctx)
     if len(strips) != subtile.count or ctx.group.lo % ctx.warp:
         return None
@@ -65,9 +65,9 @@ def lower_subtile(stmt: S.Copy, subtile: Subtile, ctx: Lowering) -> S.Stmt | Non
         by_one(_wait(slots - 1)),
         sync,
         _blocks(stmt, subtile, slot, strip, ctx),
-        S.do(nvidia.FENCE_PROXY_ASYNC),
+        S.do(operations.FENCE_PROXY_ASYNC),
         sync,
-        by_one(*boxes, S.do(nvidia.BULK_COMMIT), *([_wait(0)] if subtile.last else [])),
+        by_one(*boxes, S.do(operations.BULK_COMMIT), *([_wait(0)] if subtile.last else [])),
     )
 
 
@@ -133,7 +133,7 @@ def _boxes(
 
 def _wait(pending: int) -> S.Stmt:
     """Until the unit has read all but the last ``pending`` parts of the lane."""
-    return S.do(nvidia.BULK_WAIT, E.const(pending), read=True)
+    return S.do(operations.BULK_WAIT, E.const(pending), read=True)
 
 
 def _blocks(stmt: S.Copy, subtile: Subtile, slot: E.Expr, strip: _Strip, ctx: Lowering) -> S.Stmt:

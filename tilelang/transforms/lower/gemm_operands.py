@@ -20,7 +20,7 @@ from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.layout import Layout
 from tilelang.records import dataclass
-from tilelang.target import nvidia
+from tilelang.target import operations
 from tilelang.target.matrices import BLOCK, MmaAtom
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.vectors import keeps_chunks
@@ -270,7 +270,7 @@ class SharedOperand(MemoryOperand):
         target = E.AddressOf(registers, (group * (count * per),), "w")
         source = E.AddressOf(*origin, "r")
         return S.do(
-            nvidia.LDMATRIX, target, source, loc=self.loc, count=count, trans=not self.k_inner
+            operations.LDMATRIX, target, source, loc=self.loc, count=count, trans=not self.k_inner
         )
 
     def _digit(self, values: list[int]) -> E.Expr:

@@ -28,9 +28,8 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
-from tilelang.target import apple
-from tilelang.target.apple import HELD, SIDE
-from tilelang.target.matrices import MmaAtom
+from tilelang.target import operations
+from tilelang.target.matrices import BLOCK, HELD, MmaAtom
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers, SharedLoad
 from tilelang.transforms.lower.context import MADE, Lowering
 from tilelang.transforms.lower.elements import array, loop
@@ -38,7 +37,7 @@ from tilelang.transforms.lower.gemm_accumulator import Accumulator, accumulator_
 from tilelang.transforms.lower.gemm_operands import RegisterOperand, SharedOperand
 
 MATRICES: S.Pairs = (*MADE, ("matrices", True))
-SHAPE = apple.SIMDGROUP[0].shape
+SHAPE = f"m{BLOCK}n{BLOCK}k{BLOCK}"
 WRITTEN_OUT = 4  # steps along k up to which the loop is unrolled
 
 
@@ -129,7 +128,7 @@ class SimdgroupProduct:
         """Zeros."""
         var = self.ctx.fresh("t")
         return loop(
-            var, self.rows * self.columns, _call(apple.MATRIX_FILL, _matrix(sums, var, "w"))
+            var, self.rows * self.columns, _call(operations.MATRIX_FILL, _matrix(sums, var, "w"))
         )
 
     def enter(self, sums: Buffer, held: bool = False) -> S.Stmt:
@@ -152,14 +151,14 @@ class SimdgroupProduct:
         if self.atom.known:
             held = array("elements", self.atom.c, HELD)
             taken = S.Store(buffer=registers, indices=(slot,), value=E.Load(held, (at,)))
-            take = _call(apple.MATRIX_TAKE, _first(held, "w"), matrix)
+            take = _call(operations.MATRIX_TAKE, _first(held, "w"), matrix)
             body = S.seq(S.Alloc(buffer=held), take, loop(at, HELD, taken))
         else:
             room = self._room(self.atom.c)
             value = E.Load(room, (self._own + self._place(at),))
             fetched = S.Store(buffer=registers, indices=(slot,), value=value)
             target = E.AddressOf(room, (self._own,), "w")
-            store = _call(apple.MATRIX_STORE, target, matrix, E.const(SIDE))
+            store = _call(operations.MATRIX_STORE, target, matrix, E.const(BLOCK))
             body = S.seq(store, _meet(), loop(at, HELD, fetched), _meet())
         return S.seq(loop(var, self.rows * self.columns, body), self.accumulator.finish())
 
@@ -169,7 +168,7 @@ class SimdgroupProduct:
         b = self.array("b_matrix", self.stmt.b.dtype, 1)
         i, j, step = (self.ctx.fresh(name) for name in ("i", "j", "ko"))
         product = _call(
-            apple.MATRIX_MULTIPLY, _matrix(sums, i * self.columns + j, "rw"),
+            operations.MATRIX_MULTIPLY, _matrix(sums, i * self.columns + j, "rw"),
             _matrix(a, i, "r"), _matrix(b, E.const(0), "r"), a=str(a.dtype),
         )  # fmt: skip
         row = self.ctx.fresh("i")
@@ -198,11 +197,11 @@ class SimdgroupProduct:
                 region.dtype, into, place, lambda at: E.Load(registers, (E.as_expr(start + at),))
             )
         shared = SharedOperand(region, k_inner, left, SharedLoad(), plan, self.ctx, stmt.loc)
-        outer, k = tile * SIDE, step * SIDE
+        outer, k = tile * BLOCK, step * BLOCK
         pitch = row_pitch(region.buffer)
         if pitch:
             return S.do(
-                apple.MATRIX_LOAD, _matrix(into, place, "w"),
+                operations.MATRIX_LOAD, _matrix(into, place, "w"),
                 E.AddressOf(*shared.at(outer, k), "r"), E.const(pitch),
                 shape=SHAPE, transposed=k_inner != left,
             )  # fmt: skip
@@ -226,19 +225,19 @@ class SimdgroupProduct:
     @property
     def _own(self) -> E.Expr:
         """Where the room of the simdgroup begins."""
-        return self.ctx.thread // self.ctx.warp * (SIDE * SIDE)
+        return self.ctx.thread // self.ctx.warp * (BLOCK * BLOCK)
 
     def _room(self, kind: DType) -> Buffer:
         """A matrix in shared memory for each simdgroup."""
         name = f"room_{kind}"
-        count = self.ctx.threads // self.ctx.warp * SIDE * SIDE
+        count = self.ctx.threads // self.ctx.warp * BLOCK * BLOCK
         known = [buffer for buffer in self.ctx.workspaces if buffer.name == name]
         return known[0] if known else self.ctx.workspace(name, kind, count)
 
     def _place(self, at: E.Expr) -> E.Expr:
         """The place of a register of the thread in a room."""
         row, column = self._map.index_of(self._lane, at)
-        return E.as_expr(row * SIDE + column)
+        return E.as_expr(row * BLOCK + column)
 
     def _in(
         self, kind: DType, into: Buffer, number: E.Expr, value: Callable[[E.Expr], E.Expr]
@@ -249,12 +248,12 @@ class SimdgroupProduct:
         if self.atom.known:
             held = array("elements", kind, HELD)
             kept = S.Store(buffer=held, indices=(at,), value=given)
-            give = _call(apple.MATRIX_GIVE, _matrix(into, number, "w"), _first(held, "r"))
+            give = _call(operations.MATRIX_GIVE, _matrix(into, number, "w"), _first(held, "r"))
             return S.seq(S.Alloc(buffer=held), loop(at, HELD, kept), give)
         room = self._room(kind)
         store = S.Store(buffer=room, indices=(self._own + self._place(at),), value=given)
         source = E.AddressOf(room, (self._own,), "r")
-        load = _call(apple.MATRIX_LOAD, _matrix(into, number, "w"), source, E.const(SIDE))
+        load = _call(operations.MATRIX_LOAD, _matrix(into, number, "w"), source, E.const(BLOCK))
         return S.seq(loop(at, HELD, store), _meet(), load, _meet())
 
 
@@ -266,7 +265,7 @@ def row_pitch(buffer: Buffer) -> int:
         plain = isinstance(strides[-2], int) and buffer.has_unit_stride
         return int(strides[-2]) if plain else 0
     addresses = layout.addresses()
-    if addresses.shape != tuple(buffer.shape) or min(addresses.shape[-2:]) < SIDE:
+    if addresses.shape != tuple(buffer.shape) or min(addresses.shape[-2:]) < BLOCK:
         return 0
     down, along = np.diff(addresses, axis=-2), np.diff(addresses, axis=-1)
     pitch = int(down.flat[0])

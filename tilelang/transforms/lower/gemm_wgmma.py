@@ -21,7 +21,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.simplify import simplify
-from tilelang.target import nvidia
+from tilelang.target import operations
 from tilelang.target.matrices import MmaAtom
 from tilelang.transforms.layouts.descriptors import Descriptor
 from tilelang.transforms.layouts.gemm_plan import swap_operands
@@ -43,7 +43,7 @@ def lower_gemm_wgmma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
         accumulator.start(zeros=False),
         *batch.fence(),
         batch.instructions(),
-        _unit(nvidia.WARPGROUP_COMMIT),
+        _unit(operations.WARPGROUP_COMMIT),
     )
     if stmt.asynchronous:
         return issued
@@ -58,7 +58,7 @@ def lower_wait_products(stmt: H.WaitProducts, ctx: Lowering) -> S.Stmt:
 def _waited(newer: int, sums: list[Buffer]) -> list[S.Stmt]:
     """The wait for all groups but the ``newer`` last, behind which ``sums`` are read."""
     touched = [_touch(E.AddressOf(registers, (E.const(0),), "rw")) for registers in sums]
-    return [_unit(nvidia.WARPGROUP_WAIT, E.const(newer)), *touched]
+    return [_unit(operations.WARPGROUP_WAIT, E.const(newer)), *touched]
 
 
 class _Batch:
@@ -78,7 +78,7 @@ class _Batch:
         if not isinstance(self.a, Descriptor):
             registers.append(self.ctx.registers(self.stmt.a.buffer))
         touched = [_touch(E.AddressOf(array, (E.const(0),), "rw")) for array in registers]
-        return [*touched, _unit(nvidia.WARPGROUP_ARRIVE)]
+        return [*touched, _unit(operations.WARPGROUP_ARRIVE)]
 
     def instructions(self) -> S.Stmt:
         """All of them: along k, then tiles of rows, then of columns."""
@@ -100,7 +100,7 @@ class _Batch:
         """One instruction."""
         stmt, plan, atom = self.stmt, self.plan, self.atom
         k, (down, across) = step * atom.k, plan.warps
-        group = E.call(nvidia.WARP_UNIFORM, self.ctx.thread // atom.width)
+        group = E.call(operations.WARP_UNIFORM, self.ctx.thread // atom.width)
         row, column = (group // across, group % across) if across > 1 else (group, E.const(0))
         first = E.AddressOf(
             self.accumulator.registers, ((i * plan.tiles[1] + j) * atom.c_registers,), "rw"
@@ -116,7 +116,7 @@ class _Batch:
             register = (i * plan.tiles[2] + step) * atom.a_registers
             a = (E.AddressOf(self.ctx.registers(stmt.a.buffer), (register,), "r"),)
         return S.do(
-            nvidia.WGMMA_SS if isinstance(self.a, Descriptor) else nvidia.WGMMA_RS,
+            operations.WGMMA_SS if isinstance(self.a, Descriptor) else operations.WGMMA_RS,
             first, *a, *b, self.adds(step), loc=stmt.loc, shape=atom.shape,
             a=str(atom.a), b=str(atom.b), c=str(atom.c), **layout_attrs,
         )  # fmt: skip
@@ -153,7 +153,7 @@ class _Batch:
 
 
 def _touch(registers: E.Expr) -> S.Stmt:
-    return _unit(nvidia.WARPGROUP_FENCE, registers, E.const(0))
+    return _unit(operations.WARPGROUP_FENCE, registers, E.const(0))
 
 
 def _unit(atom: Atom, *args: E.Expr) -> S.Stmt:

@@ -22,7 +22,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.records import dataclass
-from tilelang.target import nvidia
+from tilelang.target import operations
 from tilelang.target.matrices import BLOCK
 from tilelang.transforms.analysis.vectors import run_of
 from tilelang.transforms.lower.context import Lowering
@@ -199,7 +199,7 @@ def put_blocks(
     width = int(registers.shape[0])
     fill = S.Store(buffer=registers, indices=(v,), value=value, loc=loc)
     move = S.do(
-        nvidia.STMATRIX, address, E.AddressOf(registers, (E.const(0),), "r"), loc=loc,
+        operations.STMATRIX, address, E.AddressOf(registers, (E.const(0),), "r"), loc=loc,
         count=width // PAIR, trans=trans,
     )  # fmt: skip
     return S.seq(S.Alloc(buffer=registers), loop(v, width, fill), move)

@@ -24,7 +24,7 @@ from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute, substitute_in
-from tilelang.target import Context, amd, nvidia
+from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
 from tilelang.transforms.analysis.loops import trips
 from tilelang.transforms.analysis.mechanism import MECHANISMS, Mechanism, Step
@@ -65,7 +65,7 @@ class _Lower(Rewriter):
             case H.PipelineStep():
                 return self.step(stmt)
             case H.Fence(source="generic", target="async"):
-                return S.do(nvidia.FENCE_PROXY_ASYNC, loc=stmt.loc)
+                return S.do(operations.FENCE_PROXY_ASYNC, loc=stmt.loc)
             case H.Fence():
                 return []  # what arrived by the async proxy is waited for on an mbarrier
             case S.Seq() if any(map(self.elects, stmt.stmts)):
@@ -89,7 +89,7 @@ class _Lower(Rewriter):
         mechanism = MECHANISMS[stmt.mechanism]
         fenced = stmt.proxy == "async" and mechanism.mode != "tma"
         pipe = self.pipelines[stmt.pipe] = _Pipeline(mechanism, stmt.stages, fenced)
-        pipe.counts = amd.LOAD_LDS.needs in mechanism.needs
+        pipe.counts = operations.LOAD_LDS.needs in mechanism.needs
         loads = set(_loads(stmt.body, stmt.pipe))
         pipe.loads, pipe.steady = max(loads, default=0), len(loads) == 1
         before: list[S.Stmt] = []
@@ -203,7 +203,7 @@ class _Lower(Rewriter):
             if step is Step.WAIT_EMPTY and pipe.fresh and pipe.first(stmt.number):
                 continue
             if pipe.fenced and (type(stmt), step) in _HANDED_ON:
-                calls.append(E.call(nvidia.FENCE_PROXY_ASYNC))
+                calls.append(E.call(operations.FENCE_PROXY_ASYNC))
             calls.append(self.barrier(stmt) if step is Step.BARRIER else pipe.call(step, stmt))
         return [S.Eval(value=call, loc=stmt.loc) for call in calls]
 
@@ -329,7 +329,7 @@ def _started(stmt: S.Stmt) -> tuple[int, int]:
     program may hold for one item and not for the next; loops of unknown length start the loads of
     one iteration or none."""
     value = stmt.call
-    own = int(value is not None and value.atom is amd.LOAD_LDS)
+    own = int(value is not None and value.atom is operations.LOAD_LDS)
     blocks = [_started(block) for block in stmt.blocks()]
     most = own + sum(high for _, high in blocks)
     if isinstance(stmt, S.For) and isinstance(count := trips(stmt), E.Const):
@@ -414,14 +414,16 @@ class _Pipeline:
         phase = number // self.stages
         match step:
             case Step.CLOSE_GROUP:
-                return E.call(amd.LOADS_COMMIT if self.counts else nvidia.CP_ASYNC_COMMIT)
+                return E.call(
+                    operations.LOADS_COMMIT if self.counts else operations.CP_ASYNC_COMMIT
+                )
             case Step.WAIT_GROUPS:
                 ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
                 if self.counts:
                     ahead = ahead if self.steady else 0
                     more = E.const(0) if not ahead else self.more(number)
-                    return E.call(amd.LOADS_WAIT, more, loads=self.loads, count=ahead)
-                return E.call(nvidia.CP_ASYNC_WAIT, count=ahead)
+                    return E.call(operations.LOADS_WAIT, more, loads=self.loads, count=ahead)
+                return E.call(operations.CP_ASYNC_WAIT, count=ahead)
             case Step.BARRIER:
                 return E.call("sync_threads")
             case Step.EXPECT:

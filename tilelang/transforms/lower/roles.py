@@ -12,7 +12,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import thread_number
 
 
@@ -66,5 +66,5 @@ class _Branches(Rewriter):
         if role.registers is None or not self.moves:
             return body
         raising = E.const(int(role.registers > self.given))
-        call = E.call(nvidia.SET_MAX_NREG, E.const(role.registers), raising)
+        call = E.call(operations.SET_MAX_NREG, E.const(role.registers), raising)
         return S.seq(S.Eval(value=call, loc=role.loc), body)

@@ -22,7 +22,7 @@ from tilelang.ir.facts import bounds_of
 from tilelang.ir.levels import with_known_hints
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.target.features import lowest_with
 from tilelang.transforms.analysis.dependence import may_overlap
 from tilelang.transforms.analysis.groups import (
@@ -261,7 +261,7 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
             (freed,) = stmt.writes
             address = E.AddressOf(freed.buffer, freed.mins)
-            return S.do(nvidia.TMEM_FREE, address)
+            return S.do(operations.TMEM_FREE, address)
         loop = loop_of(stmt)
         if loop is not None:
             return self.loop(stmt, loop, ctx)
@@ -338,7 +338,7 @@ class _Tiles(ExprRewriter):
             result = S.seq(sync_warp(), result, sync_warp())
         result = result or lower_parallel(loop, spread, ctx)
         if asynchronous and not committed and ctx.context.has("cp_async"):
-            commit = S.do(nvidia.CP_ASYNC_COMMIT, loc=stmt.loc)
+            commit = S.do(operations.CP_ASYNC_COMMIT, loc=stmt.loc)
             return S.seq(result, commit)
         return result
 

@@ -20,7 +20,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
 from tilelang.records import dataclass
-from tilelang.target import nvidia
+from tilelang.target import operations
 from tilelang.transforms.analysis.tma import (
     CHUNK,
     Boxes,
@@ -72,7 +72,7 @@ def issued(copy: TmaOp, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.S
     blocks = copy.hints.cluster_mask
     if barrier is None or blocks is None:
         return _instructions(barrier, boxes, more, copy.loc)
-    rank = E.call(nvidia.RANK_IN_CLUSTER)
+    rank = E.call(operations.RANK_IN_CLUSTER)
     first = (blocks & -blocks).bit_length() - 1
     shared = _instructions(barrier, boxes, {**more, "blocks": blocks}, copy.loc)
     own = _instructions(barrier, boxes, more, copy.loc)
@@ -91,10 +91,10 @@ def _instructions(
         coords = [E.cast(at, INT) for at in box.tensor]
         address = E.AddressOf(boxes.tile, box.tile, "w" if barrier is not None else "r")
         if barrier is not None:
-            atom = nvidia.TMA_LOAD_BOX if boxes.window is None else nvidia.TMA_LOAD_PIXELS
+            atom = operations.TMA_LOAD_BOX if boxes.window is None else operations.TMA_LOAD_PIXELS
             call = E.call(atom, address, tensor_map, barrier, *coords, **more)
         else:
-            call = E.call(nvidia.TMA_STORE_BOX, tensor_map, address, *coords, **more)
+            call = E.call(operations.TMA_STORE_BOX, tensor_map, address, *coords, **more)
         result.append(S.Eval(value=call, loc=loc))
     return result
 
@@ -119,7 +119,7 @@ def sent(copy: S.Copy, ctx: Lowering) -> S.Stmt:
     assert copy.barrier is not None and copy.dst_block is not None
     size = prod(int(extent) for extent in src.extents) * src.dtype.bits // 8
     call = E.call(
-        nvidia.BULK_COPY_CLUSTER, E.AddressOf(dst.buffer, dst.mins, "w"),
+        operations.BULK_COPY_CLUSTER, E.AddressOf(dst.buffer, dst.mins, "w"),
         E.AddressOf(src.buffer, src.mins, "r"), E.const(size), copy.barrier,
         E.cast(copy.dst_block, INT), bytes=size,
     )  # fmt: skip
@@ -149,7 +149,7 @@ def _map(boxes: Boxes, access: str) -> E.Expr:
         steps = (1, *(window.stride,) * (rank - 2), 1)
         width, pixels = boxes.extents
         described = (*steps, *window.lower, *window.upper, pixels, width)
-    atom = nvidia.TENSOR_MAP if window is None else nvidia.IMAGE_MAP
+    atom = operations.TENSOR_MAP if window is None else operations.IMAGE_MAP
     numbers = (*described, 0, _SWIZZLES[boxes.span], _PROMOTION, 0)
     return E.call(
         atom, E.const(boxes.kind), E.const(rank), start, *extents, *boxes.strides,
@@ -187,7 +187,7 @@ class OwnBarriers:
         wait = S.do(MBARRIER_WAIT, mbarrier, parity, loc=loc)
         # Others may still use what their tiles hold, or have another turn of the barrier to end.
         shared = any(copy.hints.cluster_mask is not None for copy in copies)
-        before = [S.do(nvidia.CLUSTER_SYNC, loc=loc)] if shared else []
+        before = [S.do(operations.CLUSTER_SYNC, loc=loc)] if shared else []
         return S.seq(*before, elected(S.seq(*inside), ctx), wait, *after)
 
     def parity(self, loc: Loc | None) -> tuple[E.Expr, list[S.Stmt]]:
@@ -225,15 +225,15 @@ def _agreed(copy: TmaOp, ctx: Lowering) -> list[S.Stmt]:
         return []
     tensor, tile, _ = endpoints_of(copy)
     coords = [E.cast(E.as_expr(at), INT) for at in (*reversed(tensor.mins), *tile.mins)]
-    return [S.do(nvidia.TMA_AGREE, ctx.group.threads, *coords, loc=copy.loc)]
+    return [S.do(operations.TMA_AGREE, ctx.group.threads, *coords, loc=copy.loc)]
 
 
 def stored(copy: TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
     """A store, as a group of the thread that issues it. In a loop the next one may be of the same
     elements, so that it is waited for until it has been written."""
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
-    calls.append(S.do(nvidia.BULK_COMMIT, loc=copy.loc))
+    calls.append(S.do(operations.BULK_COMMIT, loc=copy.loc))
     if is_complete(copy):
-        wait = E.call(nvidia.BULK_WAIT, E.const(0), read=not loops)
+        wait = E.call(operations.BULK_WAIT, E.const(0), read=not loops)
         calls.append(S.Eval(value=wait, loc=copy.loc))
     return S.seq(*_agreed(copy, ctx), elected(S.seq(*calls), ctx))

@@ -32,7 +32,7 @@ from tilelang.ir.visitor import (
     substitute_in,
 )
 from tilelang.records import dataclass
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
 from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
@@ -231,7 +231,7 @@ class _Lanes(Rewriter):
             dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
             src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
             args = [dst, src] if cond is None else [dst, src, part.at(cond)]
-            call = E.call(nvidia.CP_ASYNC, *args, dtype="void", bytes=size)
+            call = E.call(operations.CP_ASYNC, *args, dtype="void", bytes=size)
             copies.append(S.Eval(value=call, loc=stmt.loc))
         return copies
 

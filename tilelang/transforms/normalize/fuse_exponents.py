@@ -16,7 +16,7 @@ from tilelang.target import Context
 
 def fuse_exponents(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with exponents of float32 by multiply-adds, if it is compiled with fast math."""
-    if not (context.options.fast_math and context.has("wgmma")):
+    if not (context.options.fast_math and context.has("async_products")):
         return func
     return rewrite_bodies(func, lambda launch: _Exponents().rewrite(launch.body))
 

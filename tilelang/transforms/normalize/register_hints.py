@@ -18,7 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.target import Context
-from tilelang.target.nvidia import SET_MAX_NREG
+from tilelang.target.operations import SET_MAX_NREG
 
 SETTING = f"T.{SET_MAX_NREG.name}"
 # What hints do, as their rows say.

@@ -53,7 +53,7 @@ from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_WAIT
 from tilelang.ir.visitor import ExprRewriter, rebuild, replace_buffers
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.target.nvidia import WARP_UNIFORM
+from tilelang.target.operations import WARP_UNIFORM
 from tilelang.transforms.analysis.groups import HANDED_OVER, thread_number
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT

@@ -15,7 +15,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.target.alternatives import unavailable
 from tilelang.transforms.sync.initialize_barriers import linear_thread
 
@@ -54,7 +54,7 @@ class _Kernel(Rewriter):
         if isinstance(stmt, S.Alloc) and stmt.buffer.storage == STORAGE:
             return self.allocation(stmt)
         call = stmt.call
-        if call is not None and call.atom is nvidia.TMEM_FREE:
+        if call is not None and call.atom is operations.TMEM_FREE:
             assert isinstance(call.args[0], E.AddressOf)
             return self.release(call.args[0].buffer)
         return stmt
@@ -68,7 +68,7 @@ class _Kernel(Rewriter):
         self.allocated_columns[buffer] = columns = tensor_columns(buffer, stmt)
         slot = Buffer(f"{buffer.name}_slot", Shape((1,)), DType("uint32"), "shared")
         at = (E.const(0),)
-        allocate = E.call(nvidia.TMEM_ALLOCATE, E.AddressOf(slot, at, "w"), columns=columns)
+        allocate = E.call(operations.TMEM_ALLOCATE, E.AddressOf(slot, at, "w"), columns=columns)
         return [
             S.Alloc(buffer=slot, loc=stmt.loc),
             S.If(cond=self.first, then=S.Eval(value=allocate, loc=stmt.loc), loc=stmt.loc),
@@ -86,7 +86,8 @@ class _Kernel(Rewriter):
         if not freed:
             return []
         calls = [
-            S.do(nvidia.TMEM_RELEASE, _start(buffer), columns=columns) for buffer, columns in freed
+            S.do(operations.TMEM_RELEASE, _start(buffer), columns=columns)
+            for buffer, columns in freed
         ]
         return [*_barrier(), S.If(cond=self.first, then=S.seq(*calls))]
 
@@ -97,8 +98,8 @@ def _start(buffer: Buffer) -> E.Expr:
 
 def _barrier() -> list[S.Stmt]:
     """A barrier that also orders what the tensor core does."""
-    before = E.call(nvidia.TENSOR_BEFORE)
-    after = E.call(nvidia.TENSOR_AFTER)
+    before = E.call(operations.TENSOR_BEFORE)
+    after = E.call(operations.TENSOR_AFTER)
     return [S.Eval(value=call) for call in (before, E.call("sync_threads"), after)]
 
 

@@ -32,7 +32,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.records import dataclass
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import (
     HANDED_OVER,
     MAX_BARRIERS,
@@ -445,7 +445,7 @@ class _Inserter:
             return self.order_lanes(inside, pending, at, loc) if inside else []
         result: list[S.Stmt] = []
         if any(hazard.first.pending for hazard in hazards):
-            result.append(S.do(nvidia.PTX_WAIT_GROUP, 0, loc=loc))
+            result.append(S.do(operations.PTX_WAIT_GROUP, 0, loc=loc))
             self.arrive(pending)
         result += self.fence(pending, at)
         result.append(S.Eval(value=self.barrier(at, loc), loc=loc))

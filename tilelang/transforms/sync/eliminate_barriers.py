@@ -24,7 +24,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.transforms.analysis.scopes import FRAGMENT
 
 Units: TypeAlias = "Mapping[object, set[Atom]]"  # storage -> what uses it asynchronously
@@ -32,8 +32,8 @@ NEIGHBOURS = 3  # a barrier between two others
 WORKSPACE = 1024  # bytes that may stay in use a little longer
 _ACCESSES = (Effect.NONE, Effect.HINT, Effect.READ, Effect.WRITE)
 _OWN = (FRAGMENT, "local", "local.var")  # memory of one thread
-_ALONE = (nvidia.FENCE_PROXY_ASYNC, nvidia.WARPGROUP_WAIT, nvidia.WARPGROUP_FENCE)
-_PRODUCTS = (nvidia.WGMMA_SS, nvidia.WGMMA_RS)
+_ALONE = (operations.FENCE_PROXY_ASYNC, operations.WARPGROUP_WAIT, operations.WARPGROUP_FENCE)
+_PRODUCTS = (operations.WGMMA_SS, operations.WGMMA_RS)
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn, S.While)
 
 
@@ -165,7 +165,7 @@ def _is_complete(stmts: Sequence[S.Stmt], tiles: set[object], units: Units) -> b
         return False
     for stmt in reversed(stmts):
         call = stmt.call
-        if call is not None and call.atom is nvidia.WARPGROUP_WAIT:
+        if call is not None and call.atom is operations.WARPGROUP_WAIT:
             return call.args == (E.const(0),)
         if not busy.isdisjoint(effects.used(stmt)) and not _is_plain(stmt):
             return False

@@ -18,7 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.target.alternatives import unavailable
 
 BARRIERS = ("shared.barrier", "shared.cluster_barrier")
@@ -108,9 +108,9 @@ class _Kernel:
             return []
         loc = allocs[0].loc
         first = [_set(alloc.buffer, at, count) for alloc in allocs for at, count in _counts(alloc)]
-        first.append(E.call(nvidia.FENCE_BARRIER_INIT))
+        first.append(E.call(operations.FENCE_BARRIER_INIT))
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
-        everyone = nvidia.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads"
+        everyone = operations.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads"
         barrier = S.do(everyone, loc=loc)
         return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), barrier]
 
@@ -119,7 +119,7 @@ def _signals_cluster(stmt: S.Stmt) -> bool:
     call = stmt.call
     if call is None:
         return False
-    return call.attr("blocks") is not None or call.atom is nvidia.BULK_COPY_CLUSTER
+    return call.attr("blocks") is not None or call.atom is operations.BULK_COPY_CLUSTER
 
 
 def linear_thread(launch: S.Launch) -> E.Expr:
@@ -143,4 +143,4 @@ def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
 
 def _set(buffer: Buffer, at: int, count: int) -> E.Expr:
     address = E.AddressOf(buffer, (E.const(at),), "w")
-    return E.call(nvidia.MBARRIER_INIT, address, E.const(count))
+    return E.call(operations.MBARRIER_INIT, address, E.const(count))

@@ -29,7 +29,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter, rewrite_launches
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, operations
 from tilelang.transforms.sync.events import is_shared
 
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
@@ -112,7 +112,7 @@ class _SinkWaits(Rewriter):
         if not isinstance(last, S.Eval) or not isinstance(last.value, E.Call):
             return False
         call, known = last.value, set(self.launch.thread_vars)
-        reads = call.atom is nvidia.BULK_WAIT and bool(dict(call.attrs).get("read"))
+        reads = call.atom is operations.BULK_WAIT and bool(dict(call.attrs).get("read"))
         return reads and set(E.find(stmt.cond, E.Var)) <= known
 
 
@@ -129,4 +129,4 @@ def _barrier_args(stmt: S.Stmt) -> tuple[E.Expr, ...] | None:
 
 def _commits(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` itself ends a group of bulk stores."""
-    return any(call.atom is nvidia.BULK_COMMIT for call in stmt.calls())
+    return any(call.atom is operations.BULK_COMMIT for call in stmt.calls())
