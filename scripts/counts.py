@@ -3,15 +3,15 @@
     python scripts/counts.py [--list]     ``--list`` names the places
 
 * instructions: in how many files of the package each name of an instruction stands, in code (not in
-  docstrings or comments). One is its row. The headers of all machines count as one place, and so do
-  the tables of their dialects. Advice on what is not there is none.
+  docstrings or comments). One is its row, in a table of ``target/``. The headers of all machines
+  count as one place, and so do the tables of their dialects. Advice on what is not there is none.
 * name sets: collections of two or more instructions' names in transforms, explain or interpret,
   which know by name what a row should say.
 * kinds: comparisons with a kind of target, and architecture numbers, outside ``target/`` and the
   back ends.
 * warps: module constants that are the width of a warp.
-* string keys: names under which buffers carry what passes read, as the legality levels allow them.
-  What statements carry are fields.
+* string keys: names under which attributes of functions, or annotations of nodes, are read and set.
+  What statements and buffers carry are fields.
 * vendors: imports of a vendor's rows in transforms; passes name operations and features.
 * effects: functions beside ``ir/effects.py`` that find out from the fields of statements and the
   kinds of expressions which buffers are named, read or written.
@@ -83,6 +83,7 @@ def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str
         if path.name in ("__init__.py", "absent.py") or path.parts[:2] == ("compat", "emitters"):
             continue
         place = "dialects" if path.name == "dialect.py" else str(path)
+        place = "rows" if path.parent.name == "target" else place
         words[place] = words.get(place, set()) | words_of(tree)
     for path in sorted(PACKAGE.rglob("*.h")):
         found = set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
@@ -154,11 +155,23 @@ def warps(modules: dict[Path, ast.Module]) -> list[str]:
     return found
 
 
-def keys() -> list[str]:
-    """Names that ``ir/levels.py`` lets stand in pairs of names and values."""
-    from tilelang.ir.levels import LEVELS
-
-    return sorted({key for row in LEVELS.values() for known in row.keys.values() for key in known})
+def keys(modules: dict[Path, ast.Module]) -> list[str]:
+    """Names in pairs of names and values of functions, statements, loops and buffers."""
+    found: set[str] = set()
+    for path, tree in modules.items():
+        if path.parts[0] in ("frontend", "language", "compat"):
+            continue  # they read what programs write, once
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            text, first = ast.unparse(node.func), node.args[0]
+            held = re.search(
+                r"func\.(attr|with_attr|without_attr)$|(annotations|attrs|hints\.other)\)\.get$",
+                text,
+            )
+            if held and isinstance(first, ast.Constant) and "call" not in text:
+                found.add(str(first.value))
+    return sorted(found)
 
 
 def vendors(modules: dict[Path, ast.Module]) -> list[str]:
@@ -226,7 +239,7 @@ def main() -> None:
         ("sets of instructions' names", name_sets(modules)),
         ("questions for a kind or an architecture", kinds(modules)),
         ("definitions of the warp's width", warps(modules)),
-        ("string keys", keys()),
+        ("string keys", keys(modules)),
         ("imports of vendors' rows in transforms", vendors(modules)),
         ("walkers beside ir/effects.py", effects(modules)),
     ):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 import counts
 
 # Its row, the device headers, and one more: the function that programs call, or its lowering.
 MOST_FILES = 3
+MOST_KEYS = 15
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +47,36 @@ def test_only_effects_finds_out_what_is_read_and_written(modules: dict[Path, ast
     assert counts.effects(modules) == []
 
 
+def test_statements_and_buffers_carry_fields_and_functions_few_keys(
+    modules: dict[Path, ast.Module],
+) -> None:
+    assert len(counts.keys(modules)) <= MOST_KEYS
+    holders = [Buffer, *_classes(S.Stmt)]
+    pairs = {
+        f"{cls.__name__}.{f.name}" for cls in holders for f in fields(cls) if f.type == "Pairs"
+    }
+    assert pairs == {"HardwareOp.options"}, "a field for each, in tilelang/ir/hints.py"
+
+
+def _classes(base: type) -> list[type]:
+    return [base, *(cls for derived in base.__subclasses__() for cls in _classes(derived))]
+
+
+def test_no_transform_imports_rows_of_a_vendor(modules: dict[Path, ast.Module]) -> None:
+    assert counts.vendors(modules) == []
+
+
 def test_the_counts_can_fail() -> None:
     text = (
         "WARP = 32\n"
+        "from tilelang.target import Context, nvidia\n"
+        "OLD = func.attr('old'), dict(stmt.annotations).get('older')\n"
         "def asks(target, name):\n"
         "    return target.kind == 'cuda' or name in ('shfl_sync', 'sync_threads')\n"
         "def reads(expr):\n"
         "    return {n.buffer.data.add(n) for n in walk(expr) if isinstance(n, E.Load)}\n"
     )
     wrong = {Path("transforms/wrong.py"): ast.parse(text)}
-    for find in (counts.name_sets, counts.kinds, counts.warps, counts.effects):
+    assert counts.keys(wrong) == ["old", "older"]
+    for find in (counts.vendors, counts.name_sets, counts.kinds, counts.warps, counts.effects):
         assert len(find(wrong)) == 1, find.__name__

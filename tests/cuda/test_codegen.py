@@ -15,7 +15,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.hints import LaunchHints
+from tilelang.ir.hints import BufferHints, LaunchHints
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context, Target
 from tilelang.target.nvidia import ATOMS
@@ -149,10 +149,10 @@ def test_loops_keep_their_bounds_and_kinds() -> None:
 def test_shared_memory_is_static_or_a_place_in_the_arena() -> None:
     A = Buffer("A", Shape((32,)), DType("float32"))
     tile = Buffer(
-        "tile", Shape((32,)), DType("float32"), "shared.dyn", attrs=(("arena_offset", 256),)
+        "tile", Shape((32,)), DType("float32"), "shared.dyn", attrs=BufferHints(arena_offset=256)
     )
     other = Buffer(
-        "other", Shape((8,)), DType("float16"), "shared.dyn", attrs=(("arena_offset", 0),)
+        "other", Shape((8,)), DType("float16"), "shared.dyn", attrs=BufferHints(arena_offset=0)
     )
     plain = Buffer("plain", Shape((4,)), DType("int8"), "shared")
     tx = E.Var("tx", DType("int32"))

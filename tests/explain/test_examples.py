@@ -73,7 +73,7 @@ def test_the_example_is_explained(name: str) -> None:
 def test_the_layouts_of_the_example_are_drawn(name: str) -> None:
     (laid, *_) = S.find(snapshots(program_of(name), TARGET, Options()).laid.body, S.Launch)
     for buffer in allocated(laid).values():
-        for layout in (buffer.attr("register_layout"), buffer.attr("layout")):
+        for layout in (buffer.attrs.register_layout, buffer.attrs.layout):
             if layout is not None:
                 drawing = draw_layout(layout, buffer.dtype)
                 assert drawing.title.split(" ")[0] in ("fragment", "layout")

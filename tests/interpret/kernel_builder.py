@@ -14,7 +14,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr, cast, const
-from tilelang.ir.hints import LaunchHints
+from tilelang.ir.hints import BufferHints, LaunchHints
 from tilelang.ir.trace_context import activate
 from tilelang.target.instruction_table import ROWS
 
@@ -81,7 +81,7 @@ class Kernel:
         init: Any = None,
         **attrs: Any,
     ) -> Buffer:
-        buffer = Buffer(name, Shape(shape), DType(dtype), scope, attrs=tuple(attrs.items()))
+        buffer = Buffer(name, Shape(shape), DType(dtype), scope, attrs=BufferHints(**attrs))
         value = None if init is None else as_expr(init)
         self.emit(S.Alloc(buffer=buffer, init=value))
         return buffer

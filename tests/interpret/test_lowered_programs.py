@@ -23,6 +23,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.target.instruction_table import ROWS
 
 INT = DType("int32")
@@ -166,7 +167,11 @@ def test_asynchronous_copies_arrive_when_waited_for() -> None:
 def test_a_barrier_that_counts_copies_gets_them() -> None:
     src, out = buffer("x", (64,), "int32"), np.zeros(64, np.int32)
     bar = Buffer(
-        "bar", Shape((1,)), DType("uint64"), "shared.barrier", attrs=(("arrive_counts", (64,)),)
+        "bar",
+        Shape((1,)),
+        DType("uint64"),
+        "shared.barrier",
+        attrs=BufferHints(arrive_counts=(64,)),
     )
     body = launch(
         S.Alloc(buffer=SHARED),

@@ -109,11 +109,6 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
         lambda: func(replace(loop(store()), hints=LoopHints(num_stages=2))),
         "the hint 'num_stages' of For may not appear",
     ),
-    (
-        "tile",
-        lambda: func(S.Alloc(buffer=replace(FRAGMENT, attrs=(("made", True),)))),
-        "the key 'made' of Buffer may not appear",
-    ),
     ("tile", lambda: func(store(E.cast(FREE, F32))), "`free` is used where it is not bound"),
     (
         "tile",

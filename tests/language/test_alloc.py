@@ -10,6 +10,7 @@ import pytest
 from vocabulary import buf, launch, one, texts
 
 import tilelang.language as T
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.stmt import Alloc
 
 
@@ -65,7 +66,7 @@ def test_initial_values_are_cast(body: Callable[[], Any], value: object) -> None
 
 def test_barriers_declare_their_arrivals() -> None:
     single = one(lambda: T.alloc_barrier(128)).buffer
-    assert single.shape == (1,) and single.attr("arrive_counts") == (128,)
+    assert single.shape == (1,) and single.attrs.arrive_counts == (128,)
     several = one(lambda: T.alloc_barrier(arrive_count=[1, 128])).buffer
     assert several.shape == (2,) and several.scope() == "shared.barrier"
     cluster = one(lambda: T.alloc_cluster_barrier([1])).buffer
@@ -73,11 +74,11 @@ def test_barriers_declare_their_arrivals() -> None:
 
 
 def test_reducers_declare_operation_and_replication() -> None:
-    assert one(lambda: T.alloc_reducer((4,), "float32", "max", "all")).buffer.attrs == (
-        ("reducer", ("max", "all")),
+    assert one(lambda: T.alloc_reducer((4,), "float32", "max", "all")).buffer.attrs == BufferHints(
+        reducer=("max", "all")
     )
-    assert one(lambda: T.alloc_reducer(4, "float32")).buffer.attrs == (
-        ("reducer", ("sum", "none")),
+    assert one(lambda: T.alloc_reducer(4, "float32")).buffer.attrs == BufferHints(
+        reducer=("sum", "none")
     )
 
 

@@ -192,7 +192,7 @@ def test_barriers_can_be_named_by_number() -> None:
         T.barrier_wait(T.get_mbarrier(0), 1)
 
     made, arrive, wait = emitted(body)
-    assert made.buffer.attr("arrive_counts") == (128, 1, 2)
+    assert made.buffer.attrs.arrive_counts == (128, 1, 2)
     assert arrive.value.args[0].buffer is made.buffer
     assert repr(wait) == "T.mbarrier_wait(T.address_of(buf[0]), 1)"
 

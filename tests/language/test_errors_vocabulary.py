@@ -20,6 +20,7 @@ from tilelang.errors import (
 )
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.layout import Layout
 
 A = buf("A", (128, 64), "float16")
@@ -39,7 +40,7 @@ RED = Buffer(
     Shape((8,)),
     DType("float32"),
     "local.fragment",
-    attrs=(("reducer", ("sum", "none")),),
+    attrs=BufferHints(reducer=("sum", "none")),
 )
 m = T.dynamic("m")
 x = T.int32()

@@ -59,7 +59,7 @@ def test_every_serial_kind_is_the_serial_loop() -> None:
         "serial", "serial", "unroll", "unroll", "vectorized", "vectorized", "pipelined",
     ]  # fmt: skip
     assert loops(f)[2].hints == LoopHints(unroll_factor=2)
-    assert loops(f)[3].hints == LoopHints(explicit=True)
+    assert loops(f)[3].hints.other == (("explicit", True),)
 
 
 def test_pipelined_keeps_its_hints() -> None:

@@ -15,6 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import bounds_of
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.layout import Layout
 from tilelang.target import Context, parse_target
@@ -75,7 +76,7 @@ class Physical(Rewriter):
         self.known: dict[Buffer, Buffer] = {}
 
     def flat(self, buffer: Buffer) -> Buffer:
-        layout = buffer.attr("layout")
+        layout = buffer.attrs.layout
         if layout is None:
             return buffer
         if buffer not in self.known:
@@ -90,8 +91,8 @@ class Physical(Rewriter):
         return self.flat(buffer)
 
     def expr(self, expr: E.Expr) -> E.Expr:
-        if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.attr("layout") is not None:
-            layout: Layout = expr.buffer.attr("layout")
+        if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.attrs.layout is not None:
+            layout: Layout = expr.buffer.attrs.layout
             indices = [self.expr(index) for index in expr.indices]
             extra = len(indices) - len(layout.shape)
             lead: E.Expr = E.const(0)
@@ -105,7 +106,7 @@ class Physical(Rewriter):
         return stmt
 
     def _visit(self, stmt: S.Stmt) -> Any:
-        if isinstance(stmt, S.Store) and stmt.buffer.attr("layout") is not None:
+        if isinstance(stmt, S.Store) and stmt.buffer.attrs.layout is not None:
             place = self.expr(E.Load(stmt.buffer, stmt.indices))
             assert isinstance(place, E.Load)
             value = self.expr(stmt.value)
@@ -198,12 +199,12 @@ class Build:
         )
 
     def held(self, region: Region, wanted: OperandStrategy) -> Region:
-        attrs: tuple[tuple[str, object], ...] = ()
+        attrs = BufferHints()
         if region.buffer.storage == "local.fragment":
             assert isinstance(wanted, Registers)
-            attrs = (("register_layout", wanted.spread),)
+            attrs = BufferHints(register_layout=wanted.spread)
         elif not isinstance(wanted, Registers) and wanted.layout is not None and self.case.layouts:
-            attrs = (("layout", wanted.layout),)
+            attrs = BufferHints(layout=wanted.layout)
         buffer = replace(region.buffer, attrs=attrs)
         return replace(region, buffer=buffer)
 
@@ -241,7 +242,7 @@ class Build:
     def walk(self, region: Region, visit: Any) -> S.Stmt:
         buffer, thread = region.buffer, self.thread
         if buffer.storage == "local.fragment":
-            held, registers = buffer.attr("register_layout"), self.stored(buffer)
+            held, registers = buffer.attrs.register_layout, self.stored(buffer)
 
             def registered(register: E.Expr) -> S.Stmt:
                 index = held.index_of(thread, register)

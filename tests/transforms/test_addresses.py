@@ -9,6 +9,7 @@ from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang.ir import stmt as S
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.visitor import replace_buffers
 from tilelang.layout.layout import Layout
 from tilelang.transforms.lower.addresses import apply_layouts
@@ -28,7 +29,7 @@ def test_a_tile_is_one_array_and_its_indices_are_those_of_its_layout() -> None:
                 A[tx, i] = tile[tx, i]
 
     (tile,) = (stmt.buffer for stmt in S.walk(kernel.body) if isinstance(stmt, S.Alloc))
-    laid = replace(tile, attrs=(("layout", SKEWED),))
+    laid = replace(tile, attrs=BufferHints(layout=SKEWED))
     before = replace(kernel, body=replace_buffers(kernel.body, {tile: laid}))
     alloc, _, loops = body_of(apply_layouts(before, SM_80)).partition("\n")
     assert alloc.startswith('tile = T.alloc_buffer((64,), "float32", scope="shared.dyn"')

@@ -49,7 +49,7 @@ def rooms(func: PrimFunc) -> dict[str, tuple[int, int]]:
     """Offset and elements of the shared buffers of the lowered program."""
     lowered = lower(func, TARGET, Options())
     return {
-        stmt.buffer.name: (int(stmt.buffer.attr("arena_offset")), int(stmt.buffer.shape[0]))
+        stmt.buffer.name: (int(stmt.buffer.attrs.arena_offset), int(stmt.buffer.shape[0]))
         for stmt in S.walk(lowered.body)
         if isinstance(stmt, S.Alloc) and stmt.buffer.storage.startswith("shared")
     }

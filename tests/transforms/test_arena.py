@@ -15,6 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER, Operand, mbarrier
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.legal import check
 from tilelang.layout.layout import Layout
 from tilelang.target.nvidia import ATOMS, lowered
@@ -39,7 +40,7 @@ class Program:
 
     def tile(self, name: str, *shape: int, dtype: str = "float32", **attrs: Any) -> Buffer:
         scope = attrs.pop("scope", "shared.dyn")
-        return Buffer(name, Shape(shape), DType(dtype), scope, attrs=tuple(attrs.items()))
+        return Buffer(name, Shape(shape), DType(dtype), scope, attrs=BufferHints(**attrs))
 
     def alloc(self, *buffers: Buffer) -> S.Stmt:
         return S.seq(*(S.Alloc(buffer=buffer) for buffer in buffers))
@@ -84,12 +85,12 @@ def planned(*body: S.Stmt, reuse: bool = True) -> tuple[dict[str, int], int]:
     found: dict[str, int] = {}
     for node in S.walk(func.body):
         for buffer in node.parts("buffer"):
-            place = buffer.attr("arena_offset")
+            place = buffer.attrs.arena_offset
             assert found.setdefault(buffer.name, place) == place
         for expr in node.exprs():
             for part in E.walk(expr):
                 if isinstance(part, E.Load):
-                    assert found[part.buffer.name] == part.buffer.attr("arena_offset")
+                    assert found[part.buffer.name] == part.buffer.attrs.arena_offset
     return found, launch_of(func).hints.shared_bytes
 
 

@@ -18,6 +18,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts.gemm_plan import (
@@ -485,13 +486,13 @@ def test_operands_that_are_moved_to_shared_memory_are_loaded_from_there() -> Non
 def test_a_factor_elsewhere_than_planned_is_a_defect(scope: str) -> None:
     build = Build(Case(64, 64, 32, scopes="rs" if scope == "shared" else "ss"))
     stmt = build.stmt
-    wrong = replace(stmt.a.buffer, storage=scope, attrs=())
+    wrong = replace(stmt.a.buffer, storage=scope, attrs=BufferHints())
     if scope == "local.fragment":
         text = "`a` is not in shared memory"
     else:
         text = "`a` is not held as the product needs it"
         other = RegisterLayout.fully_replicated((64, 32), 128)
-        wrong = replace(stmt.a.buffer, attrs=(("register_layout", other),))
+        wrong = replace(stmt.a.buffer, attrs=BufferHints(register_layout=other))
     with pytest.raises(InternalError, match=text):
         lower_gemm(replace(stmt, a=wrong.whole()), build.ctx)
 

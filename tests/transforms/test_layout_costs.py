@@ -447,7 +447,7 @@ def added_bytes(func: S.PrimFunc, arch: str) -> int:
     laid: dict[str, S.PrimFunc] = {}
     lower(func, parse_target(f"cuda -arch={arch}"), Options(), laid.__setitem__)
     made = [node.buffer for node in S.find(laid["infer_layouts"].body, S.Alloc)]
-    return sum(buffer.constant_bytes for buffer in made if buffer.attr("converted") is not None
+    return sum(buffer.constant_bytes for buffer in made if buffer.attrs.converted
                and buffer.storage == "shared")  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def test_a_row_result_is_held_where_its_row_was() -> None:
             T.copy(b, B)
 
     found = buffers(main)
-    rows, result = found["a"].attr("register_layout"), found["b"].attr("register_layout")
+    rows, result = found["a"].attrs.register_layout, found["b"].attrs.register_layout
     assert result == rows.drop(1)
     assert result.replication == 16  # 16 threads share a row: 64 floats in vectors of 4
 
@@ -77,9 +77,7 @@ def test_a_column_result_does_not_spoil_the_accesses_of_a_tile() -> None:
             T.copy(c, C)
 
     found = buffers(main)
-    assert found["c"].attr("register_layout") == found["a"].attr(
-        "register_layout"
-    )  # rows of 16 bytes
+    assert found["c"].attrs.register_layout == found["a"].attrs.register_layout  # rows of 16 bytes
     assert found["total_shared"].storage == "shared"
 
 
@@ -96,9 +94,7 @@ def test_a_small_tile_follows_the_larger_one() -> None:
             T.copy(a, A)
 
     found = buffers(main)
-    assert found["w"].attr("register_layout").modes == (
-        found["a"].attr("register_layout").modes[1],
-    )
+    assert found["w"].attrs.register_layout.modes == (found["a"].attrs.register_layout.modes[1],)
 
 
 def test_a_tile_read_across_its_rows_gets_a_layout_without_conflicts() -> None:
@@ -112,7 +108,7 @@ def test_a_tile_read_across_its_rows_gets_a_layout_without_conflicts() -> None:
                 turned[i, j] = tile[j, i]
             T.copy(turned, B)
 
-    layout = buffers(main)["tile"].attr("layout")
+    layout = buffers(main)["tile"].attrs.layout
     assert isinstance(layout, Layout) and layout.is_bijective()
 
 
@@ -124,7 +120,7 @@ def test_a_tile_that_is_only_copied_stays_row_major() -> None:
             T.copy(A, tile)
             T.copy(tile, B)
 
-    assert buffers(main)["tile"].attr("layout") is None
+    assert buffers(main)["tile"].attrs.layout is None
 
 
 def test_a_fragment_in_an_unsuitable_layout_goes_through_shared_memory() -> None:
@@ -240,7 +236,7 @@ def flat(outer: int, inner: int) -> S.PrimFunc:
 def test_two_loop_variables_may_write_one_index(outer: int, inner: int) -> None:
     found = buffers(flat(outer, inner))
     assert set(found) == {"a", "b"}  # nothing goes through shared memory
-    assert found["a"].attr("register_layout").same(found["b"].attr("register_layout"))
+    assert found["a"].attrs.register_layout.same(found["b"].attrs.register_layout)
 
 
 def test_loop_variables_that_cut_vectors_do_not() -> None:
@@ -257,7 +253,7 @@ def test_a_free_fragment_follows_two_loop_variables() -> None:
             T.copy(b, B)
 
     found = buffers(main)
-    assert set(found) == {"b"} and found["b"].attr("register_layout").register_count == 8
+    assert set(found) == {"b"} and found["b"].attrs.register_layout.register_count == 8
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
@@ -284,7 +280,7 @@ def test_a_tile_that_every_thread_holds_decides_no_thread_map(kind: str, named: 
                 T.reduce_max(x, high, dim=0, clear=False)
             B[row] = high[0]
 
-    owners = buffers(main)["x"].attr("register_layout").owner_table().ravel()
+    owners = buffers(main)["x"].attrs.register_layout.owner_table().ravel()
     lanes = 4 if kind == "float32" else 8
     assert (owners[: 2 * lanes] == np.arange(2 * lanes) // lanes).all()
 
@@ -310,5 +306,5 @@ def test_vectors_that_leave_no_register_empty_come_first(
             T.copy(A[row, 0], x)
             T.copy(x, B[row, 0])
 
-    owners = buffers(main)["x"].attr("register_layout").owner_table().ravel()
+    owners = buffers(main)["x"].attrs.register_layout.owner_table().ravel()
     assert (owners[: 2 * lanes] == np.arange(2 * lanes) // lanes).all()

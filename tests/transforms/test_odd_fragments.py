@@ -172,7 +172,7 @@ def test_digits_stay_in_registers_as_they_are_asked_for(name: str) -> None:
     )  # fmt: skip
     assert tile.storage == ("local.fragment" if registers else "shared")
     if registers:
-        held = tile.attr("register_layout")
+        held = tile.attrs.register_layout
         np.testing.assert_array_equal(held.register_table(), asked.addresses())
         owners = [np.unique(row) for row in asked.thread_table().reshape(-1, asked.replicate_size)]
         table = np.sort(held.owner_table(), -1).reshape(len(owners), -1)

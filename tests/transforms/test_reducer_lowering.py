@@ -47,7 +47,7 @@ def contributed(acc: Buffer, parts: Buffer, dist: RegisterLayout) -> Any:
         s = E.Var("s", DType("int32"))
         array = ctx.registers(acc)
         value = E.Load(parts, (ctx.group.thread, s))
-        op = acc.attr("reducer")[0]
+        op = acc.attrs.reducer[0]
         body = update_store(S.ReducerUpdate(buffer=array, indices=(s,), value=value, op=op))
         return S.For(
             var=s, start=E.const(0), stop=E.const(dist.register_count), step=E.const(1), body=body

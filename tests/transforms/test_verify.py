@@ -14,6 +14,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.indices import displaced
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout import make_swizzled_layout
@@ -137,7 +138,9 @@ def test_a_displacement_belongs_to_the_place() -> None:
     own = E.AddressOf(Buffer("r", Shape((8,)), DType("float16"), "local"), (E.const(0),), "w")
 
     def program(extent: int, conditional: bool) -> S.PrimFunc:
-        tile = Buffer("s", Shape((extent,)), DType("float16"), "shared", attrs=(("made", True),))
+        tile = Buffer(
+            "s", Shape((extent,)), DType("float16"), "shared", attrs=BufferHints(made=True)
+        )
         place = E.AddressOf(tile, (displaced(t * 8, i * 256),), "r")
         load = E.call(ATOMS["ldmatrix"], own, place, dtype="void", count=4, trans=False)
         body: S.Stmt = S.Eval(value=load)

@@ -71,9 +71,9 @@ def test_a_view_of_an_annotated_fragment_is_reduced_in_its_registers() -> None:
     a = numbers(16, 256)
     everywhere(main, [a, np.zeros((16, 8), np.float32)], np.abs(a.reshape(16, 8, 32)).max(-1))
     found = named(main)
-    assert found["x"].attr("register_layout").register_count == 32
-    assert found["v"].attr("register_layout").register_count == 32
-    assert found["m"].attr("register_layout").replication == 8  # threads of a group of 32
+    assert found["x"].attrs.register_layout.register_count == 32
+    assert found["v"].attrs.register_layout.register_count == 32
+    assert found["m"].attrs.register_layout.replication == 8  # threads of a group of 32
 
 
 @needs_cxx
@@ -92,7 +92,7 @@ def test_an_annotated_view_says_where_its_tile_is() -> None:
     a = numbers(64, 16, dtype=np.int32)
     want = (a.reshape(64, 4, 4) + np.arange(4)[:, None] * 100).reshape(64, 16)
     everywhere(main, [a, 0 * a], want.astype(np.int32))
-    table = named(main)["x"].attr("register_layout").register_table()
+    table = named(main)["x"].attrs.register_layout.register_table()
     np.testing.assert_array_equal(table[0], np.arange(16).reshape(4, 4).T.reshape(-1))
 
 
@@ -113,7 +113,7 @@ def test_a_view_without_annotations_is_spread_over_the_threads() -> None:
     a = numbers(16, 256, dtype=np.float16)
     rows = a.reshape(128, 32)
     everywhere(main, [a, 0 * a], (rows - rows.max(1, keepdims=True)).reshape(16, 256))
-    assert named(main)["x"].attr("register_layout").register_count == 32  # all elements once
+    assert named(main)["x"].attrs.register_layout.register_count == 32  # all elements once
 
 
 @needs_cxx
@@ -241,7 +241,7 @@ def test_a_factor_of_a_product_is_filled_under_another_name() -> None:
     a, b = numbers(8, 8, 32, dtype=np.float16), numbers(32, 64, dtype=np.float16)
     product = a.reshape(64, 32).astype(np.float32) @ b.astype(np.float32)
     everywhere(main, [a, b, np.zeros((64, 64), np.float32)], product)
-    assert named(main)["a"].attr("layout") is not None  # swizzled, as the product reads it
+    assert named(main)["a"].attrs.layout is not None  # swizzled, as the product reads it
 
 
 @needs_cxx
@@ -337,7 +337,7 @@ def test_two_equal_layouts_for_one_tile_are_one() -> None:
             T.annotate_layout({v: T.Layout((64,), lambda i: i % 8 * 8 + i // 8)})
             T.copy(A, s)
 
-    assert named(main)["v"].attr("layout") is not None
+    assert named(main)["v"].attrs.layout is not None
 
 
 def test_a_shared_layout_that_takes_wider_elements_apart_is_refused() -> None:

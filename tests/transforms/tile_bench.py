@@ -21,6 +21,7 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.elementwise import loop_of
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.legal import check
 from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.transforms.analysis.loops import static_extents
@@ -100,7 +101,7 @@ class Bench:
         assert dist.threads == self.mine.threads
         made = Buffer(
             name, Shape(dist.shape), DType(kind), "local.fragment",
-            attrs=(("register_layout", dist), *attrs.items()),
+            attrs=BufferHints(register_layout=dist, **attrs),
         )  # fmt: skip
         junk = np.full((dist.threads, dist.register_count), 101)  # where there is no element
         image = encode(junk, kind)

@@ -94,7 +94,7 @@ def _with_times(stmt: S.Stmt, times: int | None) -> Iterator[tuple[S.Stmt, int |
 def _delivery(stmt: S.Reduce, warp: int, times: int | None) -> Conversion | None:
     """The way of the results of a reduction to threads that have not computed them."""
     target = stmt.dst.buffer
-    layout, source = (buffer.attr("register_layout") for buffer in (target, stmt.src.buffer))
+    layout, source = (buffer.attrs.register_layout for buffer in (target, stmt.src.buffer))
     whole = stmt.src.is_whole and stmt.dst.is_whole
     if layout is None or source is None or not whole:
         return None

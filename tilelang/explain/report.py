@@ -31,7 +31,6 @@ from tilelang.transforms.analysis.tma import (
     SUBTILE_ROWS,
 )
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers
-from tilelang.transforms.memory.arena import OFFSET
 from tilelang.transforms.notes import Note
 
 # Operations of 16 bits that a multiprocessor of sm_90 does in a cycle, times 16 (NVIDIA H100 Tensor
@@ -86,7 +85,7 @@ class _Kernel:
         registers = _registers(schedule) or final.hints.register_note
         if registers is not None:
             yield f"  registers: {registers}"
-        for why, loc in (*final.hints.direct_notes, *final.hints.wait_notes):
+        for why, loc in final.hints.remarks:
             yield f"  {why}{_at(loc)}"
         if schedule.persistent:
             yield f"  blocks: {_tiles(schedule)}"
@@ -111,17 +110,17 @@ class _Kernel:
         """The layout of a tile in one line."""
         if buffer.storage != FRAGMENT:
             bits = buffer.dtype.width
-            return f"shared, {layout_text(buffer.attr('layout'), bits)}"
-        held = buffer.attr("register_layout")
+            return f"shared, {layout_text(buffer.attrs.layout, bits)}"
+        held = buffer.attrs.register_layout
         return distribution_text(held) if isinstance(held, RegisterLayout) else "never used"
 
     def shared(self) -> Iterator[str]:
         """The plan of shared memory."""
-        buffers = [b for b in allocated(self.stages.final).values() if b.attr(OFFSET) is not None]
-        if buffers:
+        found = allocated(self.stages.final).values()
+        tiles = [(b.attrs.arena_offset, b) for b in found if b.attrs.arena_offset is not None]
+        if tiles:
             yield "shared memory"
-        for buffer in sorted(buffers, key=lambda tile: (int(tile.attr(OFFSET)), tile.name)):
-            start = int(buffer.attr(OFFSET))
+        for start, buffer in sorted(tiles, key=lambda pair: (pair[0], pair[1].name)):
             stop = start + buffer.constant_bytes
             yield f"  {start} to {stop}: {buffer.name} {shape_text(buffer)}"
 
@@ -196,7 +195,7 @@ def _tiles(schedule: Schedule) -> str:
 
 def _is_tile(buffer: Buffer) -> bool:
     tile = buffer.storage == FRAGMENT or buffer.storage.startswith("shared")
-    return tile and buffer.attr("arrive_counts") is None
+    return tile and not buffer.attrs.arrive_counts
 
 
 def _at(loc: Loc | None) -> str:

@@ -331,7 +331,7 @@ class Builder:
     @staticmethod
     def _reducer_update(buffer: Buffer, indices: tuple[Expr, ...], value: Expr) -> Stmt | None:
         """``acc[i] = acc[i] op x`` on a reducer as an update of the thread's partial."""
-        declared = buffer.attr("reducer")
+        declared = buffer.attrs.reducer
         inner, target = _strip(value), Load(buffer, indices)
         if declared is None or not isinstance(inner, Binary):
             return None

@@ -136,7 +136,7 @@ _FRESH, _BEGUN, _OPEN, _DONE, _AGAIN = "made", "started", "updated", "finalized"
 
 def _check_reducers(states: dict[Buffer, str], stmt: S.Stmt, scaled: Buffer | None) -> None:
     if isinstance(stmt, S.Alloc):
-        if stmt.buffer.attr("reducer") is not None:
+        if stmt.buffer.attrs.reducer is not None:
             states[stmt.buffer] = _FRESH
         return
     for buffer in _read(stmt):
@@ -177,13 +177,13 @@ def _read(stmt: S.Stmt) -> set[Buffer]:
     buffers = {node.buffer for expr in stmt.exprs() for node in find(expr, Load)}
     if not isinstance(stmt, (S.ReducerFinalize, S.ReducerInit)):
         buffers |= {region.buffer for region in stmt.regions_read()}
-    return {buffer for buffer in buffers if buffer.attr("reducer") is not None}
+    return {buffer for buffer in buffers if buffer.attrs.reducer is not None}
 
 
 def _scaled(stmt: S.Stmt) -> Buffer | None:
     """The sum of which ``stmt``, in a parallel loop, multiplies or divides an element by something
     else: there, every thread that holds a part does so."""
-    if not isinstance(stmt, S.Store) or stmt.buffer.attr("reducer", ("",))[0] != "sum":
+    if not isinstance(stmt, S.Store) or (stmt.buffer.attrs.reducer or ("",))[0] != "sum":
         return None
     value: Expr = stmt.value
     while isinstance(value, Cast):

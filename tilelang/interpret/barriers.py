@@ -168,7 +168,7 @@ def _named(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) ->
         pairs = np.stack((s.spread(index)[members], s.spread(phase)[members]))
         unique, counts = np.unique(pairs, axis=1, return_counts=True)
         matches = [(int(i), int(p), int(n)) for (i, p), n in zip(unique.T, counts)]
-    counts_of = buffer.attr("arrive_counts", (1,))
+    counts_of = buffer.attrs.arrive_counts or (1,)
     waits = []
     for at, bit, threads in matches:
         if not 0 <= at < bound.shape[0]:

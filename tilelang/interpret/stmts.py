@@ -339,7 +339,7 @@ def store(s: DivergentGroup, node: Store, active: Active) -> None:
     """``buffer[indices] = value``; in a shared loop, updates of one element happen in turn."""
     lanes = s.lanes
     if (
-        (lanes.threads is None or s.per_thread or node.buffer.attr("reducer") is not None)
+        (lanes.threads is None or s.per_thread or node.buffer.attrs.reducer is not None)
         and lanes.count > 1
         and s.run.facts.updates_itself(node)
         and not (lanes.threads is None and spelled_out(node.indices, lanes.loop_vars))

@@ -285,7 +285,7 @@ def scan(s: DivergentGroup, node: Scan, active: Active) -> None:
 def reducer_init(s: DivergentGroup, node: ReducerInit, active: Active) -> None:
     """The identity, or the initial value, which thereby counts once."""
     buffer = node.reducer.buffer
-    op = buffer.attr("reducer", ("sum", ""))[0]
+    op = (buffer.attrs.reducer or ("sum", ""))[0]
     value = values.identity(op, buffer.dtype)
     if node.init is not None:
         init = s.collapse(s.eval(node.init, active), active)

@@ -22,6 +22,7 @@ from tilelang.ir.expr import (
     binary,
     const,
 )
+from tilelang.ir.hints import PLAIN_BUFFER, BufferHints
 from tilelang.records import dataclass
 
 SCOPES = (
@@ -113,9 +114,7 @@ class Buffer(NoArray):
     """A multi-dimensional array in one memory scope.
 
     ``data`` is the storage: views of the same memory share it. ``strides`` (in elements) is None
-    for row-major contiguous. ``elem_offset`` is added to every index computation. ``attrs`` hold
-    what an allocation declared: ("arrive_counts", (..)), ("reducer", (op, replication)),
-    ("init", expr), ("cluster", True).
+    for row-major contiguous. ``elem_offset`` is added to every index computation.
     """
 
     name: str
@@ -125,7 +124,7 @@ class Buffer(NoArray):
     strides: tuple[int | Expr, ...] | None = None
     elem_offset: int | Expr = 0
     data: Var = field(default=cast(Var, None))
-    attrs: tuple[tuple[str, object], ...] = ()
+    attrs: BufferHints = PLAIN_BUFFER
 
     def __post_init__(self) -> None:
         if self.storage not in SCOPES:
@@ -139,10 +138,6 @@ class Buffer(NoArray):
     def scope(self) -> str:
         """The memory scope, e.g. "shared.dyn"."""
         return self.storage
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        """What the allocation declared under ``name``."""
-        return dict(self.attrs).get(name, default)
 
     @property
     def ndim(self) -> int:

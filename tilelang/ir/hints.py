@@ -1,8 +1,8 @@
-"""What statements carry besides their meaning: hints of programs, decisions of passes.
+"""What statements and buffers carry besides their meaning: hints of programs, decisions of passes.
 
-One frozen class for each kind of statement; a field that nobody states has its default. Programs
-state hints by name (``annotations={...}``). The frontend reads those that mean something, once
-(:meth:`Hints.of`). The others stay in ``other`` until the first pass drops them.
+One frozen class for buffers and for each kind of statement; a field that nobody states has its
+default. Programs state hints by name (``annotations={...}``). The frontend reads those that mean
+something, once (:meth:`Hints.of`). The others stay in ``other`` until the first pass drops them.
 """
 
 from __future__ import annotations
@@ -74,12 +74,47 @@ class Hints:
 
 
 @dataclass(frozen=True)
+class BufferHints(Hints):
+    """What is known of a buffer.
+
+    Attributes:
+        arrive_counts: arrivals at each barrier of an array.
+        reducer: operator and replication.
+        base_alignment: bytes that divide the address of a tensor; 0 where nothing is known.
+        register_layout: how a fragment is spread over threads.
+        layout: where elements of a tile are.
+        made: its indices are the compiler's own.
+        joined: the :class:`Interleaving` of the tiles that it lies with.
+        converted: the fragment whose elements it hands on.
+        matrices: it holds whole matrices of a simdgroup.
+        handed_over: mbarriers order its accesses.
+        align: bytes that its offset is a multiple of; 0 where anything goes.
+        logical: its layout, once indices are addresses.
+        arena_offset: bytes from the start of shared memory.
+    """
+
+    arrive_counts: tuple[int, ...] = ()
+    reducer: tuple[str, str] | None = None
+    base_alignment: int = 0
+    register_layout: Any = None
+    layout: Any = None
+    made: bool = False
+    joined: Any = None
+    converted: str = ""
+    matrices: bool = False
+    handed_over: bool = False
+    align: int = 0
+    logical: Any = None
+    arena_offset: int | None = None
+
+
+@dataclass(frozen=True)
 class LoopHints(Hints):
     """Hints of a ``For``.
 
     Attributes:
-        num_stages, order, stage, sync, group: of ``T.Pipelined``.
-        explicit, unroll_factor: of ``T.unroll``.
+        num_stages, order, stage, group: of ``T.Pipelined``.
+        unroll_factor: of ``T.unroll``.
         parallel: iterations are independent: the depth of the loop in its nest.
         reduction: operator and total of each value that the loop reduces to.
         scan: operator and running total.
@@ -95,16 +130,13 @@ class LoopHints(Hints):
     """
 
     program = {
-        "num_stages": int, "order": tuple, "stage": tuple, "sync": object, "group": object,
-        "explicit": object, "unroll_factor": object,
+        "num_stages": int, "order": tuple, "stage": tuple, "group": object, "unroll_factor": object,
     }  # fmt: skip
-    schedule = ("num_stages", "order", "stage", "sync", "group", "tiles", "pipeline_note")
+    schedule = ("num_stages", "order", "stage", "group", "tiles", "pipeline_note")
     num_stages: int | None = None
     order: tuple[object, ...] | None = None
     stage: tuple[object, ...] | None = None
-    sync: object = None
     group: object = None
-    explicit: object = None
     unroll_factor: object = None
     parallel: int | None = None
     reduction: tuple[tuple[str, Buffer], ...] = ()
@@ -185,8 +217,7 @@ class LaunchHints(Hints):
         notes: why layouts are what they are, each a ``Note``.
         register_note: what came of its hints for registers.
         fusion_note: which loops are one and which are not, as lines.
-        direct_notes: copies that are not loaded straight to LDS, each (text, place).
-        wait_notes: waits that were added, each (text, place).
+        remarks: copies that are not loaded straight to LDS, waits that were added: (text, place).
         exchanges: global buffers through which threads of a block talk.
         barrier_ids: first thread, count and number of the barrier of each group of threads.
         shared_bytes: of shared memory.
@@ -194,9 +225,8 @@ class LaunchHints(Hints):
 
     program = {
         "cluster_dims": object, "prelude": str, "import_source": str, "cuda_source": str,
-        "entry_name": str, "is_cpu": bool, "default_threads": bool, "layout_map": tuple,
-        "safe_value": tuple, "l2_hit_ratio": tuple, "restrict_buffers": tuple,
-        "min_blocks_per_sm": int, "swizzle": tuple, "ws_schedule": object,
+        "entry_name": str, "default_threads": bool, "layout_map": tuple, "safe_value": tuple,
+        "l2_hit_ratio": tuple, "min_blocks_per_sm": int, "swizzle": tuple, "ws_schedule": object,
     }  # fmt: skip
     schedule = ("layout_map", "default_threads", "ws_schedule", "notes", "exchanges")
     cluster_dims: Any = None
@@ -204,12 +234,10 @@ class LaunchHints(Hints):
     import_source: str | None = None
     cuda_source: str | None = None
     entry_name: str = "main_kernel"
-    is_cpu: bool = False
     default_threads: bool = False
     layout_map: tuple[tuple[Buffer, Any], ...] = ()
     safe_value: tuple[tuple[Buffer, Any], ...] = ()
     l2_hit_ratio: tuple[tuple[Buffer, float], ...] = ()
-    restrict_buffers: tuple[tuple[Buffer, bool], ...] = ()
     min_blocks_per_sm: int = 1
     swizzle: tuple[Any, Any] | None = None
     ws_schedule: Any = None
@@ -217,15 +245,10 @@ class LaunchHints(Hints):
     notes: tuple[Any, ...] = ()
     exchanges: tuple[Any, ...] = ()
     barrier_ids: tuple[tuple[int, int, int], ...] = ()
-    direct_notes: tuple[tuple[str, Loc | None], ...] = ()
-    wait_notes: tuple[tuple[str, Loc | None], ...] = ()
+    remarks: tuple[tuple[str, Loc | None], ...] = ()
     fusion_note: tuple[str, ...] = ()
     shared_bytes: int = 0
 
 
-PLAIN_LOOP, PLAIN_COPY, PLAIN_GEMM, PLAIN_LAUNCH = (
-    LoopHints(),
-    CopyHints(),
-    GemmHints(),
-    LaunchHints(),
-)
+PLAIN_BUFFER, PLAIN_LOOP, PLAIN_COPY = BufferHints(), LoopHints(), CopyHints()
+PLAIN_GEMM, PLAIN_LAUNCH = GemmHints(), LaunchHints()

@@ -103,8 +103,6 @@ class _Checker:
     def declare(self, buffer: Buffer) -> None:
         """``buffer`` exists from here on."""
         self.scope(buffer)
-        if buffer.attrs:
-            self.keys("Buffer", [key for key, _ in buffer.attrs])
         self.buffers.add(buffer)
         self.bound.add(buffer.data)
 
@@ -112,13 +110,6 @@ class _Checker:
         """Whether the level has the scope of ``buffer``."""
         if buffer.storage not in self.level.scopes:
             self.fail(f"the buffer `{buffer.name}` has the scope {buffer.storage!r}")
-
-    def keys(self, holder: str, keys: Iterable[str]) -> None:
-        """Whether ``keys`` mean something on what is called ``holder``."""
-        known = self.level.keys.get(holder, frozenset())
-        for key in keys:
-            if key not in known:
-                self.fail(f"the key {key!r} of {holder} may not appear")
 
     def hints(self, holder: str, hints: Hints) -> None:
         """Whether ``hints`` mean something at the level."""

@@ -5,13 +5,11 @@ IR* also says in what order threads and copies go on, and where tiles live: pipe
 fences, layouts. *Thread IR* is what text is printed from: loops, loads, stores and calls only; a
 fragment is an array of registers, or of the block where one core runs it.
 
-Buffers carry keys that passes read. A key that stands in no row means nothing to any pass. What
-statements carry are fields (``ir/hints.py``).
+What statements and buffers carry besides are fields (``ir/hints.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tilelang.ir import schedule as H
@@ -38,33 +36,6 @@ _SCHEDULE: frozenset[type[S.Stmt]] = frozenset(
 HOST: frozenset[type[S.Stmt]] = frozenset(
     (S.Seq, S.Let, S.Assert, S.If, S.For, S.While, S.Attr, S.View, S.Alloc, S.Launch)
 )
-Keys = Mapping[str, frozenset[str]]  # holder (class of statements, "Buffer", "Attr") -> its keys
-
-
-def _keys(**rows: str) -> Keys:
-    return {holder: frozenset(names.split()) for holder, names in rows.items()}
-
-
-def _also(keys: Keys, **rows: str) -> Keys:
-    more = _keys(**rows)
-    return {
-        name: keys.get(name, frozenset()) | more.get(name, frozenset()) for name in {*keys, *more}
-    }
-
-
-_TILE_KEYS = _keys(
-    Buffer="arrive_counts reducer descriptor base_alignment annotations",
-)
-_SCHEDULED_KEYS = _also(
-    _TILE_KEYS,
-    Buffer="register_layout layout extra made joined converted matrices handed_over",
-)
-_THREAD_KEYS = _keys(
-    Buffer=(
-        "arrive_counts reducer descriptor base_alignment annotations layout extra made align "
-        "logical joined arena_offset handed_over converted matrices"
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -81,7 +52,6 @@ class Level:
     statements: frozenset[type[S.Stmt]]
     loop_kinds: frozenset[str]
     scopes: frozenset[str]
-    keys: Keys
     lowered: bool = False
     planned: bool = False
 
@@ -93,14 +63,12 @@ LEVELS: dict[str, Level] = {
         _PLAIN | _TILE,
         _ORDERLY | {"pipelined"},
         frozenset(SCOPES),
-        _TILE_KEYS,
     ),
     "scheduled": Level(
         "Scheduled IR",
         _PLAIN | _TILE | _SCHEDULE,
         _ORDERLY | {"pipelined"},
         frozenset(SCOPES),
-        _SCHEDULED_KEYS,
         planned=True,
     ),
     # Back ends with matrix kernels of their own print a Gemm as a call.
@@ -109,7 +77,6 @@ LEVELS: dict[str, Level] = {
         _PLAIN | {S.Gemm},
         _ORDERLY,
         frozenset(SCOPES) - {"local.fragment"},
-        _THREAD_KEYS,
         lowered=True,
     ),
 }

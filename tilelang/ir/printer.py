@@ -248,7 +248,7 @@ class _Printer:
         name = self.names.define(buffer, "buf")
         data = f", data={name}.data" if declared else ""
         strides = "" if buffer.strides is None else f", strides={self.text.shape(buffer.strides)}"
-        attrs = f", attrs={self.text.mapping(buffer.attrs)}" if buffer.attrs else ""
+        attrs = f", attrs={self.text.mapping(buffer.attrs.stated)}" if buffer.attrs else ""
         return (
             f"{name} = T.alloc_buffer({self.text.shape(tuple(buffer.shape))}, "
             f'"{buffer.dtype}"{data}{strides}{self.placement(buffer)}{attrs})'

@@ -15,12 +15,13 @@ from tilelang.frontend.regions import (
     constant_shape,
     count_of,
     describe,
-    freeze,
+    pairs,
 )
 from tilelang.ir.buffer import SCOPES, Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.expr import Const, Expr, Var, as_expr
+from tilelang.ir.hints import PLAIN_BUFFER, BufferHints
 from tilelang.ir.trace_context import emitter
 from tilelang.tracebacks import borders
 
@@ -56,7 +57,7 @@ def _allocate(
     dtype: object,
     scope: object,
     allowed: tuple[str, ...],
-    **attrs: object,
+    attrs: BufferHints = PLAIN_BUFFER,
 ) -> Buffer:
     if scope not in allowed:
         raise TileValueError(
@@ -64,7 +65,7 @@ def _allocate(
         )
     kind = _element_type(dtype, what)
     extents = constant_shape(shape, what)
-    buffer = Buffer("", extents, kind, str(scope), attrs=tuple(sorted(attrs.items())))
+    buffer = Buffer("", extents, kind, str(scope), attrs=attrs)
     return emitter(what).alloc(buffer)
 
 
@@ -205,7 +206,7 @@ def _barrier(what: str, arrive_count: object, scope: str) -> Buffer:
             expected="an int, or a list with one int per barrier",
             got=repr(arrive_count),
         )
-    attrs = (("arrive_counts", known),)
+    attrs = BufferHints(arrive_counts=known)
     buffer = Buffer("", Shape((len(known),)), DType("uint64"), scope, attrs=attrs)
     return emitter(what).alloc(buffer)
 
@@ -279,7 +280,7 @@ def alloc_reducer(
         dtype,
         "local.fragment",
         ("local.fragment",),
-        reducer=(op, replication or "none"),
+        BufferHints(reducer=(op, replication or "none")),
     )
 
 
@@ -307,7 +308,7 @@ def alloc_tmem(shape: object, dtype: object) -> Buffer:
 
 def alloc_descriptor(kind: str = "wgmma", dtype: object = "uint64") -> Buffer:
     """Allocate a 64-bit operand descriptor for code that names matrix instructions."""
-    attrs = (("descriptor", str(kind)),)
+    attrs = BufferHints.of([("descriptor", str(kind))])
     buffer = Buffer("", Shape((1,)), DType(dtype), "local.descriptor", attrs=attrs)
     return emitter("T.alloc_descriptor").alloc(buffer)
 
@@ -353,8 +354,14 @@ def alloc_buffer(
         )
     if scope == "global":
         return alloc_global(shape, dtype)
-    attrs = {"annotations": freeze(annotations)} if annotations else {}
-    return _allocate("T.alloc_buffer", shape, dtype, scope, SCOPES, **attrs)
+    return _allocate(
+        "T.alloc_buffer",
+        shape,
+        dtype,
+        scope,
+        SCOPES,
+        BufferHints.of(pairs(annotations=annotations or None)),
+    )
 
 
 sblock_alloc_buffer = alloc_buffer

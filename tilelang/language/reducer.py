@@ -31,7 +31,7 @@ __all__ = ["finalize_reducer", "reducer_init", "reducer_update"]
 
 
 def _declared(buffer: object, what: str) -> tuple[Buffer, str]:
-    declaration = buffer.attr("reducer") if isinstance(buffer, Buffer) else None
+    declaration = buffer.attrs.reducer if isinstance(buffer, Buffer) else None
     if not isinstance(buffer, Buffer) or declaration is None:
         raise TileTypeError(
             f"{what} of something that is not a reducer",

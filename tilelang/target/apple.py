@@ -15,15 +15,8 @@ from __future__ import annotations
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import Mode
+from tilelang.target import operations as O
 from tilelang.target.matrices import BLOCK, HELD, MmaAtom, Modes
-from tilelang.target.operations import (
-    MATRIX_FILL,
-    MATRIX_GIVE,
-    MATRIX_LOAD,
-    MATRIX_MULTIPLY,
-    MATRIX_STORE,
-    MATRIX_TAKE,
-)
 
 _ROWS: Modes = (Mode(BLOCK, "thread", 4),)
 _COLUMNS: Modes = (Mode(4, "thread", 1), Mode(HELD, "register", 1))
@@ -45,5 +38,5 @@ SIMDGROUP: tuple[MmaAtom, ...] = tuple(
 
 
 ROWS: list[Atom] = [
-    MATRIX_FILL, MATRIX_LOAD, MATRIX_STORE, MATRIX_MULTIPLY, MATRIX_GIVE, MATRIX_TAKE,
+    O.MATRIX_FILL, O.MATRIX_LOAD, O.MATRIX_STORE, O.MATRIX_MULTIPLY, O.MATRIX_GIVE, O.MATRIX_TAKE,
 ]  # fmt: skip

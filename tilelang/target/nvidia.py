@@ -23,46 +23,8 @@ from tilelang.ir.atoms import (
     mbarrier,
 )
 from tilelang.ir.tables import table
-from tilelang.target.operations import (
-    BULK_COMMIT,
-    BULK_COPY_CLUSTER,
-    BULK_WAIT,
-    CLUSTER_SYNC,
-    CP_ASYNC,
-    CP_ASYNC_COMMIT,
-    CP_ASYNC_WAIT,
-    ELECT_ONE,
-    EVICTION,
-    FENCE_BARRIER_INIT,
-    FENCE_PROXY_ASYNC,
-    IMAGE_MAP,
-    LDMATRIX,
-    MAP,
-    MBARRIER_INIT,
-    PTX_WAIT_GROUP,
-    RANK_IN_CLUSTER,
-    REDUCTION,
-    SET_MAX_NREG,
-    STMATRIX,
-    TENSOR_AFTER,
-    TENSOR_BEFORE,
-    TENSOR_MAP,
-    TMA_LOAD_BOX,
-    TMA_LOAD_PIXELS,
-    TMA_STORE_BOX,
-    TMEM_FREE,
-    TMEM_PLACE,
-    WAIT_WGMMA,
-    WARPGROUP_ARRIVE,
-    WARPGROUP_COMMIT,
-    WARPGROUP_FENCE,
-    WARPGROUP_WAIT,
-    WGMMA_RS,
-    WGMMA_SS,
-    hint,
-    lowered,
-    unit,
-)
+from tilelang.target import operations as O
+from tilelang.target.operations import hint, lowered, unit
 
 
 def run(role: str, count: int, kind: str, index: str = "") -> tuple[Operand, Operand]:
@@ -119,7 +81,7 @@ def _product(shape: str, a: int, b: int, c: int, *more: Operand, **known: str) -
 
 
 _MATRICES = [
-    MMA, LDMATRIX, STMATRIX,
+    MMA, O.LDMATRIX, O.STMATRIX,
     intrinsic("ptx_mma", "mma", "Run a matrix instruction of one warp.",
          *_product("m16n8k16", 8, 4, 8, Operand("saturate", default=False)),
          forms=True, writer="ptx mma", check="layouts of factors"),
@@ -146,7 +108,8 @@ _MATRICES = [
 
 # -- cp.async and mbarriers ("Data Movement and Conversion", "Parallel Synchronization") -----------
 _COPIES = [
-    CP_ASYNC, CP_ASYNC_COMMIT, CP_ASYNC_WAIT, PTX_WAIT_GROUP, MBARRIER_INIT, FENCE_BARRIER_INIT,
+    O.CP_ASYNC, O.CP_ASYNC_COMMIT, O.CP_ASYNC_WAIT, O.PTX_WAIT_GROUP, O.MBARRIER_INIT,
+    O.FENCE_BARRIER_INIT,
     unit("ptx_commit_group", "cp_async", Order("commit", "thread", "cp_async"),
          "Commit the asynchronous copies issued so far as a group.",
          text="tl_cp_async_commit", semantics="commit a group"),
@@ -160,17 +123,16 @@ _COPIES = [
 # -- bulk copies of runs and of boxes of tensors ("cp.async.bulk", "cp.async.bulk.tensor") ---------
 
 
-def _load(name: str, doc: str, *more: Operand, described: Operand = MAP) -> Atom:
+def _load(name: str, doc: str, *more: Operand, described: Operand = O.MAP) -> Atom:
     return intrinsic(
         name, "tma", doc, described, BARRIER, TILE, *more, completes=mbarrier(), own_order=True,
-        options=(EVICTION,), writer="load of a box",
+        options=(O.EVICTION,), writer="load of a box",
     )  # fmt: skip
 
 
 _BULK = [
-    TMA_LOAD_BOX, TMA_LOAD_PIXELS, TMA_STORE_BOX, BULK_COPY_CLUSTER, TENSOR_MAP, IMAGE_MAP,
-    FENCE_PROXY_ASYNC,
-    BULK_COMMIT, BULK_WAIT,
+    O.TMA_LOAD_BOX, O.TMA_LOAD_PIXELS, O.TMA_STORE_BOX, O.BULK_COPY_CLUSTER, O.TENSOR_MAP,
+    O.IMAGE_MAP, O.FENCE_PROXY_ASYNC, O.BULK_COMMIT, O.BULK_WAIT,
     _load("tma_load", """Load a box: ``T.tma_load(descriptor, barrier, shared, *coordinates)``.
 
     The barrier counts the bytes of the whole box; what lies outside of the tensor becomes 0.
@@ -182,20 +144,20 @@ _BULK = [
     _load("tma_load_im2col", "Load pixels of a convolution; behind the coordinates stands one "
           "offset for each spatial dimension.",
           Operand("coordinate", name="coordinates", many=True, example=(0, -1, 0, 0, 2, 1)),
-          described=replace(MAP, example="image")),
+          described=replace(O.MAP, example="image")),
     intrinsic("tma_store", "tma", """Store a box: ``T.tma_store(descriptor, shared, *coordinates)``.
 
     Args:
         reduce: combine with what is there: add, min, max, inc, dec, and, or, xor.
 
     ``T.tma_store_arrive`` and ``T.tma_store_wait`` tell when it is done.
-    """, MAP, TILE, COORDINATES, completes=group("bulk_store"), own_order=True,
-         options=(REDUCTION, EVICTION), text="tl_tma_store", writer="store of a box"),
+    """, O.MAP, TILE, COORDINATES, completes=group("bulk_store"), own_order=True,
+         options=(O.REDUCTION, O.EVICTION), text="tl_tma_store", writer="store of a box"),
     intrinsic("ptx_cp_async_bulk", "bulk_copy",
          "Copy contiguous bytes in bulk: ``T.ptx_cp_async_bulk(dst, src, bytes, barrier)``.",
          Operand("dst", "shared"), Operand("src", "global"), Operand("bytes", example=8192),
          BARRIER, completes=mbarrier(), own_order=True, forms=True, writer="bulk copy"),
-    intrinsic("prefetch_tma_descriptor", "tma", "Fetch a tensor map before it is needed.", MAP,
+    intrinsic("prefetch_tma_descriptor", "tma", "Fetch a tensor map before it is needed.", O.MAP,
          own_order=True, text="tl_tma_prefetch"),
 ]  # fmt: skip
 
@@ -214,8 +176,8 @@ def _warpgroup(name: str, doc: str, a: tuple[Operand, ...], *majors: str) -> Ato
 
 
 _WARPGROUPS = [
-    WGMMA_SS, WGMMA_RS, WARPGROUP_FENCE, WARPGROUP_ARRIVE, WARPGROUP_COMMIT, WARPGROUP_WAIT,
-    WAIT_WGMMA,
+    O.WGMMA_SS, O.WGMMA_RS, O.WARPGROUP_FENCE, O.WARPGROUP_ARRIVE, O.WARPGROUP_COMMIT,
+    O.WARPGROUP_WAIT, O.WAIT_WGMMA,
     _warpgroup("ptx_wgmma_ss", "Multiply in a warpgroup with both operands in shared memory.",
                (Operand("desc a", "descriptor bits", example="wgmma"),
                 Operand("a offset", example=0)), "a", "b"),
@@ -249,12 +211,12 @@ _CLUSTERS = [
     _cluster("cluster_arrive_relaxed", "Arrive without ordering memory.",
              Order("arrive", "cluster", memory=False)),
     _cluster("cluster_wait", "Wait at the barrier of the cluster.", Order("wait", "cluster")),
-    CLUSTER_SYNC, RANK_IN_CLUSTER,
+    O.CLUSTER_SYNC, O.RANK_IN_CLUSTER,
     intrinsic("map_shared_rank", "cluster",
          "Return a pointer to this address in the shared memory of block ``block`` of the cluster.",
          Operand("place", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",
          own_order=True, text="tl_map_shared", check="block of the cluster"),
-    ELECT_ONE,
+    O.ELECT_ONE,
 ]  # fmt: skip
 
 # -- dependent launches ("griddepcontrol"), work of blocks that have not started ("clusterlaunch") -
@@ -287,7 +249,7 @@ _LAUNCHES = [
 # -- registers that move between warpgroups ("setmaxnreg") -----------------------------------------
 NO_SET_MAX_NREG = hint("no_set_max_nreg", semantics="leave registers")
 _REGISTERS = [
-    SET_MAX_NREG,
+    O.SET_MAX_NREG,
     NO_SET_MAX_NREG,
     hint("disable_warp_group_reg_alloc", semantics="leave registers"),
     hint("annotate_producer_reg_dealloc", VALUE, semantics="registers of producers"),
@@ -313,12 +275,12 @@ def _tensor_product(form: str, doc: str, *a: Operand) -> Atom:
 
 
 _TENSORS = [
-    TENSOR_BEFORE, TENSOR_AFTER, TMEM_FREE,
+    O.TENSOR_BEFORE, O.TENSOR_AFTER, O.TMEM_FREE,
     _tensor_product("ss", "Multiply operands in shared memory by tcgen05.",
                     Operand("desc a", "descriptor bits", example="tcgen05")),
-    _tensor_product("ts", "Multiply with A in tensor memory by tcgen05.", TMEM_PLACE),
+    _tensor_product("ts", "Multiply with A in tensor memory by tcgen05.", O.TMEM_PLACE),
     _tensor("tcgen05_cp", "Copy from shared memory, by descriptor, to tensor memory.",
-            Operand("descriptor", "descriptor bits", example="tcgen05"), TMEM_PLACE,
+            Operand("descriptor", "descriptor bits", example="tcgen05"), O.TMEM_PLACE,
             options=(_SOURCE,), completes=group("tcgen05"),
             text="tl_tcgen05_cp_{shape}({1}, {0})"),
     _tensor("tcgen05_ld", """Load tensor memory to registers; complete after ``T.tcgen05_wait_ld``.
@@ -327,11 +289,11 @@ _TENSORS = [
         registers: where the 32-bit registers of the thread start.
         place: an element of tensor memory, or a buffer of it.
         shape, count: of the instruction, e.g. ``"32x32b"`` and 8 for ``.32x32b.x8``.
-    """, Operand("registers", "registers", "w", example=(8, "float32")), TMEM_PLACE, options=_MOVE,
-            completes=group("tcgen05_ld"), check="move of tensor memory",
+    """, Operand("registers", "registers", "w", example=(8, "float32")), O.TMEM_PLACE,
+            options=_MOVE, completes=group("tcgen05_ld"), check="move of tensor memory",
             writer="move of tensor memory"),
     _tensor("tcgen05_st", "Store registers of a warp to tensor memory; done after "
-            "``T.tcgen05_wait_st``.", TMEM_PLACE,
+            "``T.tcgen05_wait_st``.", O.TMEM_PLACE,
             Operand("registers", "registers", "r", example=(8, "float32")), options=_MOVE,
             completes=group("tcgen05_st"), check="move of tensor memory",
             writer="move of tensor memory"),

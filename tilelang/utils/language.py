@@ -77,7 +77,7 @@ def is_fragment(operand: Any) -> bool:
 
 def is_reducer(operand: Any) -> bool:
     """Whether it was made by ``T.alloc_reducer``."""
-    return _region(operand).buffer.attr("reducer") is not None
+    return _region(operand).buffer.attrs.reducer is not None
 
 
 def is_full_region(region: Region) -> bool:

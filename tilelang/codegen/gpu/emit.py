@@ -353,18 +353,18 @@ def _three(values: tuple[int, ...] | list[int]) -> tuple[int, int, int]:
 
 def _shared(kernel: str, name: str, buffer: Buffer, stmt: S.Launch) -> SharedBuffer:
     """What is known of a shared buffer that is printed as `name`."""
-    layout = buffer.attr("logical")
+    layout = buffer.attrs.logical
     shape = layout.shape if layout is not None else tuple(int(e) for e in buffer.shape)
     return SharedBuffer(
         kernel=kernel,
         name=name,
         label=buffer.name,
-        offset=buffer.attr("arena_offset"),
+        offset=buffer.attrs.arena_offset,
         size=storage_units(buffer, stmt) * unit_bytes(buffer.dtype),
         dtype=str(buffer.dtype),
         shape=shape,
         layout=layout,
-        converted=buffer.attr("converted") or "",
+        converted=buffer.attrs.converted,
     )
 
 

@@ -83,7 +83,7 @@ class KernelWriter(Writer):
         self.p.declared[buffer.data] = kind
         name = self.p.pointer(buffer)
         length = storage_units(buffer, stmt)
-        if buffer.attr("matrices"):
+        if buffer.attrs.matrices:
             kind, count = self.p.dialect.matrices[str(buffer.dtype)], length // HELD
             self.put(f"{kind} {name}[{count}];")
         elif buffer.storage in ("local", "local.var", "local.descriptor"):
@@ -118,7 +118,7 @@ class KernelWriter(Writer):
 
     def shared(self, buffer: Buffer, kind: str, name: str, length: int) -> None:
         """An address in the block's arena, or static memory if none was planned."""
-        offset = buffer.attr("arena_offset")
+        offset = buffer.attrs.arena_offset
         self.tiles.append((name, buffer))
         if offset is None:
             self.put(self.p.dialect.shared.format(kind=kind, name=name, length=length))

@@ -133,7 +133,7 @@ class GpuPrinter(CPrinter):
         """A pointer to one element; of packed elements, to the byte that holds it. What of an index
         is immediate stands apart from the rest."""
         name = self.pointer(buffer)
-        if buffer.attr("matrices"):  # counted in whole ones
+        if buffer.attrs.matrices:  # counted in whole ones
             indices = (simplify(indices[0] // HELD),)
         indices, immediate = self.split_immediate(buffer, indices)
         offset = self.offset(buffer, indices)

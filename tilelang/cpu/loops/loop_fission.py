@@ -97,7 +97,7 @@ class Barriers:
         """Barriers in memory: arrivals that are missing, phase, arrivals of a phase."""
         buffer = stmt.buffer
         size = int(buffer.shape[0])
-        counts = buffer.attr("arrive_counts", (1,))
+        counts = buffer.attrs.arrive_counts or (1,)
         state = Buffer(buffer.name, Shape((size, 3)), INT, "shared")
         self.states[buffer.data] = state
         out: list[S.Stmt] = [S.Alloc(buffer=state, loc=stmt.loc)]

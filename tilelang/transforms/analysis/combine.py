@@ -66,7 +66,7 @@ def settled(total: E.Expr, dtype: DType) -> E.Expr:
 
 def reducer_op(region: Region) -> str:
     """The kind of reduction that a reducer buffer collects."""
-    return str(region.buffer.attr("reducer", ("sum", None))[0])
+    return (region.buffer.attrs.reducer or ("sum", ""))[0]
 
 
 def combine(kind: str, a: E.Expr, b: E.Expr, nan_propagate: bool = False) -> E.Expr:

@@ -26,7 +26,6 @@ MAX_BARRIERS = 16  # of a block
 # Annotation of copies and products: a barrier of their group follows, before one thread arrives.
 # Attribute of an operand that two groups of warps hand to each other, by mbarriers of the program:
 # what a group does with it, and what it overwrites, the other one has had in between.
-HANDED_OVER = "handed_over"
 NO_BARRIER = -1  # in place of the number of a barrier: all of them are taken
 
 

@@ -6,8 +6,6 @@ from tilelang.ir import expr as E
 from tilelang.layout.layout import Layout
 from tilelang.records import dataclass
 
-JOINED = "joined"
-
 
 @dataclass(frozen=True)
 class Interleaving:

@@ -23,7 +23,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzle_of, swizzled
 from tilelang.records import dataclass
-from tilelang.transforms.analysis.vectors import BASE
 
 CHUNK = 16  # bytes that addresses and strides of tensors, and rows of boxes, are multiples of
 START = 128  # bytes that a box starts at multiples of in shared memory
@@ -244,7 +243,7 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
         raise TmaIneligibleError(f"`{name}` has no elements")
     if not (isinstance(tensor.elem_offset, int) and tensor.elem_offset == 0):
         raise TmaIneligibleError(f"`{name}` does not begin where its memory does")
-    if tensor.attr(BASE, CHUNK) % CHUNK:
+    if tensor.attrs.base_alignment % CHUNK:
         raise TmaIneligibleError(f"the address of `{name}` is no multiple of {CHUNK} bytes")
     *outer, last = map(E.as_expr, tensor.stride_list())
     if not (isinstance(last, E.Const) and int(last) == 1):

@@ -19,7 +19,6 @@ from tilelang.transforms.analysis.lanes import Lanes
 
 VECTOR_BITS = 128
 MAX_LANES = 16
-BASE = "base_alignment"  # attribute of a tensor: bytes that divide its address
 
 
 def run_of(
@@ -29,7 +28,7 @@ def run_of(
     """The most lanes (a power of two, at most ``most`` and ``widest`` bits) that a vector access
     may have along ``var``, when it starts at multiples of its size; 1 for none."""
     lanes = most
-    widest = min(widest, 8 * buffer.attr(BASE, widest))
+    widest = min(widest, 8 * (buffer.attrs.base_alignment or widest))
     while lanes > 1 and lanes * buffer.dtype.bits > widest:
         lanes //= 2
     if not indices or buffer.dtype.lanes > 1:
@@ -39,7 +38,7 @@ def run_of(
     strides = buffer.stride_list()
     if not _is_value(strides[-1], 1):
         return 1
-    layout = buffer.attr("layout")
+    layout = buffer.attrs.layout
     if isinstance(layout, Layout):
         lanes = min(lanes, layout_run(layout))
     while lanes > 1:

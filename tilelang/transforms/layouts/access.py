@@ -487,7 +487,7 @@ def _position(index: E.Expr, names: tuple[E.Var, ...]) -> int | None:
 
 def is_reducer(buffer: Buffer) -> bool:
     """Whether copies of the fragment are partial results."""
-    return buffer.attr("reducer") is not None
+    return buffer.attrs.reducer is not None
 
 
 def sets_all_copies(access: Access) -> bool:

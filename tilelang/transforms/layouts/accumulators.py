@@ -23,6 +23,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.linear import parted
 from tilelang.ir.updates import is_idle, reads, update_of
 from tilelang.ir.visitor import Rewriter, map_stmts, substitute
@@ -289,7 +290,7 @@ class _Collected(Rewriter):
             wide = max(sorted(kinds), key=lambda kind: kind.bits)
             self.reducer = Buffer(
                 f"{buffer.name}_part", Shape(buffer.shape), wide, FRAGMENT,
-                attrs=(("reducer", (self.kind, "none")),),
+                attrs=BufferHints(reducer=(self.kind, "none")),
             )  # fmt: skip
         self.atomic = self.kind in _ATOMICS and _takes_atomics(
             buffer, kinds, [index for update in updates for index in update.place.indices]

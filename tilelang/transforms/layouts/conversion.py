@@ -16,7 +16,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.hints import CopyHints
+from tilelang.ir.hints import BufferHints, CopyHints
 from tilelang.ir.visitor import Rewriter, replace_buffers
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.groups import ThreadGroups
@@ -253,7 +253,7 @@ class Conversion(Rewriter):
 
     def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy from or to a fragment that carries its layout already."""
-        fragment = (dst if dst.storage == "local.fragment" else src).attr("register_layout")
+        fragment = (dst if dst.storage == "local.fragment" else src).attrs.register_layout
         return S.Copy(
             src=src.whole(), dst=dst.whole(), loop_layout=_tile_of(fragment), loc=stmt.loc
         )
@@ -290,7 +290,7 @@ def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:
 
 def _shared(buffer: Buffer) -> Buffer:
     """A shared tile for the elements of a fragment."""
-    attrs = (("converted", buffer.name),)
+    attrs = BufferHints(converted=buffer.name)
     return Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared", attrs=attrs)
 
 
@@ -301,7 +301,7 @@ def _moved(buffer: Buffer, layout: RegisterLayout) -> Buffer:
         Shape(buffer.shape),
         buffer.dtype,
         "local.fragment",
-        attrs=(*buffer.attrs, ("register_layout", layout)),
+        attrs=replace(buffer.attrs, register_layout=layout),
     )
 
 

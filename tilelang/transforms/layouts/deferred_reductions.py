@@ -104,7 +104,7 @@ def _deferred(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
     sums = [
         node for node in S.find(launch.body, S.Reduce) if node.dst.buffer in addends
     ]  # fmt: skip
-    layout = total.attr("register_layout")
+    layout = total.attrs.register_layout
     if not isinstance(layout, RegisterLayout) or not layout.replicated:
         return launch
     if not all(_is_lane_sum(node, layout, context) for node in sums):
@@ -126,8 +126,8 @@ def _deferred(launch: S.Launch, total: Buffer, context: Context) -> S.Launch:
 
 def _is_lane_sum(node: S.Reduce, layout: RegisterLayout, context: Context) -> bool:
     """Whether lanes of a warp add up whole rows of a fragment, and each keeps what it adds."""
-    source = node.src.buffer.attr("register_layout")
-    own = node.dst.buffer.attr("register_layout")
+    source = node.src.buffer.attrs.register_layout
+    own = node.dst.buffer.attrs.register_layout
     if node.kind != "sum" or not node.clear or not isinstance(source, RegisterLayout):
         return False
     if not (node.src.is_whole and node.dst.is_whole) or source.replicated or node.partial:

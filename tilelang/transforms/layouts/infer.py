@@ -179,7 +179,7 @@ class _Inference(Priced):
         excluded = set(_plain_uses(body))
         for loop in _loops(body):
             for access in accesses(loop):
-                if access.buffer.attr("converted") is not None:
+                if access.buffer.attrs.converted:
                     if isinstance(loop.loop_layout, RegisterLayout):
                         uses.setdefault(access.buffer, []).append((loop, access, loop.loop_layout))
                     else:
@@ -190,7 +190,7 @@ class _Inference(Priced):
             free = buffer.data not in excluded
             layout = best_layout(buffer, some, self.context.limits) if free else None
             if layout is not None:
-                result[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
+                result[buffer] = replace(buffer, attrs=replace(buffer.attrs, layout=layout))
         return result
 
     def best(self, buffer: Buffer, uses: list[Use]) -> Layout | None:
@@ -210,9 +210,9 @@ class _Inference(Priced):
         """Each buffer with a layout, as a buffer that carries it."""
         result: dict[Buffer, Buffer] = {}
         for buffer, registers in self.registers.items():
-            result[buffer] = replace(buffer, attrs=(*buffer.attrs, ("register_layout", registers)))
+            result[buffer] = replace(buffer, attrs=replace(buffer.attrs, register_layout=registers))
         for buffer, layout in self.layouts.items():
-            result[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
+            result[buffer] = replace(buffer, attrs=replace(buffer.attrs, layout=layout))
         return result
 
 

@@ -444,7 +444,7 @@ class Layouts:
 
     def layout_of(self, buffer: Buffer) -> RegisterLayout | None:
         """The layout of a fragment, if it is known."""
-        return self.registers.get(buffer) or buffer.attr("register_layout")
+        return self.registers.get(buffer) or buffer.attrs.register_layout
 
     # -- choices ----------------------------------------------------------------------------------
     def choices(self) -> Iterator[None]:

@@ -74,5 +74,5 @@ def known_mapping(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLay
 
 
 def _held(buffer: Buffer) -> RegisterLayout | None:
-    layout: RegisterLayout | None = buffer.attr("register_layout")
+    layout: RegisterLayout | None = buffer.attrs.register_layout
     return layout

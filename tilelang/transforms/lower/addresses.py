@@ -20,7 +20,7 @@ from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies, substitut
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import PATTERN_ROWS, swizzle_of
 from tilelang.target import Context
-from tilelang.transforms.analysis.interleaved_buffers import JOINED, Interleaving, pitched
+from tilelang.transforms.analysis.interleaved_buffers import Interleaving, pitched
 
 
 def apply_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -39,16 +39,14 @@ class _Apply(ExprRewriter):
         """The physical array of ``buffer``; it keeps the layout as a note for the allocator."""
         result = self.arrays.get(buffer)
         if result is None:
-            kept = tuple(pair for pair in buffer.attrs if pair[0] != "layout")
-            joined = buffer.attr(JOINED)
+            joined = buffer.attrs.joined
             physical = layout if joined is None else pitched(layout, _pitch(buffer, joined))
-            kept = (*kept, ("logical", physical))  # for messages about addresses
             # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
             extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
             span = swizzle_of(layout, extents, buffer.dtype.width) or 0
             panels = len(layout.output_shape()) > len(layout.shape)
             align = 1024 if panels else span * PATTERN_ROWS
-            attrs = (*kept, ("align", align)) if align else kept
+            attrs = replace(buffer.attrs, layout=None, logical=physical, align=align)
             shape = Shape((physical.size,))
             result = replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
             self.arrays[buffer] = result
@@ -56,14 +54,14 @@ class _Apply(ExprRewriter):
 
     def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr] | None:
         """Array and address of an access; None for buffers without a layout."""
-        layout = buffer.attr("layout")
+        layout = buffer.attrs.layout
         if not isinstance(layout, Layout) or not buffer.storage.startswith("shared"):
             return None
         address: E.Expr = E.const(0)
         # Simplified once, as a whole, with what is known of the variables.
         values = dict(zip(layout.forward_vars, indices))
         image = [substitute(output, values) for output in layout.forward_index]
-        joined = buffer.attr(JOINED)
+        joined = buffer.attrs.joined
         version = E.const(0) if joined is None else image.pop(0) * _pitch(buffer, joined)
         for output, extent in zip(image, layout.output_shape()[-len(image) :]):
             address = E.binary("add", E.binary("mul", address, E.const(extent)), output)
@@ -81,7 +79,7 @@ class _Apply(ExprRewriter):
                 value = self.expr(stmt.value)
                 return replace(stmt, buffer=moved[0], indices=(moved[1],), value=value)
         elif isinstance(stmt, (S.Alloc, S.View)):
-            layout = stmt.buffer.attr("layout")
+            layout = stmt.buffer.attrs.layout
             if isinstance(layout, Layout) and stmt.buffer.storage.startswith("shared"):
                 return replace(stmt, buffer=self.array(stmt.buffer, layout))
         return super()._visit(stmt)
@@ -97,7 +95,7 @@ class _Apply(ExprRewriter):
 
     def refuse(self, region: Region) -> None:
         """A region in one piece has to be contiguous, which a layout may break."""
-        if region.buffer.attr("layout") is not None:
+        if region.buffer.attrs.layout is not None:
             raise TileUnsupportedError(
                 f"a region of `{region.buffer.name}` is used as one piece, and its layout is not "
                 "row-major",

@@ -10,6 +10,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.lanes import WARP
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
@@ -18,7 +19,7 @@ from tilelang.transforms.analysis.groups import NO_BARRIER, no_free_barrier
 
 INT = DType("int32")
 REGISTER = 32  # bits
-MADE: S.Pairs = (("made", True),)  # attributes of arrays whose indices are the compiler's own
+MADE = BufferHints(made=True)  # of arrays whose indices are the compiler's own
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def barrier_of(group: Group) -> S.Stmt:
 
 def register_layout_of(buffer: Buffer) -> RegisterLayout:
     """How a fragment is spread over the threads."""
-    layout = buffer.attr("register_layout")
+    layout = buffer.attrs.register_layout
     if not isinstance(layout, RegisterLayout):
         raise InternalError(f"the fragment `{buffer.name}` has no layout")
     return layout

@@ -24,7 +24,6 @@ from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, PATTERN_ROWS, swizzle_of
 from tilelang.target import operations
-from tilelang.transforms.analysis.vectors import BASE
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import loop
 
@@ -83,7 +82,7 @@ def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
 def _span(buffer: Buffer, rank: int, run: int) -> int | None:
     """Bytes that the swizzle of a tile spans, 0 for rows one behind the other; None where the
     versions of the tile do not lie dense."""
-    layout = buffer.attr("layout")
+    layout = buffer.attrs.layout
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     if layout is None:
         return 0 if buffer.stride_list() == row_major_strides(shape) else None
@@ -98,7 +97,7 @@ def _span(buffer: Buffer, rank: int, run: int) -> int | None:
 def _aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
     """Whether every ``run`` neighbours of a row of the source are whole and aligned."""
     src, bounds = stmt.src, ctx.bounds
-    if src.buffer.attr(BASE, WIDE) * 8 % (run * src.dtype.bits):
+    if (src.buffer.attrs.base_alignment or WIDE) * 8 % (run * src.dtype.bits):
         return False  # the tensor's address itself is aligned less
     strides = [E.as_expr(stride) for stride in src.buffer.stride_list()]
     last = strides[-1]

@@ -194,7 +194,7 @@ class SharedOperand(MemoryOperand):
         buffer, bounds = self.region.buffer, self.ctx.bounds
         if not divisible_by(self.region.mins[-1], chunk, bounds):
             return False
-        layout = buffer.attr("layout")
+        layout = buffer.attrs.layout
         if isinstance(layout, Layout):
             return keeps_chunks(layout, chunk)
         strides = buffer.stride_list()

@@ -25,18 +25,19 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.target import operations
 from tilelang.target.matrices import BLOCK, HELD, MmaAtom
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers, SharedLoad
-from tilelang.transforms.lower.context import MADE, Lowering
+from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import array, loop
 from tilelang.transforms.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
 from tilelang.transforms.lower.gemm_operands import RegisterOperand, SharedOperand
 
-MATRICES: S.Pairs = (*MADE, ("matrices", True))
+MATRICES = BufferHints(made=True, matrices=True)
 SHAPE = f"m{BLOCK}n{BLOCK}k{BLOCK}"
 WRITTEN_OUT = 4  # steps along k up to which the loop is unrolled
 
@@ -259,7 +260,7 @@ class SimdgroupProduct:
 
 def row_pitch(buffer: Buffer) -> int:
     """Elements from a row of a shared matrix to the next; 0 where rows lie in another way."""
-    layout = buffer.attr("layout")
+    layout = buffer.attrs.layout
     if not isinstance(layout, Layout):
         strides = buffer.stride_list()
         plain = isinstance(strides[-2], int) and buffer.has_unit_stride

@@ -19,6 +19,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.linear import Linear
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplified_with, simplify
@@ -28,7 +29,6 @@ from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
 from tilelang.transforms.analysis.loops import trips
 from tilelang.transforms.analysis.mechanism import MECHANISMS, Mechanism, Step
-from tilelang.transforms.lower.context import MADE
 
 # Where those who have filled a version tell others that they have.
 _HANDED_ON = frozenset(((H.Wait, Step.BARRIER), (H.Commit, Step.ARRIVE_FULL)))
@@ -342,7 +342,7 @@ def _started(stmt: S.Stmt) -> tuple[int, int]:
 
 def _barriers(name: str, count: int, stages: int) -> Buffer:
     """An mbarrier for each version, with ``count`` arrivals for each turn."""
-    attrs = (("arrive_counts", (count,) * stages), *MADE)
+    attrs = BufferHints(arrive_counts=(count,) * stages, made=True)
     return Buffer(name, Shape((stages,)), DType("uint64"), "shared.barrier", attrs=attrs)
 
 

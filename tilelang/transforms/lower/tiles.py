@@ -118,7 +118,9 @@ class _Tiles(ExprRewriter):
         if not self.plain:
             return launch
         assert isinstance(launch, S.Launch)
-        return replace(launch, hints=replace(launch.hints, direct_notes=tuple(self.plain)))
+        return replace(
+            launch, hints=replace(launch.hints, remarks=(*launch.hints.remarks, *self.plain))
+        )
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate, H.WaitProducts)):
@@ -236,7 +238,7 @@ class _Tiles(ExprRewriter):
         """Thread IR of one operation."""
         if isinstance(stmt, S.Gemm):
             return lower_gemm(stmt, ctx)
-        if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
+        if isinstance(stmt, S.Fill) and stmt.dst.buffer.attrs.reducer is not None:
             return lower_reducer_fill(replace(stmt, value=self.expr(stmt.value)), ctx)
         if isinstance(stmt, S.ReducerInit) and stmt.init is not None:
             return lower_reducer_init(replace(stmt, init=self.expr(stmt.init)), ctx)
@@ -360,7 +362,7 @@ class _Tiles(ExprRewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         """Allocations and views of fragments are register arrays."""
         if isinstance(stmt, (S.Alloc, S.View)) and stmt.buffer.storage == FRAGMENT:
-            if stmt.buffer.attr("register_layout") is None:
+            if stmt.buffer.attrs.register_layout is None:
                 return None  # never used
             result = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
             if isinstance(stmt, S.Alloc) and register_layout_of(stmt.buffer).sparse:
@@ -424,7 +426,7 @@ def _registers(launch: S.Launch) -> int:
     bits = 0
     for stmt in S.find(launch.body, S.Alloc):
         if stmt.buffer.storage == FRAGMENT:
-            layout = stmt.buffer.attr("register_layout")
+            layout = stmt.buffer.attrs.register_layout
             bits += layout.register_count * stmt.buffer.dtype.bits if layout is not None else 0
     return bits // REGISTER
 

@@ -18,6 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
 from tilelang.records import dataclass
 from tilelang.target import operations
@@ -45,7 +46,7 @@ def boxes_or_refuse(copy: TmaOp, bounds: Bounds) -> Boxes:
     """
     tensor, tile, load = endpoints_of(copy)
     try:
-        return tma_boxes(copy, tile.buffer.attr("layout"), bounds)
+        return tma_boxes(copy, tile.buffer.attrs.layout, bounds)
     except TmaIneligibleError as why:
         src, dst = (tensor, tile) if load else (tile, tensor)
         raise TileUnsupportedError(
@@ -132,7 +133,7 @@ def _no_run(src: Region, dst: Region) -> str | None:
         return f"it converts {src.dtype} to {dst.dtype}"
     if not (src.is_whole and dst.is_whole and src.buffer.shape == dst.buffer.shape):
         return "it copies parts of tiles"
-    if src.buffer.attr("layout") != dst.buffer.attr("layout"):
+    if src.buffer.attrs.layout != dst.buffer.attrs.layout:
         return f"`{src.buffer.name}` and `{dst.buffer.name}` have different layouts"
     size = prod(int(extent) for extent in src.extents) * src.dtype.bits
     return None if size % (CHUNK * 8) == 0 else f"it takes {size // 8} bytes"
@@ -174,7 +175,7 @@ class OwnBarriers:
         loc = copies[0].loc
         bar = Buffer(
             "loaded", Shape((1,)), DType("uint64"), "shared.barrier",
-            attrs=(("arrive_counts", (1,)),),
+            attrs=BufferHints(arrive_counts=(1,)),
         )  # fmt: skip
         mbarrier = E.AddressOf(bar, (E.const(0),))
         self.before.append(S.Alloc(buffer=bar, loc=loc))

@@ -21,7 +21,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context, Target
-from tilelang.transforms.analysis.interleaved_buffers import JOINED
 from tilelang.transforms.memory.fallback import with_fallback_barriers
 from tilelang.transforms.memory.liveness import (
     LiveRange,
@@ -34,7 +33,6 @@ from tilelang.transforms.memory.liveness import (
     uses_copy_unit,
 )
 
-OFFSET = "arena_offset"
 _LEAST = 16  # bytes; the widest vector access
 _TILE = 128  # what rows of tiles should start at
 _SWIZZLED = 1024  # the period of the widest swizzle
@@ -129,7 +127,7 @@ class _Planner:
         """An offset for each allocation; interleaved tiles are placed with their leader."""
         groups: dict[E.Var, list[_Allocation]] = {}
         for allocation in allocations:
-            interleaving = allocation.live.buffer.attr(JOINED)
+            interleaving = allocation.live.buffer.attrs.joined
             groups.setdefault(
                 interleaving.leader if interleaving else allocation.live.buffer.data, []
             ).append(allocation)
@@ -139,7 +137,7 @@ class _Planner:
         placed: list[tuple[_Allocation, int]] = []
         for group in groups.values():
             for allocation in group:
-                interleaving = allocation.live.buffer.attr(JOINED)
+                interleaving = allocation.live.buffer.attrs.joined
                 at = interleaving.offset if interleaving else 0
                 placed.append((allocation, starts[group[0].live.buffer.data] + at))
         return sorted(placed, key=lambda pair: pair[0].live.order)
@@ -212,8 +210,8 @@ def _patterns(launch: S.Launch, used: Set[E.Var]) -> dict[E.Var, int]:
     addresses and not of offsets in the tile."""
     alignments: dict[E.Var, int] = {}
     for buffer in (node.buffer for node in S.find(launch.body, S.View)):
-        if buffer.attr("align") is not None and buffer.data in used:
-            alignments[buffer.data] = max(alignments.get(buffer.data, 1), int(buffer.attr("align")))
+        if buffer.attrs.align and buffer.data in used:
+            alignments[buffer.data] = max(alignments.get(buffer.data, 1), buffer.attrs.align)
     return alignments
 
 
@@ -221,7 +219,7 @@ def bytes_of(live: LiveRange) -> int:
     """Room that a buffer takes, with the padding its layout adds."""
     buffer = live.buffer
     extents = list(buffer.shape)
-    layout = buffer.attr("layout")
+    layout = buffer.attrs.layout
     if layout is not None:
         leading = len(extents) - len(layout.get_input_shape())
         extents = [*extents[:leading], layout.size]
@@ -234,7 +232,7 @@ def bytes_of(live: LiveRange) -> int:
             got=f"{buffer.name}: {_shape(buffer)} {buffer.dtype}",
             hint="allocate the largest tile and use a part of it",
         )
-    interleaving, logical = buffer.attr(JOINED), buffer.attr("logical")
+    interleaving, logical = buffer.attrs.joined, buffer.attrs.logical
     if interleaving is not None and logical is not None:
         return int(interleaving.size * logical.shape[0])  # other tiles lie between its versions
     count = prod(int(extent) for extent in extents)
@@ -245,12 +243,11 @@ def bytes_of(live: LiveRange) -> int:
 
 def align_of(live: LiveRange) -> int:
     """Alignment of a buffer in bytes."""
-    given = live.buffer.attr("align")
-    if isinstance(given, int):
-        return max(given, 1)
+    if live.buffer.attrs.align:
+        return live.buffer.attrs.align
     if is_barrier(live.buffer):
         return _LEAST
-    if live.buffer.attr("layout") is not None or live.raw:
+    if live.buffer.attrs.layout is not None or live.raw:
         return _SWIZZLED
     return _TILE if bytes_of(live) >= _TILE else _LEAST
 
@@ -310,7 +307,9 @@ class _SetOffsets(ExprRewriter):
         if offset is None:
             return buffer
         if buffer not in self._buffers:
-            self._buffers[buffer] = replace(buffer, attrs=(*buffer.attrs, (OFFSET, offset)))
+            self._buffers[buffer] = replace(
+                buffer, attrs=replace(buffer.attrs, arena_offset=offset)
+            )
         return self._buffers[buffer]
 
 

@@ -22,7 +22,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import map_buffers, rewrite_launches
 from tilelang.layout.layout import Layout
 from tilelang.target import Context
-from tilelang.transforms.analysis.interleaved_buffers import JOINED, Interleaving
+from tilelang.transforms.analysis.interleaved_buffers import Interleaving
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 
 PERIOD = 1024  # bytes of the widest swizzle
@@ -56,15 +56,17 @@ def _interleave(launch: S.Launch) -> S.Stmt:
 
     def marked(buffer: Buffer) -> Buffer:
         interleaving = interleavings.get(buffer.data)
-        known = interleaving is None or buffer.attr(JOINED) is not None
-        return buffer if known else replace(buffer, attrs=(*buffer.attrs, (JOINED, interleaving)))
+        known = interleaving is None or buffer.attrs.joined is not None
+        return (
+            buffer if known else replace(buffer, attrs=replace(buffer.attrs, joined=interleaving))
+        )
 
     return map_buffers(launch, marked)
 
 
 def version_bytes(buffer: Buffer, stages: int) -> int:
     """Bytes of a version of a tile, 0 where its versions cannot be separated."""
-    layout = buffer.attr("layout")
+    layout = buffer.attrs.layout
     if not isinstance(layout, Layout) or not buffer.storage.startswith("shared"):
         return 0
     first = layout.forward_index[0]

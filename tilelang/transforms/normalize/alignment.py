@@ -20,7 +20,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter
 from tilelang.target import Context
-from tilelang.transforms.analysis.vectors import BASE
 
 _WIDEST = 16  # bytes of the widest access
 
@@ -95,7 +94,7 @@ def _address_of(address: E.AddressOf, known: Mapping[E.Var, int]) -> int:
         offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
     modulus, remainder = interval(simplify(offset)).congruence()
     elements = math.gcd(modulus, remainder, _WIDEST * 8)
-    base = known.get(buffer.data, int(buffer.attr(BASE, _WIDEST)))
+    base = known.get(buffer.data, buffer.attrs.base_alignment or _WIDEST)
     return math.gcd(max(elements * buffer.dtype.width // 8, 1), base)
 
 
@@ -112,5 +111,5 @@ class _Limit(ExprRewriter):
         if limit is None:
             return buffer
         if buffer not in self.made:
-            self.made[buffer] = replace(buffer, attrs=(*buffer.attrs, (BASE, limit)))
+            self.made[buffer] = replace(buffer, attrs=replace(buffer.attrs, base_alignment=limit))
         return self.made[buffer]

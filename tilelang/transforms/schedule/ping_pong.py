@@ -47,6 +47,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape, same_extent
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.hints import BufferHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_WAIT
@@ -54,7 +55,7 @@ from tilelang.ir.visitor import ExprRewriter, rebuild, replace_buffers
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.target.operations import WARP_UNIFORM
-from tilelang.transforms.analysis.groups import HANDED_OVER, thread_number
+from tilelang.transforms.analysis.groups import thread_number
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.buffer_versions import Version, use_region, versioned
@@ -67,7 +68,7 @@ from tilelang.transforms.schedule.specialize_warps import WARPGROUP, shared_byte
 from tilelang.transforms.verify.schedule import refused
 
 FULL_ROW = 1  # the policy of products: each warp has rows of its own
-ORDERED = ((HANDED_OVER, True),)
+ORDERED = BufferHints(handed_over=True)
 LEAD = 128  # of the sums of the first product: 8 instructions, about 256 cycles
 RESERVE = 1024  # bytes of shared memory for barriers and what tiles are aligned to
 _COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # statements that may follow the first products
@@ -332,8 +333,8 @@ class _PingPong:
         used = {data for stmt in (*outside, *beyond) for data in effects.used(stmt)}
         require(not any(isinstance(stmt, S.Alloc) for stmt in (*then, *beyond)))
         require(not any(weights.data in effects.used(stmt) for stmt in (*inside, *then, *beyond)))
-        ordered = {weights: replace(weights, attrs=(*weights.attrs, *ORDERED))}
-        attrs = (("arrive_counts", (WARPGROUP, WARPGROUP)),)
+        ordered = {weights: replace(weights, attrs=replace(weights.attrs, handed_over=True))}
+        attrs = BufferHints(arrive_counts=(WARPGROUP, WARPGROUP))
         self.mbarriers = Buffer(
             "handed", Shape((2,)), DType("uint64"), "shared.barrier", attrs=attrs
         )

@@ -12,7 +12,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.hints import PLAIN_LOOP, CopyHints, LoopHints
+from tilelang.ir.hints import PLAIN_LOOP, BufferHints, CopyHints, LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.transforms.analysis.tma import (
@@ -88,7 +88,8 @@ def subtile_buffer(count: int, dtype: DType) -> Buffer:
     """A shared buffer for ``count`` subtiles."""
     shape = (count, SUBTILE_ROWS, SUBTILE_COLUMNS)
     layout = box_layout(shape, dtype.bits)
-    return Buffer("rows", Shape(shape), dtype, "shared", attrs=(("layout", layout), ("made", True)))
+    attrs = BufferHints(layout=layout, made=True)
+    return Buffer("rows", Shape(shape), dtype, "shared", attrs=attrs)
 
 
 def subtile_copy(packed: Buffer, subtile: Subtile, dst: Region, loc: Loc | None) -> S.Stmt:

@@ -34,7 +34,6 @@ from tilelang.ir.visitor import rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import (
-    HANDED_OVER,
     MAX_BARRIERS,
     NO_BARRIER,
     Mask,
@@ -780,7 +779,7 @@ def _is_handed_over(access: Access) -> bool:
     """Whether the other group has the tile before anything conflicts with ``access`` again, or that
     reads for each warp the rows that this warp overwrites when it has waited for it (PTX, "wgmma",
     matrix fragments)."""
-    return bool(access.buffer.attr(HANDED_OVER)) and (access.mode != "read" or access.async_proxy)
+    return access.buffer.attrs.handed_over and (access.mode != "read" or access.async_proxy)
 
 
 def _of_disjoint_threads(a: Access, b: Access) -> bool:

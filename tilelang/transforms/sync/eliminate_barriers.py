@@ -116,7 +116,7 @@ def _has_large_workspace(stmts: Iterable[S.Stmt]) -> bool:
         access.buffer
         for stmt in stmts
         for access in effects.accesses(stmt, nested=True)
-        if access.buffer.storage == "shared" and access.buffer.attr("made")
+        if access.buffer.storage == "shared" and access.buffer.attrs.made
     }
     bits = (prod(map(int, buffer.shape)) * buffer.dtype.bits for buffer in workspaces)
     return sum(bits) // 8 > WORKSPACE

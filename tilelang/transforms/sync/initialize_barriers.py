@@ -134,7 +134,7 @@ def linear_thread(launch: S.Launch) -> E.Expr:
 
 def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
     """The number and the arrivals of each barrier of an array."""
-    counts = alloc.buffer.attr("arrive_counts", (1,))
+    counts = alloc.buffer.attrs.arrive_counts or (1,)
     length = 1
     for extent in alloc.buffer.shape:
         length *= int(extent)

@@ -46,7 +46,7 @@ def keep_user_wgmma_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         launch = replace(launch, body=S.seq(body, *waits.wait(0, after, body)[0]))
         if not waits.added:
             return launch
-        return replace(launch, hints=replace(launch.hints, wait_notes=tuple(waits.added)))
+        return replace(launch, hints=replace(launch.hints, remarks=tuple(waits.added)))
 
     return rewrite_launches(func, kept)
 

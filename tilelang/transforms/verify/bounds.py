@@ -169,7 +169,7 @@ class _Walk:
 
     def is_checked(self, buffer: Buffer) -> bool:
         """Whether accesses of ``buffer`` are checked: it is on-chip memory of constant size."""
-        if buffer.storage == "global" or not (self.everything or buffer.attr("made")):
+        if buffer.storage == "global" or not (self.everything or buffer.attrs.made):
             return False
         return all(isinstance(extent, int) for extent in buffer.shape)
 

@@ -66,7 +66,7 @@ def _verify(view: S.View, tile: Buffer | None) -> None:
 
 
 def _layout(buffer: Buffer) -> RegisterLayout | Layout | None:
-    layout = buffer.attr("register_layout") or buffer.attr("layout")
+    layout = buffer.attrs.register_layout or buffer.attrs.layout
     return layout if isinstance(layout, (RegisterLayout, Layout)) else None
 
 
