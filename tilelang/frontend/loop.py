@@ -14,7 +14,7 @@ from typing import Any
 from tilelang.errors import Loc, TileSyntaxError, TileTypeError, TileValueError, shown
 from tilelang.frontend.builder import Block, Builder, builder, locate, warn
 from tilelang.frontend.frames import Loop
-from tilelang.frontend.regions import check_options
+from tilelang.frontend.regions import check_options, freeze
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import promote
@@ -78,12 +78,7 @@ def _pairs(options: Mapping[str, object], annotations: Mapping[str, object] | No
     check_options(**options, annotations=annotations)
     pairs = {key: value for key, value in options.items() if value is not None}
     pairs.update(annotations or {})
-    return tuple((key, freeze_option(value)) for key, value in pairs.items())
-
-
-def freeze_option(value: object) -> object:
-    """Lists as tuples, so that annotations are immutable."""
-    return tuple(freeze_option(element) for element in value) if isinstance(value, list) else value
+    return tuple((key, freeze(value)) for key, value in pairs.items())
 
 
 class _Range(Loop):

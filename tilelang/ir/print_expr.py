@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from tilelang.errors import InternalError
 from tilelang.ir.atoms import Effect
@@ -145,6 +146,19 @@ class ExprPrinter:
         """Pairs as a dict display."""
         pairs = [f"{self.value(k)}: {self.value(v)}" for k, v in items]  # type: ignore[attr-defined]  # an iterable of pairs
         return f"{{{', '.join(pairs)}}}"
+
+    def options(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
+        """Hints as keyword arguments where programs give them so, else in ``annotations=``."""
+        rest: list[tuple[str, Any]] = []
+        for key, value in pairs:
+            if key == "annotations":
+                rest += value
+            elif not key.isidentifier() or key == "emit_arrive":
+                rest.append((key, value))
+            elif value is not None:
+                yield f"{key}={self.value(value)}"
+        if rest:
+            yield f"annotations={self.mapping(rest)}"
 
     def extent(self, value: int | Expr) -> str:
         """A dimension or stride."""

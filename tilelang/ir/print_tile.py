@@ -7,7 +7,7 @@ defaults, so a new field is never silently left out.
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
-from typing import Any
+from typing import Any, cast
 
 from tilelang.errors import InternalError
 from tilelang.ir import stmt as S
@@ -53,7 +53,6 @@ _ROWS: dict[type[S.TileOp], _Row] = {
     S.PrintTile: _Row("print", ("src",)),
     S.HardwareOp: _Row("{name}", ("writes", "reads", "args"), ("name",)),
 }
-_NESTED = ("emit_arrive",)  # hints that programs give in ``annotations=`` only
 # Between blocks of a cluster the barrier is that of the other one.
 _BETWEEN_BLOCKS = _Row(
     "copy_cluster", ("src", "dst"), ("mode",), renamed=(("barrier", "remote_barrier"),)
@@ -98,18 +97,12 @@ def _operand(value: object, text: ExprPrinter) -> str:
 def _option(spec: Field[Any], value: object, row: _Row, text: ExprPrinter) -> list[str]:
     """The keyword argument for a field, or the ones it holds."""
     if spec.name in ("hints", "options"):
-        stated = value.stated if isinstance(value, Hints) else _pairs(value)
-        nested = [pair for pair in stated if pair[0] in _NESTED or not pair[0].isidentifier()]
-        pairs = [pair for pair in stated if pair[1] is not None and pair not in nested]
-        options = [f"{key}={text.value(inner)}" for key, inner in pairs]
-        return [*options, f"annotations={text.mapping(nested)}"] if nested else options
+        return list(
+            text.options(value.stated if isinstance(value, Hints) else cast(S.Pairs, value))
+        )
     if isinstance(value, Expr) and isinstance(value, Const) and value.value is False:
         return []
     if spec.default is not MISSING and not isinstance(value, Expr) and value == spec.default:
         return []
     name = dict(row.renamed).get(spec.name, spec.name)
     return [f"{name}={_operand(value, text)}"]
-
-
-def _pairs(value: object) -> S.Pairs:
-    return value if isinstance(value, tuple) else ()

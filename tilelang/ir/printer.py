@@ -6,9 +6,6 @@ was printed before. ``repr`` of every node ends here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from tilelang.errors import InternalError
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
@@ -379,7 +376,7 @@ class _Printer:
             raise InternalError(f"unknown loop kind {stmt.kind!r}", loc=stmt.loc)
         if stmt.kind == "serial" and simple and not stmt.hints:
             word = "range"
-        args += list(self.options(stmt.hints.stated))
+        args += list(text.options(stmt.hints.stated))
         self.header((stmt.var,), f"{word}({', '.join(args)})", stmt.body)
 
     def parallel(self, stmt: S.Parallel) -> None:
@@ -387,7 +384,7 @@ class _Printer:
         args = [self.text.value(extent) for extent in stmt.extents]
         if stmt.loop_layout is not None:
             args.append(f"loop_layout={self.text.value(stmt.loop_layout)}")
-        args += list(self.options(stmt.hints.stated))
+        args += list(self.text.options(stmt.hints.stated))
         self.header(stmt.vars, f"T.Parallel({', '.join(args)})", stmt.body)
 
     def header(self, loop_vars: tuple[Var, ...], domain: str, body: S.Stmt) -> None:
@@ -416,16 +413,3 @@ class _Printer:
         self.line(f"with T.run({of}) as {self.names.define(stmt.first)}:")
         self.block(stmt.body)
         self.names.close()
-
-    def options(self, pairs: S.Pairs) -> Iterator[str]:
-        """Annotations as keyword arguments where their names allow, else in ``annotations=``."""
-        rest: list[tuple[str, Any]] = []
-        for key, value in pairs:
-            if value is None:
-                continue
-            if key.isidentifier():
-                yield f"{key}={self.text.value(value)}"
-            else:
-                rest.append((key, value))
-        if rest:
-            yield f"annotations={self.text.mapping(rest)}"
