@@ -234,4 +234,3 @@ def test_what_a_level_has_the_rows_above_it_have_or_a_pass_makes() -> None:
     tile, scheduled, thread = LEVELS.values()
     assert tile.statements < scheduled.statements and thread.statements < tile.statements
     assert thread.loop_kinds < scheduled.loop_kinds == tile.loop_kinds
-    assert all(tile.keys[holder] <= scheduled.keys[holder] for holder in tile.keys)

@@ -83,8 +83,9 @@ def test_safe_values_have_the_dtype_of_the_tensor() -> None:
 
 def test_hints_are_kept() -> None:
     assert annotation(lambda: T.annotate_l2_hit_ratio({G: 0.5}), "l2_hit_ratio") == ((G, 0.5),)
-    found = annotation(lambda: T.annotate_restrict_buffers(G), "restrict_buffers")
-    assert found == ((G, True),)
+    assert annotation(lambda: T.annotate_restrict_buffers(G), "other") == (
+        ("restrict_buffers", ((G, True),)),
+    )
     assert annotation(lambda: T.annotate_min_blocks_per_sm(2), "min_blocks_per_sm") == 2
     assert attribute(lambda: T.annotate_compile_flags("-O3 -lineinfo"), "compile_flags") == (
         "-O3", "-lineinfo",

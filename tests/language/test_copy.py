@@ -61,7 +61,7 @@ DYN2 = buf("DYN2", (m, n), "float16")
         # variants and hints
         (
             lambda: T.copy(A, S, 8, True, "evict_first"),
-            'T.copy(A, S, coalesced_width=8, disable_tma=True, eviction_policy="evict_first")',
+            'T.copy(A, S, disable_tma=True, eviction_policy="evict_first", coalesced_width=8)',
         ),
         (lambda: T.async_copy(A[0, 0], S), "T.async_copy(A, S)"),
         (lambda: T.copy_cluster(A, S, cluster_mask=3), "T.copy_cluster(A, S, cluster_mask=3)"),

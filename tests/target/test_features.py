@@ -39,8 +39,8 @@ FOUND = {
     "hip -arch=gfx942:sramecc+": f"{CDNA} direct_lds mfma_i8 mfma_fnuz mfma_xf32 fp8",
     "hip -arch=gfx950": f"{CDNA} direct_lds direct_lds_16 mfma_i8 mfma_ocp mfma_k32 fp8",
     "hip -arch=gfx906": "simt ds_read vmcnt",
-    "hip -arch=gfx1100": "simt wmma wmma_gfx11 ds_read vmcnt bf16",
-    "hip -arch=gfx1201": "simt wmma wmma_gfx12 ds_read vmcnt bf16 fp8",
+    "hip -arch=gfx1100": "simt wmma wmma_gfx11 ds_read vmcnt bf16 column_order",
+    "hip -arch=gfx1201": "simt wmma wmma_gfx12 ds_read vmcnt bf16 fp8 column_order",
     "metal": "simt simdgroup simdgroup_elements bf16",
     "webgpu": "simt",
     "cpu": "cores",
@@ -69,7 +69,7 @@ OTHERS = {
     "wmma_gfx11": "gfx11", "wmma_gfx12": "gfx12", "mfma_i8": "gfx94", "mfma_fnuz": "gfx94",
     "mfma_ocp": "gfx95", "mfma_k32": "gfx95", "mfma_xf32": "gfx94", "direct_lds": "gfx94",
     "direct_lds_16": "gfx95",
-    **dict.fromkeys(("mfma", "mfma_i8_k16", "ds_read", "vmcnt"), "gfx90a"),
+    **dict.fromkeys(("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "column_order"), "gfx90a"),
 }  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def test_messages_name_the_lowest_architecture_with_a_feature(feature: str) -> N
     ("key", "left_out"),
     [
         ("tl.disable_tma_lower", {"tma", "bulk_copy"}),
-        ("tl.disable_wgmma", {"wgmma"}),
+        ("tl.disable_wgmma", {"wgmma", "async_products"}),
         ("tl.disable_warp_specialized", {"roles"}),
     ],
 )

@@ -88,4 +88,4 @@ def with_known_hints(stmt: S.Stmt, level: str) -> S.Stmt:
     if hints is None:
         return stmt
     left = hints.without("other", *(hints.schedule if LEVELS[level].lowered else ()))
-    return stmt if left is hints else replace(stmt, hints=left)  # type: ignore[call-arg]
+    return stmt if left is hints else replace(stmt, hints=left)  # type: ignore[call-arg]  # all that have hints
