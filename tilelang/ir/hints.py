@@ -7,7 +7,7 @@ something, once (:meth:`Hints.of`). The others stay in ``other`` until the first
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -35,16 +35,11 @@ class Hints:
     other: Pairs = ()
 
     @classmethod
-    def of(cls: type[Own], pairs: Iterable[tuple[str, object]]) -> Own:
+    def of(cls: type[Own], pairs: Collection[tuple[str, object]]) -> Own:
         """The hints of a program."""
-        other = []
-        known: dict[str, object] = {}
-        for name, value in pairs:
-            if isinstance(value, cls.program.get(name, ())):
-                known[name] = value
-            else:
-                other.append((name, value))
-        return cls(other=tuple(other), **known)
+        known = {name: it for name, it in pairs if isinstance(it, cls.program.get(name, ()))}
+        other = tuple(pair for pair in pairs if pair[0] not in known)
+        return cls(other=other, **known)
 
     @cached_property
     def stated(self) -> Pairs:
@@ -63,8 +58,7 @@ class Hints:
 
     def without(self: Own, *names: str) -> Own:
         """A copy in which nobody has stated the fields of ``names``; itself where nobody has."""
-        left: dict[str, Any] = {item.name: item.default for item in fields(self)}
-        left = {name: default for name, default in left.items() if name in names}
+        left = {name: getattr(type(self), name) for name in names}
         stated = any(getattr(self, name) is not default for name, default in left.items())
         return replace(self, **left) if stated else self
 

@@ -16,20 +16,11 @@ from operator import is_
 from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar, overload
 
 from tilelang.errors import InternalError, Loc, TileTypeError
+from tilelang.ir import hints as H
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Call, Expr, Var, as_expr, call, const
 from tilelang.ir.expr import find as find_in
-from tilelang.ir.hints import (
-    PLAIN_COPY,
-    PLAIN_GEMM,
-    PLAIN_LAUNCH,
-    PLAIN_LOOP,
-    CopyHints,
-    GemmHints,
-    LaunchHints,
-    LoopHints,
-)
 from tilelang.ir.hints import Pairs as Pairs
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.notebook import Preformatted
@@ -238,7 +229,7 @@ class For(Stmt):
     step: Expr = expr_()
     body: Stmt = block_()
     kind: str = attr_("serial")
-    hints: LoopHints = attr_(PLAIN_LOOP)
+    hints: H.LoopHints = attr_(H.PLAIN_LOOP)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -252,7 +243,7 @@ class Parallel(Stmt):
     extents: tuple[Expr, ...] = exprs_()
     body: Stmt = block_()
     loop_layout: Any = attr_(None)
-    hints: CopyHints = attr_(PLAIN_COPY)
+    hints: H.CopyHints = attr_(H.PLAIN_COPY)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -342,7 +333,7 @@ class Launch(Stmt):
     thread_vars: tuple[Var, ...] = vars_()
     threads: tuple[int, ...] = attr_((128, 1, 1))
     body: Stmt = block_()
-    hints: LaunchHints = attr_(PLAIN_LAUNCH)
+    hints: H.LaunchHints = attr_(H.PLAIN_LAUNCH)
     schedule: Schedule | None = attr_(None)
 
     def with_body(self, body: Stmt) -> Launch:
@@ -380,7 +371,7 @@ class Copy(TileOp):
     barrier: Expr | None = expr_(None)
     loop_layout: Any = attr_(None)
     dst_block: Expr | None = expr_(None)
-    hints: CopyHints = attr_(PLAIN_COPY)
+    hints: H.CopyHints = attr_(H.PLAIN_COPY)
 
     @property
     def arrives(self) -> bool:
@@ -417,7 +408,7 @@ class Gemm(TileOp):
     asynchronous: bool = attr_(False)
     barrier: Expr | None = expr_(None)
     plan: Any = attr_(None)
-    hints: GemmHints = attr_(PLAIN_GEMM)
+    hints: H.GemmHints = attr_(H.PLAIN_GEMM)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -488,7 +479,7 @@ class AtomicTile(TileOp):
     op: str = attr_()
     memory_order: str = attr_("relaxed")
     use_tma: bool = attr_(False)
-    hints: CopyHints = attr_(PLAIN_COPY)
+    hints: H.CopyHints = attr_(H.PLAIN_COPY)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -514,7 +505,7 @@ class Im2col(ElementOp):
     pad: int = attr_()
     mode: str = attr_("copy")
     barrier: Expr | None = expr_(None)
-    hints: CopyHints = attr_(PLAIN_COPY)
+    hints: H.CopyHints = attr_(H.PLAIN_COPY)
 
     def output_extent(self, extent: Any) -> Any:
         """Output pixels along a dimension of the image of ``extent`` pixels."""
@@ -533,7 +524,7 @@ class Gather(ElementOp):
     value: Expr = expr_()
     mode: str = attr_("copy")
     barrier: Expr | None = expr_(None)
-    hints: CopyHints = attr_(PLAIN_COPY)
+    hints: H.CopyHints = attr_(H.PLAIN_COPY)
 
 
 # All have a source, a tile, a mode and a barrier.
@@ -663,8 +654,8 @@ def do(row: Atom | str, *args: object, loc: Loc | None = None, **attrs: object) 
 
 
 def counted(
-    var: Var, extent: int | Expr, body: Stmt, kind: str = "serial", hints: LoopHints = PLAIN_LOOP,
-    loc: Loc | None = None,
+    var: Var, extent: int | Expr, body: Stmt, kind: str = "serial",
+    hints: H.LoopHints = H.PLAIN_LOOP, loc: Loc | None = None,
 ) -> For:  # fmt: skip
     """``for var in range(extent)``."""
     return For(
@@ -679,7 +670,7 @@ def nested(
 ) -> Stmt:  # fmt: skip
     """``body`` in loops one in the other, the first outermost; ``independent`` ones say so."""
     for depth in reversed(range(len(extents))):
-        hints = LoopHints(parallel=depth) if independent else PLAIN_LOOP
+        hints = H.LoopHints(parallel=depth) if independent else H.PLAIN_LOOP
         body = counted(variables[depth], extents[depth], body, hints=hints, loc=loc)
     return body
 
