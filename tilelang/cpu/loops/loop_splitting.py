@@ -60,48 +60,46 @@ class _Splitter(SimplifyWalk):
         """A loop over elements as rows or pieces, if it has any."""
         first, count, var = int(loop.start), trip_count(loop) or 0, loop.var
         body = inline_lets(loop.body, is_position)
-        rows, cuts = 0, {at for at in self.borders(body, var) if first < at < first + count}
+        cuts = {at for at in self.borders(body, var) if first < at < first + count}
+        rows, outer = 0, (self.known, self.splits)
         for size, offset in sorted({*self.periods(body, var)}, reverse=True):
             starts = {*range(first + (offset - first) % size, first + count, size)} - {first}
             if len(starts) == 1:
                 cuts |= starts
                 break
-            if starts and offset == first == 0 == count % size and size >= SHORTEST:
+            if starts and offset == first == 0 == count % size:
                 rows = size
                 break
-        if not rows and not 0 < len(cuts) <= MOST:
-            return loop
-        outer = self.known, self.splits
         self.splits = True
         if rows:
-            result = self.nest(replace(loop, body=body), rows, count)
+            result = self.nest(loop, body, rows, count)
+        elif 0 < len(cuts) <= MOST:
+            ends = pairwise((first, *sorted(cuts), first + count))
+            result = S.seq(*(self.piece(loop, body, *of) for of in ends))
         else:
-            ends = [first, *sorted(cuts), first + count]
-            pieces = [self.piece(replace(loop, body=body), *of) for of in pairwise(ends)]
-            result = S.seq(*pieces)
+            result = loop
         self.known, self.splits = outer
         return result
 
-    def nest(self, loop: S.For, rows: int, count: int) -> S.Stmt:
-        """``loop`` over rows of this many elements."""
-        var = loop.var
-        row, at = E.Var(f"{var.name}_row", var.dtype), E.Var(var.name, var.dtype)
-        self.known = self.known.with_range(row, 0, count // rows).with_range(at, 0, rows)
-        inside = LoopHints(parallel=(loop.hints.parallel or 0) + 1)
-        body = substitute_in(loop.body, {var: row * rows + at})
-        inner = S.counted(at, rows, body, hints=inside, loc=loop.loc)
-        return self.visit(replace(loop, var=row, stop=E.const(count // rows), body=inner))
+    def nest(self, loop: S.For, body: S.Stmt, size: int, count: int) -> S.Stmt:
+        """``loop`` over rows of ``size`` elements."""
+        row, at = (E.Var(name, loop.var.dtype) for name in (f"{loop.var.name}_row", loop.var.name))
+        self.known = self.known.with_range(row, 0, count // size).with_range(at, 0, size)
+        hints = LoopHints(parallel=(loop.hints.parallel or 0) + 1)
+        body = substitute_in(body, {loop.var: row * size + at})
+        inner = S.counted(at, size, body, hints=hints, loc=loop.loc)
+        return self.visit(replace(loop, var=row, stop=E.const(count // size), body=inner))
 
-    def piece(self, loop: S.For, start: int, stop: int) -> S.Stmt:
+    def piece(self, loop: S.For, body: S.Stmt, start: int, stop: int) -> S.Stmt:
         """The iterations of ``loop`` from ``start`` on and below ``stop``."""
         var = E.Var(loop.var.name, loop.var.dtype)
         self.known = self.known.with_range(var, start, stop)
-        body = substitute_in(loop.body, {loop.var: var})
-        first, end = E.const(start), E.const(stop)
+        body, first, end = substitute_in(body, {loop.var: var}), E.const(start), E.const(stop)
         return self.visit(replace(loop, var=var, start=first, stop=end, body=body))
 
     def periods(self, body: S.Stmt, var: E.Var) -> Iterator[tuple[int, int]]:
-        """After how many iterations quotients change, and a first one where they do."""
+        """After how many iterations quotients change, if that is a row, and a first one where
+        they do."""
         for node in _nodes(body):
             if not isinstance(node, E.Binary) or node.op not in ("floordiv", "floormod"):
                 continue
@@ -111,7 +109,7 @@ class _Splitter(SimplifyWalk):
                 continue
             modulus, rest = interval(form[1], self.known).congruence()
             size = gcd(modulus, int(node.b.value))
-            if size and size % step == 0:
+            if size >= SHORTEST * step and size % step == 0:
                 yield size // step, -(rest // step) % (size // step)
 
     def borders(self, body: S.Stmt, var: E.Var) -> Iterator[int]:
