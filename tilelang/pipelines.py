@@ -71,9 +71,6 @@ from tilelang.transforms.normalize.unroll_register_slices import unroll_register
 from tilelang.transforms.normalize.widen_indices import widen_indices
 from tilelang.transforms.normalize.workspaces import hoist_workspaces
 from tilelang.transforms.schedule.apply import schedule_launches
-from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
-from tilelang.transforms.schedule.staged_epilogue import stage_epilogues
-from tilelang.transforms.schedule.tma_legalization import legalize_tma_copies
 from tilelang.transforms.step import Step
 from tilelang.transforms.sync.allocate_scratch import allocate_scratch
 from tilelang.transforms.sync.allocate_tensor_memory import allocate_tensor_memory
@@ -253,14 +250,10 @@ CPU: tuple[Step, ...] = (
 
 # GPUs, on tile operations: the schedule, layouts, and barriers.
 GPU: tuple[Step, ...] = (
-    Step("prefetch_reads", prefetch_reads,
-         does="stage element-wise reads of small global tiles in shared memory",
-         after="reads of loops are seen with their indices; as copies of tiles they can be "
-               "staged",
-         needs="cp_async"),
     Step("schedule_launches", schedule_launches,
          does="choose the schedule of each launch by price, and apply it: persistent blocks, "
-              "software pipelines, roles of warpgroups, overlap of products",
+              "software pipelines, roles of warpgroups, overlap of products, epilogues; decide "
+              "which copies the TMA makes",
          after="copies and results are still whole tiles; layouts and barriers see what is written",
          level="scheduled"),
     Step("lower_roles", lower_roles,
@@ -274,13 +267,6 @@ GPU: tuple[Step, ...] = (
          does="keep GEMM operands that loops compute in registers",
          after="tiles that are copied ahead have all their stages; what loops compute for "
                "products may stay in registers, which layouts have to know"),
-    Step("stage_epilogues", stage_epilogues,
-         does="store results through a shared tile and TMA",
-         after="no pipeline copies ahead from its tiles; which copies are TMA's is "
-               "next"),
-    Step("legalize_tma_copies", legalize_tma_copies,
-         does="decide which copies outside of pipelines the TMA makes",
-         after="pipelines are planned, so that only the program's barriers order these copies"),
     Step("expand_elementwise", expand_elementwise,
          does="lower transposes, im2col and tile atomics to loops over elements",
          after="pipelines see whole operations; layouts see loops"),

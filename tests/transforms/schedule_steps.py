@@ -13,7 +13,7 @@ from tilelang.transforms.schedule.apply import APPLIERS, scheduled
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.tma_copies import host_tensors
 
-PERSISTENT, ROLES = list(APPLIERS)[:2]
+PERSISTENT, ROLES = ("persistent", "epilogue"), ("roles", "barriers")
 
 
 def apply_part(

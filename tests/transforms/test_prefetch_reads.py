@@ -12,8 +12,10 @@ from thread_races import simulate
 import tilelang.language as T
 from tilelang.compiler import lower
 from tilelang.ir import stmt as S
+from tilelang.ir.visitor import rewrite_launches
 from tilelang.options import Options
 from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
 
 N, K, BLOCK = 48, 512, 128
@@ -49,7 +51,10 @@ def scaled(group: int, stages: int = 2, guarded: bool = False, changed: bool = F
 
 def copies(func: S.PrimFunc) -> list[str]:
     """Sources of the copies to shared memory."""
-    found = prefetch_reads(simplify_func(func, SM_80), SM_80)
+    facts = Facts(frozenset(), SM_80)
+    found = rewrite_launches(
+        simplify_func(func, SM_80), lambda launch: prefetch_reads(launch, facts)
+    )
     return [n.src.buffer.name for n in S.walk(found.body)
             if isinstance(n, S.Copy) and n.dst.buffer.storage.startswith("shared")]  # fmt: skip
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import schedule as H
@@ -27,11 +28,14 @@ from tilelang.transforms.schedule.longest_tile_first import order_longest_first
 from tilelang.transforms.schedule.persistent_epilogue import overlap_epilogues
 from tilelang.transforms.schedule.persistent_grid import loop_over_tiles
 from tilelang.transforms.schedule.ping_pong import alternate_warpgroups
-from tilelang.transforms.schedule.pipeline import pipelined
-from tilelang.transforms.schedule.specialize_warps import note_one_role, specialized
+from tilelang.transforms.schedule.pipeline import is_pipelined, pipelined
+from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
+from tilelang.transforms.schedule.specialize_warps import State, note_one_role, specialized, written
+from tilelang.transforms.schedule.staged_epilogue import stage_epilogue
 from tilelang.transforms.schedule.tma_copies import host_tensors
+from tilelang.transforms.schedule.tma_legalization import legalize_tma_copies
 
-Applier = Callable[[S.Launch, Schedule, Facts], S.Launch]
+Applier = Callable[[Any, Schedule, Facts], State]
 
 # Fields in the order in which they are applied -> their values -> what applies them. Values that
 # stand in no row are what a launch has anyway.
@@ -41,22 +45,28 @@ APPLIERS: dict[tuple[str, ...], dict[tuple[Value, ...], Applier]] = {
         (True, "subtiles"): loop_over_tiles,
         (True, "overlapped"): overlap_epilogues,
     },
+    ("tile_order",): {("longest_first",): order_longest_first},
     ("roles", "barriers"): {
         ("one", "stage"): pipelined,
         ("producer", "stage"): specialized,
         ("producer", "operand"): specialized,
     },
-    ("tile_order",): {("longest_first",): order_longest_first},
     ("overlap",): {("rotate",): rotate_loops, ("ping_pong",): alternate_warpgroups},
     ("prefetch_tiles",): {(True,): prefetch_across_tiles},
+    ("epilogue",): {("staged",): stage_epilogue},
 }
 SHOWN = 4  # schedules that were not chosen, in reports
 
 
 def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with a schedule, chosen and applied, for each launch with products or pipelines."""
+    """``func`` with a schedule, chosen and applied, for each launch with products or pipelines, and
+    every copy of mode "tma" one that the accelerator makes."""
     facts = Facts(host_tensors(func), context)
-    return rewrite_launches(func, lambda launch: scheduled(launch, facts))
+
+    def planned(launch: S.Launch) -> S.Launch:
+        return legalize_tma_copies(scheduled(prefetch_reads(launch, facts), facts), facts)
+
+    return rewrite_launches(func, planned)
 
 
 def scheduled(
@@ -69,7 +79,7 @@ def scheduled(
     Raises:
         TileUnsupportedError: the program states a schedule that is not legal.
     """
-    if not any(isinstance(node, S.Gemm) or _is_pipelined(node) for node in S.walk(launch.body)):
+    if not any(isinstance(node, S.Gemm) or is_pipelined(node) for node in S.walk(launch.body)):
         return launch
     launch = launch.with_body(map_stmts(launch.body, S.For, with_names))
     stated = launch.schedule.stages if launch.schedule is not None else None
@@ -94,17 +104,12 @@ def scheduled(
     raise _not_legal(launch, {**chosen.barred, **search.refusals})
 
 
-def _is_pipelined(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, S.For) and stmt.kind == "pipelined"
-
-
 def _with_stages(launch: S.Launch, stages: int) -> S.Launch:
     """``launch`` whose pipelined loops have ``stages`` versions."""
 
     def stated(loop: S.For) -> S.Stmt:
-        if not _is_pipelined(loop):
-            return loop
-        return replace(loop, hints=replace(loop.hints, num_stages=stages))
+        hints = replace(loop.hints, num_stages=stages)
+        return replace(loop, hints=hints) if is_pipelined(loop) else loop
 
     return launch.with_body(map_stmts(launch.body, S.For, stated))
 
@@ -121,9 +126,7 @@ class _Search:
     launch: S.Launch
     facts: Facts
     appliers: Mapping[tuple[str, ...], dict[tuple[Value, ...], Applier]]
-    states: dict[tuple[tuple[Value, ...], ...], S.Launch | NotLegalError] = field(
-        default_factory=dict
-    )
+    states: dict[tuple[tuple[Value, ...], ...], State | NotLegalError] = field(default_factory=dict)
     refusals: dict[tuple[str, Value], str] = field(default_factory=dict)
 
     def applied(self, schedule: Schedule) -> S.Launch:
@@ -132,21 +135,22 @@ class _Search:
         Raises:
             NotLegalError: it is not legal.
         """
-        launch, done = self.launch, tuple[tuple[Value, ...], ...]()
+        last: State = self.launch
+        done = tuple[tuple[Value, ...], ...]()
         for names, rows in self.appliers.items():
             values = tuple(getattr(schedule, name) for name in names)
             done = (*done, values)
             if values in rows and done not in self.states:
                 try:
-                    self.states[done] = rows[values](launch, schedule, self.facts)
+                    self.states[done] = rows[values](last, schedule, self.facts)
                 except NotLegalError as refusal:
                     self.states[done] = refusal
                     self.refusals[names[0], values[0]] = str(refusal)
-            state = self.states.get(done, launch)
+            state = self.states.get(done, last)
             if isinstance(state, NotLegalError):
                 raise state
-            launch = state
-        return launch
+            last = state
+        return written(last)
 
 
 def _resolved(schedule: Schedule, launch: S.Launch) -> Schedule:

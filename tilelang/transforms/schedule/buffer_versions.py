@@ -9,7 +9,7 @@ from typing import Any
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
-from tilelang.ir.visitor import ExprRewriter, rebuild
+from tilelang.ir.visitor import ExprRewriter, rebuild, replace_changed
 from tilelang.records import dataclass
 
 
@@ -64,33 +64,24 @@ class UseVersions(ExprRewriter):
             return rebuilt if region is rebuilt.region else E.RegionArg(region)
         return rebuilt
 
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-        """``stmt`` with its regions and its target in the version in use."""
-        changed: dict[str, Any] = {}
-        for name, role in stmt.role_table().items():
-            old = getattr(stmt, name)
-            if role in ("read", "write", "update") and old is not None:
-                changed[name] = self._regions(old)
-        if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.versions:
-            changed["buffer"] = self.versions[stmt.buffer.data].buffer
-        elif isinstance(stmt, S.Store) and stmt.buffer.data in self.versions:
-            version = self.versions[stmt.buffer.data]
-            if stmt.buffer is not version.buffer:
-                changed["buffer"] = version.buffer
-                changed["indices"] = (version.slot, *stmt.indices)
-        elif isinstance(stmt, S.Launch):
-            pairs = stmt.hints.layout_map  # layouts of a tile hold for each of its versions
-            layouts = tuple((self._tile(buffer), layout) for buffer, layout in pairs)
-            if layouts != pairs:
-                changed["hints"] = replace(stmt.hints, layout_map=layouts)
-        changed = {name: new for name, new in changed.items() if new is not getattr(stmt, name)}
-        return replace(stmt, **changed) if changed else stmt
+    def _visit_operand(self, old: Any) -> Any:
+        operand = super()._visit_operand(old)
+        return use_region(operand, self.versions) if isinstance(operand, Region) else operand
 
-    def _regions(self, old: Any) -> Any:
-        if isinstance(old, Region):
-            return use_region(old, self.versions)
-        regions = tuple(use_region(region, self.versions) for region in old)
-        return old if all(a is b for a, b in zip(regions, old)) else regions
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with its target in the version in use; layouts of a tile hold for each of its
+        versions."""
+        if isinstance(stmt, S.Launch):
+            pairs = stmt.hints.layout_map
+            layouts = tuple((self._tile(buffer), layout) for buffer, layout in pairs)
+            return replace_changed(stmt, hints=replace(stmt.hints, layout_map=layouts))
+        target = stmt.buffer if isinstance(stmt, (S.Alloc, S.Store)) else None
+        version = None if target is None else self.versions.get(target.data)
+        if version is None or target is version.buffer:
+            return stmt
+        if isinstance(stmt, S.Store):
+            return replace(stmt, buffer=version.buffer, indices=(version.slot, *stmt.indices))
+        return replace_changed(stmt, buffer=version.buffer)
 
     def _tile(self, buffer: Buffer) -> Buffer:
         version = self.versions.get(buffer.data)

@@ -19,7 +19,7 @@ from tilelang.records import dataclass
 from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
 from tilelang.transforms.schedule.items import ItemGraph, bytes_of, is_load
 from tilelang.transforms.schedule.legality import Facts
-from tilelang.transforms.schedule.pipeline import stages_of
+from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
 
 Barred = dict[tuple[str, Value], str]  # value of a field -> why a launch cannot have it
 
@@ -79,7 +79,7 @@ class Choices:
 
 def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     """What ``launch`` can have, with the fields that it states."""
-    loops = [node for node in S.find(launch.body, S.For) if node.kind == "pipelined"]
+    loops = [node for node in S.walk(launch.body) if is_pipelined(node)]
     graphs = [ItemGraph.of(loop) for loop in loops]
     barred = _barred(launch, graphs, facts)
     work = _Work.of(launch, graphs, barred)

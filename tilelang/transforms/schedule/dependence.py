@@ -7,7 +7,7 @@ contents at the end of the loop do not matter. Everything else stays where the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TypeGuard
 
@@ -82,22 +82,26 @@ class Plan:
     def replayed(self, at: E.Expr) -> tuple[list[S.Stmt], dict[E.Var, E.Expr]]:
         """Variables that the copies (and the condition) of iteration ``at`` need, anew, in program
         order; and the values that they and the loop's variable have there."""
-        needed = {
-            var
-            for stmt in self.copies for expr in stmt.exprs() for var in expr.variables
-        } | (set() if self.cond is None else self.cond.variables)  # fmt: skip
-        kept: list[S.Let] = []
-        for let in reversed((*self.prefix, *self.stmts)):
-            if isinstance(let, S.Let) and let.var in needed:
-                kept.append(let)
-                needed |= let.value.variables
+        exprs = [expr for stmt in self.copies for expr in stmt.exprs()]
+        exprs += [] if self.cond is None else [self.cond]
         values: dict[E.Var, E.Expr] = {self.loop.var: at}
         lets: list[S.Stmt] = []
-        for let in reversed(kept):
+        for let in needed_lets((*self.prefix, *self.stmts), exprs):
             fresh = E.Var(let.var.name, let.var.dtype)
             lets.append(replace(let, var=fresh, value=simplify(substitute(let.value, values))))
             values[let.var] = fresh
         return lets, values
+
+
+def needed_lets(stmts: Sequence[S.Stmt], exprs: Iterable[E.Expr | int]) -> list[S.Let]:
+    """The variables of ``stmts`` that ``exprs`` need, in order."""
+    needed = {var for expr in exprs for var in E.as_expr(expr).variables}
+    lets: list[S.Let] = []
+    for stmt in reversed(stmts):
+        if isinstance(stmt, S.Let) and stmt.var in needed:
+            lets.insert(0, stmt)
+            needed |= stmt.value.variables
+    return lets
 
 
 def plan_loop(
@@ -236,19 +240,14 @@ class _Replay:
     def copy(self, copy: S.TileCopy) -> bool:
         """Whether ``copy`` can be an asynchronous copy into another version of its tile."""
         src, dst = copy.src.buffer, copy.dst.buffer
-        if src.storage != "global" or dst.storage not in _SHARED or copy.barrier is not None:
-            return False
-        if src.dtype != dst.dtype or src.data in self.written:
-            return False
-        if dst.strides is not None or not (
-            isinstance(dst.elem_offset, int) and not dst.elem_offset
-        ):
-            return False
-        if not src.has_unit_stride:
-            return False
-        if copy.hints.prefer_instruction == "sync":
-            return False
-        if not all(isinstance(extent, int) for extent in (*copy.dst.extents, *dst.shape)):
+        plain = (
+            src.storage == "global" and dst.storage in _SHARED and copy.barrier is None
+            and src.dtype == dst.dtype and src.data not in self.written and src.has_unit_stride
+            and dst.strides is None and same_extent(dst.elem_offset, 0)
+            and copy.hints.prefer_instruction != "sync"
+            and all(isinstance(extent, int) for extent in (*copy.dst.extents, *dst.shape))
+        )  # fmt: skip
+        if not plain:
             return False
         is_copy = isinstance(copy, S.Copy)
         if is_copy and not same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
@@ -261,19 +260,16 @@ class _Replay:
 def _can_version_tile(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
     """Whether each iteration may use its own version of the tile."""
     fills = [copy for copy in plan.copies if copy.dst.buffer.data is data]
-    if not _can_add_dimension(fills[0].dst.buffer, launch):
-        return False
-    stmts = plan.stmts
-    last = max(k for k, stmt in enumerate(stmts) if stmt in fills)
-    users = [stmt for stmt in stmts if stmt not in fills]
-    if any(data in effects.written(stmt) for stmt in users):
-        return False
-    before = [stmt for stmt in (*plan.prefix, *stmts[:last]) if stmt not in fills]
-    if any(_regions(stmt, data) for stmt in before):
-        return False
-    if plan.cond is not None and data in effects.used(plan.cond):
-        return False
-    filled = _covered_once([copy.dst for copy in fills])
+    last = max(k for k, stmt in enumerate(plan.stmts) if stmt in fills)
+    users = [stmt for stmt in plan.stmts if stmt not in fills]
+    before = [stmt for stmt in (*plan.prefix, *plan.stmts[:last]) if stmt not in fills]
+    alone = (
+        _can_add_dimension(fills[0].dst.buffer, launch)
+        and not any(data in effects.written(stmt) for stmt in users)
+        and not any(_regions(stmt, data) for stmt in before)
+        and (plan.cond is None or data not in effects.used(plan.cond))
+    )  # fmt: skip
+    filled = _covered_once([copy.dst for copy in fills]) if alone else None
     if filled is None:
         return False
     return bool(filled.all()) or all(

@@ -28,88 +28,58 @@ from math import prod
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
+from tilelang.ir.buffer import Buffer
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, substitute
 from tilelang.records import dataclass
-from tilelang.target import Context
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.items import ItemGraph, conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
-from tilelang.transforms.schedule.pipeline import append_note
+from tilelang.transforms.schedule.pipeline import LoopWriter, append_note
+from tilelang.transforms.schedule.specialize_warps import RoleWriter
 from tilelang.transforms.verify.schedule import refused
 
 SPARE = 32  # registers of a thread for addresses and what is computed; attention fills the rest
 
 
-def rotate_loops(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
-    """``launch`` with a loop of consumers rotated so that products overlap. Its note says so."""
-    result = _Overlaps(launch, facts.context).rewrite(launch)
-    require(result is not launch, "registers are short, or the order is not proved")
-    assert isinstance(result, S.Launch)
-    return result
+def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWriter:
+    """``roles`` with a loop of consumers rotated so that products overlap. Its note says so."""
+    most = facts.context.limits.registers_at_start(prod(roles.launch.threads))
+    room = (roles.registers[0] or most) - SPARE
+    for key, loop in roles.loops.items():
+        uses = (access for item in loop.items for access in effects.accesses(item, nested=True))
+        tiles = {access.data: access.buffer for access in uses}
+        if register_bits(tiles.values()) // 32 // roles.threads > room:
+            continue
+        try:
+            rotation = _Rotation.of(loop, bounds_of(roles.old))
+        except NotLegalError:
+            continue
+        if not refused(replace(roles, forms={key: rotation.guarded}).launch):
+            return replace(roles, forms={key: rotation.peeled})
+    raise NotLegalError("registers are short, or the order is not proved")
 
 
-class _Overlaps(Rewriter):
-    def __init__(self, launch: S.Launch, context: Context) -> None:
-        self.bounds = bounds_of(launch)
-        self.most = context.limits.registers_at_start(prod(launch.threads))
-
-    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        if not isinstance(stmt, H.Pipeline):
-            return super()._visit(stmt)
-        body: S.Stmt = stmt
-        while isinstance(body, H.Pipeline):
-            body = body.body
-        branches = body.branches if isinstance(body, H.Roles) else ()
-        for role in (branch for branch in branches if isinstance(branch, H.Role)):
-            for loop in S.find(role.body, S.For):
-                if (parts := self.parts(loop, role)) is not None:
-                    proved = _ReplaceLoop(loop, parts.guarded()).rewrite(stmt)
-                    if not refused(proved):
-                        return _ReplaceLoop(loop, parts.peeled(self.bounds)).rewrite(stmt)
-        return stmt
-
-    def parts(self, loop: S.For, role: H.Role) -> _Parts | None:
-        """The parts of ``loop``; None if it does not match or its fragments are too large."""
-        split = _parts(loop)
-        if split is None:
-            return None
-        tiles = {
-            access.data: access.buffer
-            for access in effects.accesses(loop.body, nested=True)
-            if access.buffer.storage == FRAGMENT
-        }
-        bits = sum(
-            prod(int(E.as_expr(extent)) for extent in tile.shape) * tile.dtype.bits
-            for tile in tiles.values() if all(isinstance(extent, int) for extent in tile.shape)
-        )  # fmt: skip
-        room = (role.registers or self.most) - SPARE
-        return split if bits // 32 // role.count <= room else None
+def register_bits(tiles: Iterable[Buffer]) -> int:
+    """Bits of the fragments of known extents among ``tiles``."""
+    return sum(
+        prod(int(E.as_expr(extent)) for extent in tile.shape) * tile.dtype.bits
+        for tile in tiles
+        if tile.storage == FRAGMENT and all(isinstance(extent, int) for extent in tile.shape)
+    )
 
 
-class _ReplaceLoop(Rewriter):
-    """Replaces a loop by statements."""
-
-    def __init__(self, loop: S.For, stmts: list[S.Stmt]) -> None:
-        self.loop, self.stmts = loop, stmts
-
-    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        return self.stmts if stmt is self.loop else super()._visit(stmt)
-
-
-# -- parts of a loop -------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class _Parts:
-    """A loop: the ``first`` products with their waits, the ``releases`` of their stages, the
+class _Rotation:
+    """An iteration: the ``first`` products with their waits, the ``releases`` of their stages, the
     ``rest``, and the ``last`` product with its wait, whose stage ``last_releases`` frees. The first
     ``overlap_count`` statements of the rest overlap the last product of the previous iteration."""
 
-    loop: S.For
+    bounds: Bounds
     first: list[S.Stmt]
     releases: list[S.Stmt]
     rest: list[S.Stmt]
@@ -117,58 +87,77 @@ class _Parts:
     last_releases: list[S.Stmt]
     overlap_count: int
 
-    def at(self, stmts: Iterable[S.Stmt], where: E.Expr) -> list[S.Stmt]:
-        """``stmts`` of the iteration ``where``, as new statements."""
-        copies = _Substitute({self.loop.var: where})
-        return [copies.rewrite(stmt) for stmt in stmts]
+    @classmethod
+    def of(cls, writer: LoopWriter, bounds: Bounds) -> _Rotation:
+        """The rotation of a loop.
 
-    def start(self) -> list[S.Stmt]:
+        Raises:
+            NotLegalError: it has not all parts, or they touch each other's data.
+        """
+        step = writer.loop.step
+        require(isinstance(step, E.Const) and int(step) == 1, "its iterations do not count up")
+        head, tail = _split(writer.items)
+        waits, items, releases = zip(*writer.steps())
+        early = any((*waits[head + 1 : tail], *releases[head : tail - 1]))
+        require(not early, "the computation uses stages alone")
+        rest = list(items[head:tail])
+        first, last = (
+            [stmt for k in part for stmt in (*waits[k], items[k])]
+            for part in (range(head), range(tail, len(items)))
+        )
+        first += waits[head]
+        count = next((k for k, stmt in enumerate(rest) if conflict([stmt], last)), len(rest))
+        frees, last_frees = (
+            [step for steps in part for step in steps]
+            for part in (releases[:head], releases[tail - 1 :])
+        )
+        return cls(bounds, first, frees, rest, last, last_frees, count)
+
+    def start(self, loop: S.For) -> list[S.Stmt]:
         """The first iteration without its last product."""
-        return self.at((*self.first, *self.releases, *self.rest), self.loop.start)
+        return substituted((*self.first, *self.releases, *self.rest), {loop.var: loop.start})
 
-    def step(self) -> list[list[S.Stmt]]:
+    def step(self, loop: S.For) -> list[list[S.Stmt]]:
         """An iteration: lists that need a following iteration alternate with unconditional ones."""
-        ahead = simplify(self.loop.var + self.loop.step)
-        here: E.Expr = self.loop.var
+        ahead = {loop.var: simplify(loop.var + loop.step)}
         return [
-            self.at(self.first, ahead),
-            self.at(self.last, here),
-            self.at((*self.releases, *self.rest[: self.overlap_count]), ahead),
-            self.at(self.last_releases, here),
-            self.at(self.rest[self.overlap_count :], ahead),
+            substituted(self.first, ahead),
+            substituted(self.last, {}),
+            substituted((*self.releases, *self.rest[: self.overlap_count]), ahead),
+            substituted(self.last_releases, {}),
+            substituted(self.rest[self.overlap_count :], ahead),
         ]
 
-    def guarded(self) -> list[S.Stmt]:
+    def guarded(self, loop: S.For) -> list[S.Stmt]:
         """The form that is proved."""
-        loop = self.loop
         more = simplify(loop.var + loop.step < loop.stop)
         body = [
             S.seq(*part) if k % 2 else S.If(cond=more, then=S.seq(*part), loc=loop.loc)
-            for k, part in enumerate(self.step()) if part
+            for k, part in enumerate(self.step(loop)) if part
         ]  # fmt: skip
-        return [*self.if_any(self.start(), Bounds()), replace(loop, body=S.seq(*body))]
+        return [*_if_any(loop, self.start(loop), Bounds()), replace(loop, body=S.seq(*body))]
 
-    def if_any(self, stmts: list[S.Stmt], bounds: Bounds) -> list[S.Stmt]:
-        """``stmts`` if the loop has an iteration."""
-        low = interval(simplify(self.loop.stop - self.loop.start), bounds).low
-        if low > 0:
-            return stmts
-        cond = simplify(self.loop.start < self.loop.stop)
-        if isinstance(cond, E.Const):
-            return stmts if cond.value else []
-        return [S.If(cond=cond, then=S.seq(*stmts), loc=self.loop.loc)]
-
-    def peeled(self, bounds: Bounds) -> list[S.Stmt]:
+    def peeled(self, loop: S.For) -> list[S.Stmt]:
         """The form that is run: the last iteration is peeled."""
-        loop = self.loop
         noted = append_note(loop, "the last product overlaps the next iteration")
-        body = [stmt for part in self.step() for stmt in part]
+        body = [stmt for part in self.step(loop) for stmt in part]
         end = simplify(loop.stop - loop.step)
+        last = substituted((*self.last, *self.last_releases), {loop.var: end})
         return [
-            *self.if_any(self.start(), bounds),
+            *_if_any(loop, self.start(loop), self.bounds),
             replace(noted, stop=end, body=S.seq(*body)),
-            *self.if_any(self.at((*self.last, *self.last_releases), end), bounds),
+            *_if_any(loop, last, self.bounds),
         ]
+
+
+def _if_any(loop: S.For, stmts: list[S.Stmt], bounds: Bounds) -> list[S.Stmt]:
+    """``stmts`` if ``loop`` has an iteration."""
+    cond = simplify(loop.start < loop.stop)
+    if interval(simplify(loop.stop - loop.start), bounds).low > 0:
+        return stmts
+    if isinstance(cond, E.Const):
+        return stmts if cond.value else []
+    return [S.If(cond=cond, then=S.seq(*stmts), loc=loop.loc)]
 
 
 def cannot_rotate(graph: ItemGraph) -> str:
@@ -180,56 +169,31 @@ def cannot_rotate(graph: ItemGraph) -> str:
     return ""
 
 
-def _parts(loop: S.For) -> _Parts | None:
-    """The parts of ``loop``, None if it has not all of them or they touch each other's data."""
-    stmts = S.flat(loop.body)
-    if not (isinstance(loop.step, E.Const) and int(loop.step) == 1) or loop.kind != "serial":
-        return None
-    if not any(isinstance(stmt, H.Wait) for stmt in stmts):
-        return None
-    try:
-        head, rest, tail = _split(stmts)
-    except NotLegalError:
-        return None
-    first, releases = _without_releases(head)
-    last, last_releases = _without_releases(tail)
-    overlap_count = next((k for k, stmt in enumerate(rest) if conflict([stmt], last)), len(rest))
-    return _Parts(loop, first, releases, rest, last, last_releases, overlap_count)
-
-
-def _split(stmts: Sequence[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt], list[S.Stmt]]:
-    """The first products of ``stmts``, the computation, and the last products, with the steps of
-    pipelines among them.
+def _split(items: Sequence[S.Stmt]) -> tuple[int, int]:
+    """Where the computation of ``items`` begins and ends, between the first and the last products.
 
     Raises:
         NotLegalError: it has not all of them, or they touch each other's data.
     """
-    issued = (H.Wait, H.Release, S.Gemm)
-    tail = len(stmts)
-    while tail and isinstance(stmts[tail - 1], issued):
+    tail = len(items)
+    while tail and isinstance(items[tail - 1], S.Gemm):
         tail -= 1
-    head = next((k for k, stmt in enumerate(stmts) if isinstance(stmt, S.Gemm)), tail)
-    while head < tail and isinstance(stmts[head], issued):
+    head = next((k for k, stmt in enumerate(items) if isinstance(stmt, S.Gemm)), tail)
+    while head < tail and isinstance(items[head], S.Gemm):
         head += 1
-    first, rest, last = list(stmts[:head]), list(stmts[head:tail]), list(stmts[tail:])
-    whole = rest and all(any(isinstance(x, S.Gemm) for x in part) for part in (first, last))
+    first, rest, last = items[:head], items[head:tail], items[tail:]
+    whole = rest and last and any(isinstance(stmt, S.Gemm) for stmt in first)
     require(whole, "an iteration is not products, a computation with them, and products")
-    named = any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in stmts)
+    named = any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in items)
     require(not named, "an iteration has variables of its own")
-    nested = any(isinstance(stmt, (H.PipelineStep, S.Gemm)) for stmt in rest)
+    nested = any(isinstance(stmt, S.Gemm) for stmt in rest)
     require(not nested, "products stand within the computation")
     require(not conflict(first, last), "the first and the last products use the same data")
     require(not _needs_barrier(rest, last), "the last product reads what threads store meanwhile")
-    return first, rest, last
+    return head, tail
 
 
-def _without_releases(stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt]]:
-    """``stmts`` but for the releases of stages, and these."""
-    releases: list[S.Stmt] = [stmt for stmt in stmts if isinstance(stmt, H.Release)]
-    return [stmt for stmt in stmts if stmt not in releases], releases
-
-
-def _needs_barrier(rest: list[S.Stmt], last: list[S.Stmt]) -> bool:
+def _needs_barrier(rest: Iterable[S.Stmt], last: Iterable[S.Stmt]) -> bool:
     """Whether ``last`` reads from shared memory what threads compute in ``rest``. That needs a
     barrier in between, at which all threads wait for the product in flight (latent attention ran
     at 393 TFLOP/s instead of 504 on an H200)."""
@@ -254,3 +218,8 @@ class _Substitute(Rewriter):
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         return replace(stmt)
+
+
+def substituted(stmts: Iterable[S.Stmt], values: dict[E.Var, E.Expr]) -> list[S.Stmt]:
+    """``stmts`` with ``values`` for variables, as new statements."""
+    return [_Substitute(values).rewrite(stmt) for stmt in stmts]

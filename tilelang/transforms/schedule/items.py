@@ -1,7 +1,7 @@
 """The items of a pipelined loop: its statements that copy, multiply and compute, in order.
 
-Choosing a schedule and applying it read loops in this form, before pipelines are written and
-when they are: copies that run ahead are no items.
+Choosing a schedule and applying it read loops in this form, before pipelines are written. Copies
+that run ahead are no items.
 """
 
 from __future__ import annotations

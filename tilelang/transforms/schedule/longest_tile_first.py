@@ -2,21 +2,18 @@
 
 The work of a block of a causal product grows with its index. In index order the longest blocks
 start last and run on when the other multiprocessors are idle. So the index is reversed: short
-blocks fill the gaps at the end.
-
-Where a kernel has roles, the iterations of the consumers' loops say how long a block takes.
+blocks fill the gaps at the end. The iterations of pipelined loops say how long a block takes.
 """
 
 from __future__ import annotations
 
 from tilelang.ir import expr as E
-from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplified_with, simplify
-from tilelang.ir.visitor import map_stmts, substitute
+from tilelang.ir.visitor import substitute
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
-from tilelang.transforms.schedule.pipeline import append_note
+from tilelang.transforms.schedule.pipeline import is_pipelined
 
 
 def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
@@ -25,7 +22,6 @@ def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S
     if launch.hints.swizzle is not None or not isinstance(extent, E.Const):
         raise NotLegalError("the order of its blocks is another one, or not known")
     lets = {node.var: node.value for node in S.find(launch.body, S.Let)}
-    loops = [node for node in S.walk(launch.body) if _is_consumer_loop(node)]
     var, last = launch.block_vars[0], E.const(int(extent) - 1, launch.block_vars[0].dtype)
 
     def count(loop: S.For, block: E.Expr) -> int | None:
@@ -35,24 +31,11 @@ def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S
         trips = simplify(substitute(trips, {var: block}))
         return int(trips) if isinstance(trips, E.Const) else None
 
-    for loop in loops:
-        assert isinstance(loop, S.For)
-        shortest, longest = count(loop, E.const(0, var.dtype)), count(loop, last)
-        if shortest is not None and longest is not None and shortest < longest:
-            turned = map_stmts(simplified_with(launch, {var: last - var}), S.For, _noted)
-            assert isinstance(turned, S.Launch)
-            return turned
+    for loop in S.walk(launch.body):
+        if is_pipelined(loop):
+            shortest, longest = count(loop, E.const(0, var.dtype)), count(loop, last)
+            if shortest is not None and longest is not None and shortest < longest:
+                turned = simplified_with(launch, {var: last - var})
+                assert isinstance(turned, S.Launch)
+                return turned
     raise NotLegalError("no loop of it is longer in later blocks")
-
-
-def _is_consumer_loop(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` is a loop that waits for a pipeline."""
-    if not isinstance(stmt, S.For):
-        return False
-    inside = S.flat(stmt.body)
-    return any(isinstance(inner, H.Wait) for inner in inside)
-
-
-def _noted(loop: S.For) -> S.Stmt:
-    more = "the longest blocks start first"
-    return append_note(loop, more) if _is_consumer_loop(loop) else loop

@@ -16,77 +16,39 @@ the program, in no order, so that a store may be in flight while the next tile i
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import prod
-
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.transforms.analysis.loops import trip_count
-from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import Subtile
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.persistent_epilogue import may_persist, result_copy
-from tilelang.transforms.schedule.tile_loop import (
-    TileLoop,
-    count_subtiles,
-    subtile_buffer,
-    subtile_copy,
-)
-from tilelang.transforms.schedule.tma_copies import TmaFacts
+from tilelang.transforms.schedule.tile_loop import Subtiles, TileLoop
 
 
 def loop_over_tiles(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
-    """``launch`` with a loop over tiles."""
-    processors = facts.context.limits.processors
-    assert processors is not None
-    require(_can_persist(launch), "no loop of two products is all that a tile computes")
-    stmts, end, count = S.flat(launch.body), tuple[S.Stmt, ...](), 0
+    """``launch`` with a loop over tiles: a loop of two products, the same number of iterations in
+    each block, is all that it has beside copies of tiles and what registers hold."""
+    loops, products = S.find(launch.body, S.For), S.find(launch.body, S.Gemm)
+    alone = len(loops) == 1 and loops[0].kind == "pipelined" and len(products) == 2
+    known = alone and trip_count(loops[0]) is not None
+    known = known and all(isinstance(n, E.Const) for n in launch.grid)
+    plain = may_persist(launch) and not launch.hints.swizzle
+    require(known and plain, "no loop of two products is all that a tile computes")
+    stmts, end, count = S.flat(launch.body), list[S.Stmt](), 0
     if schedule.epilogue == "subtiles":
-        stmts, end, count = _stored_by_subtiles(launch, facts.tma(launch))
-    tiles = TileLoop(launch, schedule, processors, launch.loc)
+        copies = result_copy(stmts, products[1].c.buffer)
+        parts = None if copies is None else Subtiles.of(copies[0], launch, facts, copies[0].dst)
+        if copies is None or parts is None:
+            raise NotLegalError("warps cannot store its result by themselves")
+        out, tile, at = copies
+        kept = [
+            node for node in stmts[:at] if not (isinstance(node, S.Alloc) and node.buffer is tile)
+        ]
+        stores = (parts.store(number, out.dst) for number in range(parts.count))
+        stmts = (*parts.allocs(), *kept, parts.pack(), *stores)
+        end, count = [parts.wait()], parts.count
+    tiles = TileLoop(launch, schedule, facts, launch.loc)
     allocs = [stmt for stmt in stmts if isinstance(stmt, S.Alloc)]
     loop = tiles.loop([stmt for stmt in stmts if stmt not in allocs], LoopHints(tiles=True))
     return tiles.result(allocs, loop, end, count)
-
-
-def _can_persist(launch: S.Launch) -> bool:
-    """Whether a loop of two products, the same number of iterations in each block, is all that
-    ``launch`` has beside copies of tiles and what registers hold."""
-    loops = S.find(launch.body, S.For)
-    products = S.find(launch.body, S.Gemm)
-    if len(loops) != 1 or loops[0].kind != "pipelined" or len(products) != 2:
-        return False
-    if trip_count(loops[0]) is None or not all(isinstance(n, E.Const) for n in launch.grid):
-        return False
-    return may_persist(launch) and not launch.hints.swizzle
-
-
-def _stored_by_subtiles(
-    launch: S.Launch, facts: TmaFacts
-) -> tuple[tuple[S.Stmt, ...], tuple[S.Stmt, ...], int]:
-    """The statements of a tile of ``launch`` with its result stored by subtiles, what stands behind
-    all tiles, and how many subtiles a warp has."""
-    stmts = S.flat(launch.body)
-    result = next(node for node in reversed([*S.walk(launch.body)]) if isinstance(node, S.Gemm)).c
-    why = "warps cannot store its result by themselves"
-    copies = result_copy(stmts, result.buffer)
-    if copies is None:
-        raise NotLegalError(why)
-    out, tile, at = copies
-    dtype, warps = out.dst.dtype, prod(launch.threads) // facts.context.limits.warp
-    count, whole = count_subtiles(result.buffer, dtype, warps)
-    require(count and facts.refusal(replace(out, src=whole.whole())) is None, why)
-    rows = subtile_buffer(warps * count, dtype)
-    packed = Buffer(f"{result.buffer.name}_held", result.buffer.shape, dtype, FRAGMENT)
-
-    def part(number: int | None, dst: Region) -> S.Stmt:
-        return subtile_copy(packed, Subtile(rows, number, count, number is None), dst, out.loc)
-
-    kept = [stmt for stmt in stmts[:at] if not (isinstance(stmt, S.Alloc) and stmt.buffer is tile)]
-    pack = S.Copy(src=out.src, dst=packed.whole(), loc=out.loc)
-    allocs = [S.Alloc(buffer=buffer, loc=out.loc) for buffer in (packed, rows)]
-    stores = (part(number, out.dst) for number in range(count))
-    return (*allocs, *kept, pack, *stores), (part(None, packed.whole()),), count

@@ -29,17 +29,13 @@ the weights are copied to a shared tile for the last product; each product has 6
 on the last accumulator work column by column; registers and shared memory suffice. Each pipeline is
 split into one for even and one for odd iterations, whose order is proved. The tile through which
 the result is stored reuses an operand of the same shape, which nobody reads after the loops.
-
-Relies on roles and the barriers of their pipelines, in the form that
-``split_barriers_by_operand`` writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Any
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -51,20 +47,20 @@ from tilelang.ir.hints import BufferHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_WAIT
-from tilelang.ir.visitor import ExprRewriter, rebuild, replace_buffers
+from tilelang.ir.visitor import map_stmts, replace_buffers, without_allocations
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.target.operations import WARP_UNIFORM
 from tilelang.transforms.analysis.groups import thread_number
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.schedule.buffer_versions import Version, use_region, versioned
-from tilelang.transforms.schedule.gemm_overlap import SPARE
+from tilelang.transforms.schedule.buffer_versions import UseVersions, versioned
+from tilelang.transforms.schedule.gemm_overlap import SPARE, register_bits, substituted
 from tilelang.transforms.schedule.items import SHARED, conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.n_split import FORM, ROWS, ColumnHalf, columns, require
-from tilelang.transforms.schedule.pipeline import append_note
-from tilelang.transforms.schedule.specialize_warps import WARPGROUP, shared_bytes
+from tilelang.transforms.schedule.pipeline import StageWriter, append_note
+from tilelang.transforms.schedule.specialize_warps import WARPGROUP, RoleWriter, shared_bytes
 from tilelang.transforms.verify.schedule import refused
 
 FULL_ROW = 1  # the policy of products: each warp has rows of its own
@@ -74,15 +70,15 @@ RESERVE = 1024  # bytes of shared memory for barriers and what tiles are aligned
 _COMPUTES = (S.Copy, S.Fill, S.Reduce, S.Parallel)  # statements that may follow the first products
 
 
-def alternate_warpgroups(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
-    """``launch`` with consumers in ping-pong. The notes of their loops say so."""
-    return _PingPong(launch, facts.context).launch()
+def alternate_warpgroups(roles: RoleWriter, schedule: Schedule, facts: Facts) -> S.Launch:
+    """The launch of ``roles`` with consumers in ping-pong. The notes of their loops say so."""
+    return _PingPong(roles, facts.context).launch()
 
 
 # -- queries -----------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Iteration:
-    """An iteration: the steps and ``first`` products, statements that are ``own`` to its warpgroup,
+    """An iteration: the ``first`` products, statements that are ``own`` to its warpgroup,
     the copy that ``stores`` the weights, statements ``split`` by columns, and the ``last``
     product."""
 
@@ -91,8 +87,6 @@ class _Iteration:
     stores: S.Copy
     split: list[S.Stmt]
     last: S.Gemm
-    waits: dict[E.Expr, H.Wait]
-    frees: dict[E.Expr, H.Release]
 
     @property
     def sums(self) -> Buffer:
@@ -105,16 +99,16 @@ class _Iteration:
         return self.last.a.buffer
 
 
-def _match_iteration(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Iteration:
-    """The parts of an iteration; ``tiles``: of pipelines -> these."""
-    stmts = S.flat(loop.body)
+def _match_iteration(items: Sequence[S.Stmt], tiles: Collection[E.Var]) -> _Iteration:
+    """The parts of the iteration ``items``; ``tiles``: those that are copied ahead."""
+    stmts = list(items)
     gemms = [stmt for stmt in stmts if isinstance(stmt, S.Gemm)]
     require(len(gemms) > 1)
     *first, last = gemms
     out, weights = last.c.buffer.data, last.a.buffer.data
-    rest = [stmt for stmt in stmts if not isinstance(stmt, (S.Gemm, H.Wait, H.Release))]
+    rest = [stmt for stmt in stmts if not isinstance(stmt, S.Gemm)]
     require(all(isinstance(stmt, _COMPUTES) for stmt in rest))
-    require(all(isinstance(stmt, H.Release) for stmt in stmts[stmts.index(last) + 1 :]))
+    require(rest and stmts[-1] is last)
     require(min(map(stmts.index, rest)) > max(map(stmts.index, first)))
     stores = [stmt for stmt in rest if weights in effects.used(stmt)]
     split = [stmt for stmt in rest if out in effects.used(stmt)]
@@ -137,15 +131,10 @@ def _match_iteration(loop: S.For, tiles: dict[E.Var, E.Var]) -> _Iteration:
     for k, stmt in enumerate(rest):
         behind = [other for other in rest[k + 1 :] if stmt in split and other not in split]
         require(not any(conflict([stmt], [other]) for other in behind))
-    waits: dict[E.Expr, H.Wait] = {x.pipe: x for x in stmts if isinstance(x, H.Wait)}
-    frees: dict[E.Expr, H.Release] = {x.pipe: x for x in stmts if isinstance(x, H.Release)}
-    steps = [stmt for stmt in stmts if isinstance(stmt, H.PipelineStep)]
-    require(len(steps) == len(waits) + len(frees) and waits.keys() == frees.keys())
-    require(all(step.number is loop.var for step in steps))
-    return _Iteration(first, own, copy, split, last, waits, frees)
+    return _Iteration(first, own, copy, split, last)
 
 
-def _is_product(gemm: S.Gemm, tiles: dict[E.Var, E.Var]) -> bool:
+def _is_product(gemm: S.Gemm, tiles: Collection[E.Var]) -> bool:
     """Whether ``gemm`` adds up 64 rows of products with a tile of a pipeline."""
     whole = gemm.c.is_whole and gemm.c.buffer.storage == FRAGMENT and gemm.c.buffer.ndim == 2
     plain = gemm.barrier is None and not gemm.asynchronous and not gemm.hints
@@ -192,67 +181,6 @@ def _covers(stmt: S.Stmt, access: effects.Access) -> bool:
     return isinstance(access.where, Region) and access.where.is_whole and access.mode == "write"
 
 
-def _parts(role: H.Role) -> tuple[list[S.Stmt], S.For, list[S.Stmt]]:
-    """The statements of ``role`` before the loop that uses or fills stages, the loop, and the
-    statements behind it."""
-    stmts = S.flat(role.body)
-    positions = [k for k, stmt in enumerate(stmts) if any(map(_is_step, S.walk(stmt)))]
-    loop = stmts[positions[0]] if len(positions) == 1 else None
-    if not isinstance(loop, S.For) or loop.kind != "serial":
-        raise NotLegalError(FORM)
-    start, step = loop.start, loop.step
-    require(isinstance(start, E.Const) and not start.value)
-    require(isinstance(step, E.Const) and step.value == 1)
-    return list(stmts[: positions[0]]), loop, list(stmts[positions[0] + 1 :])
-
-
-def _is_step(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, H.PipelineStep)
-
-
-# -- one iteration -----------------------------------------------------------------------------
-class _IterationCopier(ExprRewriter):
-    """Copies statements of the iteration ``var`` for ``number`` of the pipelines of its parity,
-    with buffers of one warpgroup."""
-
-    kinds = (E.Load, E.AddressOf, E.RegionArg, E.Var)
-
-    def __init__(
-        self, values: dict[E.Var, E.Expr], tiles: dict[E.Var, Buffer], number: E.Expr,
-        names: dict[Buffer, Buffer],
-    ) -> None:  # fmt: skip
-        self.values, self.number, self.names = values, number, names
-        self.versions = {}
-        for data, buffer in tiles.items():
-            assert isinstance(buffer.shape[0], int)
-            self.versions[data] = Version(buffer, simplify(number % buffer.shape[0]))
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        """The buffer of the warpgroup."""
-        return self.names.get(buffer, buffer)
-
-    def node(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with values and buffers."""
-        if isinstance(expr, E.Var):
-            return self.values.get(expr, expr)
-        rebuilt = rebuild(expr, self.expr, self.buffer)
-        return simplify(rebuilt) if rebuilt.dtype.is_integer else rebuilt
-
-    def _visit_operand(self, old: Any) -> Any:
-        operand = super()._visit_operand(old)
-        if isinstance(operand, Region) and operand.buffer.data in self.versions:
-            tile = Region(operand.buffer, operand.mins[1:], operand.extents[1:])
-            return use_region(tile, self.versions)
-        return operand
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, H.Wait):
-            return replace(stmt, number=self.number, ahead=0)  # mbarriers are of one iteration
-        if isinstance(stmt, H.PipelineStep):
-            return replace(stmt, number=self.number)
-        return replace(stmt)
-
-
 @dataclass
 class _Group:
     """A warpgroup: its index (0 or 1) and its buffers."""
@@ -260,67 +188,58 @@ class _Group:
     index: int
     sums: Buffer
     weights: Buffer
-    names: dict[Buffer, Buffer] = field(default_factory=dict)
+    names: dict[Buffer, Buffer]
 
 
 class _PingPong:
     """Rewrites one launch."""
 
-    def __init__(self, launch: S.Launch, context: Context) -> None:
-        self.whole, self.context = launch, context
-        require(not launch.hints.layout_map)
-        self.pipelines: list[H.Pipeline] = []
-        self.front = list(S.flat(launch.body))
-        require(self.front)
-        body: S.Stmt = self.front.pop()
-        while isinstance(body, H.Pipeline):
-            self.pipelines.append(body)
-            body = body.body
-        if not self.pipelines or not isinstance(body, H.Roles) or len(body.branches) != 2:
+    def __init__(self, roles: RoleWriter, context: Context) -> None:
+        self.roles, self.whole, self.context = roles, roles.launch, context
+        require(not self.whole.hints.layout_map and len(roles.loops) == 1)
+        require(roles.threads == 2 * WARPGROUP and not S.holds(self.whole.body, S.View))
+        (self.writer,) = roles.loops.values()
+        plan, self.loop = self.writer.plan, self.writer.serial(roles.note)
+        require(plan.mechanism.name == "bulk" and not self.writer.choice.runs)
+        start, step = self.loop.start, self.loop.step
+        require(isinstance(start, E.Const) and not start.value)
+        require(isinstance(step, E.Const) and step.value == 1)
+        require(plan.stages % 2 == 0, "its tiles have an odd number of versions")
+        at = next((k for k, stmt in enumerate(roles.work) if stmt is plan.loop), None)
+        if at is None:
             raise NotLegalError(FORM)
-        require(not S.holds(launch.body, H.Run, S.View))
-        producer, consumers = body.branches
-        assert isinstance(producer, H.Role) and isinstance(consumers, H.Role)
-        require(producer.name == "producer" and consumers.count == 2 * WARPGROUP)
-        self.roles, self.producer, self.consumers = body, producer, consumers
-        self.stages = self.pipelines[0].stages
-        require(
-            all(
-                pipeline.stages == self.stages and pipeline.mechanism == "bulk"
-                for pipeline in self.pipelines
-            )
-        )
-        require(self.stages % 2 == 0, "its tiles have an odd number of versions")
-        self.tiles = {data: pipe.pipe for pipe in self.pipelines for data in pipe.tiles}
-        self.before, self.loop, self.after = _parts(self.consumers)
-        self.iteration = _match_iteration(self.loop, self.tiles)
+        begin = S.seq(*roles.work[:at], *self.writer.before)
+        self.before = [*S.flat(without_allocations(begin, roles.tiles))]
+        self.after = [*roles.work[at + 1 :]]
+        outside = {data for stmt in (*self.before, *self.after) for data in effects.used(stmt)}
+        require(outside.isdisjoint(roles.tiles))
+        self.iteration = _match_iteration(self.writer.items, roles.tiles)
         count = trip_count(self.loop)
         even = count is not None and count >= 2 and count % 2 == 0
         require(even, "its number of iterations is odd, or not known")
         self.pairs = (count or 0) // 2
-        order = [
-            *self.iteration.first,
-            *self.iteration.own,
-            self.iteration.stores,
-            *self.iteration.split,
-        ]
-        self.carried = _carried_rows(self.iteration, order)
-        self.split_names()
+        iteration = self.iteration
+        self.carried = _carried_rows(
+            iteration, (*iteration.first, *iteration.own, iteration.stores, *iteration.split)
+        )
+        self.stages = [self.half_of_stages() for _ in range(2)]
+        used = [gemm.b.buffer.data for gemm in (*iteration.first, iteration.last)]
+        *self.firsts, self.final = (
+            next(k for k, part in enumerate(self.writer.writers) if data in part.plan.tiles)
+            for data in used
+        )
 
-    def split_names(self) -> None:
-        """Tiles with versions for even and odd iterations, and both pipelines of each."""
-        allocs = {node.buffer.data: node.buffer for node in self.front if isinstance(node, S.Alloc)}
-        require(all(data in allocs for data in self.tiles))
-        half = self.stages // 2
-        self.kinds: list[dict[E.Var, Buffer]] = []
-        self.pipes: list[dict[E.Var, E.Expr]] = []
-        for _ in range(2):
-            tiles = {data: allocs[data] for data in self.tiles}
-            self.kinds.append({
-                data: versioned(replace(tile, shape=Shape(tile.shape[1:])), half)
-                for data, tile in tiles.items()
-            })  # fmt: skip
-            self.pipes.append({x.pipe: E.Var("p", x.pipe.dtype) for x in self.pipelines})
+    def half_of_stages(self) -> list[StageWriter]:
+        """The pipelines of even or of odd iterations."""
+        plan, half = self.writer.plan, self.writer.plan.stages // 2
+        tiles = {data: versioned(tile, half) for data, tile in plan.tiles.items()}
+        return [
+            replace(
+                part, plan=replace(part.plan, stages=half), tiles=tiles,
+                pipe=E.Var("p", part.pipe.dtype),
+            )
+            for part in self.writer.writers
+        ]  # fmt: skip
 
     # -- the form ----------------------------------------------------------------------------------
     def launch(self) -> S.Launch:
@@ -338,9 +257,18 @@ class _PingPong:
         self.mbarriers = Buffer(
             "handed", Shape((2,)), DType("uint64"), "shared.barrier", attrs=attrs
         )
-        self.shared_rows = [self.rows(weights.storage) for _ in range(2)]
+        # The shared tiles in which a warpgroup hands over the values of its rows.
+        self.shared_rows = [
+            {
+                row: Buffer(
+                    f"{row.name}_handed", row.shape, row.dtype, weights.storage, attrs=ORDERED
+                )
+                for row in self.carried
+            }
+            for _ in range(2)
+        ]
         loop_data = {
-            data for stmt in (*self.before, self.loop, *self.after)
+            data for stmt in (*self.before, *self.writer.items, *self.after)
             if not isinstance(stmt, S.Alloc) for data in effects.used(stmt)
         }  # fmt: skip
         fragments = [
@@ -355,7 +283,8 @@ class _PingPong:
         ]
         proved, run = (self.assembled(roles, outside, beyond) for roles in forms)
         require(not refused(proved), "its order is not proved")
-        require(self.fits(run), "shared memory is short")
+        room = shared_bytes(run) + RESERVE <= self.context.limits.shared_block
+        require(room, "shared memory is short")
         result = replace_buffers(run, ordered)
         assert isinstance(result, S.Launch)
         return result
@@ -363,7 +292,8 @@ class _PingPong:
     def check_data(self, fragments: list[Buffer], inside: list[S.Stmt], then: list[S.Stmt]) -> None:
         """Require that a warpgroup reads nothing that the other one computes or writes to memory,
         except what is handed over."""
-        written, looped = effects.written(self.whole.body), effects.written(self.loop.body)
+        written = effects.written(self.whole.body)
+        looped = {data for item in self.writer.items for data in effects.written(item)}
         iteration = self.iteration
         products = (*iteration.first, iteration.last)
         require(all(gemm.c.buffer in fragments for gemm in products))
@@ -379,36 +309,25 @@ class _PingPong:
         carried = {access.data for access in (*self.carried, iteration.sums)}
         require(not any(effects.used(stmt) & looped - carried for stmt in then))
 
-    def rows(self, scope: str) -> dict[Buffer, Buffer]:
-        """The shared tiles in which a warpgroup hands over the values of its rows."""
-        return {
-            row: Buffer(f"{row.name}_handed", row.shape, row.dtype, scope, attrs=ORDERED)
-            for row in self.carried
-        }
-
     def reuse_operand_tile(self) -> None:
         """Store results through the tile of an operand instead of an extra one."""
-        tiles = {
-            stmt.buffer.data: (stmt, stmt.buffer) for stmt in self.before
-            if isinstance(stmt, S.Alloc) and stmt.buffer.storage in SHARED
-        }  # fmt: skip
-        elsewhere = {
-            data for stmt in (*self.before, self.loop) if not isinstance(stmt, S.Alloc)
-            for data in effects.used(stmt)
-        }  # fmt: skip
-        later = {data for stmt in self.after for data in effects.used(stmt)}
+        stmts = [
+            node for node in (*self.before, *self.writer.items) if not isinstance(node, S.Alloc)
+        ]
+        elsewhere, later = (
+            {data for stmt in part for data in effects.used(stmt)} for part in (stmts, self.after)
+        )
         free = [gemm.a.buffer for gemm in self.iteration.first if gemm.a.buffer.data not in later]
-        for stmt in self.after:
-            if not isinstance(stmt, S.Copy) or stmt.src.buffer is not self.iteration.sums:
+        copies = [stmt for stmt in self.after if isinstance(stmt, S.Copy)]
+        out = next((copy for copy in copies if copy.src.buffer is self.iteration.sums), None)
+        for alloc in self.before:
+            if out is None or not isinstance(alloc, S.Alloc):
                 continue
-            alloc, tile = tiles.get(stmt.dst.buffer.data, (None, None))
-            reused = next(
-                (x for x in free if tile is not None and _is_interchangeable(x, tile)), None
-            )  # fmt: skip
-            if tile is not None and reused is not None and tile.data not in elsewhere:
-                self.after = [replace_buffers(node, {tile: reused}) for node in self.after]
+            tile = alloc.buffer
+            reused = [x for x in free if _is_interchangeable(x, tile)]
+            if tile.data is out.dst.buffer.data and tile.data not in elsewhere and reused:
+                self.after = [replace_buffers(node, {tile: reused[0]}) for node in self.after]
                 self.before = [node for node in self.before if node is not alloc]
-            return
 
     def sides(self, stmts: list[S.Stmt], first: bool) -> tuple[list[S.Stmt], list[S.Stmt]]:
         """``stmts`` that each warpgroup does for itself, as they use fragments, and those that both
@@ -433,12 +352,9 @@ class _PingPong:
             for tile in fragments if tile is not old
         }  # fmt: skip
         tiles = [sums, kept, *names.values()]
-        extents = [[n for n in tile.shape if isinstance(n, int)] for tile in tiles]
-        require(all(len(shape) == tile.ndim for shape, tile in zip(extents, tiles)))
-        bits = sum(prod(shape) * tile.dtype.bits for shape, tile in zip(extents, tiles))
         most = self.context.limits.registers_at_start(prod(self.whole.threads))
-        room = (self.consumers.registers or most) - SPARE
-        require(bits // 32 // WARPGROUP <= room, "registers are short")
+        room = (self.roles.registers[0] or most) - SPARE
+        require(register_bits(tiles) // 32 // WARPGROUP <= room, "registers are short")
         return _Group(index, sums, kept, names)
 
     def role(self, group: _Group, inside: list[S.Stmt], then: list[S.Stmt], proved: bool) -> H.Role:
@@ -470,7 +386,7 @@ class _PingPong:
         stmts += self.outside_loop(group, then)
         return H.Role(
             name=("first", "second")[group.index], first=group.index * WARPGROUP, count=WARPGROUP,
-            body=S.seq(*stmts), loc=self.consumers.loc,
+            body=S.seq(*stmts),
         )  # fmt: skip
 
     def is_first(self) -> E.Expr:
@@ -497,27 +413,25 @@ class _PingPong:
         """Statements by the columns of a warpgroup."""
         return ColumnHalf(self.iteration.sums, group.sums, group.index)
 
-    def at(self, group: _Group, kind: int, number: E.Expr) -> _IterationCopier:
-        """Statements of a warpgroup, of the iteration ``2 number + kind``."""
-        return self.copier_of(self.loop.var, kind, number, group.names)
-
-    def copier_of(
-        self, var: E.Var, kind: int, number: E.Expr, names: dict[Buffer, Buffer] | None = None
-    ) -> _IterationCopier:  # fmt: skip
-        """Statements of the iteration ``2 number + kind`` instead of ``var``."""
-        values = {var: simplify(number * 2 + kind), **self.pipes[kind]}
-        return _IterationCopier(values, self.kinds[kind], number, names or {})
+    def at(self, group: _Group, kind: int, number: E.Expr, stmts: Iterable[S.Stmt]) -> list[S.Stmt]:
+        """``stmts`` of the iteration ``2 number + kind``, with the buffers of a warpgroup."""
+        versions = {
+            data: version
+            for stage in self.stages[kind] for data, version in stage.versions(number).items()
+        }  # fmt: skip
+        values = {self.loop.var: simplify(number * 2 + kind)}
+        return [
+            UseVersions(versions).rewrite(replace_buffers(stmt, group.names))
+            for stmt in substituted(stmts, values)
+        ]
 
     def last(self, group: _Group, kind: int, number: E.Expr, weights: Buffer) -> list[S.Stmt]:
         """The last product with its columns, and what is computed of these before."""
-        at, gemm, half = self.at(group, kind, number), self.iteration.last, self.half(group)
+        gemm, half = self.iteration.last, self.half(group)
         b = columns(gemm.b, gemm.b.buffer.ndim - 1, half.first, half.count)
-        return [
-            *(at.rewrite(half.split(stmt)) for stmt in self.iteration.split),
-            at.rewrite(replace(
-                gemm, a=weights.whole(), b=b, c=group.sums.whole(), policy=FULL_ROW
-            )),
-        ]  # fmt: skip
+        product = replace(gemm, a=weights.whole(), b=b, c=group.sums.whole(), policy=FULL_ROW)
+        stmts = (*map(half.split, self.iteration.split), product)
+        return self.at(group, kind, number, stmts)
 
     def step(
         self, group: _Group, other: E.Expr, own: E.Expr, stop: E.Expr | None = None
@@ -550,58 +464,54 @@ class _PingPong:
 
     def first(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
         """The first products of an own iteration."""
-        at, iteration = self.at(group, group.index, number), self.iteration
         result: list[S.Stmt] = []
-        for pipe in iteration.waits:
-            gemms = [gemm for gemm in iteration.first if self.tiles[gemm.b.buffer.data] is pipe]
-            result += [at.rewrite(iteration.waits[pipe])] if gemms else []
-            result += (at.rewrite(replace(gemm, policy=FULL_ROW)) for gemm in gemms)
+        for k, stage in enumerate(self.stages[group.index]):
+            gemms = [
+                replace(gemm, policy=FULL_ROW)
+                for gemm, of in zip(self.iteration.first, self.firsts) if of == k
+            ]  # fmt: skip
+            result += [stage.wait(number)] if gemms else []
+            result += self.at(group, group.index, number, gemms)
         return result
 
     def rest(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
         """What follows the first products of an own iteration."""
-        at, iteration, weights = self.at(group, group.index, number), self.iteration, group.weights
-        firsts = {self.tiles[gemm.b.buffer.data] for gemm in iteration.first}
-        final = self.tiles[iteration.last.b.buffer.data]
+        iteration, weights, stages = self.iteration, group.weights, self.stages[group.index]
+        loc, final = iteration.stores.loc, stages[self.final]
         mbarrier = E.AddressOf(self.mbarriers, (E.const(group.index),))
+        kept = replace(iteration.stores, dst=weights.whole())
+        done = sorted({*self.firsts} - {self.final})
         return [
+            *(stages[k].release(number) for k in done),
+            *self.at(group, group.index, number, (*iteration.own, kept)),
+            S.Copy(src=weights.whole(), dst=iteration.weights.whole(), loc=loc),
             *(
-                at.rewrite(iteration.frees[pipe])
-                for pipe in iteration.waits
-                if pipe in firsts - {final}
-            ),
-            *map(at.rewrite, iteration.own),
-            at.rewrite(replace(iteration.stores, dst=weights.whole())),
-            S.Copy(src=weights.whole(), dst=iteration.weights.whole(), loc=iteration.stores.loc),
-            *(
-                S.Copy(src=group.names[row].whole(), dst=tile.whole(), loc=iteration.stores.loc)
+                S.Copy(src=group.names[row].whole(), dst=tile.whole(), loc=loc)
                 for row, tile in self.shared_rows[group.index].items()
             ),
-            S.do(MBARRIER_ARRIVE, mbarrier, loc=iteration.stores.loc),
-            *([] if final in firsts else [at.rewrite(iteration.waits[final])]),
+            S.do(MBARRIER_ARRIVE, mbarrier, loc=loc),
+            *([] if self.final in self.firsts else [final.wait(number)]),
             *self.last(group, group.index, number, weights),
-            at.rewrite(iteration.frees[final]),
+            final.release(number),
         ]
 
     def other(self, group: _Group, number: E.Expr) -> list[S.Stmt]:
         """The last product of an iteration of the other warpgroup, after its mbarrier."""
-        kind, iteration = 1 - group.index, self.iteration
-        at, final = self.at(group, kind, number), self.tiles[iteration.last.b.buffer.data]
+        kind, loc = 1 - group.index, self.iteration.stores.loc
         mbarrier = E.AddressOf(self.mbarriers, (E.const(kind),))
         return [
-            S.do(MBARRIER_WAIT, mbarrier, simplify(number % 2), loc=iteration.stores.loc),
+            S.do(MBARRIER_WAIT, mbarrier, simplify(number % 2), loc=loc),
             *(
-                S.Copy(src=tile.whole(), dst=group.names[row].whole(), loc=iteration.stores.loc)
+                S.Copy(src=tile.whole(), dst=group.names[row].whole(), loc=loc)
                 for row, tile in self.shared_rows[kind].items()
             ),
-            at.rewrite(iteration.waits[final]),
-            *self.last(group, kind, number, iteration.weights),
+            self.stages[kind][self.final].wait(number),
+            *self.last(group, kind, number, self.iteration.weights),
         ]
 
     def freed(self, group: _Group, number: E.Expr) -> S.Stmt:
         """The end of what :meth:`other` issues."""
-        final = self.tiles[self.iteration.last.b.buffer.data]
-        return self.at(group, 1 - group.index, number).rewrite(self.iteration.frees[final])
+        return self.stages[1 - group.index][self.final].release(number)
 
     # -- the launch --------------------------------------------------------------------------------
     def assembled(
@@ -609,44 +519,32 @@ class _PingPong:
     ) -> S.Launch:
         """The launch with ``roles`` for the consumers, between what these do together."""
         tiles = [S.Alloc(buffer=tile) for rows in self.shared_rows for tile in rows.values()]
-        inner = H.Roles(branches=tuple(roles))
-        consumers = replace(self.consumers, body=S.seq(*outside, *tiles, inner, *beyond))
-        body: S.Stmt = H.Roles(branches=(self.producer_role(), consumers))
-        for pipeline in reversed(self.pipelines):
-            for tiles_of, pipes in zip(self.kinds[::-1], self.pipes[::-1]):
-                pipe = pipes[pipeline.pipe]
-                assert isinstance(pipe, E.Var)
-                names = tuple(tiles_of[data].data for data in pipeline.tiles)
-                body = replace(
-                    pipeline, pipe=pipe, tiles=names, stages=self.stages // 2, body=body
-                )  # fmt: skip
+        consuming = S.seq(*outside, *tiles, H.Roles(branches=tuple(roles)), *beyond)
         front: list[S.Stmt] = [S.Alloc(buffer=self.mbarriers)]
-        for stmt in self.front:
-            versions = isinstance(stmt, S.Alloc) and stmt.buffer.data in self.tiles
-            assert not versions or isinstance(stmt, S.Alloc)
-            front += (
-                [replace(stmt, buffer=kind[stmt.buffer.data]) for kind in self.kinds]
-                if isinstance(stmt, S.Alloc) and versions else [stmt]
-            )  # fmt: skip
-        return replace(self.whole, body=S.seq(*front, body))
+        for stmt in self.roles.front:
+            if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.roles.tiles:
+                data = stmt.buffer.data
+                front += (replace(stmt, buffer=kind[0].tiles[data]) for kind in self.stages)
+            else:
+                front.append(stmt)
+        pipelines = [stage for pair in zip(*self.stages) for stage in pair]
+        return self.roles.written(front, pipelines, self.producing(), consuming)
 
-    def producer_role(self) -> H.Role:
-        """The producer, which fills an even and an odd stage alternately."""
-        before, loop, after = _parts(self.producer)
-        stmts = S.flat(loop.body)
-        require(trip_count(loop) == 2 * self.pairs)
-        require(all(isinstance(stmt, (H.PipelineStep, S.Copy)) for stmt in stmts))
-        require(all(stmt.number is loop.var for stmt in stmts if isinstance(stmt, H.PipelineStep)))
-        j = E.Var(loop.var.name, loop.var.dtype)
-        body = [
-            self.copier_of(loop.var, kind, j).rewrite(stmt) for kind in range(2) for stmt in stmts
-        ]
-        new_loop = replace(loop, var=j, stop=E.const(self.pairs), body=S.seq(*body))
-        return replace(self.producer, body=S.seq(*before, new_loop, *after))
+    def producing(self) -> S.Stmt:
+        """What the producer does, which fills an even and an odd stage alternately."""
+        plan, var = self.writer.plan, self.loop.var
+        require(plan.cond is None and all(isinstance(copy, S.Copy) for copy in plan.copies))
+        j, fills = E.Var(var.name, var.dtype), list[S.Stmt]()
+        for kind, stages in enumerate(self.stages):
+            lets, values = plan.replayed(simplify(j * 2 + kind))
+            require(not lets)
+            fills += (stmt for stage in stages for stmt in stage.stage(j, (), values))
 
-    def fits(self, launch: S.Launch) -> bool:
-        """Whether the tiles of ``launch`` fit into shared memory together."""
-        return shared_bytes(launch) + RESERVE <= self.context.limits.shared_block
+        def alternating(loop: S.For) -> S.Stmt:
+            stop, body = E.const(self.pairs), S.seq(*fills)
+            return replace(loop, var=j, stop=stop, body=body) if loop.var is var else loop
+
+        return map_stmts(self.roles.producing, S.For, alternating)
 
 
 def _uses_fragments(stmt: S.Stmt) -> bool:

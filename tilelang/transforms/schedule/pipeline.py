@@ -12,8 +12,9 @@ Where a loop is run repeatedly and its mbarriers have phases, which are counted 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
+from typing import TypeAlias, TypeGuard
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -46,7 +47,7 @@ def pipelined(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
     What became of each is in the hint ``pipeline_note`` of the serial loop that is left. One
     whose copies run ahead stands in a ``Pipeline``, which orders everything done to its tiles.
     """
-    if not any(_is_pipelined(node) for node in S.walk(launch.body)):
+    if not any(map(is_pipelined, S.walk(launch.body))):
         return launch
     planned, result = plan_loops(launch, facts), None
     while result is None:
@@ -62,7 +63,8 @@ def plan_loops(launch: S.Launch, facts: Facts) -> LoopPlans:
     return planned
 
 
-def _is_pipelined(stmt: S.Stmt) -> bool:
+def is_pipelined(stmt: S.Stmt) -> TypeGuard[S.For]:
+    """Whether ``stmt`` is a loop whose copies the program wants ahead."""
     return isinstance(stmt, S.For) and stmt.kind == "pipelined"
 
 
@@ -168,7 +170,7 @@ class LoopPlans:
         inner = divergent
         if isinstance(stmt, (S.If, S.For, S.While)):
             inner = divergent or self.facts.groups.values.divides(stmt)
-        if isinstance(stmt, S.For) and stmt.kind == "pipelined":
+        if is_pipelined(stmt):
             self.choices[id(stmt)] = self.choice(stmt, inner, is_repeated)
         for block in stmt.blocks():
             self.choose(block, inner, is_repeated or isinstance(stmt, (S.For, S.While, S.If)))
@@ -328,6 +330,9 @@ def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
 
 
 # -- expansion --
+LoopForm: TypeAlias = Callable[[S.For], list[S.Stmt]]  # a serial loop without its body -> what runs
+
+
 class LoopWriter:
     """Writes a loop whose copies run ahead, with a pipeline for each of ``parts`` of its plan.
 
@@ -347,10 +352,10 @@ class LoopWriter:
         labels = "; ".join(map(_label, plan.per_mechanism()))
         self.note = "; ".join(filter(None, (f"{plan.stages} stages: {labels}", choice.note)))
         self.loop = replace(loop, kind="serial", start=start, stop=stop)
-        self.first, zero = E.Var("first", loop.var.dtype), E.const(0)
+        first, zero = E.Var("first", loop.var.dtype), E.const(0)
         self.writers = [
-            _StageWriter(part, tiles, E.Var("p", DType("handle")), stop,
-                         self.first if choice.runs and part.mechanism.has_phases else zero, held)
+            StageWriter(part, tiles, E.Var("p", DType("handle")), stop,
+                         first if choice.runs and part.mechanism.has_phases else zero, held)
             for part, held in map(_with_indices, parts)
         ]  # fmt: skip
         self.before += [S.Alloc(buffer=i.held) for writer in self.writers for i in writer.held]
@@ -363,11 +368,10 @@ class LoopWriter:
         }
         self.used = UseVersions(used)
 
-    def run(self, body: S.Stmt, writers: Sequence[_StageWriter]) -> S.Stmt:
+    def run(self, body: S.Stmt, writers: Sequence[StageWriter]) -> S.Stmt:
         """``body``, as a run of the pipelines of ``writers`` if they are run repeatedly."""
-        count, loc = trips(self.loop), self.loop.loc
         for writer in reversed(writers if self.choice.runs else ()):
-            body = H.Run(pipe=writer.pipe, first=self.first, count=count, body=body, loc=loc)
+            body = writer.run(body, trips(self.loop))
         return body
 
     def one_role(self) -> list[H.Pipeline]:
@@ -406,20 +410,33 @@ class LoopWriter:
         loop = replace(self.loop, body=S.seq(*fills), hints=hints)
         return self.run(loop, self.writers)
 
-    def using(self, note: str) -> S.Stmt:
-        """What consumers do: each pipeline is waited for before the first use of its tiles and
-        released behind the last."""
+    def steps(self) -> list[tuple[list[S.Stmt], S.Stmt, list[S.Stmt]]]:
+        """The items of an iteration, each with the waits before it and the releases behind it: a
+        pipeline is waited for before the first use of its tiles and released behind the last."""
         number, writers = self.writers[0].number_at(self.past), self.writers
         spans = [_span(self.items, writer.plan.tiles) for writer in writers]
         if len(writers) == 1:
             spans = [(0, len(self.items) - 1)]
-        body: list[S.Stmt] = []
-        for k, item in enumerate(self.items):
-            body += (writer.wait(number) for writer, span in zip(writers, spans) if span[0] == k)
-            body.append(self.used.rewrite(item))
-            body += (writer.release(number) for writer, span in zip(writers, spans) if span[1] == k)
-        loop = replace(as_serial(self.loop, f"{self.note}; {note}"), body=S.seq(*body))
-        return self.run(loop, writers)
+        return [
+            (
+                [writer.wait(number) for writer, span in zip(writers, spans) if span[0] == k],
+                self.used.rewrite(item),
+                [writer.release(number) for writer, span in zip(writers, spans) if span[1] == k],
+            )
+            for k, item in enumerate(self.items)
+        ]
+
+    def serial(self, note: str) -> S.For:
+        """The loop of consumers, without its body."""
+        return as_serial(self.loop, f"{self.note}; {note}")
+
+    def using(self, note: str, form: LoopForm | None = None) -> S.Stmt:
+        """What consumers do, in order or in another ``form``."""
+        loop = self.serial(note)
+        if form is not None:
+            return self.run(S.seq(*form(loop)), self.writers)
+        body = [stmt for waits, item, frees in self.steps() for stmt in (*waits, item, *frees)]
+        return self.run(replace(loop, body=S.seq(*body)), self.writers)
 
 
 def _span(items: Sequence[S.Stmt], tiles: Collection[E.Var]) -> tuple[int, int]:
@@ -451,7 +468,7 @@ def _iterations_past(value: E.Expr, step: E.Expr) -> E.Expr:
 
 
 @dataclass(frozen=True)
-class _StageWriter:
+class StageWriter:
     """Writes the steps of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
     first iteration; ``held``: what its copies have loaded before for their places."""
 
@@ -477,6 +494,12 @@ class _StageWriter:
             body=body,
             loc=self.plan.loop.loc,
         )
+
+    def run(self, body: S.Stmt, count: E.Expr) -> S.Stmt:
+        """``body`` as a run of ``count`` iterations."""
+        assert isinstance(self.base, E.Var)
+        loc = self.plan.loop.loc
+        return H.Run(pipe=self.pipe, first=self.base, count=count, body=body, loc=loc)
 
     def versions(self, number: E.Expr) -> dict[E.Var, Version]:
         """The version of each tile that iteration ``number`` uses."""

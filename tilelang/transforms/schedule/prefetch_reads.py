@@ -19,25 +19,21 @@ from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
+from tilelang.ir.visitor import Rewriter, map_exprs, rebuild
 from tilelang.records import dataclass
-from tilelang.target import Context
 from tilelang.transforms.analysis.loops import static_extents
+from tilelang.transforms.schedule.legality import Facts
 
 SHARED_BY = 8  # iterations of a parallel loop for each element of a tile, at least
 MAX_BYTES = 4096
 WORD_BITS = 32  # of the smallest asynchronous copy
 
 
-def prefetch_reads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with copies for the tiles that parallel loops of pipelined loops read."""
-
-    def body(launch: S.Launch) -> S.Stmt:
-        if any(_pipelined(node) for node in S.walk(launch.body)):
-            return _Loops(launch).rewrite(launch.body)
-        return launch.body
-
-    return rewrite_bodies(func, body)
+def prefetch_reads(launch: S.Launch, facts: Facts) -> S.Launch:
+    """``launch`` with copies for the tiles that parallel loops of pipelined loops read."""
+    if not facts.context.has("cp_async") or not any(map(_pipelined, S.walk(launch.body))):
+        return launch
+    return launch.with_body(_Loops(launch).rewrite(launch.body))
 
 
 def _pipelined(stmt: S.Stmt) -> bool:
@@ -74,11 +70,10 @@ class _Loops(Rewriter):
             for load, tile in reads.items():
                 if load not in tiles:
                     tiles[load] = tile
-                    whole = Region(tile.buffer, tuple(E.const(0) for _ in tile.buffer.shape),
-                                   tuple(tile.buffer.shape))  # fmt: skip
+                    whole = tile.buffer.whole()
                     copies.append(S.Copy(src=tile.source, dst=whole, loc=inner.loc))
             used = {load: tile.load for load, tile in reads.items()}
-            body.append(_Replace(used).rewrite(inner) if used else inner)
+            body.append(_replaced(inner, used) if used else inner)
         if not tiles:
             return stmt
         allocs = [S.Alloc(buffer=tile.buffer, loc=stmt.loc) for tile in tiles.values()]
@@ -116,7 +111,7 @@ class _Loops(Rewriter):
         if len(mins) < len(parts) or not any(_mentions(low, {around.var}) for low in mins):
             return None
         outside = any(E.holds(low, E.Load, E.Call) for low in mins)
-        if outside or any(_mentions(low, _bound(loop.body)) for low in mins):
+        if outside or any(_mentions(low, S.bound(loop.body)) for low in mins):
             return None
         offsets = tuple(part[1] for part in parts if part is not None)
         shape = tuple(part[2] for part in parts if part is not None)
@@ -172,15 +167,10 @@ def _mentions(expr: E.Expr, variables: set[E.Var]) -> bool:
     return not expr.variables.isdisjoint(variables)
 
 
-def _bound(body: S.Stmt) -> set[E.Var]:
-    """Variables that statements of ``body`` bind."""
-    return {node.var for node in S.find(body, S.Let, S.For)}
+def _replaced(stmt: S.Stmt, loads: dict[E.Expr, E.Load]) -> S.Stmt:
+    """``stmt`` with other loads."""
 
+    def value(expr: E.Expr) -> E.Expr:
+        return loads[expr] if expr in loads else rebuild(expr, value)
 
-class _Replace(Rewriter):
-    def __init__(self, values: dict[E.Expr, E.Load]) -> None:
-        self.values = values
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        load = self.values.get(expr)
-        return rebuild(expr, self.expr) if load is None else load
+    return map_exprs(stmt, value)

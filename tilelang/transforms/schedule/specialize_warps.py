@@ -7,17 +7,20 @@ versions. The register file is handed on: a producer needs few registers. What e
 out for itself before (the group of a tile in a table, say) stands before the roles, or in both
 where the loops around a pipeline find it out anew.
 
-Relied on: a pipeline whose order has been proved, in the form that ``pipeline_loops`` writes. The
-order by roles is proved anew; where it cannot be, or the launch does not qualify (``why_not``), it
-stays as it is and its loops say why.
+The order by roles is proved; where it cannot be, or the launch does not qualify (``_check``), it
+gets one role and its loops say why. ``RoleWriter`` writes the roles. What else a schedule says of
+them (``gemm_overlap``, ``cross_tile_prefetch``, ``ping_pong``) is told to it, and never read from
+what it has written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
 from itertools import takewhile
 from math import prod
+from typing import TypeAlias
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -26,7 +29,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.launch_schedule import Schedule
-from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_blocks, without_allocations
+from tilelang.ir.visitor import map_stmts, rewrite_blocks, without_allocations
+from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
@@ -35,11 +39,14 @@ from tilelang.transforms.schedule.dependence import Plan
 from tilelang.transforms.schedule.items import SHARED, ItemGraph
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.pipeline import (
+    LoopForm,
     LoopPlans,
     LoopWriter,
+    StageWriter,
     append_note,
     plan_loops,
 )
+from tilelang.transforms.schedule.tile_loop import TileStage
 from tilelang.transforms.verify.schedule import refusal
 
 WARPGROUP = 128
@@ -54,23 +61,29 @@ PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 REGISTERS = {2: (232, 40), 3: (160, 32), 4: (112, 32)}
 
 
-def specialized(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
+def specialized(launch: S.Launch, schedule: Schedule, facts: Facts) -> RoleWriter:
     """``launch`` with a producer warpgroup, and pipelines for the loops that both share."""
     planned = plan_loops(launch, facts)
     planned.drop_stale()
     _check(launch, planned, facts.context)
-    return _specialized(launch, schedule, facts.context, planned)
+    writer = RoleWriter.of(launch, schedule, facts.context, planned)
+    whys = map(refusal, S.find(writer.launch.body, H.Pipeline))
+    if (why := next(filter(None, whys), None)) is not None:
+        raise NotLegalError(why)
+    return writer
 
 
 def note_one_role(launch: S.Launch, why: str) -> S.Launch:
     """``launch``, whose loops say why their pipelines are used by those who fill them."""
-    if S.holds(launch.body, H.Roles) or not any(map(_has_mbarriers, S.walk(launch.body))):
+    pipelines = S.find(launch.body, H.Pipeline)
+    phases = any(MECHANISMS[pipeline.mechanism].has_phases for pipeline in pipelines)
+    if not phases or S.holds(launch.body, H.Roles):
         return launch
-    return _noted(launch, f"one role: {why}")
 
+    def noted(loop: S.For) -> S.Stmt:
+        return append_note(loop, f"one role: {why}") if S.holds(loop, H.Wait) else loop
 
-def _has_mbarriers(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, H.Pipeline) and MECHANISMS[stmt.mechanism].has_phases
+    return launch.with_body(map_stmts(launch.body, S.For, noted))
 
 
 # -- the rule ----------------------------------------------------------------------------------
@@ -147,51 +160,115 @@ def _check_order(launch: S.Launch) -> None:
 
 
 # -- roles -------------------------------------------------------------------------------------
-def _specialized(
-    launch: S.Launch, schedule: Schedule, context: Context, planned: LoopPlans
-) -> S.Launch:
-    """``launch`` with its body by roles.
+@dataclass(frozen=True)
+class RoleWriter:
+    """Writes a launch by roles.
 
-    Raises:
-        NotLegalError: what a producer does cannot be taken out of it.
+    Attributes:
+        old: the launch before, with its loops over tiles and pipelines.
+        tiles: tiles that are copied ahead -> the buffers with their versions.
+        loops: the writers of its pipelined loops, by the identity of these.
+        front: what stands before the roles: allocations of ``tiles``, what all threads compute.
+        work: the other statements, which consumers do.
+        producing: what the producer does.
+        registers: of a thread of the consumers, of a thread of the producer.
+        note: who runs the loops.
+        forms: how consumers run loops that are not in order, by the identity of these.
+        prefetch: what the producer copies once for each tile.
     """
-    plans, tiles, threads = planned.plans, planned.versions(), prod(launch.threads)
-    require(len(tiles) == sum(len(plan.tiles) for plan in plans), "two pipelines share a tile")
-    count = threads // WARPGROUP
-    groups = f"{count} warpgroup{'s' if count > 1 else ''}"
-    note = f"filled by a warpgroup of its own, used by {groups}"
-    sets = {id(plan.loop): _sets(plan, schedule, len(plans)) for plan in plans}
-    loops = {
-        key: LoopWriter(choice, tiles, sets[key])
-        for key, choice in planned.choices.items() if key in sets
-    }  # fmt: skip
-    body = map_stmts(launch.body, S.For, planned.serial)
-    stmts = S.flat(body)
-    front = [node for node in S.find(body, S.Alloc) if node.buffer.data in tiles]
-    split = _SplitRoles(launch, loops, note)
-    common, producing, consuming = split.run([stmt for stmt in stmts if stmt not in front])
-    upper, lower = _budget(launch, schedule, context)
-    roles = (
-        H.Role(name="producer", first=threads, count=WARPGROUP, registers=lower,
-               elected=all(plan.mechanism.elected for plan in plans), body=producing),
-        H.Role(name="consumers", first=0, count=threads, registers=upper,
-               body=without_allocations(consuming, tiles)),
-    )  # fmt: skip
-    nested: S.Stmt = H.Roles(branches=roles)
-    runs = [key for key in loops if planned.choices[key].runs]
-    order = [*reversed(runs), *(key for key in loops if key not in runs)]
-    for writer in reversed([writer for key in order for writer in loops[key].writers]):
-        nested = writer.pipeline(nested)
-    zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
-    body = S.seq(*front, *common, nested)
-    result = UseVersions(zero).rewrite(
-        replace(launch, threads=(threads + WARPGROUP, 1, 1), body=body)
-    )
-    assert isinstance(result, S.Launch)
-    whys = map(refusal, S.find(result.body, H.Pipeline))
-    if (why := next(filter(None, whys), None)) is not None:
-        raise NotLegalError(why)
-    return result
+
+    old: S.Launch
+    tiles: dict[E.Var, Buffer]
+    loops: dict[int, LoopWriter]
+    front: tuple[S.Stmt, ...]
+    work: tuple[S.Stmt, ...]
+    producing: S.Stmt
+    registers: tuple[int | None, int | None]
+    note: str
+    forms: Mapping[int, LoopForm] = field(default_factory=dict[int, LoopForm])
+    prefetch: TileStage | None = None
+
+    @classmethod
+    def of(
+        cls, launch: S.Launch, schedule: Schedule, context: Context, planned: LoopPlans
+    ) -> RoleWriter:
+        """The writer for ``launch``.
+
+        Raises:
+            NotLegalError: what a producer does cannot be taken out of it.
+        """
+        plans, tiles = planned.plans, planned.versions()
+        require(len(tiles) == sum(len(plan.tiles) for plan in plans), "two pipelines share a tile")
+        count = prod(launch.threads) // WARPGROUP
+        note = "filled by a warpgroup of its own, used by " + (
+            f"{count} warpgroups" if count > 1 else "1 warpgroup"
+        )
+        if schedule.tile_order == "longest_first":
+            note += "; the longest blocks start first"
+        sets = {id(plan.loop): _sets(plan, schedule, len(plans)) for plan in plans}
+        loops = {
+            key: LoopWriter(choice, tiles, sets[key])
+            for key, choice in planned.choices.items() if key in sets
+        }  # fmt: skip
+        body = map_stmts(launch.body, S.For, planned.serial)
+        front = [node for node in S.find(body, S.Alloc) if node.buffer.data in tiles]
+        stmts = [stmt for stmt in S.flat(body) if stmt not in front]
+        common, work, producing = _SplitRoles(launch, loops).run(stmts)
+        registers = _budget(launch, schedule, context)
+        return cls(launch, tiles, loops, (*front, *common), (*work,), producing, registers, note)
+
+    @property
+    def threads(self) -> int:
+        """The number of consumers."""
+        return prod(self.old.threads)
+
+    @cached_property
+    def launch(self) -> S.Launch:
+        """The launch by roles."""
+        consuming = map_stmts(S.seq(*self.work), S.For, self.consumed)
+        front, producing, tiles = self.front, self.producing, self.tiles
+        runs = [loop for loop in self.loops.values() if loop.choice.runs]
+        order = [*reversed(runs), *(loop for loop in self.loops.values() if loop not in runs)]
+        pipelines = [writer for loop in order for writer in loop.writers]
+        if (prefetch := self.prefetch) is not None:
+            tiles, front = {**tiles, **prefetch.tiles}, (*front, prefetch.alloc())
+            pipelines.insert(0, prefetch)
+            producing, consuming = prefetch.in_roles(producing, consuming)
+        zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
+        consuming = without_allocations(consuming, tiles)
+        result = UseVersions(zero).rewrite(self.written(front, pipelines, producing, consuming))
+        assert isinstance(result, S.Launch)
+        return result
+
+    def consumed(self, loop: S.For) -> S.Stmt | list[S.Stmt]:
+        """What consumers do of a loop: all but what fills stages."""
+        writer, form = self.loops.get(id(loop)), self.forms.get(id(loop))
+        return loop if writer is None else [*writer.before, writer.using(self.note, form)]
+
+    def written(
+        self, front: Sequence[S.Stmt], pipelines: Sequence[StageWriter], producing: S.Stmt,
+        consuming: S.Stmt,
+    ) -> S.Launch:  # fmt: skip
+        """The launch with both roles in ``pipelines``, the outermost first, behind ``front``."""
+        loops, (upper, lower) = self.loops.values(), self.registers
+        elected = all(loop.plan.mechanism.elected for loop in loops)
+        nested: S.Stmt = H.Roles(branches=(
+            H.Role(name="producer", first=self.threads, count=WARPGROUP, registers=lower,
+                   elected=elected, body=producing),
+            H.Role(name="consumers", first=0, count=self.threads, registers=upper, body=consuming),
+        ))  # fmt: skip
+        for writer in reversed(pipelines):
+            nested = writer.pipeline(nested)
+        threads = (self.threads + WARPGROUP, 1, 1)
+        return replace(self.old, threads=threads, body=S.seq(*front, nested))
+
+
+State: TypeAlias = S.Launch | RoleWriter  # what is done of a schedule
+
+
+def written(state: State) -> S.Launch:
+    """The launch as it is written so far."""
+    return state.launch if isinstance(state, RoleWriter) else state
 
 
 def _sets(plan: Plan, schedule: Schedule, loops: int) -> list[Plan]:
@@ -205,23 +282,14 @@ def _sets(plan: Plan, schedule: Schedule, loops: int) -> list[Plan]:
     return [plan.part(set(tiles)) for tiles in sets]
 
 
-def _noted(launch: S.Launch, note: str) -> S.Launch:
-    """``launch`` with who runs its pipelined loops in their notes."""
-
-    def noted(loop: S.For) -> S.Stmt:
-        return append_note(loop, note) if S.holds(loop, H.Wait) else loop
-
-    return launch.with_body(map_stmts(launch.body, S.For, noted))
-
-
 class _SplitRoles:
     """Shares the statements of a kernel out to all threads, a producer and consumers."""
 
-    def __init__(self, launch: S.Launch, loops: Mapping[int, LoopWriter], note: str) -> None:
-        self.launch, self.loops, self.note = launch, loops, note
+    def __init__(self, launch: S.Launch, loops: Mapping[int, LoopWriter]) -> None:
+        self.launch, self.loops = launch, loops
 
-    def run(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], S.Stmt, S.Stmt]:
-        """What stands before the roles, and what a producer and consumers do.
+    def run(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt], S.Stmt]:
+        """What stands before the roles, the other statements, and what a producer does of them.
 
         Raises:
             NotLegalError: what a producer does cannot be taken out of ``stmts``.
@@ -239,7 +307,7 @@ class _SplitRoles:
             ]
             rest = [stmt for stmt in rest if stmt not in common]
             producing = self.producer_body(rest, more)
-        return common, producing, _Consumers(self.loops, self.note).rewrite(S.seq(*rest))
+        return common, rest, producing
 
     def producer_body(self, stmts: list[S.Stmt], private: set[E.Var]) -> S.Stmt:
         """What a producer does of ``stmts``, with ``private`` arrays of its own.
@@ -302,17 +370,6 @@ def _budget(
                 f"{upper} registers for consumers and {lower} for a producer are too many"
             )
     return upper, lower
-
-
-class _Consumers(Rewriter):
-    """Everything except what fills stages."""
-
-    def __init__(self, loops: Mapping[int, LoopWriter], note: str) -> None:
-        self.loops, self.note = loops, note
-
-    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        loop = self.loops.get(id(stmt))
-        return super()._visit(stmt) if loop is None else [*loop.before, loop.using(self.note)]
 
 
 def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:

@@ -20,28 +20,48 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.visitor import Rewriter, rewrite_launches
-from tilelang.target import Context
+from tilelang.ir.launch_schedule import Schedule
+from tilelang.ir.visitor import map_stmts
 from tilelang.transforms.analysis.scopes import FRAGMENT
+from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.row_stores import BITS, stored_rows
-from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
+from tilelang.transforms.schedule.specialize_warps import State, written
 
 
-def stage_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with shared tiles between results of products and global memory.
+def stage_epilogue(state: State, schedule: Schedule, facts: Facts) -> S.Launch:
+    """The launch with shared tiles between results of products and global memory, where TMA stores
+    them from there, or a loop by rows."""
+    launch = written(state)
+    results, tma = _results(launch), facts.tma(launch)
 
-    Stands after the pipelines are planned, so that no loop copies ahead from such a tile, and
-    before the copies that TMA makes by itself are chosen.
-    """
-    known = host_tensors(func)
+    def staged(stmt: S.Copy | S.Parallel) -> S.Stmt | list[S.Stmt]:
+        rows = stored_rows(stmt) if isinstance(stmt, S.Parallel) else None
+        if isinstance(stmt, S.Copy):
+            source, out = stmt.src.buffer, stmt.dst.buffer
+        elif rows is not None:
+            source, out = rows.load.buffer, rows.store.buffer
+        else:
+            return stmt
+        alone = stmt in tma.groups.divergent or stmt in tma.groups.partial
+        if source not in results or alone or out.dtype.bits != BITS or out.dtype.lanes > 1:
+            return stmt
+        tile = Buffer(f"{source.name}_tile", Shape(source.shape), out.dtype, "shared")
+        into = S.Copy(src=source.whole(), dst=tile.whole(), loc=stmt.loc)
+        after: S.Stmt = stmt
+        if isinstance(stmt, S.Copy):
+            after = replace(stmt, src=tile.whole())
+            whole = stmt.src.is_whole and len(stmt.src.extents) == 2
+            if not whole or out.storage != "global" or stmt.mode != "copy":
+                return stmt
+            if not tma.is_profitable(after) or tma.refusal(after) is not None:
+                return stmt
+        elif rows is not None:
+            store: S.Stmt = replace(rows.store, value=E.Load(tile, stmt.vars))
+            body = replace(stmt.body, then=store) if isinstance(stmt.body, S.If) else store
+            after = replace(stmt, body=body)
+        return [S.Alloc(buffer=tile, loc=stmt.loc), into, after]
 
-    def staged(launch: S.Launch) -> S.Stmt:
-        if launch.schedule is None or launch.schedule.epilogue != "staged":
-            return launch
-        results = _results(launch)
-        return _Staged(results, TmaFacts(launch, known, context)).rewrite(launch)
-
-    return rewrite_launches(func, staged)
+    return launch.with_body(map_stmts(launch.body, (S.Copy, S.Parallel), staged))
 
 
 def _results(launch: S.Launch) -> set[Buffer]:
@@ -56,47 +76,3 @@ def _results(launch: S.Launch) -> set[Buffer]:
         results |= {copy.dst.buffer for copy in copies if copy.src.buffer in results}
     parted = {copy.src.buffer for copy in copies if copy.hints.subtile is not None}
     return {buffer for buffer in results - parted if buffer.storage == FRAGMENT}
-
-
-class _Staged(Rewriter):
-    def __init__(self, results: set[Buffer], facts: TmaFacts) -> None:
-        self.results = results
-        self.facts = facts
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        """A copy of a result by way of a tile, if TMA takes it from there; a loop that
-        stores rows of one by way of a tile."""
-        if isinstance(stmt, S.Parallel):
-            return self.rows(stmt)
-        if not isinstance(stmt, S.Copy) or stmt.src.buffer not in self.results:
-            return stmt
-        src, dst = stmt.src, stmt.dst
-        whole = src.is_whole and len(src.extents) == 2
-        if not whole or dst.buffer.storage != "global" or stmt.mode != "copy":
-            return stmt
-        if dst.dtype.bits != BITS or dst.dtype.lanes > 1:
-            return stmt
-        tile = Buffer(f"{src.buffer.name}_tile", Shape(src.buffer.shape), dst.dtype, "shared")
-        out = replace(stmt, src=tile.whole())
-        groups = self.facts.groups
-        if stmt in groups.divergent or stmt in groups.partial:
-            return stmt
-        if not self.facts.is_profitable(out) or self.facts.refusal(out) is not None:
-            return stmt
-        into = S.Copy(src=src, dst=tile.whole(), loc=stmt.loc)
-        return [S.Alloc(buffer=tile, loc=stmt.loc), into, out]
-
-    def rows(self, stmt: S.Parallel) -> S.Stmt | list[S.Stmt]:
-        """A loop that does nothing but store rows of a result, some of them or all."""
-        groups, stores = self.facts.groups, stored_rows(stmt)
-        if stores is None or stores.load.buffer not in self.results:
-            return stmt
-        body, load, to = stores.store, stores.load, stores.store.buffer
-        if stmt in groups.divergent or stmt in groups.partial:
-            return stmt
-        tile = Buffer(f"{load.buffer.name}_tile", Shape(load.buffer.shape), to.dtype, "shared")
-        store: S.Stmt = replace(body, value=E.Load(tile, stmt.vars))
-        if isinstance(stmt.body, S.If):
-            store = replace(stmt.body, then=store)
-        into = S.Copy(src=load.buffer.whole(), dst=tile.whole(), loc=stmt.loc)
-        return [S.Alloc(buffer=tile, loc=stmt.loc), into, replace(stmt, body=store)]

@@ -1,5 +1,5 @@
-"""The loop of a persistent block over the tiles of a grid, and the subtiles of results that each
-warp stores by itself."""
+"""The loop of a persistent block over the tiles of a grid, what is copied once for each tile, and
+the subtiles of results that each warp stores by itself."""
 
 from __future__ import annotations
 
@@ -8,28 +8,39 @@ from dataclasses import replace
 from math import prod
 
 from tilelang.errors import Loc
+from tilelang.ir import effects
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import PLAIN_LOOP, BufferHints, CopyHints, LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import map_stmts, rewrite_blocks
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.mechanism import MECHANISMS
+from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.tma import (
     SUBTILE_COLUMNS,
     SUBTILE_ROWS,
     Subtile,
     box_layout,
 )
-
-BITS = 16  # of the elements of a result that is stored by rows
+from tilelang.transforms.schedule.buffer_versions import versioned
+from tilelang.transforms.schedule.dependence import Plan, needed_lets
+from tilelang.transforms.schedule.legality import Facts
+from tilelang.transforms.schedule.pipeline import StageWriter
+from tilelang.transforms.schedule.row_stores import BITS
 
 
 class TileLoop:
     """The launch ``old`` by one block per multiprocessor, which loops over tiles of the grid."""
 
-    def __init__(self, old: S.Launch, schedule: Schedule, processors: int, loc: Loc | None) -> None:
+    def __init__(self, old: S.Launch, schedule: Schedule, facts: Facts, loc: Loc | None) -> None:
         self.old, self.schedule, self.loc = old, schedule, loc
+        processors = facts.context.limits.processors
+        assert processors is not None
         self.dtype = old.block_vars[0].dtype
         self.step = E.const(processors, self.dtype)
         self.extents = [E.cast(extent, self.dtype) for extent in old.grid]
@@ -61,40 +72,141 @@ class TileLoop:
             ),
         )
 
-    def lets(self, number: E.Expr, names: tuple[E.Var, ...], body: S.Stmt) -> list[S.Stmt]:
+    def lets(self, number: E.Expr, names: tuple[E.Var, ...], body: S.Stmt) -> list[S.Let]:
         """The indices of tile ``number`` in the grid, as far as ``body`` uses them."""
         steps, values = tile_indices(number, self.extents, self.old.hints.swizzle)
-        needed = {var for node in S.walk(body) for expr in node.exprs() for var in expr.variables}
-        needed_lets: list[S.Stmt] = []
-        for var, value in reversed((*steps, *zip(names, values))):
-            if var in needed:
-                value = simplify(value)
-                needed |= value.variables
-                needed_lets.insert(0, S.Let(var=var, value=value, loc=self.loc))
-        return needed_lets
+        lets = [
+            S.Let(var=var, value=simplify(value), loc=self.loc)
+            for var, value in (*steps, *zip(names, values))
+        ]
+        return needed_lets(lets, (expr for node in S.walk(body) for expr in node.exprs()))
 
 
-def count_subtiles(result: Buffer, dtype: DType, warps: int) -> tuple[int, Buffer]:
-    """How many subtiles of ``result`` in ``dtype`` each warp stores, 0 where it has none; and
-    the tile that they divide."""
-    shape = tuple(extent for extent in result.shape if isinstance(extent, int))
-    whole = Buffer("tile", Shape(shape), dtype, "shared")
-    subtiles, rest = divmod(prod(shape), warps * SUBTILE_ROWS * SUBTILE_COLUMNS)
-    fits = dtype.bits == BITS and dtype.lanes == 1 and len(shape) >= 2 and not rest
-    return subtiles if fits else 0, whole
+@dataclass(frozen=True)
+class TileStage(StageWriter):
+    """Writes what the producer copies once for each tile: a pipeline of one version, which is
+    filled for the next tile while the current one ends."""
+
+    @classmethod
+    def of(cls, loop: S.For, copy: S.Copy) -> TileStage:
+        """``copy`` at the top of ``loop`` over tiles."""
+        stmts, tile = S.flat(loop.body), copy.dst.buffer
+        plan = Plan(replace(loop, loc=copy.loc), 1, MECHANISMS["bulk"], (), None, stmts, [copy])
+        pipe, first = E.Var("p", DType("handle")), E.Var("first", DType("int32"))
+        return cls(plan, {tile.data: versioned(tile, 1)}, pipe, loop.stop, first, [])
+
+    def alloc(self) -> S.Stmt:
+        """The allocation of the version."""
+        (tile,) = self.tiles.values()
+        return S.Alloc(buffer=tile, loc=self.plan.loop.loc)
+
+    def in_roles(self, producing: S.Stmt, consuming: S.Stmt) -> tuple[S.Stmt, S.Stmt]:
+        """Both roles with the steps of the pipeline: the release stands behind the last part of a
+        statement that reads the tile."""
+        inputs, stmts = self._body(producing), [*self._body(consuming)]
+        stmts.remove(self.plan.copies[0])
+        users = [k for k, stmt in enumerate(stmts) if self._is_used(stmt)]
+        first, last = users[0], users[-1]
+        reads = (self.wait(self.base), *stmts[first:last], *self._released(stmts[last]))
+        inside = self.run(S.seq(*reads), E.const(1))
+        uses = [*stmts[:first], inside, *stmts[last + 1 :]]
+        at = next(k for k, stmt in enumerate(inputs) if not isinstance(stmt, (S.Let, S.Alloc)))
+        # Runs of other pipelines stand in this one for both roles, or behind it.
+        nested = any(isinstance(stmt, H.Run) for stmt in stmts[first : last + 1])
+        end = len(inputs) if nested else at
+        bound = {stmt.var for stmt in inputs if isinstance(stmt, S.Let)}
+        lets = needed_lets(self.plan.stmts, self.plan.copies[0].src.mins)
+        fill = self.run(S.seq(*self.stage(self.base, (), {}), *inputs[at:end]), E.const(1))
+        missing = (let for let in lets if let.var not in bound)
+        fills = [*inputs[:at], *missing, fill, *inputs[end:]]
+        return self._with_body(producing, fills), self._with_body(consuming, uses)
+
+    def _body(self, role: S.Stmt) -> tuple[S.Stmt, ...]:
+        return S.flat(*(x.body for x in S.find(role, S.For) if x.var is self.plan.loop.var))
+
+    def _with_body(self, role: S.Stmt, body: Sequence[S.Stmt]) -> S.Stmt:
+        """``role`` with another body of the loop over tiles."""
+        var, new = self.plan.loop.var, S.seq(*body)
+        return map_stmts(role, S.For, lambda x: replace(x, body=new) if x.var is var else x)
+
+    def _is_used(self, stmt: S.Stmt) -> bool:
+        return not effects.used(stmt).isdisjoint(self.tiles)
+
+    def _released(self, stmt: S.Stmt) -> list[S.Stmt]:
+        """``stmt``, which reads the tile, with the release behind the last part that does."""
+        parts = S.flat(stmt)
+        last = max(k for k, part in enumerate(parts) if self._is_used(part))
+        tail = [parts[last], self.release(self.base)]
+        if isinstance(parts[last], H.Run):
+            tail = [rewrite_blocks(parts[last], lambda body: S.seq(*self._released(body)))]
+        return [*parts[:last], *tail, *parts[last + 1 :]]
 
 
-def subtile_buffer(count: int, dtype: DType) -> Buffer:
+@dataclass(frozen=True)
+class Subtiles:
+    """The subtiles of a result, of which each warp stores its own by boxes, without a barrier.
+
+    Attributes:
+        out: the copy of the result to global memory.
+        packed: the result in registers, in its final type.
+        count: of the subtiles of a warp.
+        rows: the shared buffer for as many of them as are stored at once.
+    """
+
+    out: S.Copy
+    packed: Buffer
+    count: int
+    rows: Buffer
+
+    @classmethod
+    def of(cls, out: S.Copy, launch: S.Launch, facts: Facts, dst: Region) -> Subtiles | None:
+        """Those of ``out`` to ``dst``, None where the result has none or TMA cannot store them."""
+        result, dtype = out.src.buffer, out.dst.dtype
+        shape = tuple(extent for extent in result.shape if isinstance(extent, int))
+        warps = prod(launch.threads) // facts.context.limits.warp
+        count, rest = divmod(prod(shape), warps * SUBTILE_ROWS * SUBTILE_COLUMNS)
+        whole = Buffer("tile", Shape(shape), dtype, "shared").whole()
+        if not count or rest or len(shape) < 2 or dtype.bits != BITS or dtype.lanes != 1:
+            return None
+        if facts.tma(launch).refusal(replace(out, src=whole, dst=dst)) is not None:
+            return None
+        packed = Buffer(f"{result.name}_held", result.shape, dtype, FRAGMENT)
+        return cls(out, packed, count, _rows(warps * count, dtype))
+
+    def choices(self) -> list[Subtiles]:
+        """With room for all of them at once, and for half of them."""
+        half, warps = self.count // 2, int(E.as_expr(self.rows.shape[0])) // self.count
+        fits = half and self.count % half == 0
+        return [self, *([replace(self, rows=_rows(warps * half, self.rows.dtype))] if fits else [])]
+
+    def allocs(self) -> list[S.Stmt]:
+        """The allocations."""
+        return [S.Alloc(buffer=buffer, loc=self.out.loc) for buffer in (self.packed, self.rows)]
+
+    def pack(self) -> S.Stmt:
+        """The result in its final type."""
+        return S.Copy(src=self.out.src, dst=self.packed.whole(), loc=self.out.loc)
+
+    def store(self, number: int, dst: Region, last: bool = False) -> S.Stmt:
+        """The store of a subtile; ``last``: all that a warp has stored is waited for."""
+        subtile = Subtile(self.rows, number, self.count, last)
+        return self._copy(subtile, dst)
+
+    def wait(self) -> S.Stmt:
+        """The wait for all that a warp has stored."""
+        return self._copy(Subtile(self.rows, None, self.count, True), self.packed.whole())
+
+    def _copy(self, subtile: Subtile, dst: Region) -> S.Stmt:
+        hints = CopyHints(subtile=subtile)
+        return S.Copy(src=self.packed.whole(), dst=dst, hints=hints, loc=self.out.loc)
+
+
+def _rows(count: int, dtype: DType) -> Buffer:
     """A shared buffer for ``count`` subtiles."""
     shape = (count, SUBTILE_ROWS, SUBTILE_COLUMNS)
     layout = box_layout(shape, dtype.bits)
     attrs = BufferHints(layout=layout, made=True)
     return Buffer("rows", Shape(shape), dtype, "shared", attrs=attrs)
-
-
-def subtile_copy(packed: Buffer, subtile: Subtile, dst: Region, loc: Loc | None) -> S.Stmt:
-    """The store of a subtile of the result ``packed``."""
-    return S.Copy(src=packed.whole(), dst=dst, hints=CopyHints(subtile=subtile), loc=loc)
 
 
 _Values = tuple[E.Expr, ...]

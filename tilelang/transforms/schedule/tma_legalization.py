@@ -28,28 +28,23 @@ from tilelang.ir.atoms import BARRIER
 from tilelang.ir.buffer import Region
 from tilelang.ir.hints import CopyHints
 from tilelang.ir.tables import MBARRIER_ARRIVE
-from tilelang.ir.visitor import Rewriter, map_stmts, rewrite_launches
-from tilelang.target import Context
+from tilelang.ir.visitor import Rewriter, map_stmts
 from tilelang.transforms.analysis.groups import thread_groups, thread_number
 from tilelang.transforms.analysis.tma import TmaOp
-from tilelang.transforms.schedule.tma_copies import TmaFacts, host_tensors
+from tilelang.transforms.schedule.legality import Facts
+from tilelang.transforms.schedule.tma_copies import TmaFacts
 
 
-def legalize_tma_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with every copy of mode "tma" one that the accelerator makes.
+def legalize_tma_copies(launch: S.Launch, facts: Facts) -> S.Launch:
+    """``launch`` with every copy of mode "tma" one that the accelerator makes.
 
     Stands after the pipelines are planned, whose bulk copies stay as they are. Those that are
     complete where they stand have the hint ``complete``; why a copy is not legal is in
     ``tma_note``.
     """
-    known = host_tensors(func)
-
-    def legalized(launch: S.Launch) -> S.Launch:
-        launch = _for_clusters(launch)
-        facts = TmaFacts(launch, known, context)
-        return _legalized(_choose_tma_copies(_reduced(launch, facts), facts), facts)
-
-    return rewrite_launches(func, legalized)
+    launch = _for_clusters(launch)
+    tma = facts.tma(launch)
+    return _legalized(_choose_tma_copies(_reduced(launch, tma), tma), tma)
 
 
 def _for_clusters(launch: S.Launch) -> S.Launch:
