@@ -30,6 +30,26 @@ def random(seed: int, *shape: int, kind: Any = np.float32) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(kind)
 
 
+def norms(rows: int, columns: int, threads: int) -> Any:
+    """Rows divided by their lengths."""
+
+    @T.prim_func
+    def main(X: T.Tensor((rows, columns), "float32"), Y: T.Tensor((rows, columns), "float32")):
+        with T.Kernel(1, threads=threads):
+            x = T.alloc_fragment((rows, columns), "float32")
+            square = T.alloc_fragment((rows, columns), "float32")
+            total = T.alloc_fragment((rows,), "float32")
+            T.copy(X, x)
+            for i, j in T.Parallel(rows, columns):
+                square[i, j] = x[i, j] * x[i, j]
+            T.reduce_sum(square, total, dim=1)
+            for i, j in T.Parallel(rows, columns):
+                x[i, j] = x[i, j] / T.sqrt(total[i])
+            T.copy(x, Y)
+
+    return main
+
+
 @dataclass(frozen=True)
 class Case:
     """A program, its inputs, what it computes, and what its PTX may have at most: barriers, loads
@@ -366,6 +386,12 @@ CASES = {
     "sums and squares of long rows": Case(
         lambda: sums_of_rows(16, 512, 128), {"X": random(23, 16, 512)},
         lambda X: np.stack([X.sum(axis=1), (X * X).sum(axis=1)], axis=1), (1, 130, 19, 0)),
+    "rows over warps by the odd": Case(
+        lambda: norms(7, 300, 160), {"X": random(25, 7, 300)},
+        lambda X: X / np.sqrt((X * X).sum(axis=1, keepdims=True)), (2, 10, 4, 20)),
+    "rows of three times sixteen threads": Case(
+        lambda: norms(3, 35, 96), {"X": random(26, 3, 35)},
+        lambda X: X / np.sqrt((X * X).sum(axis=1, keepdims=True)), (2, 12, 4, 16)),
 }  # fmt: skip
 
 

@@ -5,8 +5,8 @@ modes only. Modes inside a warp are combined by shuffles (a butterfly, which giv
 same bits); the rest go through a shared workspace once: two barriers however many warps there are.
 Of many totals each lane combines a share only: in each step it gives away the half of them that is
 its partner's (a reduction and a scatter, with the same sums), and at the end it gets all back.
-Modes that are no powers of two, and groups that do not consist of whole warps, use the workspace
-alone.
+Of a mode that is no power of two the part that is one is inside a warp. Modes between whose threads
+lies no power of two, and groups that do not consist of whole warps, use the workspace alone.
 """
 
 from __future__ import annotations
@@ -122,23 +122,20 @@ def _in_shares(
     return S.seq(*stmts)
 
 
-def _power(value: int) -> bool:
-    return value & (value - 1) == 0
-
-
 def _split(modes: Modes, ctx: Lowering) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Modes inside a warp, and the others."""
     lanes: list[tuple[int, int]] = []
     across_warps: list[tuple[int, int]] = []
     whole_warps = ctx.group.threads % ctx.warp == 0 and ctx.group.lo % ctx.warp == 0
     for extent, stride in modes:
-        if not (whole_warps and _power(extent) and _power(stride)) or stride >= ctx.warp:
+        # As many neighbours as a power of two has are in one warp.
+        inside = gcd(extent, ctx.warp // gcd(stride, ctx.warp))
+        if not whole_warps or ctx.warp % stride or inside == 1:
             across_warps.append((extent, stride))
             continue
-        inside = min(extent, ctx.warp // stride)
         lanes.append((inside, stride))
         if extent > inside:
-            across_warps.append((extent // inside, ctx.warp))
+            across_warps.append((extent // inside, stride * inside))
     return lanes, across_warps
 
 
