@@ -219,3 +219,22 @@ def test_a_result_that_the_order_may_change_is_warned_of():
     with pytest.warns(tilelang.errors.TileWarning) as found:
         tilelang.lower(main, target=CUDA)
     assert [str(one.message) for one in found] == [warned]
+
+
+@emulated
+@pytest.mark.parametrize("threads", [32, 64, 96, 256])
+def test_pairs_that_do_not_meet_are_exchanged_without_a_warning(threads):
+    @T.prim_func
+    def main(X: T.Tensor((64,), "int32"), Y: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=threads):
+            s = T.alloc_shared((64,), "int32")
+            T.copy(X, s)
+            for i in T.Parallel(32):
+                if s[2 * i] > s[2 * i + 1]:
+                    t = s[2 * i]
+                    s[2 * i] = s[2 * i + 1]
+                    s[2 * i + 1] = t
+            T.copy(s, Y)
+
+    x = np.random.default_rng(5).permutation(64).astype(np.int32)
+    check(main, x, np.zeros_like(x), want=[np.sort(x.reshape(32, 2)).reshape(-1)])

@@ -33,6 +33,7 @@ from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import combine, start_of
 from tilelang.transforms.analysis.loops import static_extents, values_of
 from tilelang.transforms.analysis.scopes import FRAGMENT, MOST_ELEMENTS
+from tilelang.transforms.layouts.loops import has_private_results
 
 _ATOMICS = {
     "sum": "atomic_add", "max": "atomic_max", "min": "atomic_min",
@@ -108,10 +109,8 @@ def update_conflict(
         return UpdateConflict()
     offset = next(iter(rests))
     moved = any(not (isinstance(e, E.Const) and e.value == 0) for e in offset)
-    if spread.replicated and _decides(loop.body, buffer):
-        return (
-            UpdateConflict()
-        )  # threads with copies of the iteration read what the first one stores
+    if spread.replicated and has_private_results(loop.body) and _decides(loop.body, buffer):
+        return UpdateConflict()  # threads with copies of the iteration read what one stores
     return _update_conflict(
         np.concatenate(elements), np.concatenate(runners), np.concatenate(numbers), extents,
         any(_at_run_time(access, loop.vars) for access in accesses), moved,
