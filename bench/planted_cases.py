@@ -305,7 +305,7 @@ CASES = (
          "[(t + 64) % 128]", "[t + 64]", "out-of-bounds", shared=1024, args=one(256),
          wanted=lambda args: np.roll(args[0][:128], -64) + args[0][128:],
          tiles=(("A_shared", 0, 512), ("B_shared", 512, 512))),
-    case("misaligned", "a vector at an address that is no multiple of its size",
+    case("misaligned", "a vector at an address that is not a multiple of its size",
          "    __align__(16) int v[4];\n    tl_copy_16(v, a + threadIdx.x * 4);\n"
          "    out[threadIdx.x] = v[0] + v[1] * 2 + v[2] * 3 + v[3] * 4;\n",
          "threadIdx.x * 4)", "threadIdx.x * 4 + 1)", "misaligned", args=one(516),
