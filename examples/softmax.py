@@ -51,7 +51,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Check a matrix whose rows are no multiple of the tile."""
+    """Check a matrix whose rows are not a multiple of the tile."""
     M, N = 40, 150
     x = np.random.default_rng(0).standard_normal((M, N)).astype(np.float32) * 4
     y = make(backend)(M, N)(x)

@@ -230,7 +230,7 @@ def test_wrong_places_are_said(file: str, capsys: pytest.CaptureFixture[str]) ->
     )
     assert main(["compile", f"{file}:number"]) == 1
     assert capsys.readouterr().err == (
-        f"number of {file} is no program\n  expected: a @T.prim_func, a kernel, or a function "
+        f"number of {file} is not a program\n  expected: a @T.prim_func, a kernel, or a function "
         "decorated with @tilelang.jit\n  got: int\n  hint: it has double, shift, scaled, stretched\n"
     )
 
@@ -253,7 +253,7 @@ def test_wrong_places_are_said(file: str, capsys: pytest.CaptureFixture[str]) ->
         ),
         (
             ["scaled", "n=8", "dtype=float16"],
-            "dtype=float16 is no argument: name 'float16' is not defined\n"
+            "dtype=float16 is not an argument: name 'float16' is not defined\n"
             "  expected: name=value with a number, a text in quotes, or an expression of T\n"
             "  got: dtype=float16\n  hint: for a text write dtype='\"float16\"'\n",
         ),

@@ -127,7 +127,7 @@ def program_and_sizes(place: str, values: Sequence[str]) -> tuple[PrimFunc, dict
         return found, given
     there = [key for key, item in names.items() if isinstance(item, (JITImpl, JITKernel, PrimFunc))]
     raise TileValueError(
-        f"{name} of {file} is no program" if name in names else f"{file} has no {name}",
+        f"{name} of {file} is not a program" if name in names else f"{file} has no {name}",
         expected="a @T.prim_func, a kernel, or a function decorated with @tilelang.jit",
         got=type(found).__name__ if name in names else None,
         hint=f"it has {', '.join(there)}" if there else None,
@@ -163,7 +163,7 @@ def arguments_of(values: Sequence[str]) -> dict[str, Any]:
             found[key] = eval(text, {"T": T})
         except (NameError, SyntaxError, TypeError, ValueError) as error:
             raise TileValueError(
-                f"{word} is no argument: {error}",
+                f"{word} is not an argument: {error}",
                 expected="name=value with a number, a text in quotes, or an expression of T",
                 got=word,
                 hint=f"""for a text write {key}='"{text}"'""" if text.isidentifier() else None,

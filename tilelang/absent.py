@@ -53,7 +53,7 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         ("MatrixCoreIntrinEmitter", "MatrixCorePreshuffleIntrinEmitter"), _EMITTERS
     ),
     "tilelang.layout": {
-        "make_cutlass_metadata_layout": "metadata lies as tilelang.utils.sparse.compress makes it"
+        "make_cutlass_metadata_layout": "metadata in the format of tilelang.utils.sparse.compress"
     },
     "tilelang.jit.adapter.nvrtc": dict.fromkeys(
         ("NVRTCKernelAdapter", "NVRTCLibraryGenerator"),

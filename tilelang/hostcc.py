@@ -246,7 +246,7 @@ def candidates(
         if found is not None:
             yield tuple(words), found
         elif text and text is named and kind.warns:
-            why = "is not found" if words else "is no command: a quote is not closed"
+            why = "is not found" if words else "is not a command: a quote is not closed"
             warn(f"the compiler named by {kind.variable}={text!r} {why}; trying others")
     zig = find_spec("ziglang")
     if zig is not None and zig.origin is not None:

@@ -70,7 +70,7 @@ def test_all_spellings(configs: Any) -> None:
         (
             [{"blok": 1}],
             TileValueError,
-            "a configuration names 'blok', which is no parameter of `f`\n"
+            "a configuration names 'blok', which is not a parameter of `f`\n"
             "  expected: M, block, stages\n  got: {'blok': 1}",
         ),
         (

@@ -181,7 +181,7 @@ def test_parameters_that_need_no_search_of_their_own() -> None:
     with pytest.raises(TileTypeError) as error:
         autotune(configs=BOTH, do_not_specialize=["m"])(factory())
     assert str(error.value) == (
-        "do_not_specialize names 'm', which is no parameter of `scaled`\n"
+        "do_not_specialize names 'm', which is not a parameter of `scaled`\n"
         "  expected: n, mode, factor"
     )
 

@@ -190,7 +190,7 @@ def test_devices_that_measure(
         (
             HOPPER,
             {"devices": ["fast"]},
-            "this is no device that measures\n"
+            "this is not a GPU number\n"
             "  expected: a number, or a name such as \"cuda:1\"\n  got: 'fast'",
         ),
     ],

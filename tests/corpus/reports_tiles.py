@@ -62,7 +62,7 @@ def a_fragment_read_at_two_places():
 
 @program()
 def a_fragment_wider_than_the_block_by_an_odd_number():
-    # No layout for widths that are no multiple of the threads.
+    # No layout for widths that are not a multiple of the threads.
     @T.prim_func
     def f(A: T.Tensor((229,), "float32"), B: T.Tensor((229,), "float32")):
         with T.Kernel(1, threads=128):

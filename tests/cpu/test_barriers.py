@@ -123,7 +123,7 @@ def test_waiting_for_threads_whose_turn_comes_later_is_an_error(make: object) ->
     assert "T.barrier_wait" in str(caught.value) or "T.sync_threads" in str(caught.value)
 
 
-@pytest.mark.filterwarnings("ignore:thread 1 does not come to the T.sync_threads")
+@pytest.mark.filterwarnings("ignore:thread 1 does not reach this T.sync_threads")
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 def test_a_barrier_that_some_threads_never_reach_is_an_error_everywhere() -> None:
     @T.prim_func

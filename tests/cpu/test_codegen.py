@@ -247,7 +247,7 @@ def test_an_exchange_of_threads_in_a_shared_loop_is_refused() -> None:
         "T.shfl_xor runs in the iterations of a shared loop\n"
         "  expected: thread code, outside T.Parallel or with an iteration for each thread\n"
         "  got: `T.shfl_xor(A[i], 1)`\n"
-        "  hint: nothing says which iterations are neighbours; use the thread index"
+        "  hint: neighbouring iterations are not defined; use the thread index"
     )
 
 

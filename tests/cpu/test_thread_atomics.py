@@ -187,8 +187,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "tile": (
         _tile,
         "the tile `a` differs between the threads, but T.atomic_add updates `S` with it once\n"
-        "  expected: a tile that all threads have alike, or a destination of each thread\n"
-        "  got: `a`, whose elements each thread has of its own\n"
+        "  expected: a tile that is equal in all threads, or a destination for each thread\n"
+        "  got: `a`, whose elements differ between threads\n"
         "  hint: let each thread name its elements, as in T.atomic_add(S[0, 0], a[0])",
     ),
     "variable": (

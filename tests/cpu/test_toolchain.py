@@ -124,7 +124,7 @@ def test_broken_cc_falls_back(
         found = find_compiler()
     assert found is not None and found.command == compiler.command
     monkeypatch.setenv("CC", "gcc 'x")
-    with pytest.warns(TileWarning, match="is no command: a quote is not closed; trying others"):
+    with pytest.warns(TileWarning, match="is not a command: a quote is not closed; trying others"):
         found = find_compiler()
     assert found is not None and found.command == compiler.command
     monkeypatch.setenv("CC", "nonexistent-compiler -m64")

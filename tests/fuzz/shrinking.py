@@ -33,7 +33,7 @@ def shrink(program: Program, fails: Callable[[Program], bool], attempts: int = 1
 
 
 def _without(program: Program, kernel: int, start: int, count: int) -> Program | None:
-    """``program`` without some lines of a kernel; None when that is no program."""
+    """``program`` without some lines of a kernel; None when that is not a program."""
     lines = program.kernels[kernel]
     stop = min(start + count, len(lines))
     if count == 1:  # a loop or branch goes with its body

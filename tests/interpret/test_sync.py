@@ -144,7 +144,7 @@ def test_deadlock_on_a_barrier_nobody_reaches() -> None:
     with pytest.raises(DeadlockError) as error:
         k.run()
     assert str(error.value) == (
-        "the threads wait for each other and nothing can go on\n"
+        "the threads wait for each other and none can continue\n"
         "  expected: every barrier to be reached by all threads it counts\n"
         "  got: threads 0..127 of block (0, 0, 0) wait in T.barrier_wait(bar[0], 0): "
         "64 of 128 arrivals in phase 0\n"

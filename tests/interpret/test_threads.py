@@ -434,5 +434,5 @@ def test_an_exchange_in_a_loop_of_several_iterations_for_a_thread_is_refused(
         "T.shfl_xor runs in the iterations of a shared loop\n"
         "  expected: thread code, outside T.Parallel or with an iteration for each thread\n"
         "  got: `T.shfl_xor(A[i], 1)`, with 2 iterations for a thread\n"
-        "  hint: nothing says which iterations are neighbours; use the thread index"
+        "  hint: neighbouring iterations are not defined; use the thread index"
     )

@@ -95,9 +95,9 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
             ROW + "T.clear(r)\nfor i, j in T.Parallel(8, 8):\n    r[i] = r[i] * 2 + A[i, j]\n"
             "T.copy(r, B)",
             [
-                "parallel iterations update the same element of `r`, and they have no order, on "
-                "which the result depends; update it in one way (+=, *=, max, min, &, |, ^), or "
-                "loop with T.serial [lost-update]"
+                "parallel iterations update the same element of `r`, and the result depends on "
+                "their order, which is undefined; use one kind of update (+=, *=, max, min, &, |, "
+                "^), or loop with T.serial [lost-update]"
             ],
         ),
         (
@@ -112,15 +112,16 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
         (
             "for i in T.Parallel(7):\n    B[i + 1] = B[i]",
             [
-                "an iteration of T.Parallel reads `B[i]`, which another one writes, and they have "
-                "no order; write into another tile, or loop with T.serial [order-of-iterations]"
+                "an iteration of T.Parallel reads `B[i]`, which another one writes, and their "
+                "order is undefined; write to another tile, or loop with T.serial "
+                "[order-of-iterations]"
             ],
         ),
         (
             "for i, j in T.Parallel(8, 7):\n    A[i, j] = A[i, j + 1] * 2",
             [
-                "an iteration of T.Parallel reads `A[i, j + 1]`, which another one writes, and they "
-                "have no order; write into another tile, or loop with T.serial "
+                "an iteration of T.Parallel reads `A[i, j + 1]`, which another one writes, and "
+                "their order is undefined; write to another tile, or loop with T.serial "
                 "[order-of-iterations]"
             ],
         ),
@@ -184,12 +185,12 @@ def heads(shape: tuple[int, ...], place: str, tile: tuple[int, ...] = (64, 16)) 
 def test_a_tile_along_heads_instead_of_rows_is_said_with_what_to_write() -> None:
     (found,) = heads((2, 64, 8, 16), "b, 0, h, 0")
     assert str(found) == (
-        "the tile has 64 elements along dimension 2 of `A`, which has 8, and starts at `h` there; for "
-        "64 elements along dimension 1 write the ranges, e.g. A[b, 0:64, h, 0:16] [wrong-dimension]"
+        "the tile covers 64 elements of dimension 2 of `A`, whose extent is 8, from `h` on; for 64 "
+        "elements of dimension 1 write the ranges, e.g. A[b, 0:64, h, 0:16] [wrong-dimension]"
     )
     assert found.loc is not None and found.loc.line == 5
     (found,) = heads((2, 256, 8, 16), "b, h * 64, 0, 0")
-    assert "starts at `0` there" in str(found) and "A[b, h * 64:h * 64 + 64, 0, 0:16]" in str(found)
+    assert "from `0` on" in str(found) and "A[b, h * 64:h * 64 + 64, 0, 0:16]" in str(found)
     (found,) = heads((2, 64, 8, 16), "b, 0, 3, 0")
     assert "starts at `3` there" in str(found) and "A[b, 0:64, 3, 0:16]" in str(found)
 
@@ -288,9 +289,9 @@ def blocks(names: str, place: str, guard: str = "", sizes: str = "(64, 256)") ->
 
 def test_block_indices_taken_for_each_other_are_said() -> None:
     assert blocks("(bx, by)", "bx * 32, by * 64") == [
-        "blocks copy from 96 on along dimension 0 of `A`, which has 64, and only up to 128 along "
-        "dimension 1, which has 256; the block indices may be swapped: `as (bx, by)` gives them in "
-        "the order of the extents of T.Kernel [swapped-dimensions]"
+        "copies start at up to 96 in dimension 0 of `A`, whose extent is 64, and end at 128 in "
+        "dimension 1, whose extent is 256; the block indices may be swapped: `as (bx, by)` has "
+        "them in the order of the extents of T.Kernel [swapped-dimensions]"
     ]
 
 
@@ -385,9 +386,9 @@ def test_a_wait_for_a_later_block_is_remarked(polled: Any, own: Any) -> None:
     (found,) = remarks(waiting(polled, own))
     b = T.Var("b")
     assert str(found) == (
-        f"a block waits here for `F[{polled(b)!r}]`, which a block behind it stores "
-        f"(`F[{own(b)!r}]`); on the CPU and in the interpreter blocks run in order, and the wait "
-        "never ends: let blocks wait for earlier ones [later-block]"
+        f"a block waits here for `F[{polled(b)!r}]`, which a later block stores "
+        f"(`F[{own(b)!r}]`); the CPU and the interpreter run blocks in order, and the wait never "
+        "ends there: let blocks wait for earlier ones [later-block]"
     )
     assert found.loc is not None and "while T.atomic_load" in (found.loc.source() or "")
 
@@ -432,12 +433,12 @@ def meeting(cond: Any, other: Any = None) -> PrimFunc:
         (lambda tx, n, A: T.And(tx >= 2, tx - 1 < 64), 0),
     ],
 )
-def test_a_barrier_that_some_threads_do_not_come_to_is_said(cond: Any, missing: int) -> None:
+def test_a_barrier_that_some_threads_do_not_reach_is_reported(cond: Any, missing: int) -> None:
     (found,) = remarks(meeting(cond))
     assert str(found) == (
-        f"thread {missing} does not come to the T.sync_threads() here, which waits for all threads "
-        "of the block; put it behind the branch, or write T.sync_threads(barrier_id, arrive_count) "
-        "with the number of threads that come [barrier-divergence]"
+        f"thread {missing} does not reach this T.sync_threads(), which waits for all threads of "
+        "the block; move it after the branch, or write T.sync_threads(barrier_id, arrive_count) "
+        "with the number of threads that reach it [barrier-divergence]"
     )
     assert found.loc is not None and (found.loc.source() or "").strip() == "T.sync_threads()"
 

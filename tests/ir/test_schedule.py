@@ -141,7 +141,7 @@ WRONG: list[tuple[S.Stmt, str]] = [
         "`q` is used where it is not bound",
     ),
     (H.Fence(source="generic", target="texture"), "a fence between proxies that do not exist"),
-    (H.Roles(branches=(S.seq(),)), "a branch of Roles is no Role"),
+    (H.Roles(branches=(S.seq(),)), "a branch of Roles is not a Role"),
     (
         H.Roles(branches=(roles(S.seq(), S.seq()).branches[0],) * 2),
         "the role 'producer' has no threads of its own",

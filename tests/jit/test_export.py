@@ -333,7 +333,7 @@ def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TileTypeError) as caught:
         tilelang.export_library(tmp_path, {"f": len})  # type: ignore[dict-item]  # on purpose
     assert str(caught.value) == (
-        "`f` is no kernel\n  expected: what tilelang.compile gives, or a traced function\n"
+        "`f` is not a kernel\n  expected: what tilelang.compile gives, or a traced function\n"
         "  got: <built-in function len>"
     )
     with pytest.raises(TileValueError) as caught:

@@ -467,7 +467,7 @@ def test_pass_configs_that_are_no_dict() -> None:
     with pytest.raises(TileTypeError) as error:
         tilelang.compile(scaled_factory(4), pass_configs=[1])  # type: ignore[arg-type]
     assert text_of(error) == (
-        "pass_configs is no dict\n  expected: {tilelang.PassConfigKey...: value, ...}\n  got: [1]"
+        "pass_configs is not a dict\n  expected: {tilelang.PassConfigKey...: value, ...}\n  got: [1]"
     )
 
 

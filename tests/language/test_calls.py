@@ -185,7 +185,7 @@ def test_a_call_of_a_block_that_has_ended_cannot_be_moved() -> None:
                 T.evaluate(first())
 
     assert str(error.value).startswith(
-        "the call `T.pdl_sync()` is used after the block in which it stands\n"
+        "the call `T.pdl_sync()` is used after its block\n"
         "  expected: a use in the same block, or a call of its own here\n"
     )
 

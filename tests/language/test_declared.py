@@ -113,7 +113,7 @@ def refusal(make: Callable[[Any], Any]) -> str:
         (lambda B: T.Tensor((4,), data=B.data, elem_offset=-1),
          "elem_offset of T.make_tensor is negative\n"),
         (lambda B: T.Tensor((4,), data=B.data, elem_offset=6, offset_factor=4),
-         "elem_offset of T.make_tensor is no multiple of its offset_factor\n"),
+         "elem_offset of T.make_tensor is not a multiple of its offset_factor\n"),
         (lambda B: T.Tensor((4,), data=B.data, elem_offset=62),
          "a tensor is made of `B`, which it leaves\n"),
         (lambda B: T.StridedTensor((4,), (32,), data=B.data),
@@ -121,13 +121,13 @@ def refusal(make: Callable[[Any], Any]) -> str:
         (lambda B: T.Tensor((4,), data=B.data, scope="shared"),
          "T.make_tensor with scope='shared' of other memory\n"),
         (lambda B: T.Tensor((4,), data=B.data, align=12),
-         "align=12 of T.make_tensor is no alignment\n"),
+         "align=12 of T.make_tensor is not a power of 2\n"),
         (lambda B: T.Tensor((4,), data=B.data, align="x"),
          "align of T.make_tensor is not a number\n"),
         (lambda B: T.Tensor((4,), data=B.data, buffer_type="auto_broadcast"),
          "T.make_tensor with buffer_type='auto_broadcast'\n"),
         (lambda B: T.Tensor((4, 1), data=B.data, axis_separators=[2, 1]),
-         "axis_separators of T.make_tensor are no numbers of axes\n"
+         "axis_separators of T.make_tensor are not numbers of axes\n"
          "  expected: ints in rising order, e.g. [1]\n  got: [2, 1]\n"),
         (lambda B: T.Tensor((4,), data="junk"), "T.make_tensor needs a pointer\n"),
         (lambda B: T.match_buffer(B, (4,), data=T.alloc_local((4,), "float32").data),
@@ -148,7 +148,7 @@ def test_a_parameter_starts_where_its_tensor_does() -> None:
         .split("\n -->")[0]
         .startswith(
             "T.Tensor as a parameter with elem_offset\n"
-            "  expected: 0: the tensor of a call says where it starts\n"
+            "  expected: 0: the tensor of a call has the start\n"
             "  got: 8\n"
         )
     )
@@ -163,9 +163,7 @@ def test_a_parameter_of_a_kernel_lies_in_global_memory(said: Any) -> None:
         with T.Kernel(1, threads=32):
             A[0] = 1.0
 
-    with pytest.raises(
-        TileTypeError, match=r"the parameter `A` of a kernel lies in (shared|local)"
-    ):
+    with pytest.raises(TileTypeError, match=r"the parameter `A` of a kernel is in (shared|local)"):
         T.prim_func(kernel)
 
 

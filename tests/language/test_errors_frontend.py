@@ -439,7 +439,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
 """,
         """\
 TileSyntaxError: `:=` is not supported in a kernel or macro
-  hint: assign in a statement of its own
+  hint: assign in a separate statement
  --> wrong.py:5:13
     5 |         if (m := n + 1) > 2:
       |             ^^^^^^^^^^
@@ -1230,7 +1230,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
 TileValueError: the argument `x` of the macro `m` is a T.Ref
   expected: a T.alloc_var, a buffer element such as A[i], or a slice
   got: `n + 1`
-  hint: a value has no place to store to; remove T.Ref, or pass a variable
+  hint: a value cannot be stored to; remove T.Ref, or pass a variable
  --> wrong.py:9:9
     9 |         m(n + 1)
       |         ^^^^^^^^
@@ -1250,7 +1250,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
 """,
         """\
 TileRuntimeError: the macro `m` is called inside an arm of `a if c else b`
-  expected: a call in a statement of its own
+  expected: a call in a separate statement
   hint: write `x = m(...)` before, or use `if` statements
  --> wrong.py:9:13
     9 |         y = m(A[0, 0]) if n > 1 else 0
@@ -1271,7 +1271,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
 """,
         """\
 TileRuntimeError: the macro `m` is called inside an operand of `and`
-  expected: a call in a statement of its own
+  expected: a call in a separate statement
   hint: write `x = m(...)` before, or use `if` statements
  --> wrong.py:9:23
     9 |         y = n > 1 and m(A[0, 0]) > 0

@@ -1112,7 +1112,7 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "layout-without-threads-for-a-fragment",
         lambda: T.annotate_layout({F: LAYOUT}),
         TileTypeError,
-        "the layout of the fragment `F` in T.annotate_layout says no thread\n"
+        "the layout of the fragment `F` in T.annotate_layout names no threads\n"
         "  expected: a T.Fragment\n"
         "  got: a T.Layout",
     ),

@@ -62,7 +62,7 @@ def test_what_needs_all_threads_cannot_stand_in_a_parallel_loop(statement: str, 
 
 
 START = "start it with T.clear, T.fill or T.reducer_init"
-FINALIZE = "call T.finalize_reducer first: until then every thread holds a part of the result"
+FINALIZE = "call T.finalize_reducer first: until then each thread has a partial result"
 LOOP = "for i in T.Parallel(8):\n    r[i] += A[i, 0]\n"
 
 
@@ -217,7 +217,7 @@ def test_a_fragment_is_not_made_in_a_parallel_loop() -> None:
     assert str(caught.value) == as_known(
         "T.alloc_fragment in a T.Parallel loop\n"
         "  expected: T.alloc_local or T.alloc_var, of the thread that runs the iteration\n"
-        "  hint: all threads of the block hold a fragment together; allocate it before the loop\n"
+        "  hint: a fragment belongs to all threads of the block; allocate it before the loop\n"
         " --> <place>:8:17\n    8 |             q = T.alloc_fragment((4,), 'float32')\n"
         "      |                 " + "^" * 33
     )

@@ -50,8 +50,8 @@ def test_a_pointer_says_how_much_is_accessed(made: Callable[[], Any], text: str)
          "  expected: elements 0 to 63\n  got: elements 60 to 67"),
         (lambda: T.access_ptr(A[7, 8], "w", 2, 8), "T.access_ptr reaches outside of `A`\n"),
         (lambda: T.access_ptr(V[0], "r", 4, offset=-1), "T.access_ptr reaches outside of `V`\n"),
-        (lambda: T.access_ptr(V[0], "r", 0), "an extent of T.access_ptr is no number of elements\n"),
-        (lambda: T.access_ptr(V[0], "r", 1.5), "an extent of T.access_ptr is no number of elements\n"),
+        (lambda: T.access_ptr(V[0], "r", 0), "an extent of T.access_ptr is not a number of elements\n"),
+        (lambda: T.access_ptr(V[0], "r", 1.5), "an extent of T.access_ptr is not a number of elements\n"),
         (lambda: T.access_ptr(V[0], "r", 2, 2),
          "T.access_ptr with more extents than `V` has dimensions\n"),
         (lambda: T.access_ptr(V[0], "q"), "the access of T.access_ptr is unknown\n"),
@@ -96,7 +96,7 @@ def test_a_name_of_something_else_is_no_base() -> None:
                 T.evaluate(T.call_extern("void", "f", T.access_ptr(total, "r")))
 
     assert str(error.value).startswith(
-        "the base of T.access_ptr is a value without a place\n"
+        "the base of T.access_ptr is a value without an address\n"
         "  expected: a buffer, a region, an element such as A[i, j], or a name of one\n"
         "  got: `total`\n"
         "  hint: give the element itself, e.g. T.access_ptr(A[i, j])"

@@ -567,7 +567,7 @@ MESSAGES = [
         "v = 1\nif n > 2:\n    v = 2\nO[0] = v",
         """\
 `v` depends on a condition that is known only at run time
-  expected: one value on every way to this place, or a variable made by T.alloc_var
+  expected: one value on every path to this statement, or a variable made by T.alloc_var
   got: 2 (line 9) or 1 (before the `if`)
   hint: declare `v = T.alloc_var("int32")` before the `if` and assign to it inside, or write `v = a if condition else b`
  --> <message>:10:16
@@ -579,7 +579,7 @@ MESSAGES = [
         "for t in T.serial(n):\n    if A[t] > 2:\n        v = A[t]\n    else:\n        v = A[0]\n    O[t] = v",
         """\
 `v` depends on a condition that is known only at run time
-  expected: one value on every way to this place, or a variable made by T.alloc_var
+  expected: one value on every path to this statement, or a variable made by T.alloc_var
   got: the value of line 9 or the value of line 11
   hint: declare `v = T.alloc_var("int32")` before the `if` and assign to it inside, or write `v = a if condition else b`
  --> <message>:12:20
@@ -591,7 +591,7 @@ MESSAGES = [
         "v = 0.5\nfor t in T.serial(n):\n    v = 1\nO[0] = v",
         """\
 `v` depends on how often the loop runs
-  expected: one value on every way to this place, or a variable made by T.alloc_var
+  expected: one value on every path to this statement, or a variable made by T.alloc_var
   got: 1 (line 9) or 0.5 (before the loop)
   hint: declare `v = T.alloc_var(dtype)` before the loop and assign to it inside
  --> <message>:10:16
@@ -603,9 +603,9 @@ MESSAGES = [
         "v = A\nif n > 2:\n    v = O\nO[0] = v[0]",
         """\
 `v` depends on a condition that is known only at run time
-  expected: one value on every way to this place, or a variable made by T.alloc_var
+  expected: one value on every path to this statement, or a variable made by T.alloc_var
   got: the buffer `O` (line 9) or the buffer `A` (before the `if`)
-  hint: a name stands for one object; write the statements that use `v` where it is bound
+  hint: a name denotes one object; write the statements that use `v` where it is bound
  --> <message>:10:16
    10 |         O[0] = v[0]
       |                ^
@@ -660,6 +660,6 @@ def test_tiles_that_take_turns_are_one_tile_with_a_dimension_more() -> None:
     assert str(caught.value).partition("\n --> ")[0] == (
         "the immutable value `a` is updated in a loop\n"
         "  expected: a variable made by T.alloc_var\n  got: `a` bound outside the loop\n"
-        "  hint: a name stands for one object; tiles that take turns are one tile with a dimension "
+        "  hint: a name denotes one object; alternating tiles are one tile with a dimension "
         "more, indexed by the iteration, e.g. a[k % 2, ...]"
     )

@@ -41,7 +41,7 @@ _TRUTH = "True or False"
 
 _VOID = (
     " has no value\n  expected: an instruction with a result\n"
-    "  hint: write it as a statement of its own"
+    "  hint: write it as a separate statement"
 )
 _BARRIER = (
     "the barrier `b[0]` is used as a number\n  expected: an argument of a barrier instruction"
@@ -153,12 +153,12 @@ _PLAIN = (
         # Conditions that are none.
         (
             "T.assume('n > 0')",
-            "the condition of T.assume is no condition\n"
+            "the condition of T.assume is not a condition\n"
             "  expected: a comparison, e.g. n > 0\n  got: 'n > 0'",
         ),
         (
             "T.Assert([n > 0])",
-            "the condition of T.Assert is no condition\n"
+            "the condition of T.Assert is not a condition\n"
             "  expected: a comparison, e.g. n > 0\n  got: [n > 0]",
         ),
         # Fractions where things are counted.

@@ -115,7 +115,7 @@ def test_the_panels_of_wgmma_divide_the_continuity() -> None:
         ),
         (
             lambda: make_wgmma_swizzled_layout(tile((64, 12))),
-            "make_wgmma_swizzled_layout of rows that are no multiple of 16 bytes\n"
+            "make_wgmma_swizzled_layout of rows that are not a multiple of 16 bytes\n"
             "  expected: columns a multiple of 8\n"
             "  got: (64, 12)",
         ),

@@ -89,7 +89,7 @@ def test_an_address_that_is_no_tensor_is_refused() -> None:
     with pytest.raises(TileRuntimeError) as caught:
         start(made, (4, 1, 1), (128, 1, 1), bits(64), bits(128))
     assert str(caught.value) == (
-        "kernel softmax gets an address that is no tensor of the call\n"
+        "kernel softmax gets an address that is not a tensor of the call\n"
         "  expected: tensors as arguments: Metal binds memory by its buffers\n"
         "  got: 0x40"
     )

@@ -58,7 +58,7 @@ def test_results_that_share_memory_are_refused(backend: str) -> None:
     assert str(caught.value) == (
         "kernel main input B has elements that share memory, and the kernel writes it: "
         "those at (0, 1) and (1, 0) are one\n"
-        "  expected: a place of its own for each element\n"
+        "  expected: an address of its own for each element\n"
         "  got: shape (3, 4), strides (1, 1)\n"
         "  hint: pass B.clone() or B.contiguous() of torch, np.array(B) for numpy"
     )

@@ -462,7 +462,7 @@ def test_shuffles_among_some_lanes_give_what_the_document_says() -> None:
     ("body", "text"),
     [
         (lambda x: T.shfl_sync(1.5, x, 3),
-         "the mask of T.shfl_sync is no integer\n"
+         "the mask of T.shfl_sync is not an integer\n"
          "  expected: T.shfl_sync(mask, value, srcLane, width), with a bit for each lane\n"
          "  got: `T.float32(1.5)` of dtype float32\n"),
         (lambda x: T.shfl_sync(x),

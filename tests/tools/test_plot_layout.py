@@ -42,7 +42,7 @@ def test_replicas_are_named() -> None:
 
 def test_a_swizzle_shows_offsets_and_banks() -> None:
     lines = draw_layout(make_swizzled_layout(Tile())).text().splitlines()
-    assert lines[0] == "layout (8, 64) float16: 512 places, cells are offset and banks"
+    assert lines[0] == "layout (8, 64) float16: 512 positions, cells are offset and banks"
     assert lines[2].split() == (
         "0 0 b0-3 8 b4-7 16 b8-11 24 b12-15 32 b16-19 40 b20-23 48 b24-27 56 b28-31".split()
     )
@@ -148,6 +148,6 @@ def test_unknown_formats_and_objects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TileTypeError) as caught:
         plot_layout("fragment", tmp_path)
     assert str(caught.value) == (
-        "this is no layout\n  expected: a T.Layout or a T.Fragment\n  got: str"
+        "this is not a layout\n  expected: a T.Layout or a T.Fragment\n  got: str"
     )
     assert not list(tmp_path.iterdir())

@@ -172,14 +172,14 @@ def misused(what: str):
     [
         (
             "no blocks",
-            "T.copy_cluster does not say for which blocks it copies\n"
+            "T.copy_cluster does not name the blocks to copy to\n"
             "  expected: cluster_mask= for a load from global memory, dst_block= for a tile of "
             "shared memory\n"
             "  got: cluster_mask=None, dst_block=None\n",
         ),
         (
             "wrong blocks",
-            "T.copy_cluster does not say for which blocks it copies\n"
+            "T.copy_cluster does not name the blocks to copy to\n"
             "  expected: cluster_mask= for a load from global memory, dst_block= for a tile of "
             "shared memory\n"
             "  got: cluster_mask=3, dst_block=None\n",

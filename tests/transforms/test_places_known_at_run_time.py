@@ -602,8 +602,8 @@ def test_the_emulator_reports_threads_that_name_other_places() -> None:
     assert found.kind == "disagreement"
     assert found.actor.thread == 32 and found.other_actor.thread == 0
     assert found.what == (
-        "thread 32 (warp 1) of block (0, 0, 0) names another place than thread 0 (warp 0) of block "
-        "(0, 0, 0) for a copy that one thread issues"
+        "thread 32 (warp 1) of block (0, 0, 0) computes other coordinates than thread 0 (warp 0) of block "
+        "(0, 0, 0) for a copy by one thread"
     )
     assert found.details == (
         "coordinate 1 is 0 in thread 0 and 64 in thread 32; 96 of 128 threads differ"

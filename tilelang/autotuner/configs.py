@@ -85,7 +85,7 @@ def expand(
                 _check_pass_configs(config[key], name)
             elif key not in parameters:
                 raise TileValueError(
-                    f"a configuration names {key!r}, which is no parameter of `{name}`",
+                    f"a configuration names {key!r}, which is not a parameter of `{name}`",
                     expected=", ".join(parameters),
                     got=shown(config),
                 )

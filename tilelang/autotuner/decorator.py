@@ -62,7 +62,7 @@ class AutoTuneImpl:
         for name in self.ignored:
             if name not in names_of(self.signature):
                 raise TileTypeError(
-                    f"do_not_specialize names {name!r}, which is no parameter of "
+                    f"do_not_specialize names {name!r}, which is not a parameter of "
                     f"`{jit_impl.__name__}`",
                     expected=", ".join(self.signature.parameters),
                 )

@@ -221,7 +221,7 @@ def _number(device: Any) -> int:
     text = str(device).rpartition(":")[2]
     if isinstance(device, bool) or not text.isdecimal():
         raise TileValueError(
-            "this is no device that measures",
+            "this is not a GPU number",
             expected='a number, or a name such as "cuda:1"',
             got=shown(device),
         )

@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 _SENTENCES = {
     "uninitialised-read": "{actor} reads {element}, which nothing has written",
     "out-of-bounds": "{actor} {does} {bytes} bytes outside {element}{landed}",
-    "misaligned": "{actor} {does} {bytes} bytes of {element} at an address that is no multiple",
+    "misaligned": "{actor} {does} {bytes} bytes of {element} at a misaligned address",
     "missing-wait": "{actor} uses {element} while an asynchronous operation still owns it",
     "missing-proxy-fence": (
         "an asynchronous operation uses {element} after ordinary stores, without the fence that "
         "makes them visible to it (fence.proxy.async)"
     ),
     "barrier-divergence": "not all threads of {block} reach the same barrier",
-    "barrier-count": "a named barrier of {block} is used with counts that do not fit",
+    "barrier-count": "a named barrier of {block} is used with different counts",
     "mbarrier-misuse": "{actor} uses the barrier {element} wrongly",
-    "warp-divergence": "lanes of a warp of {block} do not meet in an operation that needs them all",
-    "deadlock": "threads of {block} wait for what never comes",
+    "warp-divergence": "some lanes of a warp of {block} skip an operation of the whole warp",
+    "deadlock": "threads of {block} wait forever",
     "step-bound": "{block} took more steps than allowed",
     "trap": "{actor} stopped the kernel",
     "invalid-descriptor": "{actor} gives a descriptor that the machine does not accept",
     "launch": "the machine refuses the launch",
-    "async-unfinished": "{block} ended while asynchronous work was going on that nobody waited for",
-    "crash": "{actor} accesses an address that is no memory",
-    "lost-write": "nobody reads what has been written to {element}",
+    "async-unfinished": "{block} ended before its asynchronous operations were complete",
+    "crash": "{actor} accesses an invalid address",
+    "lost-write": "data written to {element} is never read",
     "early-exit": "{actor} accesses {element} of another block, which may have ended by then",
-    "disagreement": "{actor} names another place than {other} for a copy that one thread issues",
+    "disagreement": "{actor} computes other coordinates than {other} for a copy by one thread",
     "other": "{actor} did something wrong",
 }
 _RACES = {

@@ -222,7 +222,7 @@ def _by_boxes(node: S.Stmt) -> str:
         if hints.cluster_mask is not None:
             hint += f", loaded once for blocks {hints.cluster_mask:#b} of the cluster"
         if hints.unproved is not None:
-            hint += f", where one thread says (not known to be alike: `{hints.unproved}`)"
+            hint += f", at the coordinates of one thread (not proved uniform: `{hints.unproved}`)"
         return f"{operation}: boxes of a tensor map{hint}"
     return f"copy: {policy!r} is for boxes of a tensor map only" if policy is not None else ""
 

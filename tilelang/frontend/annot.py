@@ -189,7 +189,7 @@ class BufferAnnot(Annot):
         if checked_offset(what, elem_offset, options["offset_factor"]) != 0:
             raise TileUnsupportedError(
                 f"{what} as a parameter with elem_offset",
-                expected="0: the tensor of a call says where it starts",
+                expected="0: the tensor of a call has the start",
                 got=shown(elem_offset),
                 hint="pass a slice such as x[8:], or give data= to describe memory of the kernel",
             )
@@ -322,7 +322,7 @@ class BufferAnnot(Annot):
         shape = self.shape
         if self.scope != "global":
             raise TileTypeError(
-                f"the parameter `{name}` of a kernel lies in {self.scope} memory",
+                f"the parameter `{name}` of a kernel is in {self.scope} memory",
                 expected="global memory: T.Tensor, T.StridedTensor or T.Buffer",
                 hint="allocate it in the kernel, or annotate a parameter of a macro with it",
             )

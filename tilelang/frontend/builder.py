@@ -471,7 +471,7 @@ class Builder:
                 if isinstance(stmt, Eval) and stmt.value is value:
                     return block.stmts.pop(at)
         raise TileRuntimeError(
-            f"the call `{value!r}` is used after the block in which it stands",
+            f"the call `{value!r}` is used after its block",
             expected="a use in the same block, or a call of its own here",
         )
 

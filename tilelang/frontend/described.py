@@ -76,7 +76,9 @@ def check_options(
             )
     if isinstance(align, int) and align > 0 and align & (align - 1):
         raise TileValueError(
-            f"align={align} of {what} is no alignment", expected="a power of two", got=str(align)
+            f"align={align} of {what} is not a power of 2",
+            expected="a power of two",
+            got=str(align),
         )
     if buffer_type not in ("", "default"):
         raise TileUnsupportedError(
@@ -91,7 +93,7 @@ def check_options(
         or list(ends) != sorted(ends)
     ):
         raise TileValueError(
-            f"axis_separators of {what} are no numbers of axes",
+            f"axis_separators of {what} are not numbers of axes",
             expected="ints in rising order, e.g. [1]",
             got=repr(axis_separators),
         )
@@ -110,7 +112,7 @@ def checked_offset(what: str, elem_offset: object, offset_factor: int) -> int | 
         )
     if isinstance(offset, int) and offset_factor > 0 and offset % offset_factor:
         raise TileValueError(
-            f"elem_offset of {what} is no multiple of its offset_factor",
+            f"elem_offset of {what} is not a multiple of its offset_factor",
             expected=f"a multiple of {offset_factor}",
             got=str(offset),
         )

@@ -111,7 +111,7 @@ class Macro:
         if active.pure_in:
             raise TileRuntimeError(
                 f"the macro `{self.__name__}` is called inside {active.pure_in}",
-                expected="a call in a statement of its own",
+                expected="a call in a separate statement",
                 hint=f"write `x = {self.__name__}(...)` before, or use `if` statements",
             )
         if active.macro_depth >= _MAX_DEPTH:
@@ -192,7 +192,7 @@ class Macro:
             f"the argument `{name}` of the macro `{self.__name__}` is a T.Ref",
             expected="a T.alloc_var, a buffer element such as A[i], or a slice",
             got=f"`{value!r}`"[:80],
-            hint="a value has no place to store to; remove T.Ref, or pass a variable",
+            hint="a value cannot be stored to; remove T.Ref, or pass a variable",
         )
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:

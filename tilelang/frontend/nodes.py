@@ -50,7 +50,7 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
     "Await": ("`await`", "kernels have no coroutines"),
     "Yield": ("`yield`", "kernels have no generators; return the values"),
     "YieldFrom": ("`yield from`", "kernels have no generators; return the values"),
-    "NamedExpr": ("`:=`", "assign in a statement of its own"),
+    "NamedExpr": ("`:=`", "assign in a separate statement"),
     "TypeAlias": ("`type`", "define the alias outside the kernel"),
 }
 Node = TypeVar("Node", bound=ast.AST)

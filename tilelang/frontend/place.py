@@ -62,7 +62,7 @@ def _check_values(stmt: S.Stmt) -> None:
                     f"`{node!r}` has no value",
                     expected="an instruction with a result",
                     loc=stmt.loc,
-                    hint="write it as a statement of its own",
+                    hint="write it as a separate statement",
                 )
         for node in numbers:
             if isinstance(node, Load) and node.buffer.storage in OPAQUE:
@@ -98,7 +98,7 @@ def _check_parallel(stmt: S.Stmt) -> None:
         raise TileSyntaxError(
             "T.alloc_fragment in a T.Parallel loop",
             expected="T.alloc_local or T.alloc_var, of the thread that runs the iteration",
-            hint="all threads of the block hold a fragment together; allocate it before the loop",
+            hint="a fragment belongs to all threads of the block; allocate it before the loop",
         )
     else:
         calls = stmt.calls()
@@ -167,7 +167,7 @@ def _check_reducers(states: dict[Buffer, str], stmt: S.Stmt, scaled: Buffer | No
             states[buffer] = _AGAIN if states[buffer] in (_DONE, _AGAIN) else _BEGUN
 
 
-_ORDER = "call T.finalize_reducer first: until then every thread holds a part of the result"
+_ORDER = "call T.finalize_reducer first: until then each thread has a partial result"
 _START = "start it with T.clear, T.fill or T.reducer_init"
 _UPDATE = "update it: `acc[i] += x`, or T.max, T.min and so on for its operation"
 

@@ -53,7 +53,7 @@ class Undecided:
                 leaves.append(binding)
         return TileNameError(
             f"`{name}` depends on {_DEPENDS[what]}",
-            expected="one value on every way to this place, or a variable made by T.alloc_var",
+            expected="one value on every path to this statement, or a variable made by T.alloc_var",
             got=" or ".join(_described(binding, what) for binding in leaves),
             hint=advice(name, what, [binding.value for binding in leaves]),
         )
@@ -97,13 +97,12 @@ def advice(name: str, what: str, values: Sequence[object]) -> str:
     """What to write instead of rebinding ``name``."""
     if what != "if" and all(map(_is_tile, values)):
         return (
-            "a name stands for one object; tiles that take turns are one tile with a dimension "
+            "a name denotes one object; alternating tiles are one tile with a dimension "
             f"more, indexed by the iteration, e.g. {name}[k % 2, ...]"
         )
     if not all(isinstance(value, (bool, int, float, Expr)) for value in values):
         return (
-            f"a name stands for one object; write the statements that use `{name}` where it is "
-            "bound"
+            f"a name denotes one object; write the statements that use `{name}` where it is bound"
         )
     if what == "parallel":
         return (

@@ -634,8 +634,8 @@ class Scope:
             raise TileSyntaxError(
                 "`return` in a T.Parallel loop",
                 expected="`return` in thread code: serial loops and branches",
-                hint="which threads run an iteration is not told, so which would leave is not "
-                "either; guard the body with `if`",
+                hint="the compiler chooses which threads run an iteration, and so which would "
+                "return; guard the body with `if`",
             )
         self.builder.emit(ThreadReturn())
 

@@ -88,7 +88,7 @@ def evaluate(s: DivergentGroup, expr: Expr, active: Active) -> Value:
         case AddressOf():
             return raw_address(s, node, active)
         case StringImm() | RegionArg():
-            raise InternalError(f"`{node!r}` has no value of its own")
+            raise InternalError(f"`{node!r}` has no value")
         case _:
             assert_never(node)
 

@@ -32,7 +32,7 @@ def target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
     if isinstance(expr, RegionArg):
         return expr.region.buffer, expr.region.mins
     raise TileTypeError(
-        "the interpreter needs to know which buffer an address belongs to",
+        "the interpreter needs the buffer of an address",
         expected="a buffer element or T.address_of(buffer[i])",
         got=f"`{expr!r}`",
     )
@@ -87,7 +87,7 @@ def bind_array(s: DivergentGroup, buffer: Buffer, array: Array, written: bool) -
     step = array.itemsize * lanes
     if any(stride * packing % step for stride in array.strides[:-1]):
         raise KernelArgumentError(
-            f"the strides of `{buffer.name}` are no multiple of its element size",
+            f"the strides of `{buffer.name}` are not a multiple of its element size",
             expected=f"multiples of {step} bytes",
             got=str(array.strides),
         )

@@ -73,7 +73,7 @@ def deadlock(leaves: list[Wait]) -> DeadlockError:
         leaf.what() + (f" at {leaf.loc}" if leaf.loc is not None else "") for leaf in leaves
     )
     return DeadlockError(
-        "the threads wait for each other and nothing can go on",
+        "the threads wait for each other and none can continue",
         loc=leaves[0].loc if leaves else None,
         expected="every barrier to be reached by all threads it counts",
         got=waiting,

@@ -316,7 +316,7 @@ def _agreed(s: DivergentGroup, node: AtomicTile, tile: Array, active: Active) ->
         raise TileRuntimeError(
             f"the tile `{node.src.buffer.name}` differs between the threads, but "
             f"`{node.dst.buffer.name}` is updated with it once",
-            expected="a tile that all threads have alike, or a destination of each thread",
+            expected="a tile that is equal in all threads, or a destination for each thread",
             got=f"`{node.src.buffer.name}` {s.site.text(None)}",
         )
     return first

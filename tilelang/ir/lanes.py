@@ -26,6 +26,6 @@ def exchange_in_shared_loop(call: Call, turns: int = 1, loc: Loc | None = None) 
         f"T.{call.op} runs in the iterations of a shared loop",
         expected="thread code, outside T.Parallel or with an iteration for each thread",
         got=f"`{call!r}`" + (f", with {turns} iterations for a thread" if turns > 1 else ""),
-        hint="nothing says which iterations are neighbours; use the thread index",
+        hint="neighbouring iterations are not defined; use the thread index",
         loc=loc,
     )

@@ -20,7 +20,7 @@ VALUES: dict[str, dict[Value, str]] = {
         "direct": "threads store results from registers",
         "staged": "results go to a shared tile, which TMA stores",
         "subtiles": "each warp stores subtiles of its own with TMA, without a barrier",
-        "overlapped": "so, under the first products of the next tile",
+        "overlapped": "the same, during the first products of the next tile",
     },
     "roles": {
         "one": "all threads copy and compute",
@@ -35,24 +35,24 @@ VALUES: dict[str, dict[Value, str]] = {
         "operand": "operands that are used at different times have mbarriers of their own",
     },
     "overlap": {
-        "none": "products of an iteration, then what is computed with them",
+        "none": "products of an iteration, then the computation that uses them",
         "rotate": "the last product of an iteration overlaps the computation of the next",
         "ping_pong": "two warpgroups alternate iterations: one multiplies while one computes",
     },
     "prefetch_tiles": {
-        False: "what a tile copies once is copied when the tile begins",
-        True: "a producer copies it while the tile before ends",
+        False: "unpipelined operands are copied when the tile begins",
+        True: "a producer copies them while the previous tile ends",
     },
     "memory": {
         "ample": "shared memory is spent for speed",
-        "short": "what takes some of it for speed is left out",
-        "shortest": "tiles of an iteration take turns, with barriers between them",
+        "short": "options that need more shared memory are left out",
+        "shortest": "tiles of an iteration share memory, with barriers between them",
     },
 }
 # What is a number: field -> what it is.
 NUMBERS = {
-    "stages": "versions of the tiles that pipelined loops copy ahead",
-    "registers": "of a thread of the consumers, of a thread of the producer",
+    "stages": "buffers of each pipelined tile",
+    "registers": "per consumer thread, per producer thread",
 }
 MEMORY = tuple(map(str, VALUES["memory"]))
 

@@ -202,7 +202,7 @@ class _Checker:
         if isinstance(stmt, H.Pipeline) and stmt.stages < 1:
             self.fail(f"the pipeline `{stmt.pipe.name}` has {stmt.stages} stages")
         elif isinstance(stmt, H.Roles) and not all(isinstance(r, H.Role) for r in stmt.branches):
-            self.fail("a branch of Roles is no Role")
+            self.fail("a branch of Roles is not a Role")
         elif isinstance(stmt, H.Roles):
             taken: set[int] = set()
             for role in (role for role in stmt.branches if isinstance(role, H.Role)):

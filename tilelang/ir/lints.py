@@ -83,10 +83,10 @@ def _later_blocks(func: S.PrimFunc) -> Iterator[Remark]:
                 if _is_behind(access.indices, own, launch.block_vars):
                     yield Remark(
                         "later-block",
-                        f"a block waits here for `{name}{[*access.indices]!r}`, which a block "
-                        f"behind it stores (`{name}{[*own]!r}`); on the CPU and in the interpreter "
-                        "blocks run in order, and the wait never ends: let blocks wait for earlier "
-                        "ones",
+                        f"a block waits here for `{name}{[*access.indices]!r}`, which a later "
+                        f"block stores (`{name}{[*own]!r}`); the CPU and the interpreter run "
+                        "blocks in order, and the wait never ends there: let blocks wait for "
+                        "earlier ones",
                         loop.loc,
                     )
 
@@ -132,15 +132,15 @@ def _divergent_barriers(func: S.PrimFunc) -> Iterator[Remark]:
         if misses in taken and 1 - misses in taken and None not in taken:
             yield Remark(
                 "barrier-divergence",
-                f"thread {taken.index(misses)} does not come to the T.sync_threads() here, which "
-                "waits for all threads of the block; put it behind the branch, or write "
-                "T.sync_threads(barrier_id, arrive_count) with the number of threads that come",
+                f"thread {taken.index(misses)} does not reach this T.sync_threads(), which waits "
+                "for all threads of the block; move it after the branch, or write "
+                "T.sync_threads(barrier_id, arrive_count) with the number of threads that reach it",
                 next(stmt.loc for stmt in S.walk(branch) if _is_barrier(stmt)),
             )
 
 
 def _is_barrier(stmt: S.Stmt) -> bool:
-    """Whether all threads of the block have to come to ``stmt``."""
+    """Whether ``stmt`` waits for all threads of the block."""
     return stmt.call is not None and stmt.call.op == "sync_threads" and not stmt.call.args
 
 
@@ -206,10 +206,10 @@ def _swapped_in(
         (first, most, size), (second, end, other) = behind[0], short[0]
         yield Remark(
             "swapped-dimensions",
-            f"blocks copy from {most} on along dimension {first} of `{region.buffer.name}`, which "
-            f"has {size}, and only up to {end} along dimension {second}, which has {other}; the "
-            "block indices may be swapped: `as (bx, by)` gives them in the order of the extents of "
-            "T.Kernel",
+            f"copies start at up to {most} in dimension {first} of `{region.buffer.name}`, whose "
+            f"extent is {size}, and end at {end} in dimension {second}, whose extent is {other}; "
+            "the block indices may be swapped: `as (bx, by)` has them in the order of the extents "
+            "of T.Kernel",
             loc,
         )
 
@@ -281,8 +281,8 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
         name, tile = stmt.buffer.name, stmt.buffer.storage in _TILES
         if again and not own and not (tile and _in_any_order(stmt)):
             what = (
-                "they have no order, on which the result depends; update it in one way (+=, *=, "
-                "max, min, &, |, ^), or loop with T.serial"
+                "the result depends on their order, which is undefined; use one kind of update "
+                "(+=, *=, max, min, &, |, ^), or loop with T.serial"
                 if tile
                 else f"all but one update may be lost; use T.atomic_add({name}[...], x), or a "
                 "reduction"
@@ -319,7 +319,7 @@ def _neighbours(stmt: S.Stmt, extents: tuple[tuple[E.Var, int], ...]) -> Iterato
                 yield Remark(
                     "order-of-iterations",
                     f"an iteration of T.Parallel reads `{load!r}`, which another one writes, and "
-                    "they have no order; write into another tile, or loop with T.serial",
+                    "their order is undefined; write to another tile, or loop with T.serial",
                     stmt.loc,
                 )
                 return
@@ -401,9 +401,9 @@ def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
                 if moved or (there.variables and _steps_by(there, extent)):
                     yield Remark(
                         "wrong-dimension",
-                        f"the tile has {extent} elements along dimension {dim} of `{buffer.name}`, "
-                        f"which has {size}, and starts at `{anchor!r}` there; for {extent} "
-                        f"elements along dimension {meant[0]} write the ranges, e.g. "
+                        f"the tile covers {extent} elements of dimension {dim} of `{buffer.name}`, "
+                        f"whose extent is {size}, from `{anchor!r}` on; for {extent} elements of "
+                        f"dimension {meant[0]} write the ranges, e.g. "
                         f"{_ranges(region, dim, meant[0], extent)}",
                         stmt.loc,
                     )

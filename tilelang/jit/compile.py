@@ -116,7 +116,7 @@ def options_for(
     env.apply_log_level()
     if not isinstance(pass_configs, Mapping | None):
         raise TileTypeError(
-            "pass_configs is no dict",
+            "pass_configs is not a dict",
             expected="{tilelang.PassConfigKey...: value, ...}",
             got=shown(pass_configs),
         )

@@ -290,7 +290,7 @@ def _kernel(symbol: str, kernel: object) -> JITKernel:
         return compile_func(kernel, target="cpu")
     if not isinstance(kernel, JITKernel):
         raise TileTypeError(
-            f"`{symbol}` is no kernel",
+            f"`{symbol}` is not a kernel",
             expected="what tilelang.compile gives, or a traced function",
             got=shown(kernel, 60),
         )

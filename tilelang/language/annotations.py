@@ -91,7 +91,7 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
             )
         if buffer.storage == "local.fragment" and not isinstance(layout, Fragment):
             raise TileTypeError(
-                f"the layout of the fragment `{buffer.name}` in {what} says no thread",
+                f"the layout of the fragment `{buffer.name}` in {what} names no threads",
                 expected="a T.Fragment",
                 got="a T.Layout",
             )

@@ -203,8 +203,8 @@ def _same_tile(what: str, src: Region, dst: Region, loc: Loc | None) -> Callable
             raise TileValueError(
                 f"the tile `{src.buffer.name}` differs between the threads, but {what} updates "
                 f"`{name}` with it once",
-                expected="a tile that all threads have alike, or a destination of each thread",
-                got=f"`{src.buffer.name}`, whose elements each thread has of its own",
+                expected="a tile that is equal in all threads, or a destination for each thread",
+                got=f"`{src.buffer.name}`, whose elements differ between threads",
                 hint=f"let each thread name its elements, as in {what}({name}[{element}], "
                 f"{src.buffer.name}[{', '.join('0' for _ in src.mins)}])",
                 loc=loc,

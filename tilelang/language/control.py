@@ -43,7 +43,7 @@ def _truth(cond: Any, what: str) -> bool | Expr:
     role = f"the condition of {what}"
     if not isinstance(cond, (bool, int, float, Expr, Buffer, Region)):
         raise TileTypeError(
-            f"{role} is no condition", expected="a comparison, e.g. n > 0", got=describe(cond)
+            f"{role} is not a condition", expected="a comparison, e.g. n > 0", got=describe(cond)
         )
     return truth(cond, role)
 

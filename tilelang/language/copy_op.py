@@ -274,7 +274,7 @@ def copy_cluster(
     loads = region_of(src, what, "source").scope() == "global"
     if loads == (cluster_mask is None) or loads != (dst_block is None):
         raise TileValueError(
-            "T.copy_cluster does not say for which blocks it copies",
+            "T.copy_cluster does not name the blocks to copy to",
             expected="cluster_mask= for a load from global memory, dst_block= for a tile of shared "
             "memory",
             got=f"cluster_mask={cluster_mask!r}, dst_block={dst_block!r}",

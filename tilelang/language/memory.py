@@ -137,7 +137,7 @@ def _bound(base: object, what: str) -> object:
     if isinstance(value, Load) and all(map(is_pure, value.indices)):
         return value
     raise TileTypeError(
-        f"the base of {what} is a value without a place",
+        f"the base of {what} is a value without an address",
         expected="a buffer, a region, an element such as A[i, j], or a name of one",
         got=f"`{base.name}`",
         hint="give the element itself, e.g. T.access_ptr(A[i, j])",
@@ -161,7 +161,7 @@ def _extent(what: str, buffer: Buffer, extents: tuple[object, ...], extent: obje
         expr = scalar(size, what, "extent")
         if not expr.dtype.is_integer or (isinstance(expr, Const) and expr.value < 1):
             raise TileValueError(
-                f"an extent of {what} is no number of elements",
+                f"an extent of {what} is not a number of elements",
                 expected="an integer of at least 1",
                 got=describe(size),
             )

@@ -109,7 +109,7 @@ def _derived(name: str) -> Support:
         if row is UNKNOWN_POINTER:
             return Support(False, False, "a pointer without a buffer needs a GPU")
         if row is not None and row.effect is Effect.SYNC:
-            return Support(True, True, "waiting for threads whose turn comes later is an error")
+            return Support(True, True, "waiting for threads that run later is an error")
         return Support(True, True)
     return Support(False, False, f"needs {lowest_with(needs)}")
 

@@ -170,7 +170,7 @@ def shfl_sync(
     lanes = None if arguments["mask"] is None else scalar(arguments["mask"], "T.shfl_sync", "mask")
     if lanes is not None and not lanes.dtype.is_integer:
         raise TileTypeError(
-            "the mask of T.shfl_sync is no integer",
+            "the mask of T.shfl_sync is not an integer",
             expected="T.shfl_sync(mask, value, srcLane, width), with a bit for each lane",
             got=f"`{lanes!r}` of dtype {lanes.dtype}",
             hint="give the width by name: T.shfl_sync(value, srcLane, width=8)",

@@ -42,7 +42,7 @@ def draw_layout(layout: object, dtype: object = "float16") -> Drawing:
     if isinstance(layout, Layout):
         return _shared(layout, DType(dtype))
     raise TileTypeError(
-        "this is no layout", expected="a T.Layout or a T.Fragment", got=type(layout).__name__
+        "this is not a layout", expected="a T.Layout or a T.Fragment", got=type(layout).__name__
     )
 
 
@@ -78,7 +78,7 @@ def _shared(layout: Layout, kind: DType) -> Drawing:
         bank = low % BANKS
         return Cell(f"{first} b{_span(bank, high // WORD_BITS - low + 1)}", bank)
 
-    title = f"layout {layout.shape} {kind}: {layout.size} places, cells are offset and banks"
+    title = f"layout {layout.shape} {kind}: {layout.size} positions, cells are offset and banks"
     return _drawing(title, layout.shape, run, cell, BANKS)
 
 

@@ -171,7 +171,7 @@ def make_wgmma_swizzled_layout(
     """The widest swizzle whose panels divide ``continuity`` (the last extent by default).
 
     Raises:
-        TileValueError: no span fits and rows are no multiple of 16 bytes.
+        TileValueError: no span fits and rows are not a multiple of 16 bytes.
     """
     function = "make_wgmma_swizzled_layout"
     shape, bits = _matrix(buffer, function), _bits(buffer)
@@ -182,7 +182,7 @@ def make_wgmma_swizzled_layout(
     if shape[-1] % (CHUNK_BITS // bits) == 0:
         return make_linear_layout(buffer)
     raise TileValueError(
-        f"{function} of rows that are no multiple of 16 bytes",
+        f"{function} of rows that are not a multiple of 16 bytes",
         expected=f"columns a multiple of {CHUNK_BITS // bits}",
         got=str(shape),
     )

@@ -103,7 +103,7 @@ class Shaders:
         found = self.tensors.get(number)
         if found is None:
             raise TileRuntimeError(
-                f"kernel {self.name} gets an address that is no tensor of the call",
+                f"kernel {self.name} gets an address that is not a tensor of the call",
                 expected="tensors as arguments: Metal binds memory by its buffers",
                 got=hex(number % 2**64),
             )

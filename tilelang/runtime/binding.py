@@ -285,7 +285,7 @@ class _Binder:
             self.fail(
                 KernelArgumentError, param, "has elements that share memory, and the kernel writes "
                 f"it: those at {pair[0]} and {pair[1]} are one",
-                "a place of its own for each element",
+                "an address of its own for each element",
                 f"shape {info.shape}, strides {info.strides}",
                 f"pass {param.name}.clone() or {param.name}.contiguous() of torch, "
                 f"np.array({param.name}) for numpy",

@@ -123,7 +123,7 @@ def opened(
         return library, file
     failure = CompileError(
         f"{subject} cannot be loaded",
-        got=refusals[0].splitlines()[0] if refusals else "no place to write it to",
+        got=refusals[0].splitlines()[0] if refusals else "no folder to write it to",
         hint=f"check that the compiler targets this machine (env {variable})",
     )
     failure.log = "\n".join(refusals)

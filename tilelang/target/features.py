@@ -10,7 +10,7 @@ from functools import lru_cache
 
 FEATURES: dict[str, str] = {
     "cores": "one core runs a whole block, and host code may compute",
-    "simt": "the threads of a block run beside each other, in warps",
+    "simt": "the threads of a block run concurrently, in warps",
     # Number formats of matrix instructions and conversions.
     "bf16": "bfloat16",
     "fp8": "8-bit floats",
@@ -37,9 +37,9 @@ FEATURES: dict[str, str] = {
     "elect": "elect.sync: one lane of a warp",
     "pdl": "griddepcontrol: kernels that start before the one in front of them ends",
     "clc": "clusterlaunchcontrol: work of blocks that have not started",
-    "clc_multicast": "the same, told to all blocks of a cluster",
+    "clc_multicast": "the same, sent to all blocks of a cluster",
     "setmaxnreg": "setmaxnreg: registers move between warpgroups",
-    "roles": "warps that copy beside warps that compute: mbarriers, bulk copies and setmaxnreg",
+    "roles": "warps that copy and warps that compute: mbarriers, bulk copies and setmaxnreg",
     "division_branches": "a division of float32 is a dozen instructions with a branch",
     "vector_red": "red.global.add of vectors of float32",
     "access_256": "loads and stores of 256 bits of global memory",

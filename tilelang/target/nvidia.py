@@ -135,14 +135,14 @@ _BULK = [
     O.IMAGE_MAP, O.FENCE_PROXY_ASYNC, O.BULK_COMMIT, O.BULK_WAIT,
     _load("tma_load", """Load a box: ``T.tma_load(descriptor, barrier, shared, *coordinates)``.
 
-    The barrier counts the bytes of the whole box; what lies outside of the tensor becomes 0.
+    The barrier counts the bytes of the whole box; elements outside the tensor become 0.
     Coordinates count elements, innermost dimension first. A last argument more than the rank of
     the descriptor is an eviction policy (0 normal, 1 first, 2 last).
     """, COORDINATES),
-    _load("tma_load_multicast", "Load a box into the same place of several blocks of the cluster; "
+    _load("tma_load_multicast", "Load a box to the same address in several blocks of the cluster; "
           "``blocks`` has a bit for each rank.", Operand("blocks", example=3), COORDINATES),
-    _load("tma_load_im2col", "Load pixels of a convolution; behind the coordinates stands one "
-          "offset for each spatial dimension.",
+    _load("tma_load_im2col", "Load pixels of a convolution; one offset for each spatial dimension "
+          "follows the coordinates.",
           Operand("coordinate", name="coordinates", many=True, example=(0, -1, 0, 0, 2, 1)),
           described=replace(O.MAP, example="image")),
     intrinsic("tma_store", "tma", """Store a box: ``T.tma_store(descriptor, shared, *coordinates)``.
