@@ -116,7 +116,7 @@ GROUPS = [name for name in replay.groups() if name not in ("h200", "cpu_bench")]
 COMMENT = re.compile(
     r'__attribute__\(\(.*?\)\)|\[\]\(.*?\}|//.*|"(?:\\.|[^"\\\n])*"|^\s*#.*', re.MULTILINE
 )
-PLACE = re.compile(r"// \S+:\d+$", re.MULTILINE)
+SOURCE_LINE = re.compile(r"// \S+:\d+$", re.MULTILINE)
 
 
 @pytest.mark.share(24)
@@ -148,7 +148,7 @@ def test_texts_have_no_words_around_names_that_a_program_can_have(
             foreign += [launch.hints.prelude or "", launch.hints.import_source or ""]
         handed.update(WORD.findall(" ".join(foreign)))
         for part in re.split(r"(?m)^\}.*$", text):
-            if PLACE.search(part):  # the user's lines are in it
+            if SOURCE_LINE.search(part):  # the user's lines are in it
                 found = set(re.findall(r"(?<![\w.])(?<!->)[A-Za-z_]\w*", COMMENT.sub(" ", part)))
                 caught |= dict.fromkeys(found - handed, item.name)
     left = set(given(caught, reserved)) - PASTED

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tilelang
 import tilelang.language as T
 from tilelang.codegen.names import RESERVED, Names
-from tilelang.codegen.text import comment, place_name, quote, quote_format
+from tilelang.codegen.text import comment, quote, quote_format, source_label
 from tilelang.cpu.module import INCLUDE_DIR, INCLUDES
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
@@ -78,10 +78,10 @@ def test_a_quoted_text_prints_as_it_was(tmp_path: Path, standard: str, texts: li
 
 @given(text=st.text())
 def test_comments_and_names_of_files_are_one_plain_line(text: str) -> None:
-    for made in (comment(text), place_name(text)):
+    for made in (comment(text), source_label(text)):
         assert made.isascii() and made.isprintable() or not made
         assert "\\" not in made and "?" not in made
-    assert " " not in place_name(text) and ":" not in place_name(text)
+    assert " " not in source_label(text) and ":" not in source_label(text)
 
 
 # -- names --------------------------------------------------------------------------------------

@@ -19,11 +19,11 @@ from tilelang.cuda.nvrtc import Nvrtc, Output, candidates, find_nvrtc
 from tilelang.cuda.toolchain import (
     KernelResources,
     compile_cubin,
+    compilers_identity,
     find_nvcc,
     included_files,
     kernel_flags,
     parse_log,
-    places_identity,
 )
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
@@ -499,14 +499,14 @@ def test_the_library_compiles_an_empty_program_ahead_where_it_knows_the_architec
 
 def test_identity_is_known_without_loading() -> None:
     code = (
-        "from tilelang.cuda.toolchain import places_identity\n"
-        "assert places_identity() and places_identity('nvcc')\n"
+        "from tilelang.cuda.toolchain import compilers_identity\n"
+        "assert compilers_identity() and compilers_identity('nvcc')\n"
         "assert 'nvrtc' not in open('/proc/self/maps').read()\n"
     )
     if sys.platform != "linux":
         pytest.skip("reads /proc")
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert places_identity() == places_identity() != places_identity("nvcc")
+    assert compilers_identity() == compilers_identity() != compilers_identity("nvcc")
 
 
 # -- disassembly -----------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ _EDGE = (6, 8, 6)  # rows, columns and steps that a tile of a product loses
 _FIRST, _SECOND = 32 << 10, 512 << 10  # bytes of the caches of a core
 _STRIDED = (0.2e-9, 0.8e-9, 1.2e-9)  # of a strided read, by cache level
 _LAUNCH = 2e-6
-_WIDE, _LEFT = 2048, 16  # see :mod:`tilelang.cpu.loops.block_coarsening`
+_WIDE, _MIN_BLOCKS = 2048, 16  # see :mod:`tilelang.cpu.loops.block_coarsening`
 
 
 @dataclass
@@ -124,7 +124,7 @@ class _Cores(Counter):
         """How many blocks along a row are coarsened into one."""
         across, others = here.grid[0], prod(here.grid[1:])
         fit = (n for n in range(across, 1, -1) if across % n == 0 and n * width <= _WIDE)
-        return next((n for n in fit if others * (across // n) >= _LEFT), 1)
+        return next((n for n in fit if others * (across // n) >= _MIN_BLOCKS), 1)
 
     def _loop(
         self, here: _Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]

@@ -17,8 +17,8 @@ def set_autotune_inputs(*tensors: Any) -> Iterator[None]:
     Args:
         tensors: what a call of the kernel passes, in order, or one list of it.
     """
-    one = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
-    token = _INPUTS.set(tuple(tensors[0] if one else tensors))
+    nested = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    token = _INPUTS.set(tuple(tensors[0] if nested else tensors))
     try:
         yield
     finally:

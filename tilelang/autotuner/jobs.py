@@ -190,7 +190,7 @@ class Bench:
         profiler = kernel.get_profiler(case.supply_type)
         profiler.device = self._memory or profiler.device
         if number not in self._inputs:
-            self._inputs[number] = self._made(profiler, case)
+            self._inputs[number] = self._make_inputs(profiler, case)
         results = None
         if case.give_results:
             inputs = self._copies(number)
@@ -211,7 +211,7 @@ class Bench:
         self._loaded[key] = (kernel, number)
         return results
 
-    def _made(self, profiler: Profiler, case: Case) -> list[Any]:
+    def _make_inputs(self, profiler: Profiler, case: Case) -> list[Any]:
         if case.inputs is None:
             return profiler.inputs()
         return [placed(tensor, profiler.device) for tensor in case.inputs]

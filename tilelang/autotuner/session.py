@@ -62,7 +62,7 @@ def opened(
     backend: str,
     profile: ProfileArgs,
     how: SearchArgs,
-    given: Sequence[Any] | None = None,
+    fixed: Sequence[Any] | None = None,
 ) -> Iterator[Lanes]:
     """The workers for ``count`` candidates. They start while the caller traces these: to create a
     context of a GPU or to import torch takes longer than the rest of a short search.
@@ -76,7 +76,7 @@ def opened(
             expected="True: processes of their own compile and measure; False: this one does",
             got=shown(how.isolate),
         )
-    alone = without_framework(profile, how, given, target, backend)
+    alone = without_framework(profile, how, fixed, target, backend)
     devices = measuring(how, target, backend, alone)
     with ExitStack() as stack:
         cache = None
@@ -98,16 +98,16 @@ def opened(
 
 
 def without_framework(
-    profile: ProfileArgs, how: SearchArgs, given: Sequence[Any] | None, target: Target, backend: str
+    profile: ProfileArgs, how: SearchArgs, fixed: Sequence[Any] | None, target: Target, backend: str
 ) -> bool:
     """Whether workers can measure without torch: no function of the user generates or compares
-    tensors, and given inputs can be sent as bytes."""
+    tensors, and fixed inputs can be sent as bytes."""
     checks = profile.manual_check_prog is not None and not profile.skip_check
     return (
         how.isolate and target_is_cuda(target)
         and device_of(target, backend) is not None
         and profile.backend == "event" and profile.ref_prog is None
-        and profile.supply_prog is None and not checks and all(map(storable, given or ()))
+        and profile.supply_prog is None and not checks and all(map(storable, fixed or ()))
     )  # fmt: skip
 
 
@@ -116,14 +116,14 @@ def search(
     candidates: Sequence[Candidate],
     profile: ProfileArgs,
     how: SearchArgs,
-    given: Sequence[Any] | None,
+    fixed: Sequence[Any] | None,
     target: Target,
     lanes: Lanes,
 ) -> float | None:
     """Measure candidates; sets their states and timings.
 
     Args:
-        given: inputs; None to generate them.
+        fixed: inputs; None to generate them.
 
     Returns:
         Milliseconds of the reference program, None without one.
@@ -134,7 +134,7 @@ def search(
         return None
     program = alive[0].program
     assert program is not None
-    cases = Cases(profile, given, device_of(target, program.backend), lanes.alone)
+    cases = Cases(profile, fixed, device_of(target, program.backend), lanes.alone)
     for candidate in alive:
         candidate.case = cases.number_of(candidate)
     # Without a bar tqdm is not imported, which takes a tenth of a second.
@@ -248,7 +248,7 @@ class Cases:
     """
 
     profile: ProfileArgs
-    given: Sequence[Any] | None
+    fixed: Sequence[Any] | None
     device: str | None
     alone: bool = False  # no framework is needed
     cases: list[Case] = field(default_factory=list)
@@ -275,8 +275,8 @@ class Cases:
         if self.device is not None and not self.alone:
             import_gpu_framework()
         inputs: list[Any] | None = None
-        if self.given is not None:
-            inputs = list(self.given)
+        if self.fixed is not None:
+            inputs = list(self.fixed)
         elif profile.supply_prog is not None:
             inputs = list(profile.supply_prog(params))
         elif profile.ref_prog is not None:

@@ -91,8 +91,8 @@ class AutoTuner:
         self.inputs: Sequence[Any] | None = None
         if isinstance(fn, JITImpl):
             names = {option.name for option in fields(CompileArgs)}
-            settings = {name: value for name, value in fn.settings.items() if name in names}
-            self.compile_args = CompileArgs(**settings)
+            args = {name: value for name, value in fn.settings.items() if name in names}
+            self.compile_args = CompileArgs(**args)
 
     @classmethod
     def from_kernel(cls, kernel: Any, configs: Any) -> AutoTuner:
@@ -167,12 +167,12 @@ class AutoTuner:
         Raises:
             TileRuntimeError: no configuration works; with the report.
         """
-        given = {
+        args = {
             "warmup": warmup, "rep": rep, "timeout": timeout, "executor": executor,
             "early_stop": early_stop, "early_stop_factor": early_stop_factor,
             "devices": benchmark_devices or ("all" if benchmark_multi_gpu else None),
         }  # fmt: skip
-        self.set_profile_args(**{name: value for name, value in given.items() if value is not None})
+        self.set_profile_args(**{name: value for name, value in args.items() if value is not None})
         subject = self.subject or subject_of(self.fn)
         target = parse_target(self.compile_args.target)
         if isinstance(self.configs, str) and self.configs == MODEL:

@@ -63,6 +63,6 @@ def comment(text: str) -> str:
     return re.sub(r"[^ -~]|[\\?]", "_", text)
 
 
-def place_name(file: str) -> str:
+def source_label(file: str) -> str:
     """The last part of the name of a file, as comments show it."""
     return re.sub(r"[^!-~]|[\\?:]", "_", file.rsplit("/", 1)[-1]) or "_"

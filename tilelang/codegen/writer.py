@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 
 from tilelang.codegen.c import CPrinter, bare
 from tilelang.codegen.names import Names
-from tilelang.codegen.text import Lines, place_name, quote, quote_format
+from tilelang.codegen.text import Lines, quote, quote_format, source_label
 from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 
 # The comment before what a line of the program became: (file, line).
-PLACE = re.compile(r"^\s*// ([^\s:]+):(\d+)$")
+SOURCE_LINE = re.compile(r"^\s*// ([^\s:]+):(\d+)$")
 
 # What T.print calls the dtypes.
 SHOWN = {
@@ -47,7 +47,7 @@ class Writer(Lines, ABC):
         """A comment naming the user's line, where it changes."""
         if stmt.loc is not None and stmt.loc.line != self.last_line:
             self.last_line = stmt.loc.line
-            self.put(f"// {place_name(stmt.loc.file)}:{stmt.loc.line}")
+            self.put(f"// {source_label(stmt.loc.file)}:{stmt.loc.line}")
 
     def write(self, stmt: S.Stmt) -> None:
         """Print ``stmt``."""

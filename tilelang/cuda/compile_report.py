@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilelang.codegen.writer import PLACE
+from tilelang.codegen.writer import SOURCE_LINE
 from tilelang.env import env
 from tilelang.errors import CompileError
 
@@ -80,7 +80,7 @@ def _defect(name: str, source: str, lines: list[str], advice: str) -> CompileErr
 def _line(source: str, number: int) -> tuple[str, str]:
     """A line of the generated text, and ``file.py:10`` of the program or ""."""
     lines = source.splitlines()[:number]
-    marks = (PLACE.match(line) for line in reversed(lines))
+    marks = (SOURCE_LINE.match(line) for line in reversed(lines))
     user = next((f"{mark[1]}:{mark[2]}" for mark in marks if mark is not None), "")
     return (lines[-1].strip() if lines else "", user)
 

@@ -278,7 +278,7 @@ class Driver(DeviceLibrary):
         config.grid[:], config.block[:] = list(grid), list(block)
         config.shared, config.stream = shared, stream
         config.attributes, config.count = attributes, len(wanted)
-        pointers, _held = arguments(parameters)
+        pointers, _keep_alive = arguments(parameters)
         with self.on(device):
             return int(
                 self._lib.cuLaunchKernelEx(

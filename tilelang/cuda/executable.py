@@ -25,11 +25,11 @@ from tilelang.cuda.toolchain import (
     CompileResult,
     KernelResources,
     compile_cubin,
+    compilers_identity,
     device_headers,
     included_files,
     kernel_flags,
     parse_log,
-    places_identity,
 )
 from tilelang.env import env
 from tilelang.errors import InternalError
@@ -183,7 +183,7 @@ def build_cubin(
     flags = compile_flags(artifact, options)
     headers = json.dumps(device_headers(), sort_keys=True)
     texts = (module.source, *included_files(flags))
-    key = content_key("cubin", *texts, headers, target.arch, repr(flags), places_identity(tool))
+    key = content_key("cubin", *texts, headers, target.arch, repr(flags), compilers_identity(tool))
 
     def make() -> Entry:
         if env.TILELANG_PRINT_ON_COMPILATION and not options.verbose:

@@ -123,7 +123,7 @@ def compile_cubin(
     return _with_nvcc(compiler, source, arch, flags, texts, name)
 
 
-def places_identity(tool: str = "auto") -> str:
+def compilers_identity(tool: str = "auto") -> str:
     """Text that differs when :func:`compile_cubin` may produce other code.
 
     It names the compilers by path, size and time without loading one, so that a process that only

@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from tilelang.codegen.text import place_name
-from tilelang.codegen.writer import PLACE
+from tilelang.codegen.text import source_label
+from tilelang.codegen.writer import SOURCE_LINE
 from tilelang.emulator.build import TEXT, KernelLibrary
 from tilelang.ir import stmt as S
 from tilelang.records import dataclass
@@ -69,7 +69,7 @@ class Lines:
         self._marks: list[tuple[str, int]] = []
         self._heads: list[tuple[int, str]] = []
         for number, line in enumerate(self.lines, 1):
-            mark = PLACE.match(line)
+            mark = SOURCE_LINE.match(line)
             head = _KERNEL.search(line)
             if head is not None:
                 self._heads.append((number, head[1]))
@@ -102,9 +102,9 @@ def user_files(func: S.PrimFunc) -> dict[str, str]:
     files = {}
     for stmt in S.walk(func.body):
         if stmt.loc is not None:
-            files[place_name(stmt.loc.file)] = stmt.loc.file
+            files[source_label(stmt.loc.file)] = stmt.loc.file
     if func.loc is not None:
-        files[place_name(func.loc.file)] = func.loc.file
+        files[source_label(func.loc.file)] = func.loc.file
     return files
 
 

@@ -37,7 +37,7 @@ class Waves:
 
 
 @dataclass(frozen=True)
-class Place:
+class Site:
     """The surroundings of an access: the kernel, its machine, loops (variable, values) and
     conditions."""
 
@@ -69,7 +69,7 @@ def wavefronts(addresses: Sequence[int] | Array, size: int, limits: Limits) -> W
     return total
 
 
-def waves_of(address: E.Expr, size: int, place: Place, lanes: int | None = None) -> Waves | None:
+def waves_of(address: E.Expr, size: int, site: Site, lanes: int | None = None) -> Waves | None:
     """The waves of an access, over warps of the block and values of the loops around it.
 
     Args:
@@ -79,20 +79,20 @@ def waves_of(address: E.Expr, size: int, place: Place, lanes: int | None = None)
     Returns:
         None when the address depends on data.
     """
-    waves, warp = Waves(), place.limits.warp
-    threads = thread_indices(place.launch)
+    waves, warp = Waves(), site.limits.warp
+    threads = thread_indices(site.launch)
     total = len(next(iter(threads.values())))
-    for values in islice(product(*(span for _, span in place.loops)), MAX_POINTS):
-        fixed = {var: np.asarray(value, np.int64) for (var, _), value in zip(place.loops, values)}
-        table = _known({**threads, **fixed}, (address, *place.conds))
+    for values in islice(product(*(span for _, span in site.loops)), MAX_POINTS):
+        fixed = {var: np.asarray(value, np.int64) for (var, _), value in zip(site.loops, values)}
+        table = _known({**threads, **fixed}, (address, *site.conds))
         try:
             addresses = np.broadcast_to(evaluate(address, table), (total,))
         except TileUnsupportedError:
             return None
-        active = _active(place.conds, table, total)
+        active = _active(site.conds, table, total)
         for start in range(0, min(total, MAX_WARPS * warp), warp):
             chosen = slice(start, min(start + (lanes or warp), start + warp, total))
-            waves += wavefronts(addresses[chosen][active[chosen]], size, place.limits)
+            waves += wavefronts(addresses[chosen][active[chosen]], size, site.limits)
     return waves
 
 

@@ -107,17 +107,17 @@ def _delivery(stmt: S.Reduce, warp: int, times: int | None) -> Conversion | None
 
 
 def _conversion(
-    items: Sequence[S.Stmt],
+    stmts: Sequence[S.Stmt],
     tile: Buffer,
     names: Mapping[str, Var],
     times: int | None,
     warp: int,
 ) -> Conversion:
-    last = max(number for number, stmt in enumerate(items) if tile.data in effects.used(stmt))
+    last = max(number for number, stmt in enumerate(stmts) if tile.data in effects.used(stmt))
     size = prod(n for n in tile.shape if isinstance(n, int)) * tile.dtype.bits // 8
     through = barriers = 0
     work = 0.0
-    for stmt in items[: last + 1]:
+    for stmt in stmts[: last + 1]:
         if isinstance(stmt, S.Parallel) and isinstance(stmt.loop_layout, RegisterLayout):
             work += cost.of_loop(stmt, stmt.loop_layout, warp)
         for node in S.walk(stmt):
@@ -132,4 +132,4 @@ def _conversion(
                     for call in E.walk(expr)
                 )
     name = tile.name.removesuffix("_shared").removesuffix("_moved")
-    return Conversion(items[0].loc, names.get(name), name, through, barriers, times, work)
+    return Conversion(stmts[0].loc, names.get(name), name, through, barriers, times, work)

@@ -24,11 +24,11 @@ def shape_text(buffer: Buffer) -> str:
 def distribution_text(layout: RegisterLayout) -> str:
     """Where each element of a fragment is: ``(i, j) -> thread .., register ..``."""
     index = [E.Var(_NAMES[dim % len(_NAMES)], DType("int32")) for dim in range(len(layout.shape))]
-    given: list[E.Expr] = [
+    indices: list[E.Expr] = [
         var if extent > 1 else E.const(0) for var, extent in zip(index, layout.shape)
     ]
-    thread = expr_text(simplify(layout.thread_of(given)))
-    register = expr_text(simplify(layout.register_of(given)))
+    thread = expr_text(simplify(layout.thread_of(indices)))
+    register = expr_text(simplify(layout.register_of(indices)))
     names = ", ".join(var.name for var in index)
     registers = f"{layout.register_count} register{'s' if layout.register_count > 1 else ''}"
     text = f"{registers} in each of {layout.threads} threads"

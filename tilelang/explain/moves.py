@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 
 from tilelang.errors import Loc
-from tilelang.explain.banks import Place, Waves, waves_of
+from tilelang.explain.banks import Site, Waves, waves_of
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -54,7 +54,7 @@ def lines_of(launch: S.Launch, limits: Limits, count: bool = True) -> dict[Key, 
         count: whether the waves of shared memory are counted.
     """
     lines: dict[Key, Line] = {}
-    _Walk(launch, lines, count).block(launch.body, launch.loc, {}, Place(launch, limits))
+    _Walk(launch, lines, count).block(launch.body, launch.loc, {}, Site(launch, limits))
     return lines
 
 
@@ -64,38 +64,38 @@ class _Walk:
         self.lines = lines
         self.count = count
 
-    def block(self, stmt: S.Stmt, loc: Loc | None, lets: dict[E.Var, E.Expr], place: Place) -> None:
+    def block(self, stmt: S.Stmt, loc: Loc | None, lets: dict[E.Var, E.Expr], site: Site) -> None:
         """``stmt`` with everything in it; statements without a place are where those around
         them are."""
         loc = stmt.loc or loc
         if isinstance(stmt, S.Seq):
             for child in stmt.stmts:
-                self.block(child, loc, lets, place)
+                self.block(child, loc, lets, site)
             return
         if loc is not None:
             line = self.lines.setdefault((loc.file, loc.line), Line(loc))
-            self.accesses(stmt, line, lets, place)
+            self.accesses(stmt, line, lets, site)
         if isinstance(stmt, S.Let):
             lets[stmt.var] = substitute(stmt.value, lets)
         if isinstance(stmt, S.If):
             cond = substitute(stmt.cond, lets)
-            self.block(stmt.then, loc, lets, replace(place, conds=(*place.conds, cond)))
+            self.block(stmt.then, loc, lets, replace(site, conds=(*site.conds, cond)))
             if stmt.orelse is not None:
                 other = E.unary("lnot", cond)
-                self.block(stmt.orelse, loc, lets, replace(place, conds=(*place.conds, other)))
+                self.block(stmt.orelse, loc, lets, replace(site, conds=(*site.conds, other)))
             return
         if isinstance(stmt, S.For):
-            place = replace(place, loops=(*place.loops, (stmt.var, _values(stmt))))
+            site = replace(site, loops=(*site.loops, (stmt.var, _values(stmt))))
         for block in stmt.blocks():
-            self.block(block, loc, lets, place)
+            self.block(block, loc, lets, site)
 
-    def accesses(self, stmt: S.Stmt, line: Line, lets: dict[E.Var, E.Expr], place: Place) -> None:
+    def accesses(self, stmt: S.Stmt, line: Line, lets: dict[E.Var, E.Expr], site: Site) -> None:
         """The accesses of the expressions of ``stmt`` itself."""
         for move, buffer, indices, size, lanes in _moves(stmt):
             waves = None
             if move.memory == "shared" and self.count and not move.whole:
                 address = substitute(_address(buffer, indices), lets)
-                waves = waves_of(address, size, place, lanes)
+                waves = waves_of(address, size, site, lanes)
             before = line.moves.get(move)
             line.moves[move] = waves if before is None or waves is None else before + waves
         for expr in stmt.exprs():
@@ -114,10 +114,10 @@ def _name(call: E.Call) -> str:
     return call.op
 
 
-Found = tuple[Move, Buffer, tuple[E.Expr, ...], int, int | None]
+MovedAccess = tuple[Move, Buffer, tuple[E.Expr, ...], int, int | None]
 
 
-def _moves(stmt: S.Stmt) -> Iterator[Found]:
+def _moves(stmt: S.Stmt) -> Iterator[MovedAccess]:
     """Each access: what it is, buffer, indices, bytes of a lane, lanes that name addresses."""
     for access in effects.accesses(stmt):
         plain = access.how is effects.How.PLAIN and isinstance(access.by, E.Load | S.Store)
@@ -127,12 +127,12 @@ def _moves(stmt: S.Stmt) -> Iterator[Found]:
         yield from _call(call)
 
 
-def _plain(verb: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Found:
+def _plain(verb: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> MovedAccess:
     size = max(1, buffer.dtype.width // 8)
     return Move(verb, buffer.name, _memory(buffer), size), buffer, indices, size, None
 
 
-def _call(call: E.Call) -> Iterator[Found]:
+def _call(call: E.Call) -> Iterator[MovedAccess]:
     for number, arg in enumerate(call.args):
         if not isinstance(arg, E.AddressOf) or not _memory(arg.buffer):
             continue

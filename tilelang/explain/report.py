@@ -111,8 +111,8 @@ class _Kernel:
         if buffer.storage != FRAGMENT:
             bits = buffer.dtype.width
             return f"shared, {layout_text(buffer.attrs.layout, bits)}"
-        held = buffer.attrs.register_layout
-        return distribution_text(held) if isinstance(held, RegisterLayout) else "never used"
+        mapping = buffer.attrs.register_layout
+        return distribution_text(mapping) if isinstance(mapping, RegisterLayout) else "never used"
 
     def shared(self) -> Iterator[str]:
         """The plan of shared memory."""
@@ -157,7 +157,7 @@ class _Kernel:
         tiles = allocated(self.stages.laid).values()
         for node in S.find(self.stages.laid.body, H.Pipeline):
             size = sum(tile.constant_bytes for tile in tiles if tile.data in set(node.tiles))
-            say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} an item")
+            say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} a stage")
         for conversion in self.conversions:
             say(conversion.loc, _conversion(conversion, self.notes.get(conversion.data)))
         return result

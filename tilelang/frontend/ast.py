@@ -42,12 +42,12 @@ from tilelang.frontend.nodes import (
     leaves,
     load,
     method_call,
-    same_place,
     scope_call,
     set_name,
     shape_of,
     statement,
     thunk,
+    with_location,
 )
 from tilelang.frontend.source import argument_names, function_node, new_function
 from tilelang.ir.recursion import raise_recursion_limit
@@ -245,7 +245,7 @@ class _Statements:
         out = self.block(body)
         self.path, self.branch, self.level = outside, around, level
         del self.again[len(self.again) - len(again) :]
-        return out or [same_place(ast.Pass(), stmt)]
+        return out or [with_location(ast.Pass(), stmt)]
 
     def statement(self, stmt: ast.stmt) -> list[ast.stmt]:
         kind = type(stmt).__name__
@@ -288,7 +288,7 @@ class _Statements:
             text = constant(name)
             value = set_name(name, method_call(kept, "value", at, text))
             test = method_call(kept, "holds", at, constant(name))
-            out.append(same_place(ast.If(test=test, body=[value], orelse=[]), at))
+            out.append(with_location(ast.If(test=test, body=[value], orelse=[]), at))
         return out
 
     # -- assignment ---------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class _Statements:
         value = scope_call("snapshot", [self.expr(stmt.value), constant(hint)], stmt)
         out = [set_name(temporary, value)]
         for target in stmt.targets:
-            again = same_place(load(temporary), stmt.value)
+            again = with_location(load(temporary), stmt.value)
             out += self.assign(target, again, stmt)
         return out
 
@@ -311,15 +311,15 @@ class _Statements:
             return self.unpack(target, value, at)
         rewritten = self.expr(value)
         if isinstance(target, ast.Name) and target.id in self.outer:
-            current = thunk(same_place(load(target.id), target))
+            current = thunk(with_location(load(target.id), target))
             args = [constant(target.id), rewritten, constant(by_reference), current]
             return [set_name(target.id, scope_call("assign_outer", args, at))]
         if isinstance(target, ast.Name):
             args = [constant(target.id), rewritten, constant(by_reference)]
             return [set_name(target.id, scope_call("assign", args, at))]
-        return self.place(target, rewritten, at)
+        return self.assign_target(target, rewritten, at)
 
-    def place(self, target: ast.expr, value: ast.expr, at: ast.AST) -> list[ast.stmt]:
+    def assign_target(self, target: ast.expr, value: ast.expr, at: ast.AST) -> list[ast.stmt]:
         """Store the rewritten value ``value`` into a subscript or attribute."""
         if isinstance(target, ast.Subscript):
             base, key = self.expr(target.value), self.key(target.slice)
@@ -346,7 +346,7 @@ class _Statements:
             return scope_call("slice", parts, node)
         if isinstance(node, ast.Tuple):
             rewritten = ast.Tuple(elts=[self.key(target) for target in node.elts], ctx=ast.Load())
-            return same_place(rewritten, node)
+            return with_location(rewritten, node)
         return self.expr(node)
 
     def unpack(self, target: ast.Tuple | ast.List, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
@@ -363,23 +363,23 @@ class _Statements:
             element = ast.Subscript(
                 value=load(temporary), slice=ast.Constant(value=number), ctx=ast.Load()
             )
-            same_place(element, leaf)
+            with_location(element, leaf)
             if isinstance(leaf, ast.Name) and leaf.id not in self.outer:
                 commit = scope_call("commit", [constant(leaf.id), element], at)
                 out.append(set_name(leaf.id, commit))
             elif isinstance(leaf, ast.Name):
-                current = thunk(same_place(load(leaf.id), leaf))
+                current = thunk(with_location(load(leaf.id), leaf))
                 call_args = [constant(leaf.id), element, constant(True), current]
                 out.append(set_name(leaf.id, scope_call("assign_outer", call_args, at)))
             else:
-                out += self.place(leaf, element, at)
+                out += self.assign_target(leaf, element, at)
         return out
 
     def do_AugAssign(self, stmt: ast.AugAssign) -> list[ast.stmt]:
         op, target = constant(_OPERATORS[type(stmt.op)]), stmt.target
         value = self.expr(stmt.value)
         if isinstance(target, ast.Name):
-            current = self.expr(same_place(load(target.id), target))
+            current = self.expr(with_location(load(target.id), target))
             args = [constant(target.id), op, current, value]
             return [set_name(target.id, scope_call("aug_name", args, stmt))]
         if isinstance(target, ast.Subscript):
@@ -414,7 +414,7 @@ class _Statements:
             if which and liveness.orelse:
                 rewritten = [*self.restored(branch, liveness.orelse, stmt.test), *rewritten]
             test = method_call(branch, method, stmt.test)
-            out.append(same_place(ast.If(test=test, body=rewritten, orelse=[]), stmt.test))
+            out.append(with_location(ast.If(test=test, body=rewritten, orelse=[]), stmt.test))
         out.append(statement(method_call(branch, "end", stmt.test)))
         return out + self.reread(branch, liveness.after, stmt.test)
 
@@ -422,8 +422,8 @@ class _Statements:
         """At the start of the second side of ``kept``: what the names held before the first."""
         out = self.reread(kept, names, at)
         for name, again in zip(names, out, strict=True):
-            none = set_name(name, same_place(ast.Constant(value=None), at))
-            gone = same_place(ast.Delete(targets=[ast.Name(id=name, ctx=ast.Del())]), at)
+            none = set_name(name, with_location(ast.Constant(value=None), at))
+            gone = with_location(ast.Delete(targets=[ast.Name(id=name, ctx=ast.Del())]), at)
             again.orelse = [none, gone]  # type: ignore[attr-defined]  # an If; not bound before
         return out
 
@@ -447,7 +447,7 @@ class _Statements:
             value: ast.expr = ast.Subscript(
                 value=values, slice=ast.Constant(value=number), ctx=ast.Load()
             )
-            same_place(value, stmt.target)
+            with_location(value, stmt.target)
             out.append(set_name(name, scope_call("bind", [constant(name), value], stmt.target)))
         out += self.nested(stmt, 0, stmt.body)
         out.append(statement(method_call(loop, "end", stmt.iter)))
@@ -462,10 +462,10 @@ class _Statements:
         loop_call = scope_call("rounds", args, stmt.iter)
         loop_call.keywords = pairs
         self.level = self.fresh()
-        out = [set_name(iterable, same_place(loop_call, stmt.iter))]
+        out = [set_name(iterable, with_location(loop_call, stmt.iter))]
         out.append(set_name(self.level, scope_call("level", [], stmt.iter)))
-        value = same_place(load(each), stmt.target)
-        at = same_place(ast.Pass(), stmt.target)
+        value = with_location(load(each), stmt.target)
+        at = with_location(ast.Pass(), stmt.target)
         if isinstance(stmt.target, (ast.Tuple, ast.List)):
             body = self.unpack(stmt.target, value, at)
         else:
@@ -474,7 +474,7 @@ class _Statements:
         self.level = around
         target = ast.Name(id=each, ctx=ast.Store())
         loop = ast.For(target=target, iter=load(iterable), body=body, orelse=[])
-        return [*out, same_place(loop, stmt.iter)]
+        return [*out, with_location(loop, stmt.iter)]
 
     def loop_source(self, node: ast.expr) -> ast.expr:
         """The iterable; ``range(...)`` takes device expressions, so it is called through us."""
@@ -498,7 +498,7 @@ class _Statements:
         out = [set_name(loop, scope_call("while_", args, stmt.test))]
         body = self.nested(stmt, 0, stmt.body)
         begin = method_call(loop, "begin", stmt.test)
-        out.append(same_place(ast.If(test=begin, body=body, orelse=[]), stmt.test))
+        out.append(with_location(ast.If(test=begin, body=body, orelse=[]), stmt.test))
         out.append(statement(method_call(loop, "end", stmt.test)))
         return out + self.reread(loop, self.flow.of(stmt).after, stmt.test)
 
@@ -517,17 +517,17 @@ class _Statements:
         opened = set_name(frame, context)
         body: list[ast.stmt] = []
         if target is not None:
-            value = same_place(load(entered), target)
+            value = with_location(load(entered), target)
             if isinstance(target, (ast.Tuple, ast.List)):
-                body += self.unpack(target, value, same_place(ast.Pass(), target))
+                body += self.unpack(target, value, with_location(ast.Pass(), target))
             else:
-                body += self.assign(target, value, same_place(ast.Pass(), target))
+                body += self.assign(target, value, with_location(ast.Pass(), target))
         body += self.with_items(stmt, items[1:])
         entry = ast.withitem(
-            context_expr=same_place(load(frame), first.context_expr),
+            context_expr=with_location(load(frame), first.context_expr),
             optional_vars=ast.Name(entered, ast.Store()),
         )
-        with_stmt = same_place(ast.With(items=[entry], body=body), first.context_expr)
+        with_stmt = with_location(ast.With(items=[entry], body=body), first.context_expr)
         return [
             opened,
             with_stmt,
@@ -553,14 +553,14 @@ class _Statements:
         value = ast.Constant(value=None) if stmt.value is None else self.expr(stmt.value)
         if not self.path:
             return_stmt = ast.Return(value=scope_call("return_", [value], stmt))
-            return [same_place(return_stmt, stmt)]
+            return [with_location(return_stmt, stmt)]
         temporary = self.fresh()
         ends = ast.If(
             test=scope_call("returns", [load(temporary)], stmt),
             body=[ast.Return(value=scope_call("return_", [load(temporary)], stmt))],
             orelse=[],
         )
-        return [set_name(temporary, same_place(value, stmt)), same_place(ends, stmt)]
+        return [set_name(temporary, with_location(value, stmt)), with_location(ends, stmt)]
 
     # -- other statements ---------------------------------------------------------------------
     def do_Expr(self, stmt: ast.Expr) -> list[ast.stmt]:
@@ -571,7 +571,7 @@ class _Statements:
 
     def do_Assert(self, stmt: ast.Assert) -> list[ast.stmt]:
         text = ast.Constant(value=None) if stmt.msg is None else self.expr(stmt.msg)
-        same_place(text, stmt)
+        with_location(text, stmt)
         return [statement(scope_call("assert_", [self.expr(stmt.test), thunk(text)], stmt))]
 
     def do_Nonlocal(self, stmt: ast.Nonlocal) -> list[ast.stmt]:
@@ -652,13 +652,13 @@ def rewrite(
         args=[ast.Call(func=load("__tl_locals"), args=[], keywords=[])],
         keywords=[],
     )
-    first = set_name("__tl", same_place(start, info.node))
+    first = set_name("__tl", with_location(start, info.node))
     name = "__tl_body"  # not the user's name: a recursive function looks that up outside
     node = new_function(name, _bare(info.node.args), first)
     node.body += body
     if macro:
         node.body.append(ast.Return(value=scope_call("returned", [], info.node)))
-    same_place(node, info.node)
+    with_location(node, info.node)
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
     for key, value in (captured or {}).items():
         cells.setdefault(key, CellType(value))
@@ -686,7 +686,7 @@ def _bare(arguments: ast.arguments) -> ast.arguments:
     """Parameters without annotations and defaults."""
 
     def bare(arg: ast.arg | None) -> Any:
-        return None if arg is None else same_place(ast.arg(arg=arg.arg), arg)
+        return None if arg is None else with_location(ast.arg(arg=arg.arg), arg)
 
     return ast.arguments(
         posonlyargs=[bare(arg) for arg in arguments.posonlyargs],
@@ -710,4 +710,4 @@ def _factory(node: ast.FunctionDef, names: list[str]) -> ast.stmt:
         kwarg=None,
         defaults=[],
     )
-    return same_place(new_function("__tl_factory", arguments, node), node)
+    return with_location(new_function("__tl_factory", arguments, node), node)

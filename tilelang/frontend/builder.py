@@ -26,7 +26,7 @@ from tilelang.errors import (
     TileWarning,
     shown,
 )
-from tilelang.frontend.place import check_place
+from tilelang.frontend.place import check_position
 from tilelang.frontend.regions import as_run, check_number, lost_fraction
 from tilelang.frontend.split import split
 from tilelang.frontend.state import PythonState
@@ -153,18 +153,18 @@ class Builder:
         self.parts: dict[tuple[int, object], tuple[object, list[Block]]] = {}
         self.reducers: dict[Buffer, str] = {}  # what each waits for
         self.loops: list[Any] = []  # the loop statements being traced, innermost last
-        self._places: dict[int, tuple[CodeType, tuple[Any, ...]]] = {}
+        self._positions: dict[int, tuple[CodeType, tuple[Any, ...]]] = {}
         self.hooks: Any = None  # the template being traced: T.const and body annotations
         self._finished: PrimFunc | None = None
 
-    def places(self, code: CodeType) -> tuple[Any, ...]:
+    def code_positions(self, code: CodeType) -> tuple[Any, ...]:
         """The place of each instruction of ``code``; every statement of a trace asks for one.
 
         Kept under the identity of ``code``: hashing it costs as much as its length.
         """
-        cached = self._places.get(id(code))
+        cached = self._positions.get(id(code))
         if cached is None:
-            cached = self._places[id(code)] = (code, _places(code))
+            cached = self._positions[id(code)] = (code, _positions(code))
         return cached[1]
 
     # -- function -----------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Builder:
             )
         if stmt.loc is None:
             object.__setattr__(stmt, "loc", locate())
-        check_place(self, stmt)
+        check_position(self, stmt)
         stmt = split(self, stmt)
         block = self.blocks[-1]
         if block.done:
@@ -698,7 +698,7 @@ def _chain(frames: list[tuple[FrameType, int]]) -> Loc | None:
     return loc
 
 
-def _places(code: CodeType) -> tuple[tuple[Any, Any, Any, Any], ...]:
+def _positions(code: CodeType) -> tuple[tuple[Any, Any, Any, Any], ...]:
     """The place of each instruction of ``code``, from Python 3.11 on."""
     positions_of: Any = getattr(code, "co_positions", tuple)
     return tuple(positions_of())
@@ -707,7 +707,7 @@ def _places(code: CodeType) -> tuple[tuple[Any, Any, Any, Any], ...]:
 def _position(frame: FrameType, lasti: int) -> tuple[str, int, Any, Any, Any]:
     code = frame.f_code
     active = current()
-    positions = active.places(code) if isinstance(active, Builder) else _places(code)
+    positions = active.code_positions(code) if isinstance(active, Builder) else _positions(code)
     if positions and lasti >= 0:
         line, end_line, col, end_col = positions[lasti // 2]
         if line is not None:

@@ -109,8 +109,8 @@ class _Range(Loop):
             warn(f"the step of {what} is not a constant", locate())
         kinds = [v.dtype for v in (low, high, by) if not isinstance(v, Const)]
         dtype = DType("int32")
-        for item in (*kinds, *(v.dtype for v in (low, high, by) if v.dtype == "int64")):
-            dtype = promote(dtype, item)
+        for candidate in (*kinds, *(v.dtype for v in (low, high, by) if v.dtype == "int64")):
+            dtype = promote(dtype, candidate)
         self.dtype = dtype
         self.bounds = tuple(as_expr(value, dtype) for value in (low, high, by))
         self.hints = LoopHints.of(_pairs(options or {}, annotations))

@@ -264,6 +264,6 @@ class _Method(Macro):
         return super().__call__(*args, **kwargs)
 
 
-def inline(item: Any) -> Any:
+def inline(target: Any) -> Any:
     """Make a macro of a function, or a meta class of a class."""
-    return meta_class(item) if isinstance(item, type) else macro(item)
+    return meta_class(target) if isinstance(target, type) else macro(target)

@@ -53,11 +53,11 @@ class _Count(FactWalk):
 
     def rewritten(self, expr: E.Expr) -> E.Expr:
         """``expr`` with its own elements counted from the start."""
-        made = super().rewritten(expr)
-        if isinstance(made, E.Call) and made.atom.elements:
-            args = tuple(map(self.element, made.args))
-            return made if all(map(is_, args, made.args)) else replace(made, args=args)
-        return made if isinstance(made, E.AddressOf) else self.element(made)
+        new = super().rewritten(expr)
+        if isinstance(new, E.Call) and new.atom.elements:
+            args = tuple(map(self.element, new.args))
+            return new if all(map(is_, args, new.args)) else replace(new, args=args)
+        return new if isinstance(new, E.AddressOf) else self.element(new)
 
     def element(self, node: Node) -> Node:
         """``node``, its indices counted from the start if it names an element."""

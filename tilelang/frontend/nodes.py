@@ -18,7 +18,7 @@ __all__ = [
     "leaves",
     "load",
     "method_call",
-    "same_place",
+    "with_location",
     "scope_call",
     "set_name",
     "shape_of",
@@ -76,7 +76,7 @@ def below(node: ast.AST, stop: tuple[type[ast.AST], ...] = ()) -> Iterator[ast.A
                 todo.extend([child for child in value if isinstance(child, ast.AST)])
 
 
-def same_place(root: Node, at: ast.AST) -> Node:
+def with_location(root: Node, at: ast.AST) -> Node:
     """``root`` with the position of ``at``, and the new nodes below it too."""
     where = {key: value for key in _POSITION if (value := getattr(at, key, None)) is not None}
     todo: list[ast.AST] = [root]
@@ -106,7 +106,7 @@ def thunk(body: ast.expr) -> ast.Lambda:
     empty = ast.arguments(
         posonlyargs=[], args=[], vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[]
     )
-    return same_place(ast.Lambda(args=empty, body=body), body)
+    return with_location(ast.Lambda(args=empty, body=body), body)
 
 
 def load(name: str) -> ast.Name:
@@ -122,18 +122,18 @@ def scope_call(method: str, args: Iterable[ast.expr], at: ast.AST) -> ast.Call:
 def method_call(variable: str, method: str, at: ast.AST, *args: ast.expr) -> ast.Call:
     """``variable.method(*args)`` shown at the text of ``at``."""
     func = ast.Attribute(value=load(variable), attr=method, ctx=ast.Load())
-    return same_place(ast.Call(func=func, args=list(args), keywords=[]), at)
+    return with_location(ast.Call(func=func, args=list(args), keywords=[]), at)
 
 
 def set_name(name: str, value: ast.expr) -> ast.stmt:
     """``name = value``"""
     target = ast.Name(id=name, ctx=ast.Store())
-    return same_place(ast.Assign(targets=[target], value=value), value)
+    return with_location(ast.Assign(targets=[target], value=value), value)
 
 
 def statement(value: ast.expr) -> ast.stmt:
     """``value`` as a statement."""
-    return same_place(ast.Expr(value=value), value)
+    return with_location(ast.Expr(value=value), value)
 
 
 def leaves(target: ast.expr) -> Iterator[ast.expr]:

@@ -33,7 +33,7 @@ def reduce_function(
         pickle.PicklingError: it has no name, and the pickler takes no functions by value.
     """
     by_value, name = _takes_functions(), getattr(fn, "__qualname__", type(fn).__name__)
-    if _found(fn.__module__, name) is obj and not (by_value and fn.__module__ == "__main__"):
+    if _lookup(fn.__module__, name) is obj and not (by_value and fn.__module__ == "__main__"):
         return name
     if not by_value:
         raise pickle.PicklingError(
@@ -46,7 +46,7 @@ def reduce_function(
     return _restored, (filename, lines, make, fn, *args)
 
 
-def _found(module: str, name: str) -> object:
+def _lookup(module: str, name: str) -> object:
     """What a module has under a name with dots."""
     value: object = sys.modules.get(module)
     for part in name.split("."):

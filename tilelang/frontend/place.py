@@ -17,7 +17,7 @@ from tilelang.ir.expr import Binary, Call, Cast, Expr, Load, find, walk
 if TYPE_CHECKING:
     from tilelang.frontend.builder import Builder
 
-__all__ = ["check_place"]
+__all__ = ["check_position"]
 
 _COLLECTIVE = (
     S.Gemm,
@@ -32,7 +32,7 @@ _MOVES = (S.Copy, S.Fill)
 _OWN = ("local", "local.var")
 
 
-def check_place(builder: Builder, stmt: S.Stmt) -> None:
+def check_position(builder: Builder, stmt: S.Stmt) -> None:
     """Refuse ``stmt`` where it cannot stand.
 
     Raises:

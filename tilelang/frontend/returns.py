@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import TileTypeError
 from tilelang.frontend.builder import describe, same_value
-from tilelang.frontend.nodes import same_place
+from tilelang.frontend.nodes import with_location
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.expr import Expr, as_expr, const
 from tilelang.ir.stmt import Alloc, Store
@@ -37,7 +37,7 @@ def structured(node: ast.FunctionDef) -> ast.FunctionDef:
     if not any(isinstance(stmt, ast.If) and _returns(stmt) for stmt in node.body):
         return node
     copied = copy.copy(node)
-    end = same_place(ast.Return(value=None), node.body[-1])
+    end = with_location(ast.Return(value=None), node.body[-1])
     copied.body = _tail([*node.body, end])
     return copied
 

@@ -37,7 +37,7 @@ class PythonState:
 
     def __init__(self, what: str, loc: Loc | None) -> None:
         self.what, self.loc = what, loc
-        self._found: dict[int, tuple[str, Any, Any]] = {}
+        self._recorded: dict[int, tuple[str, Any, Any]] = {}
         self._bound: list[tuple[FrameType, str, Any]] = []
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -51,11 +51,11 @@ class PythonState:
             frame = frame.f_back
 
     def _add(self, name: str, value: Any) -> None:
-        if id(value) in self._found:
+        if id(value) in self._recorded:
             return
         state = _state(value, _DEPTH)
         if state is not None:
-            self._found[id(value)] = (name, value, state)
+            self._recorded[id(value)] = (name, value, state)
 
     def check(self, loc: Loc | None = None) -> None:
         """Compare with now.
@@ -63,7 +63,7 @@ class PythonState:
         Raises:
             TileRuntimeError: a statement of the block has changed something.
         """
-        for name, value, state in self._found.values():
+        for name, value, state in self._recorded.values():
             if _state(value, _DEPTH) != state:
                 raise self._changed(name, f"a {type(value).__name__} with other contents", loc)
         for frame, name, value in self._bound:

@@ -309,7 +309,7 @@ class _Hooks:
     def __init__(self, template: EagerFunc, builder: Builder, vt: ArgVarTable) -> None:
         self.template, self.builder, self.vt = template, builder, vt
         self.annots: dict[str, Annot] = {}
-        self.made: dict[str, Any] = {}
+        self.created: dict[str, Any] = {}
 
     def const(self, name: str, dtype: DType) -> Any:
         raise NotImplementedError
@@ -320,7 +320,7 @@ class _Hooks:
         if not annot.is_kernel_arg():
             return annot.create_prim_func_arg(name, current, self.vt)
         self.annots[name] = annot
-        self.made[name] = param = self.create(annot, name, current)
+        self.created[name] = param = self.create(annot, name, current)
         return param
 
     def create(self, annot: Annot, name: str, current: Any) -> Any:
@@ -571,8 +571,8 @@ class EagerFunc:
         body = trace.push("func")
         arguments = self._arguments(values, trace, vt)
         result = trace_root(trace, self._traced.run, *self.variadic.unfold(arguments))
-        hooks.made.update({k: v for k, v in arguments.items() if k not in hooks.made})
-        order = [hooks.made[name] for name in self.func_annot.arg_names]
+        hooks.created.update({k: v for k, v in arguments.items() if k not in hooks.created})
+        order = [hooks.created[name] for name in self.func_annot.arg_names]
         inputs = [entry for entry in order if any(entry is param for param in trace.params)]
         trace.params = [*inputs, *trace.empties]
         trace.set_results(result)

@@ -49,7 +49,7 @@ class Variadic:
         return parameter.replace(kind=_Kind.KEYWORD_ONLY, default=default)
 
     def check(
-        self, annots: Mapping[str, Annot], body: frozenset[str], place: Callable[[str], Loc]
+        self, annots: Mapping[str, Annot], body: frozenset[str], location: Callable[[str], Loc]
     ) -> None:
         """Refuse annotations that ask for anything but constants.
 
@@ -72,7 +72,7 @@ class Variadic:
                     "annotated",
                     expected="no annotation: what it takes is known at compile time",
                     hint="give each tensor and run-time scalar a parameter of its own",
-                    loc=place(name),
+                    loc=location(name),
                 )
 
     def fold(

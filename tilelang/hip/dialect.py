@@ -86,12 +86,12 @@ def waves(launch: S.Launch, target: Target) -> int:
     """
     blocks = int(launch.hints.min_blocks_per_sm)
     asked = -(-blocks * -(-prod(launch.threads) // target.limits.warp) // _SIMDS)
-    held = sum(
+    registers = sum(
         prod(int(E.as_expr(extent)) for extent in node.buffer.shape) * node.buffer.dtype.bits // 32
         for node in S.find(launch.body, S.Alloc)
         if node.buffer.storage == "local"
     )
-    return max(asked, 2 if "mfma" in target.features and held <= _ROOM else 1)
+    return max(asked, 2 if "mfma" in target.features and registers <= _ROOM else 1)
 
 
 def _no_tensor(call: E.Call, slots: Slots) -> Buffer | None:

@@ -116,7 +116,7 @@ class Driver(DeviceLibrary):
         """Start a kernel; gives the runtime's code. ``parameters``: the bytes of each, in order."""
         import ctypes
 
-        pointers, _held = arguments(parameters)
+        pointers, _keep_alive = arguments(parameters)
         place = (ctypes.c_void_p(function), *grid, *block, shared, ctypes.c_void_p(stream))
         with self.on(device):
             if cooperative:
@@ -174,9 +174,9 @@ class Driver(DeviceLibrary):
         with self.on(device):
             code = int(self._lib.hipStreamSynchronize(ctypes.c_void_p(stream)))
         if words[0]:
-            held = words[: HEAD + min(words[0], WORDS)]
-            print("".join(decoded(held)), end="", flush=True)
-            ctypes.memset(words, 0, 4 * len(held))
+            records = words[: HEAD + min(words[0], WORDS)]
+            print("".join(decoded(records)), end="", flush=True)
+            ctypes.memset(words, 0, 4 * len(records))
             words[1] = WORDS
         return code
 

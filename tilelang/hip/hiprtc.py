@@ -52,8 +52,8 @@ class Hiprtc:
             log = "" if isinstance(said, str) else said.rstrip(b"\0").decode(errors="replace")
             if code != _OK:
                 return f"{log}\n{self._name(code)}".strip()
-            made = self._bytes(program, "Code")
-            return made if isinstance(made, str) else (made, log)
+            image = self._bytes(program, "Code")
+            return image if isinstance(image, str) else (image, log)
         finally:
             lib.hiprtcDestroyProgram(ctypes.byref(program))
 

@@ -22,21 +22,21 @@ def decoded(words: Sequence[int]) -> Iterator[str]:
     at, end = HEAD, HEAD + min(used, room)
     while at < end and words[at]:
         length, parts = words[at], words[at + 1]
-        found: list[object] = []
-        place = at + 2
+        fields: list[object] = []
+        position = at + 2
         for _ in range(parts):
-            kind = words[place]
+            kind = words[position]
             if kind == 2:
-                size = words[place + 1]
+                size = words[position + 1]
                 count = -(-size // 4)
-                raw = struct.pack(f"<{count}I", *words[place + 2 : place + 2 + count])
-                found.append(raw[:size].decode(errors="replace"))
-                place += 2 + count
+                raw = struct.pack(f"<{count}I", *words[position + 2 : position + 2 + count])
+                fields.append(raw[:size].decode(errors="replace"))
+                position += 2 + count
                 continue
-            bits = struct.pack("<2I", *words[place + 1 : place + 3])
-            found.append(struct.unpack("<d" if kind == 1 else "<q", bits)[0])
-            place += 3
-        yield _formatted(str(found[0]), found[1:])
+            bits = struct.pack("<2I", *words[position + 1 : position + 3])
+            fields.append(struct.unpack("<d" if kind == 1 else "<q", bits)[0])
+            position += 3
+        yield _formatted(str(fields[0]), fields[1:])
         at += length
     if used > room:
         yield f"(kernels printed {used} words; only {room} are kept)\n"
@@ -44,13 +44,13 @@ def decoded(words: Sequence[int]) -> Iterator[str]:
 
 def _formatted(text: str, values: Sequence[object]) -> str:
     """C's format with values; unsigned numbers of 32 bits come as they are."""
-    left = iter(values)
+    arguments = iter(values)
 
-    def one(found: re.Match[str]) -> str:
-        flags, letter = found.groups()
+    def one(fields: re.Match[str]) -> str:
+        flags, letter = fields.groups()
         if letter == "%":
             return "%"
-        value = next(left)
+        value = next(arguments)
         if letter == "p":
             return f"{int(str(value)) & (1 << 64) - 1:#x}"
         return f"%{flags}{'d' if letter == 'u' else letter}" % value

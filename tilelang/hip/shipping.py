@@ -36,7 +36,7 @@ def parts(
     Raises:
         TileUnsupportedError: its host part cannot be run by C, or its kernels print.
     """
-    found = []
+    images = []
     for arch in archs or (program.target.concrete().arch,):
         target = replace(program.target, arch=arch)
         artifact = text(target)
@@ -49,27 +49,27 @@ def parts(
                 f"`{program.func.name}` prints, which exported kernels for AMD GPUs cannot",
                 expected="a program without T.print and T.device_assert",
             )
-        found.append(Part(target, artifact, image))
-    return tuple(found)
+        images.append(Part(target, artifact, image))
+    return tuple(images)
 
 
-def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str:
+def source(prototype: Prototype, program: Program, parts: Sequence[Part]) -> str:
     """One file of C with the kernels behind a function of their own."""
     lines, variants = [], []
-    for number, part in enumerate(given):
+    for number, part in enumerate(parts):
         lines += tables(part, number, part.image.code)
         variants.append(row(part, number))
-    return library_text(prototype, program, given, _LOADER, (lines, variants), _TEXTS)
+    return library_text(prototype, program, parts, _LOADER, (lines, variants), _TEXTS)
 
 
-def load(program: Program, given: Sequence[Part], library: Library, symbol: str) -> Executable:
+def load(program: Program, parts: Sequence[Part], library: Library, symbol: str) -> Executable:
     """What calls a kernel of a library, by the code object for this machine's first GPU."""
-    arch = next(iter(hip_devices()), given[-1].target.arch)
-    fitting = [part for part in given if part.target.arch == arch]
+    arch = next(iter(hip_devices()), parts[-1].target.arch)
+    fitting = [part for part in parts if part.target.arch == arch]
     if not fitting:
         raise TileUnsupportedError(
             f"the library has no machine code for {arch}",
-            expected=", ".join(part.target.arch for part in given),
+            expected=", ".join(part.target.arch for part in parts),
             got=arch,
         )
     part = fitting[0]

@@ -127,17 +127,15 @@ def _too_old(tool: Clang) -> bool:
 def _clangs(path: str | None, packages: tuple[str, ...]) -> tuple[Clang, ...]:
     import shutil
 
-    places = [shutil.which(name, path=path) for name in _NAMES]
-    places.append(shutil.which("/opt/rocm/llvm/bin/clang"))
-    found = [
-        Clang((place,), version=_version(place)) for place in dict.fromkeys(filter(None, places))
-    ]
+    paths = [shutil.which(name, path=path) for name in _NAMES]
+    paths.append(shutil.which("/opt/rocm/llvm/bin/clang"))
+    clangs = [Clang((path,), version=_version(path)) for path in dict.fromkeys(filter(None, paths))]
     zig = find_spec("ziglang")
     if zig is not None and zig.origin is not None:
         file = shutil.which("zig", path=str(Path(zig.origin).parent))
         if file is not None:
-            found.append(Clang((file, "clang"), True, (file, "ld.lld")))
-    return tuple(found)
+            clangs.append(Clang((file, "clang"), True, (file, "ld.lld")))
+    return tuple(clangs)
 
 
 def _version(command: str) -> int:

@@ -62,13 +62,13 @@ class Flight:
             copying.group[own] = count[copying.lanes[own]]
         count[lanes] += 1
 
-    def wait(self, s: DivergentGroup, kind: str, lanes: Array, left: int) -> None:
-        """All but the last ``left`` closed groups of the lanes arrive."""
+    def wait(self, s: DivergentGroup, kind: str, lanes: Array, allowed: int) -> None:
+        """All but the last ``allowed`` closed groups of the lanes arrive."""
         count = self._counts(s, kind)
         self._land(
             s, kind, lanes,
             lambda copying: (copying.group != OPEN)
-            & (copying.group < count[copying.lanes] - left),
+            & (copying.group < count[copying.lanes] - allowed),
         )  # fmt: skip
 
     def land(self, s: DivergentGroup, kind: str, lanes: Array) -> None:

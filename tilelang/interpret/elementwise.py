@@ -23,7 +23,7 @@ Attrs: TypeAlias = "Mapping[str, Any]"
 Function: TypeAlias = "Callable[[list[Value], DType, Attrs], Value]"
 
 
-def _held(function: Callable[..., Value], *args: Value) -> Value:
+def _in_float64(function: Callable[..., Value], *args: Value) -> Value:
     """``function`` on float64 copies, brought back to the type of the first operand."""
     kind = np.asarray(args[0]).dtype
     return np.asarray(function(*(np.asarray(a, np.float64) for a in args))).astype(kind)[()]
@@ -34,7 +34,7 @@ def _numpy(function: Callable[..., Value]) -> Function:
 
 
 def _exact(function: Callable[..., Value]) -> Function:
-    return lambda args, kind, attrs: _held(function, *args)
+    return lambda args, kind, attrs: _in_float64(function, *args)
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -43,21 +43,21 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 def _round(args: list[Value], kind: DType, attrs: Attrs) -> Value:
     if attrs.get("rounding_mode") == "ties-to-even":
         return np.rint(args[0])
-    return _held(lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), args[0])
+    return _in_float64(lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), args[0])
 
 
 def _pow(args: list[Value], kind: DType, attrs: Attrs) -> Value:
     base, exponent = args
     if kind.element_of.is_float:
-        return _held(np.power, base, exponent)
+        return _in_float64(np.power, base, exponent)
     base, exponent = np.broadcast_arrays(base, exponent)
     result = np.ones_like(base)
     negative = exponent < 0
-    left, square = np.where(negative, 0, exponent).astype(base.dtype), base.copy()
-    while (left > 0).any():
-        result = np.where(left & 1 == 1, values.rounded(result * square, kind), result)
+    power, square = np.where(negative, 0, exponent).astype(base.dtype), base.copy()
+    while (power > 0).any():
+        result = np.where(power & 1 == 1, values.rounded(result * square, kind), result)
         square = values.rounded(square * square, kind)
-        left = left >> 1
+        power = power >> 1
     inverse = np.where(base == 1, 1, np.where(base == -1, 1 - 2 * (exponent & 1), 0))
     return np.where(negative, inverse, result).astype(base.dtype)[()]
 
@@ -125,7 +125,7 @@ def _ffs(args: list[Value], kind: DType, attrs: Attrs) -> Value:
     return np.where(bits.any(-1), np.argmax(bits, axis=-1) + 1, 0).astype(np.int32)[()]
 
 
-def _fns_one(mask: int, base: int, offset: int) -> int:
+def _fns_scalar(mask: int, base: int, offset: int) -> int:
     """Position of the ``offset``-th set bit from ``base`` on; -1 when there is none."""
     mask, base, offset = int(mask) & 0xFFFFFFFF, int(base), int(offset)
     if offset == 0:
@@ -135,7 +135,7 @@ def _fns_one(mask: int, base: int, offset: int) -> int:
     return set_bits[abs(offset) - 1] if len(set_bits) >= abs(offset) else -1
 
 
-_fns = np.vectorize(_fns_one, otypes=[np.int32])
+_fns = np.vectorize(_fns_scalar, otypes=[np.int32])
 
 
 def _pairwise(op: str) -> Function:
@@ -147,7 +147,7 @@ def _abs(args: list[Value], kind: DType, attrs: Attrs) -> Value:
 
 
 def _ldexp(args: list[Value], kind: DType, attrs: Attrs) -> Value:
-    return _held(lambda x: np.ldexp(x, np.asarray(args[1]).astype(np.int32)), args[0])
+    return _in_float64(lambda x: np.ldexp(x, np.asarray(args[1]).astype(np.int32)), args[0])
 
 
 def _sigmoid(x: Value) -> Value:

@@ -204,10 +204,10 @@ def _wait(s: DivergentGroup, node: Call, active: Active) -> Value:
     """All but the last few groups of the thread have arrived."""
     orders = node.atom.orders
     if orders is not None and s.lanes.threads is not None:
-        left = node.attr("count", None)
-        if left is None:
-            left = s.number(node.args[0], active, "a number of groups") if node.args else 0
-        s.block.flight.wait(s, orders.group, s.lanes.members(active), int(left))
+        allowed = node.attr("count", None)
+        if allowed is None:
+            allowed = s.number(node.args[0], active, "a number of groups") if node.args else 0
+        s.block.flight.wait(s, orders.group, s.lanes.members(active), int(allowed))
     return NOTHING
 
 
@@ -244,7 +244,7 @@ def _pair_of_bits(s: DivergentGroup, node: Call, active: Active) -> Value:
     return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
 
 
-def _pair_of_one(s: DivergentGroup, node: Call, active: Active) -> Value:
+def _duplicated_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
     (bits,) = _words(s, node, active)
     return bits.astype(np.uint32) * np.uint32(0x10001)
 
@@ -301,7 +301,7 @@ MEANINGS: dict[str, Meaning] = {
     "subtract pairs": _pairwise(np.subtract),
     "multiply pairs": _pairwise(np.multiply),
     "pair of bits": _pair_of_bits,
-    "pair of one": _pair_of_one,
+    "pair of one": _duplicated_pair,
     "pair rounded": _pair_rounded,
     "pair rounded to bfloat16": _pair_rounded_to_bfloat16,
     "pair of fields": _pair_of_fields,

@@ -218,17 +218,17 @@ class DivergentGroup:
         self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active
     ) -> list[Value]:
         """Where an element of ``buffer`` is."""
-        found = self.corner(buffer, exprs, active)
+        values = self.corner(buffer, exprs, active)
         if self.run.negative_indices != "outside" and buffer.storage == "global":
-            single = [index for index, expr in zip(found, exprs) if expr.dtype.lanes == 1]
+            single = [index for index, expr in zip(values, exprs) if expr.dtype.lanes == 1]
             inside = np.logical_and.reduce(np.broadcast_arrays(True, *(i >= 0 for i in single)))
             failed, lane = self.failing(inside, active)
             if failed:
-                error = memory.negative(buffer, found, lane, self.site)
+                error = memory.negative(buffer, values, lane, self.site)
                 if self.run.negative_indices == "error":
                     raise error
                 self.run.doubt(error, note="")
-        return found
+        return values
 
     def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
         """Where a tile of ``buffer`` starts."""

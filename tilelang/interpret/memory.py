@@ -222,7 +222,7 @@ def read(
     """
     check_present(bound)
     if need is None and copy is None and _single(bound, indices):
-        return _read_one(bound, indices, site, safe_memory)
+        return _read_element(bound, indices, site, safe_memory)
     linear, inside = locate(bound, indices, copy)
     good = inside
     if need is not None:
@@ -274,7 +274,7 @@ def _spot(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> 
     raise _outside(bound, indices, np.ones((), np.bool_), site)
 
 
-def _read_one(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> Value:
+def _read_element(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> Value:
     offset = _spot(bound, indices, site, safe_memory)
     if offset is None:
         return bound.safe
@@ -284,7 +284,7 @@ def _read_one(bound: Bound, indices: list[Value], site: Site, safe_memory: bool)
     return values.decode(bound.memory.typed(_stored(kind))[offset], kind)
 
 
-def _write_one(
+def _write_element(
     bound: Bound, indices: list[Value], value: Value, site: Site, safe_memory: bool
 ) -> None:
     offset = _spot(bound, indices, site, safe_memory)
@@ -344,7 +344,7 @@ def write(
     """
     check_present(bound)
     if need is None and copy is None and np.ndim(value) == 0 and _single(bound, indices):
-        _write_one(bound, indices, value, site, safe_memory)
+        _write_element(bound, indices, value, site, safe_memory)
         return
     kind = bound.buffer.dtype
     width = kind.lanes

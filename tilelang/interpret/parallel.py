@@ -197,10 +197,10 @@ def _ordered_dims(
             continue
         used = _depends(store.indices, facts, set(node.vars))
         serial.update(d for d, var in enumerate(node.vars) if var not in used and extents[d] > 1)
-        left = [d for d in range(len(extents)) if d not in serial and extents[d] > 1]
-        if spelled_out(store.indices, tuple(node.vars[d] for d in left)):
+        dims = [d for d in range(len(extents)) if d not in serial and extents[d] > 1]
+        if spelled_out(store.indices, tuple(node.vars[d] for d in dims)):
             continue
-        if _alone(store, depth, facts) or _distinct(s, node, store, facts, extents, left):
+        if _alone(store, depth, facts) or _distinct(s, node, store, facts, extents, dims):
             continue
         return frozenset(range(len(extents)))
     return frozenset(serial)

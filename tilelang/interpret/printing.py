@@ -55,7 +55,7 @@ def number(value: Any, kind: DType) -> str:
     return str(int(value))
 
 
-def _place(s: DivergentGroup, lane: int | None) -> str:
+def _thread_label(s: DivergentGroup, lane: int | None) -> str:
     block = s.block.index or (0, 0, 0)
     thread = s.block.thread_index(0 if lane is None else lane)
     return f"BlockIdx=({', '.join(map(str, block))}), ThreadIdx=({', '.join(map(str, thread))})"
@@ -66,7 +66,7 @@ def print_value(s: DivergentGroup, node: Call, active: Active) -> Value:
     message = str(node.attr("message", ""))
     if not node.args:
         for lane in s.lanes.members(active):
-            _line(s, f"msg='{message}' {_place(s, int(lane))}")
+            _line(s, f"msg='{message}' {_thread_label(s, int(lane))}")
         return np.int32(0)
     kind = node.args[0].dtype
     table = s.spread(s.eval(node.args[0], active), kind.lanes)
@@ -74,7 +74,7 @@ def print_value(s: DivergentGroup, node: Call, active: Active) -> Value:
         message = f"expr<{node.args[0]!r}>"
     for lane in s.lanes.members(active):
         text = f"dtype={c_name(kind)} value={number(table[lane], kind)}"
-        _line(s, f"msg='{message}' {_place(s, int(lane))}: {text}")
+        _line(s, f"msg='{message}' {_thread_label(s, int(lane))}: {text}")
     return np.int32(0)
 
 
@@ -103,7 +103,7 @@ def print_tile(s: DivergentGroup, stmt: PrintTile, active: Active) -> None:
         for index, value in enumerate(flat):
             _line(
                 s,
-                f"msg='{message}' {_place(s, lane)}: buffer={buffer.name}, index={index}, "
+                f"msg='{message}' {_thread_label(s, lane)}: buffer={buffer.name}, index={index}, "
                 f"dtype={c_name(buffer.dtype)} value={number(value, buffer.dtype)}",
             )
 

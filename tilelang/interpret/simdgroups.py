@@ -50,7 +50,7 @@ def _kind(expr: Expr) -> DType:
     return target(expr)[0].dtype
 
 
-def _held(
+def _matrix_of(
     s: DivergentGroup, expr: Expr, lanes: Array, active: Active, where: Where = (_ROW, _COLUMN)
 ) -> Array:
     """The matrices of all warps, (warps, 8, 8), whose elements lanes have ``where``."""
@@ -122,7 +122,7 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
 def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     """``simdgroup_multiply_accumulate``: d = a b + d."""
     lanes = warps(s, node, active)
-    d, a, b = (_held(s, arg, lanes, active).astype(np.float64) for arg in node.args)
+    d, a, b = (_matrix_of(s, arg, lanes, active).astype(np.float64) for arg in node.args)
     _put(s, node.args[0], (d + a @ b).astype(np.float32), lanes, active)
     return NOTHING
 
@@ -130,14 +130,14 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
 def _give(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Each lane puts its two elements into the matrix."""
     lanes = warps(s, node, active)
-    _put(s, node.args[0], _held(s, node.args[1], lanes, active, _OWN), lanes, active)
+    _put(s, node.args[0], _matrix_of(s, node.args[1], lanes, active, _OWN), lanes, active)
     return NOTHING
 
 
 def _take(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Each lane gets its two elements."""
     lanes = warps(s, node, active)
-    _put(s, node.args[0], _held(s, node.args[1], lanes, active), lanes, active, _OWN)
+    _put(s, node.args[0], _matrix_of(s, node.args[1], lanes, active), lanes, active, _OWN)
     return NOTHING
 
 

@@ -25,7 +25,7 @@ from tilelang.ir.tables import UNKNOWN_POINTER
 from tilelang.records import dataclass
 
 READ, WRITE, UPDATE, NAME = "read", "write", "update", "name"
-PLACES = (E.Load, E.AddressOf, E.RegionArg)  # expressions that name memory
+REFERENCES = (E.Load, E.AddressOf, E.RegionArg)  # expressions that name memory
 _DECLARED = {"r": READ, "w": WRITE}  # access of a pointer; anything else may do both
 _BY_ROLE = {"read": READ, "write": WRITE, "update": UPDATE}
 _MASKS = {1: READ, 2: WRITE}  # of `UNKNOWN_POINTER`
@@ -174,7 +174,7 @@ def _raw(expr: E.Expr) -> Iterator[tuple[E.Var, str]]:
             for at, arg in enumerate(node.args):
                 if isinstance(arg, E.Var) and arg.dtype.is_handle:
                     yield arg, said.get(at) or _through(node)
-        elif not isinstance(node, PLACES):
+        elif not isinstance(node, REFERENCES):
             for child in node.children():
                 if isinstance(child, E.Var) and child.dtype.is_handle:
                     yield child, UPDATE
@@ -256,20 +256,20 @@ def _proxy(stmt: S.Stmt, field: str) -> str:
 # -- expressions --
 def _in_expr(expr: E.Expr) -> list[Access]:
     accesses_in: list[Access] = []
-    if E.holds(expr, *PLACES):
+    if E.holds(expr, *REFERENCES):
         _visit(expr, set(), accesses_in)
     return accesses_in
 
 
 def _visit(node: E.Expr, seen: set[E.Expr], accesses_in: list[Access]) -> None:
     """Enter the accesses of ``node``, operands first, each distinct node once."""
-    if node in seen or not E.holds(node, *PLACES):
+    if node in seen or not E.holds(node, *REFERENCES):
         return
     seen.add(node)
     call = node if isinstance(node, E.Call) else None
     said = {} if call is None else dict(operands(call))
     for at, child in enumerate(node.children()):
-        if call is not None and _is_place(child, at in said):
+        if call is not None and _is_reference(child, at in said):
             for part in child.children():
                 _visit(part, seen, accesses_in)
             accesses_in.append(_operand(call, child, said.get(at), at))
@@ -283,9 +283,9 @@ def _visit(node: E.Expr, seen: set[E.Expr], accesses_in: list[Access]) -> None:
         accesses_in.append(Access(node.buffer, _pointed(node), _declared(node), How.NAMED, node))
 
 
-def _is_place(operand: E.Expr, declared: bool) -> bool:
+def _is_reference(operand: E.Expr, declared: bool) -> bool:
     """Whether a call gets the memory that ``operand`` names, not a value."""
-    return isinstance(operand, PLACES if declared else E.AddressOf)
+    return isinstance(operand, REFERENCES if declared else E.AddressOf)
 
 
 def _operand(call: E.Call, target: E.Expr, said: str | None, at: int) -> Access:

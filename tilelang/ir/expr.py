@@ -134,7 +134,7 @@ class Expr(NoArray):
         known = None if entry is None else entry()
         if known is not None:
             return known
-        node = cls._made(args)
+        node = cls._interned(args)
         with cls._lock:
             entry = cls._table.get(key)
             known = None if entry is None else entry()
@@ -151,7 +151,7 @@ class Expr(NoArray):
         return (cls, *map(_key_of, args))
 
     @classmethod
-    def _made(cls, args: tuple[Any, ...]) -> Expr:
+    def _interned(cls, args: tuple[Any, ...]) -> Expr:
         """A new node with the values of all its fields."""
         node = object.__new__(cls)
         put = object.__setattr__
@@ -427,7 +427,7 @@ class Var(Expr):
     type: DType
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        node = cls._made(_complete(cls, args, kwargs) if kwargs else args)
+        node = cls._interned(_complete(cls, args, kwargs) if kwargs else args)
         object.__setattr__(node, "variables", frozenset((node,)))
         return node
 
@@ -591,7 +591,7 @@ class Call(Expr):
 
         Wherever it is used as a value, it is that statement and no second one.
         """
-        call = type(self)._made((self.atom, self.args, self.type, self.attrs))
+        call = type(self)._interned((self.atom, self.args, self.type, self.attrs))
         assert isinstance(call, Call)
         object.__setattr__(call, "issued", True)
         return call

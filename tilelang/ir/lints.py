@@ -114,8 +114,8 @@ def _divergent_barriers(func: S.PrimFunc) -> Iterator[Remark]:
     Only where the thread's number alone decides, and no thread returns before the end.
     """
     for launch in S.find(func.body, S.Launch):
-        branches = [stmt for stmt in _certain(launch.body) if _meets(stmt)]
-        everywhere = [stmt for stmt in S.find(launch.body, S.If) if _meets(stmt)]
+        branches = [stmt for stmt in _certain(launch.body) if _has_divergent_barrier(stmt)]
+        everywhere = [stmt for stmt in S.find(launch.body, S.If) if _has_divergent_barrier(stmt)]
         if len(everywhere) != 1 or everywhere != branches or S.holds(launch.body, S.ThreadReturn):
             continue
         (branch,) = branches
@@ -128,7 +128,7 @@ def _divergent_barriers(func: S.PrimFunc) -> Iterator[Remark]:
         for xyz in threads:
             at = dict(zip(launch.thread_vars, map(E.as_expr, xyz[::-1])))
             taken.append(_number(simplify(E.select(substitute(cond, at), 1, 0))))
-        misses = 0 if branch.orelse is None or not _meets_in(branch.orelse) else 1
+        misses = 0 if branch.orelse is None or not _has_barrier(branch.orelse) else 1
         if misses in taken and 1 - misses in taken and None not in taken:
             yield Remark(
                 "barrier-divergence",
@@ -144,13 +144,13 @@ def _is_barrier(stmt: S.Stmt) -> bool:
     return stmt.call is not None and stmt.call.op == "sync_threads" and not stmt.call.args
 
 
-def _meets_in(stmt: S.Stmt | None) -> bool:
+def _has_barrier(stmt: S.Stmt | None) -> bool:
     return stmt is not None and any(map(_is_barrier, S.walk(stmt)))
 
 
-def _meets(stmt: S.Stmt) -> bool:
+def _has_divergent_barrier(stmt: S.Stmt) -> bool:
     """Whether a branch has such a barrier on one side only."""
-    return isinstance(stmt, S.If) and _meets_in(stmt.then) != _meets_in(stmt.orelse)
+    return isinstance(stmt, S.If) and _has_barrier(stmt.then) != _has_barrier(stmt.orelse)
 
 
 def _certain(stmt: S.Stmt) -> Iterator[S.If]:
@@ -293,7 +293,7 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
                 stmt.loc,
             )
     if isinstance(stmt, S.Parallel):
-        wide = (v for v, n in zip(stmt.vars, stmt.extents) if not _is_one(n))
+        wide = (v for v, n in zip(stmt.vars, stmt.extents) if not _is_extent_1(n))
         parallel = (*parallel, *wide)
     for block in stmt.blocks():
         yield from _lost_updates(block, parallel)
@@ -437,6 +437,6 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _is_one(extent: object) -> bool:
+def _is_extent_1(extent: object) -> bool:
     value = extent.value if isinstance(extent, E.Const) else extent
     return isinstance(value, int) and value == 1

@@ -73,7 +73,7 @@ def _math(
     ]
 
 
-_PLACE = Operand("place", "memory", "rw", elements=1)
+_MEMORY = Operand("place", "memory", "rw", elements=1)
 _SOURCE = Operand("source", "memory", "r", elements=1)
 _REGION = Operand("region", "any", "r")
 
@@ -139,11 +139,11 @@ def _atomic(
 
 _ATOMICS = [
     *[
-        _atomic(f"atomic_{op}", 2, _PLACE, VALUE, update=op)
+        _atomic(f"atomic_{op}", 2, _MEMORY, VALUE, update=op)
         for op in ("add", "max", "min", "or", "and", "xor")
     ],
-    _atomic("atomic_exch", 2, _PLACE, VALUE),
-    _atomic("atomic_store", 2, _PLACE, VALUE),
+    _atomic("atomic_exch", 2, _MEMORY, VALUE),
+    _atomic("atomic_store", 2, _MEMORY, VALUE),
     _atomic("atomic_load", 1, _SOURCE),
     # Sums of neighbours; a third operand is where the previous values go.
     *[

@@ -74,12 +74,12 @@ def emitter(what: str) -> Emitter:
             f"`{what}` is used outside a kernel",
             expected="a call inside a function decorated with @T.prim_func, @tilelang.jit or "
             "@T.macro while it is traced",
-            loc=_place(),
+            loc=_user_location(),
         )
     return active
 
 
-def _place() -> Loc | None:
+def _user_location() -> Loc | None:
     """The line of the program that called us."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_ours(frame):

@@ -38,18 +38,18 @@ class Update:
 def update_of(stmt: S.Stmt) -> Update | None:
     """What a statement updates, if that is all it does."""
     if isinstance(stmt, S.If) and stmt.orelse is None and isinstance(stmt.then, S.Store):
-        target = _place(stmt.then)
+        target = _target_of(stmt.then)
         op = _larger(stmt.cond, stmt.then.value, target)
         return None if op is None else Update(target, op, stmt.then.value)
-    return _of_value(_place(stmt), stmt.value) if isinstance(stmt, S.Store) else None
+    return _of_value(_target_of(stmt), stmt.value) if isinstance(stmt, S.Store) else None
 
 
 def is_idle(stmt: S.Store) -> bool:
     """Whether the element that a statement stores is the one that it reads."""
-    return _place(stmt) is stmt.value
+    return _target_of(stmt) is stmt.value
 
 
-def _place(stmt: S.Store) -> E.Load:
+def _target_of(stmt: S.Store) -> E.Load:
     return E.Load(stmt.buffer, stmt.indices)
 
 
@@ -58,7 +58,7 @@ def reads(exprs: Iterable[E.Expr], buffer: Buffer) -> bool:
     return any(load.buffer.data is buffer.data for e in exprs for load in E.find(e, E.Load))
 
 
-def same_place(a: E.Load, b: E.Load) -> bool:
+def same_element(a: E.Load, b: E.Load) -> bool:
     """Whether both are one element by one name."""
     return a.buffer is b.buffer and all(map(is_, a.indices, b.indices))
 
@@ -145,7 +145,7 @@ def _is(expr: E.Expr, target: E.Load) -> bool:
     """Whether ``expr`` is the element, as it is or in a wider dtype."""
     if isinstance(expr, E.Cast) and not expr.rounding and _widens(target.dtype, expr.dtype):
         expr = expr.value
-    return isinstance(expr, E.Load) and same_place(expr, target)
+    return isinstance(expr, E.Load) and same_element(expr, target)
 
 
 def _widens(narrow: DType, wide: DType) -> bool:

@@ -16,7 +16,7 @@ from tilelang.ir.expr import Binary, Const, Expr, Load, Var, field_names, holds
 from tilelang.ir.stmt import Alloc, Kind, Launch, Let, PrimFunc, Seq, Stmt, rewritten_fields, seq
 
 ExprFn = Callable[[Expr], "Expr"]
-Made: TypeAlias = "Stmt | list[Stmt] | None"
+Replacement: TypeAlias = "Stmt | list[Stmt] | None"
 
 
 def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None = None) -> Expr:
@@ -130,7 +130,7 @@ class Rewriter:
         """The replacement of a buffer."""
         return buffer
 
-    def stmt(self, stmt: Stmt) -> Made:
+    def stmt(self, stmt: Stmt) -> Replacement:
         """The replacement of a statement whose parts are already rewritten."""
         return stmt
 
@@ -210,7 +210,7 @@ class ExprRewriter(Rewriter):
 
 
 def map_stmts(
-    stmt: Stmt, kind: type[Kind] | tuple[type[Stmt], ...], fn: Callable[[Kind], Made]
+    stmt: Stmt, kind: type[Kind] | tuple[type[Stmt], ...], fn: Callable[[Kind], Replacement]
 ) -> Stmt:
     """``stmt`` with each statement of ``kind`` in it replaced by what ``fn`` gives for it, its
     parts before it: a statement, a list of them, or None."""
@@ -219,12 +219,12 @@ def map_stmts(
 
 class _Stmts(Rewriter):
     def __init__(
-        self, kind: type[Kind] | tuple[type[Stmt], ...], fn: Callable[[Kind], Made]
+        self, kind: type[Kind] | tuple[type[Stmt], ...], fn: Callable[[Kind], Replacement]
     ) -> None:
         self.kind = kind
-        self.fn: Callable[[Any], Made] = fn
+        self.fn: Callable[[Any], Replacement] = fn
 
-    def stmt(self, stmt: Stmt) -> Made:
+    def stmt(self, stmt: Stmt) -> Replacement:
         return self.fn(stmt) if isinstance(stmt, self.kind) else stmt
 
 

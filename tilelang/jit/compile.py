@@ -317,15 +317,15 @@ def par_compile(
             client, or the module ``ray``. Programs and kernels pickle; kernels that come back
             are taken from the kernel cache, or compiled where the workers have another one.
     """
-    compile_one = partial(
+    compile_program = partial(
         compile, out_idx=out_idx, execution_backend=execution_backend, target=target,
         target_host=target_host, verbose=verbose, pass_configs=pass_configs,
         compile_flags=compile_flags,
     )  # fmt: skip
     programs = several(funcs, "tilelang.par_compile", "traced functions")
     if executor is not None:
-        return run_on(executor, compile_one, programs, ignore_error)
-    return run_parallel(compile_one, programs, num_workers, ignore_error)
+        return run_on(executor, compile_program, programs, ignore_error)
+    return run_parallel(compile_program, programs, num_workers, ignore_error)
 
 
 def several(items: Any, what: str, kinds: str) -> list[Any]:

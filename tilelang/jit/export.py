@@ -133,7 +133,7 @@ def export_library(
         CompileError: there is no C compiler, or it refused.
     """
     root = path_of(folder, "the folder of export_library")
-    named = _given(kernels, name, archs, march)
+    named = _checked(kernels, name, archs, march)
     shipping = _shipping(named)
     stored_kernels, prototypes, sources = {}, [], {}
     for symbol, kernel in named.items():
@@ -205,7 +205,7 @@ def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKern
     if _digest(data) != digest:
         raise _damaged(path)
     library = load_shared(data, path)
-    return {symbol: _loaded(symbol, item, library) for symbol, item in stored_kernels.items()}
+    return {symbol: _loaded(symbol, entry, library) for symbol, entry in stored_kernels.items()}
 
 
 def _digest(data: bytes) -> str:
@@ -267,7 +267,7 @@ def _identity() -> str:
     return f"tilelang {__version__} {KEPT}"
 
 
-def _given(kernels: object, name: object, archs: object, march: object) -> dict[str, JITKernel]:
+def _checked(kernels: object, name: object, archs: object, march: object) -> dict[str, JITKernel]:
     """The kernels to export; refuses arguments that are wrong."""
     if not isinstance(kernels, Mapping):
         raise TileTypeError(

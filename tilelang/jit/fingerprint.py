@@ -71,7 +71,7 @@ class Fingerprint:
     def __init__(self, value: object, reads: Callable[[FunctionType], Iterable[object]]) -> None:
         self._reads = reads
         self._inside: dict[int, int] = {}  # objects around the part in hand -> their depth
-        self._left = _MOST
+        self._remaining = _MOST
         self.constant = True
         self.key = self._of(value)
 
@@ -81,8 +81,8 @@ class Fingerprint:
             return (kind, value)
         if kind is float:
             return (kind, value.hex())  # NaN is equal to itself, and -0.0 is not 0.0
-        self._left -= 1
-        if self._left < 0:
+        self._remaining -= 1
+        if self._remaining < 0:
             raise TileValueError(
                 "a value from outside of the kernel is too large to be compared at every call",
                 expected=f"at most {_MOST} parts",
@@ -98,13 +98,13 @@ class Fingerprint:
 
     def _compound(self, value: Any, kind: type) -> Hashable:
         if kind in (tuple, frozenset):
-            parts = [self._of(item) for item in value]
+            parts = [self._of(element) for element in value]
             return (kind, tuple(parts) if kind is tuple else frozenset(parts))
         if kind in (list, dict, set):
             self.constant = False
             if kind is dict:
                 return (kind, tuple((self._of(k), self._of(v)) for k, v in value.items()))
-            parts = [self._of(item) for item in value]
+            parts = [self._of(element) for element in value]
             return (kind, tuple(parts) if kind is list else frozenset(parts))
         if isinstance(value, MethodType):
             return (kind, self._of(value.__self__), self._of(value.__func__))
@@ -116,7 +116,7 @@ class Fingerprint:
 
     def _code(self, value: Any) -> Hashable:
         if isinstance(value, FunctionType) and not is_library(value):
-            parts = tuple(self._of(item) for item in self._reads(value))
+            parts = tuple(self._of(element) for element in self._reads(value))
             return (FunctionType, Same(value.__code__), parts)
         if isinstance(value, (property, staticmethod, classmethod)):
             inner = value.fget if isinstance(value, property) else value.__func__
@@ -124,7 +124,7 @@ class Fingerprint:
         if isinstance(value, type) and not is_library(value):
             self.constant = False  # attributes of a class may be set
             items = [(k, v) for k, v in vars(value).items() if k not in _OF_CLASSES]
-            described = tuple((name, self._of(item)) for name, item in items)
+            described = tuple((name, self._of(element)) for name, element in items)
             return (type, Same(value), described, tuple(self._of(base) for base in value.__bases__))
         return Same(value)
 

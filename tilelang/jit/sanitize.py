@@ -124,12 +124,12 @@ def _copies(values: Sequence[Any]) -> tuple[Any, ...]:
     """Copies of the arguments, in which the same memory is shared as in the arguments."""
     spans = [span(value) for value in values]
     copies = list(map(_copy, values))
-    left = set(range(len(values)))
-    while left:
-        group = {min(left)}
-        while more := {i for i in left - group if any(overlaps(spans[i], spans[j]) for j in group)}:
+    free = set(range(len(values)))
+    while free:
+        group = {min(free)}
+        while more := {i for i in free - group if any(overlaps(spans[i], spans[j]) for j in group)}:
             group |= more
-        left -= group
+        free -= group
         if len(group) > 1:
             _share(group, values, spans, copies)
     return tuple(copies)

@@ -53,7 +53,7 @@ def _address(value: object, operand: Operand, what: str) -> Expr:
     return as_expr(value)
 
 
-def _tensor_place(value: object, operand: Operand, what: str) -> Expr:
+def _tensor_memory_address(value: object, operand: Operand, what: str) -> Expr:
     address = _address(value, operand, what)
     if isinstance(address, AddressOf) and address.buffer.storage != "shared.tmem":
         raise TileTypeError(
@@ -99,7 +99,7 @@ _OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
     "barrier": lambda value, item, what: barrier_address(value, what),
     "barrier id": _value,
     "descriptor": _descriptor,
-    "tensor memory": _tensor_place,
+    "tensor memory": _tensor_memory_address,
     **dict.fromkeys(_MEMORY, _address),
 }
 

@@ -218,7 +218,7 @@ def _words(bits: int) -> DType:
     return DType("uint32").with_lanes(bits // 32)
 
 
-def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tuple[Region, int]:
+def _vector(operand: object, what: str, role: str, scope: str, bits: int) -> tuple[Region, int]:
     """The first element of a vector access and the number of elements in ``bits``."""
     region = region_of(operand, what, role)
     if not region.scope().startswith(scope):
@@ -252,7 +252,7 @@ def _run(region: Region, lanes: int) -> tuple[Expr, ...]:
 
 
 def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> Expr:
-    source, lanes = _place(src, what, "source", scope, bits)
+    source, lanes = _vector(src, what, "source", scope, bits)
     loaded = Load(source.buffer, _run(source, lanes))
     words = _words(bits)
     if scope == "global":
@@ -268,7 +268,7 @@ def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) ->
 def _vector_store(
     what: str, dst: object, value: object, pred: object, scope: str, bits: int
 ) -> None:
-    target, lanes = _place(dst, what, "destination", scope, bits)
+    target, lanes = _vector(dst, what, "destination", scope, bits)
     kind = target.dtype.with_lanes(lanes)
     expr = scalar(value, what, "value")
     if expr.dtype.width != bits:

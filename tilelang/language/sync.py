@@ -137,7 +137,7 @@ def barrier_address(barrier: object, what: str) -> Expr:
         return barrier
     if isinstance(barrier, (Buffer, Region, Load)):
         region = region_of(barrier, what, "barrier")
-        single = isinstance(barrier, (Buffer, Load)) or _is_one(region)
+        single = isinstance(barrier, (Buffer, Load)) or _is_single_element(region)
         if single and region.scope() in ("shared.barrier", "shared.cluster_barrier"):
             return AddressOf(region.buffer, region.mins)
     raise TileTypeError(
@@ -147,7 +147,7 @@ def barrier_address(barrier: object, what: str) -> Expr:
     )
 
 
-def _is_one(region: Region) -> bool:
+def _is_single_element(region: Region) -> bool:
     return all(same_extent(extent, 1) for extent in region.extents)
 
 

@@ -11,7 +11,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
 
-MAX_PLACES = 1 << 24  # elements of storage that the core of a layout may span
+MAX_STORAGE = 1 << 24  # elements of storage that the core of a layout may span
 
 
 def check_layout(buffer: Buffer, layout: Layout) -> None:
@@ -31,10 +31,10 @@ def check_layout(buffer: Buffer, layout: Layout) -> None:
             hint=f"make it from the buffer: {layout.what}({buffer.name}.shape, ...)",
         )
     value = "register of a thread" if isinstance(layout, Fragment) else "place"
-    if layout.core().size > MAX_PLACES:
+    if layout.core().size > MAX_STORAGE:
         raise TileValueError(
             f"the layout of `{buffer.name}` spreads it too far",
-            expected=f"numbers that span at most {MAX_PLACES} elements",
+            expected=f"numbers that span at most {MAX_STORAGE} elements",
             got=f"{layout.what} of shape {layout.shape} that spans {layout.size}",
         )
     if not layout.is_injective():

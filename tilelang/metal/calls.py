@@ -58,11 +58,11 @@ def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
             got=f"`{call!r}`",
             hint="add each element with T.atomic_add",
         )
-    place = p.value(call.args[0])
+    address = p.value(call.args[0])
     if isinstance(source, E.AddressOf):
-        return f"tl_{call.op}_f32({place}, {p.value(source)})"
+        return f"tl_{call.op}_f32({address}, {p.value(source)})"
     values = ", ".join(lane_text(p, source, at) for at in range(int(call.op[-1])))
-    return f"tl_{call.op}_values_f32({place}, {values})"
+    return f"tl_{call.op}_values_f32({address}, {values})"
 
 
 def _vector_copy(p: GpuPrinter, call: E.Call) -> str:

@@ -100,22 +100,22 @@ class Shaders:
         number = int.from_bytes(raw[:8], "little", signed=True)
         if arg.kind != "pointer":
             return number
-        found = self.tensors.get(number)
-        if found is None:
+        tensor = self.tensors.get(number)
+        if tensor is None:
             raise TileRuntimeError(
                 f"kernel {self.name} gets an address that is not a tensor of the call",
                 expected="tensors as arguments: Metal binds memory by its buffers",
                 got=hex(number % 2**64),
             )
-        return found
+        return tensor
 
     def allocate(self, device: int, size: int, stream: int) -> int:
         """Memory that the kernels of a call share."""
         import torch
 
-        made = torch.empty(max(1, size), dtype=torch.uint8, device="mps")
-        self.tensors[int(made.data_ptr())] = made
-        return int(made.data_ptr())
+        memory = torch.empty(max(1, size), dtype=torch.uint8, device="mps")
+        self.tensors[int(memory.data_ptr())] = memory
+        return int(memory.data_ptr())
 
     def free(self, device: int, address: int, stream: int) -> None:
         """Give it back."""

@@ -10,16 +10,16 @@ from tilelang.ir.atoms import Atom, Effect, Operand
 from tilelang.target.operations import LOAD_LDS, LOADS_COMMIT, LOADS_WAIT
 
 
-def _multiply(name: str, lanes: int, held: int) -> Atom:
+def _multiply(name: str, lanes: int, copies: int) -> Atom:
     """d += a x b on the registers of a wavefront of ``lanes``; attributes of a call say the shape
-    and the dtypes. ``held``: lanes that hold a factor once."""
+    and the dtypes. ``copies``: lanes that hold a factor once."""
     return Atom(
         name, 3, 3, "void", effect=Effect.WRITE, needs=name, lowered=True, writer="matrices",
         semantics=f"multiply matrices by {name}",
         operands=(
             Operand("d", "registers", "rw", tile="mn", width=lanes),
-            Operand("a", "registers", "r", tile="mk", width=held),
-            Operand("b", "registers", "r", tile="kn", width=held),
+            Operand("a", "registers", "r", tile="mk", width=copies),
+            Operand("b", "registers", "r", tile="kn", width=copies),
         ),
     )  # fmt: skip
 

@@ -41,10 +41,10 @@ def mfma(side: int, k: int, a: str, b: str, c: str, needs: str, run: int = 0) ->
         run: neighbours along k in a lane; 0 for all that it has.
     """
     lanes, groups = Mode(side, "thread", 1), 64 // side
-    held = k // groups
-    run = run or held
+    length = k // groups
+    run = run or length
     along = long_modes(
-        Mode(held // run, "register", run), Mode(groups, "thread", side), Mode(run, "register", 1)
+        Mode(length // run, "register", run), Mode(groups, "thread", side), Mode(run, "register", 1)
     )
     own = 1 if c == "float64" else RUN
     columns = long_modes(
@@ -83,15 +83,15 @@ def _matrix(
     )  # fmt: skip
 
 
-def _family(kinds: tuple[str, str], c: str, needs: str, held: int, most: int) -> Iterator[MmaAtom]:
-    """The ``mfma`` of two dtypes in both sizes: a lane has ``held`` numbers of a factor in an
+def _family(kinds: tuple[str, str], c: str, needs: str, count: int, most: int) -> Iterator[MmaAtom]:
+    """The ``mfma`` of two dtypes in both sizes: a lane has ``count`` numbers of a factor in an
     instruction, and ``most`` in 16 bytes."""
     for side in (SIZE, 2 * SIZE) if c != "float64" else (SIZE,):
         groups = 64 // side
-        yield mfma(side, groups * held, *kinds, c, needs)
-        if held > RUN:
-            yield mfma(side, groups * held, *kinds, c, needs, RUN)
-        if most > held:
+        yield mfma(side, groups * count, *kinds, c, needs)
+        if count > RUN:
+            yield mfma(side, groups * count, *kinds, c, needs, RUN)
+        if most > count:
             yield mfma(side, groups * most, *kinds, c, needs)
 
 

@@ -20,7 +20,7 @@ ATOMS: tuple[MmaAtom, ...] = MMA_SYNC + MATRICES + SIMDGROUP
 
 SMALL, LARGE = 16, 32  # rows of an instruction
 # What else holds the numbers of a dtype, of instructions that use all bits.
-_HELD = {DType("tfloat32"): DType("float32")}
+_STORED_AS = {DType("tfloat32"): DType("float32")}
 # What the operand's dtype is called by the instruction that takes it.
 _CALLED = {"float32": "tfloat32", "float8_e4m3": "float8_e4m3fn"}
 
@@ -42,11 +42,11 @@ def find_atom(
         chained: a factor is in registers: one that takes results as they lie is better.
     """
     x, y = _called(a), _called(b)
-    held = _HELD if "mfma" in features else {}
+    stored_as = _STORED_AS if "mfma" in features else {}
     fitting = [
         atom
         for atom in ATOMS
-        if atom.a in (x, a, held.get(a)) and atom.b in (y, b, held.get(b))
+        if atom.a in (x, a, stored_as.get(a)) and atom.b in (y, b, stored_as.get(b))
         and atom.needs in features and k % atom.k == 0 and atom.m <= side
         and atom.c.is_float == c.is_float and atom.c.bits >= c.bits
     ]  # fmt: skip

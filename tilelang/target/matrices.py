@@ -96,18 +96,18 @@ class MmaAtom:
         return self.k // (4 * self.per_register)
 
     @property
-    def _held(self) -> int:
+    def _replicas(self) -> int:
         return prod(extent for extent, _ in self.copies)
 
     @property
     def a_registers(self) -> int:
         """Elements of A in a thread."""
-        return self.m * self.k * self._held // self.width
+        return self.m * self.k * self._replicas // self.width
 
     @property
     def b_registers(self) -> int:
         """Elements of B in a thread."""
-        return self.k * self.n * self._held // self.width
+        return self.k * self.n * self._replicas // self.width
 
     @property
     def c_registers(self) -> int:

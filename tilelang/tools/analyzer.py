@@ -91,9 +91,9 @@ class Analyzer:
         """Compute the counts and the estimate."""
         traffic = _Traffic(self.symbols)
         traffic.visit(self.fn.body, 1.0, {})
-        found = estimate(self.fn, self.device, self.symbols)
+        result = estimate(self.fn, self.device, self.symbols)
         return AnalysisResult(
-            round(traffic.flops), round(traffic.moved), found.milliseconds / 1e3, found.bound,
+            round(traffic.flops), round(traffic.moved), result.milliseconds / 1e3, result.bound,
             traffic.exact,
         )  # fmt: skip
 
@@ -108,14 +108,14 @@ class Analyzer:
 def _function(fn: Any) -> S.PrimFunc:
     if isinstance(fn, JITKernel):
         return fn.prim_func
-    found = functions_of(fn)
-    if len(found) != 1:
+    result = functions_of(fn)
+    if len(result) != 1:
         raise TileTypeError(
             "Analyzer takes one traced function",
             expected="the result of @T.prim_func, a module with one, or a kernel",
             got=shown(fn),
         )
-    return found[0]
+    return result[0]
 
 
 class _Traffic(Counter):

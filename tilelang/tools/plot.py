@@ -62,20 +62,20 @@ def plot_layout(
     return tuple(written)
 
 
-def _formats(given: str | Sequence[str]) -> tuple[str, ...]:
-    names = given.split(",") if isinstance(given, str) else list(given)
-    found: list[str] = []
-    for item in names:
-        text = item.strip().lower().lstrip(".")
-        found += FORMATS if text == "all" else (text,)
-    unknown = [item for item in found if item not in FORMATS]
-    if unknown or not found:
+def _formats(formats: str | Sequence[str]) -> tuple[str, ...]:
+    names = formats.split(",") if isinstance(formats, str) else list(formats)
+    wanted: list[str] = []
+    for name in names:
+        text = name.strip().lower().lstrip(".")
+        wanted += FORMATS if text == "all" else (text,)
+    unknown = [name for name in wanted if name not in FORMATS]
+    if unknown or not wanted:
         raise TileValueError(
             "plot_layout knows no such format",
             expected=f'{", ".join(FORMATS)} or "all"',
-            got=shown(given),
+            got=shown(formats),
         )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(wanted))
 
 
 def _by_matplotlib(drawing: Drawing, path: Path, colormap: str | None) -> None:

@@ -21,7 +21,7 @@ CallText: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
 MapEncoder: TypeAlias = "Callable[[E.Call, str, HostWriter, Mapping[E.Var, E.Expr]], MapStep]"
 
 
-def one_wave(launch: S.Launch, target: Target) -> int:
+def default_waves(launch: S.Launch, target: Target) -> int:
     """Where nothing is known of units that issue instructions."""
     return 1
 
@@ -85,7 +85,7 @@ class Dialect:
     matrices: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
     rolled: str = ""
-    waves: Callable[[S.Launch, Target], int] = one_wave
+    waves: Callable[[S.Launch, Target], int] = default_waves
 
     def space(self, storage: str) -> str:
         """The word before the type of a pointer to ``storage``."""
