@@ -192,7 +192,7 @@ def test_a_tile_along_heads_instead_of_rows_is_said_with_what_to_write() -> None
     (found,) = heads((2, 256, 8, 16), "b, h * 64, 0, 0")
     assert "from `0` on" in str(found) and "A[b, h * 64:h * 64 + 64, 0, 0:16]" in str(found)
     (found,) = heads((2, 64, 8, 16), "b, 0, 3, 0")
-    assert "starts at `3` there" in str(found) and "A[b, 0:64, 3, 0:16]" in str(found)
+    assert "from `3` on" in str(found) and "A[b, 0:64, 3, 0:16]" in str(found)
 
 
 @pytest.mark.parametrize(

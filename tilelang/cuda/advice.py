@@ -1,7 +1,7 @@
-"""What the assembler says about kernels that are slower than they could be, told to their author.
+"""Performance warnings of the assembler (ptxas), at the lines of the program.
 
-ptxas names functions and lines of its own text. The author has a program: the message names the
-kernel and stands at the line of the products, or of the kernel, that it is about.
+ptxas names functions and lines of PTX. The warning names the kernel and has the location of the
+products, or of the kernel, that it is about.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Source that a CUDA compiler does not take, as one error that speaks of the program.
+"""Errors of a CUDA compiler, reported as one error at the line of the program.
 
 The compiler names lines of the generated text; the comments ``// file.py:10`` there name the
 program's. A function that nothing defines is most often one that the program calls itself.

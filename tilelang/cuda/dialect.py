@@ -65,7 +65,7 @@ def includes(text: str) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _header_of_intrinsic(word: str) -> str:
-    """The header of a function of a row that none of the patterns knows; "" for other words."""
+    """The header of an intrinsic that no pattern matches; "" for other identifiers."""
     if word not in _intrinsic_functions() or any(_mentions((word,), item) for _, item in HEADERS):
         return ""
     defined = re.compile(rf"\b{word}\s*\([^;{{]*\)\s*\{{")
@@ -80,8 +80,8 @@ def _intrinsic_functions() -> frozenset[str]:
 
 
 def _mentions(words: tuple[str, ...], pattern: str) -> bool:
-    """Whether one of ``words`` starts as ``pattern`` says. Compiling a regular expression takes
-    longer than everything else here, so that it is done for what starts right only."""
+    """Whether one of ``words`` matches ``pattern`` at its start. Compiling a regular expression
+    is slow, so it is compiled only if the literal prefix matches."""
     for start, rest in _starts(pattern):
         near = [word for word in words if word.startswith(start)]
         if near and (rest is None or any(map(re.compile(rest).match, near))):

@@ -1,9 +1,8 @@
-"""The C launcher's extension, built beside the passes and the CUDA compiler.
+"""The extension of the C launcher, built in a thread while passes and the CUDA compiler run.
 
-It is compiled once for a machine and a Python version, by a C compiler that has to be found and
-tried first. That is the work of other processes, a third of a second, so a thread that waits for
-them costs the passes nothing. A kernel that is compiled sooner does not wait either: its first
-calls go through Python.
+It is compiled once per machine and Python version, by a C compiler that has to be searched and
+tested first. Other processes do that in about 0.3 s, so the waiting thread does not slow down the
+passes. A kernel that is ready earlier does not wait: the Python launcher runs its first calls.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Nvrtc:
     def compile(
         self, source: str, name: str, headers: Mapping[str, str], options: Sequence[str]
     ) -> Output:
-        """Compile one translation unit; failures are told in the output."""
+        """Compile one translation unit; the output contains the failures."""
         import ctypes
 
         lib, program = self._lib, ctypes.c_void_p()
@@ -170,8 +170,8 @@ def find_nvrtc(arch: str = "") -> Nvrtc | None:
 
 
 def load_ahead(arch: str) -> None:
-    """Begin to load what `find_nvrtc` will find and to set it up, while the caller works on a
-    program: the library is large. Whoever asks for it meanwhile waits in the system's loader."""
+    """Load and initialize NVRTC in a thread while the caller works on a program: the library is
+    large. A second request waits in the system's loader."""
     if _load.cache_info().currsize:
         return
     import threading

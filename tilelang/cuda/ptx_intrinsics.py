@@ -155,7 +155,7 @@ def _box(p: GpuPrinter, call: E.Call) -> str:
 
 
 def _bulk(p: GpuPrinter, call: E.Call) -> str:
-    """T.ptx_cp_async_bulk(dst, src, bytes[, barrier]), with an offset behind each place in TVM's
+    """T.ptx_cp_async_bulk(dst, src, bytes[, barrier]), with an offset after each address in TVM's
     form ([dtype,] dst, offset, src, offset, bytes[, barrier])."""
     _, rest = texts_of(call)
     if len(rest) in (5, 6):
@@ -199,7 +199,7 @@ def _wgmma_form(call: E.Call, texts: list[str]) -> tuple[str, str, str, int]:
 
 
 def _major(call: E.Call, operand: E.Expr, kind: str) -> int:
-    """How an operand lies: 0 along K, 1 along M or N, which only 16-bit types may."""
+    """The major-ness of an operand: 0 for K-major, 1 for M or N, for 16-bit types only."""
     along_k = bool(known(call, operand, "order of an operand"))
     if not along_k and kind not in ("f16", "bf16"):
         raise TileUnsupportedError(

@@ -82,7 +82,7 @@ def demand_native(name: str, module: CudaModule) -> None:
 
 
 def flags(built: Sequence[Part]) -> tuple[str, ...]:
-    """Flags that the file of a kernel wants of any compiler."""
+    """Flags that the file of a kernel needs with any compiler."""
     return ("-O2",)
 
 
@@ -159,7 +159,7 @@ def variant(target: Target, ptx: bool) -> tuple[int, int, int, int] | None:
 
 
 def row(part: Part, number: int, known: Sequence[int] | None = None, image: str = "image") -> str:
-    """A row of the table of variants; ``known``: of its architecture, where the loader asks."""
+    """A row of the table of variants; ``known``: of its architecture, for the loader."""
     facts = ", ".join(map(str, known or (0, 0, 0, 0)))
     count = len(module_of(part.artifact).kernels)
     steps = f"tl_steps_{number}, sizeof tl_steps_{number} / 8"

@@ -2,9 +2,9 @@
 
 NVRTC gets our headers by name and knows no C library. ``nvcc`` and ``hipcc`` compile one file in
 which the host part needs the C library, whose integer types are not those of our headers: there,
-``int64_t`` may be ``long``. So the headers are put in place of their includes; within the device
-part they let the names stand for types of their own (``tl_types.h``), and behind it the names are
-those of the C library again.
+``int64_t`` may be ``long``. So includes are replaced by the text of the headers. In the device
+part the names denote the types of ``tl_types.h``; after it they denote those of the C library
+again.
 """
 
 from __future__ import annotations

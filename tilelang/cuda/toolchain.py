@@ -58,7 +58,7 @@ class KernelResources:
 
     @property
     def spills(self) -> int:
-        """Bytes of spill stores and loads together; 0 is what one wants."""
+        """Bytes of spill stores and loads together; 0 without spills."""
         return self.spill_stores + self.spill_loads
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 Each annotation says three things about an argument: whether it is passed to the kernel at launch,
 which hashable key it contributes to the cache of compiled kernels, and which ``Buffer`` or ``Var``
-stands for it in the traced function. ``A: T.Tensor[[int, T.dyn["K"]], T.float16]`` makes::
+represents it in the traced function. ``A: T.Tensor[[int, T.dyn["K"]], T.float16]`` makes::
 
     TensorAnnot(shape=[A_shape_0$, K$dyn], strides=None, dtype=dtype('float16'))
 
@@ -769,7 +769,7 @@ class FuncAnnot:
         return [values[at] for at in self._kernel_at]
 
     def create_argument(self, name: str, value: Any, vt: ArgVarTable) -> Any:
-        """What stands for the argument ``name`` in the traced function."""
+        """The buffer, variable or constant of argument ``name`` in the traced function."""
         return self.annots[name].create_prim_func_arg(name, value, vt)
 
     def is_all_static(self) -> bool:

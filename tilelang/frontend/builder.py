@@ -158,7 +158,7 @@ class Builder:
         self._finished: PrimFunc | None = None
 
     def code_positions(self, code: CodeType) -> tuple[Any, ...]:
-        """The place of each instruction of ``code``; every statement of a trace asks for one.
+        """The location of each instruction of ``code``, which every traced statement needs.
 
         Kept under the identity of ``code``: hashing it costs as much as its length.
         """
@@ -450,12 +450,12 @@ class Builder:
             self.emit(Eval(value=value))
 
     def withdraw(self, value: Expr) -> Stmt | None:
-        """Take the statement back that ``value`` is the handle of; None when it is none.
+        """Remove the statement whose handle is ``value``, and return it; None without one.
 
         A constant is one where ``T.evaluate`` of it was the last statement.
 
         Raises:
-            TileRuntimeError: the statement stands in a block that has ended.
+            TileRuntimeError: the statement is in a block that has ended.
         """
         from tilelang.ir.stmt import Eval
 
@@ -699,7 +699,7 @@ def _chain(frames: list[tuple[FrameType, int]]) -> Loc | None:
 
 
 def _positions(code: CodeType) -> tuple[tuple[Any, Any, Any, Any], ...]:
-    """The place of each instruction of ``code``, from Python 3.11 on."""
+    """The location of each instruction of ``code``, from Python 3.11 on."""
     positions_of: Any = getattr(code, "co_positions", tuple)
     return tuple(positions_of())
 

@@ -1,10 +1,10 @@
 """Loop-carried dependences: names whose value in one iteration depends on the one before.
 
 ``if x > best: best = x`` counts on the value of earlier iterations, by the condition; ``n = n + 1``
-by the value; ``a, b = b, a`` by two names. What an inner block binds ends with that block, so such
-a name would not hold what a reader of Python expects. Here is found, on the syntax tree, which
-names those are: the statements of a body in order, with what each name may depend on. Values that
-go through tiles and tensors are not followed: those are meant to live on.
+by the value; ``a, b = b, a`` by two names. A binding in an inner block ends with the block, so such
+a name would not have the value that it has in Python. This analysis finds these names on the syntax
+tree: it visits the statements of a body in order and keeps the names that each name may depend on.
+It ignores values in tiles and tensors, which persist between iterations.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class _Walker:
 
 
 def _join(state: State, *sides: State) -> None:
-    """``state`` where several ways meet."""
+    """``state`` at a join of control flow."""
     for name in {name for side in sides for name in side}:
         state[name] = _NONE.union(*(side.get(name, _NONE) for side in sides))
 

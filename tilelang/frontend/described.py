@@ -126,8 +126,8 @@ def same_memory(a: str, b: str) -> bool:
 
 
 def other_than_said(annot: BufferAnnot, buffer: Buffer) -> tuple[str, str] | None:
-    """What the annotation of a macro's parameter says of a buffer that is something else, and what
-    it is. Annotations of macros tell readers what is meant: the buffer itself holds."""
+    """The difference between the annotation of a macro's parameter and the buffer that is passed.
+    Annotations of macros are documentation: the properties of the buffer count."""
     said_scope = annot.said_scope
     if said_scope is not None and not same_memory(said_scope, buffer.storage):
         return f"{said_scope} memory", f"in {buffer.storage} memory"

@@ -171,9 +171,9 @@ def Kernel(
 
     Args:
         blocks: 0 to 3 grid extents (x, y, z), ints or expressions evaluated on the host.
-        threads: threads of a block: an int, up to three ints, or None for what the target likes:
-            128 on a GPU, 1 where a core runs the whole block. A program that asks how many there
-            are (``T.get_thread_extent``, ``T.ws``) has 128 everywhere.
+        threads: threads of a block: an int, up to three ints, or None for the target's default:
+            128 on a GPU, 1 on a CPU. A program that uses the number of threads
+            (``T.get_thread_extent``, ``T.ws``) has 128 on every target.
         prelude: source text put before the kernel.
         is_cpu: no thread axis.
 

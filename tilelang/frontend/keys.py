@@ -1,4 +1,4 @@
-"""Cache keys: hashable stand-ins for compile-time arguments of kernels."""
+"""Cache keys: hashable representations of compile-time arguments of kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["freeze"]
 
 
 def freeze(value: Any, name: str | None = None) -> Any:
-    """A hashable stand-in for a compile-time argument; equal only for equal values and types.
+    """A hashable key of a compile-time argument; equal only for equal values and types.
 
     Raises:
         TileTypeError: the value cannot be hashed.

@@ -226,7 +226,7 @@ def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any
 
     Raises:
         TileSyntaxError: the body uses Python that kernels do not have.
-        TileUnsupportedError: ``hygienic=False``: names would be those of the place of the call.
+        TileUnsupportedError: ``hygienic=False``: names would be resolved at the call.
     """
     if not hygienic:
         raise TileUnsupportedError(
@@ -264,6 +264,6 @@ class _Method(Macro):
         return super().__call__(*args, **kwargs)
 
 
-def inline(target: Any) -> Any:
+def inline(item: Any) -> Any:
     """Make a macro of a function, or a meta class of a class."""
-    return meta_class(target) if isinstance(target, type) else macro(target)
+    return meta_class(item) if isinstance(item, type) else macro(item)

@@ -1,13 +1,12 @@
-"""Negative indices of elements: those that are known where they stand count from the end.
+"""Negative indices of elements: an index that is known to be negative counts from the end.
 
-Constants do (``A[-1]``, as a buffer is indexed), and so does an index of which the ranges of loops,
-blocks and threads and the conditions around it show that it is always negative: ``A[i - 4]`` for
-``i`` below 4. Vectors tell lane by lane where their signs are not known. Any other index that is
-negative at run time is outside. It is decided here, once: below, an index counts from the start.
+A constant counts from the end (``A[-1]``), and so does an index that is always negative by the
+ranges of loops, blocks and threads and by the conditions around it: ``A[i - 4]`` for ``i`` below 4.
+In a vector of unknown signs each lane decides for itself. Any other index that is negative at run
+time is out of bounds. This module decides it; later passes count indices from the start.
 
-Of a tensor with a value for what is outside (``T.annotate_safe_value``), only constants count from
-the end. Regions of tile operations name no element: a tile that starts before a tensor lies partly
-outside.
+For a tensor with a safe value (``T.annotate_safe_value``) only constants count from the end. So do
+only constants in regions: a tile that starts before a tensor is partly out of bounds.
 """
 
 from __future__ import annotations

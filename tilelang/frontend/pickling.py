@@ -1,9 +1,9 @@
 """Pickling of kernel functions for other processes: by name where they have one, else by value.
 
-An object at the top level of a module is pickled as that place. What is not there, and what is in
-``__main__``, travels by value where the pickler can do that with Python functions (cloudpickle and
-what is built on it: joblib, dask, ray). The tracer reads the source, so this travels, too, for
-notebook cells and programs that the other machine does not have.
+An object at the top level of a module is pickled as module and name. Other objects, and those of
+``__main__``, are pickled by value if the pickler supports Python functions (cloudpickle and what
+uses it: joblib, dask, ray). The tracer needs the source, so the pickle contains it, for notebook
+cells and for programs that the other machine does not have.
 """
 
 from __future__ import annotations

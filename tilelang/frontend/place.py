@@ -2,7 +2,7 @@
 
 An iteration of ``T.Parallel`` is the work of one thread, so nothing in it may need all of them.
 A reducer holds a partial result for each thread: it is started, updated, finalized, and only then
-read. A sum may be scaled on the way, since that scales every part of it alike.
+read. A sum may be scaled in between, which scales all its partial results.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _OWN = ("local", "local.var")
 
 
 def check_position(builder: Builder, stmt: S.Stmt) -> None:
-    """Refuse ``stmt`` where it cannot stand.
+    """Reject ``stmt`` at a position where it is not allowed.
 
     Raises:
         TileSyntaxError: it needs all threads, in a parallel loop.
         TileTypeError: it computes with what has no value.
-        TileValueError: it uses a reducer out of turn.
+        TileValueError: it uses a reducer in the wrong state.
     """
     _check_values(stmt)
     parallel = any(block.kind == "parallel" for block in builder.blocks)

@@ -1,12 +1,12 @@
 """Rebinding: names that branches and loops of the program bind, and their values afterwards.
 
 Tracing runs a body once, so after it a Python name has the value of that one run. That value is
-right where every way to the place agrees on it: a name bound alike on both sides of an ``if``, or
-bound in a loop that surely runs. Where the ways differ the name is ``Undecided``: reading it is
-an error that says to use a ``T.alloc_var``, and binding it anew makes it usable again. A name
-that a loop reads first and binds later is an error at the end of the loop, since the reads of the
-next iterations were traced with the value from before. Which names may be read is known from
-``flow.py``; the others cost nothing.
+right if it is the same on all paths: both sides of an ``if`` bind the name to the same value, or a
+loop that certainly runs binds it. If paths differ, the name is ``Undecided``: reading it is an
+error that suggests ``T.alloc_var``, and binding it again makes it usable. A name that a loop reads
+first and binds later is an error at the end of the loop, because the trace contains the reads of
+the next iterations with the old value. ``flow.py`` computes which names may be read; the others
+cost nothing.
 """
 
 from __future__ import annotations

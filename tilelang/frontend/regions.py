@@ -2,7 +2,7 @@
 
 An operand is a whole buffer, a region (slices) or an element (``A[i, j]``), which anchors a tile:
 it says where the tile starts, the other operand how large it is. The functions here turn operands
-into ``Region`` nodes whose extents agree, and say clearly why two operands cannot meet.
+into ``Region`` nodes of equal extents, and report why two operands do not match.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
        dimensions are 1, leading 1s that the element's buffer does not have are dropped.
     3. Two elements are a scalar assignment (None).
     4. Otherwise extents of 1 are left out and the rest must match in order.
-       A run-time extent beside the extent 1 of the innermost side is 1.
+       A run-time extent that matches an extent 1 of the innermost side is 1.
     5. Where they have equal number but differ in size, the side in the innermost memory
        (fragment or local, shared, global; the source if equal) says how much is copied.
     """
@@ -221,8 +221,8 @@ def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
 
 
 def _where_it_starts(src: Buffer, dst: Buffer) -> str:
-    """How to copy between two shapes: the anchor stands in the buffer that holds the other one, or
-    in a tensor, of which a tile may lie partly outside."""
+    """The hint for a copy between two shapes: the anchor is in the larger buffer, or in a tensor,
+    where a tile may be partly out of bounds."""
     whole = next((operand for operand in (src, dst) if operand.storage == "global"), None)
     for operand, anchored in ((src, dst), (dst, src)):
         pairs = [*zip(reversed(operand.shape), reversed(anchored.shape))]

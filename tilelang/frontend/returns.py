@@ -1,8 +1,8 @@
 """Early returns: ``return`` in a branch of the device.
 
 In a kernel a thread that returns leaves it (``T.thread_return``). In a macro only the macro ends:
-the statements behind such a branch become its other side, and the values of all ways meet in
-variables::
+the statements after such a branch become its other side, and a variable receives the returned
+value of each path::
 
     if x < 0:           if x < 0:
         return 0            return 0

@@ -248,7 +248,7 @@ class Scope:
     ) -> object:
         """``name = value`` for a ``nonlocal`` name, whose value may change elsewhere.
 
-        Other functions share the name, so what it holds on the ways of this one cannot be told.
+        Other functions share the name, so its value on the paths of this one is not known.
         """
         try:
             old = current()

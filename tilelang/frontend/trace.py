@@ -1,10 +1,10 @@
 """Tracing: runs rewritten code; the boundary where errors get the user's location.
 
-* An error of ours without a location takes the place in the user's program it came from.
+* An error of ours without a location gets the location in the user's program that caused it.
 * An unexpected exception out of our own code becomes an ``InternalError``.
 * Exceptions of the user's Python code pass through unchanged, except that an unknown name in a
-  kernel is reported as ``TileNameError`` with its place, and so is what Python says of an index
-  behind the end of a sequence and of values of the kernel (``complaints``).
+  kernel is a ``TileNameError`` with its location, and Python's errors about an index past the end
+  of a sequence and about values of the kernel are converted too (``complaints``).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Annot(ABC):
 
     @abstractmethod
     def create_prim_func_arg(self, name: str, value: Any, vt: ArgVarTable) -> Any:
-        """What stands for the argument ``value`` in the traced function."""
+        """The buffer, variable or constant of argument ``value`` in the traced function."""
         raise NotImplementedError
 
     def promote(self) -> TIRAnnot | None:

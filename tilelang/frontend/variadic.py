@@ -51,12 +51,12 @@ class Variadic:
     def check(
         self, annots: Mapping[str, Annot], body: frozenset[str], location: Callable[[str], Loc]
     ) -> None:
-        """Refuse annotations that ask for anything but constants.
+        """Reject annotations of variable parameters that are not constants.
 
         Args:
             annots: of all parameters.
             body: the parameters that the body annotates.
-            place: where a parameter is written.
+            location: maps a parameter to its source location.
 
         Raises:
             TileSyntaxError: a variable parameter is annotated as a tensor, a run-time scalar, a

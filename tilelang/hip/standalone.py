@@ -1,8 +1,8 @@
 """Device source for compilers that have names of their own: ``hipcc``, whose file has host code and
 includes the headers of HIP, and hipRTC, which includes them by itself.
 
-Our headers are put in place of their includes, and within the device part each name that both have
-stands for ours. Behind it the names are those of HIP and of the C library again.
+Includes are replaced by the text of our headers. In the device part a name that both define denotes
+ours. After it the names denote those of HIP and of the C library again.
 """
 
 from __future__ import annotations

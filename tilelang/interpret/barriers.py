@@ -1,4 +1,4 @@
-"""The synchronising intrinsics: who arrives, who waits, and what a waiting thread says."""
+"""Synchronization intrinsics: arrivals, waits, and the text of a wait in a deadlock report."""
 
 from __future__ import annotations
 

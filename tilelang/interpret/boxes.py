@@ -1,6 +1,6 @@
 """TMA box copies through tensor maps, in numpy.
 
-A box lies dense in shared memory, innermost dimension first; a swizzle of 32, 64 or 128 bytes
+A box is contiguous in shared memory, innermost dimension first; a swizzle of 32, 64 or 128 bytes
 combines the number of a 16-byte chunk with bits of its address (PTX ISA, "Tensors", "Swizzling
 modes"), where the buffer starts at a multiple of the pattern. Outside of the tensor a load gives
 zeros and a store does nothing. A copy arrives when it is issued.
@@ -54,7 +54,7 @@ class _Map:
 
 
 def _numbers(s: DivergentGroup, box_map: Call, active: Active) -> list[int]:
-    """What stands behind the address in a tensor map."""
+    """The numbers that follow the address in a tensor map."""
     return [s.number(arg, active, "an operand of a tensor map") for arg in box_map.args[3:]]
 
 

@@ -94,11 +94,11 @@ def evaluate(s: DivergentGroup, expr: Expr, active: Active) -> Value:
 
 
 def exact(s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
-    """The integer that ``expr`` stands for, computed in 64 bits.
+    """The exact integer value of ``expr``, computed in 64 bits.
 
     Args:
-        long: whether arithmetic on what is no index arithmetic is computed in 64 bits, too, names
-            for it included.
+        long: whether other arithmetic than index arithmetic is computed in 64 bits too, and so are
+            names for it.
     """
     match expr:
         case Const():

@@ -1,8 +1,8 @@
-"""What the instructions that lowering makes do, in numpy.
+"""Semantics of the instructions that lowering generates, in numpy.
 
-A row of an instruction names its meaning (``Atom.semantics``); :data:`MEANINGS` has a function for
-each. Instructions move bytes with the alignment that hardware asks for, inside one buffer; what
-they read has been written. Those of matrices stand in ``matrices``.
+The row of an instruction names its semantics (``Atom.semantics``); :data:`MEANINGS` has a function
+for each. Instructions move bytes inside one buffer, with the alignment that the hardware requires,
+and read initialized memory only. Matrix instructions are in ``matrices``.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _pair_rounded_to_bfloat16(s: DivergentGroup, node: Call, active: Active) -> 
 
 
 def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
-    """Numbers of some bits at two places of a word, plus a bias, as float16."""
+    """Two bit fields of a 32-bit value, plus a bias, as float16."""
     word, low, high, bias = (x.astype(np.int64) for x in _words(s, node, active))
     bits = int(node.attr("bits"))
     for bit in (low, high):

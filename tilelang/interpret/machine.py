@@ -75,7 +75,7 @@ class Run:
             warn_caller(str(error))
 
     def is_index(self, expr: Expr) -> bool:
-        """Whether ``expr`` is index arithmetic, which stands for an exact integer."""
+        """Whether ``expr`` is index arithmetic, whose value is an exact integer."""
         cached = self.index_forms.get(expr)
         if cached is None:
             cached = self.index_forms[expr] = is_index(expr, self.plain_values)
@@ -83,7 +83,7 @@ class Run:
 
     @cached_property
     def plain_values(self) -> frozenset[Var]:
-        """The variables that do not stand for index arithmetic."""
+        """The variables that are not index arithmetic."""
         return plain_values(self.func.body)
 
     @cached_property
@@ -281,7 +281,7 @@ class DivergentGroup:
         return chosen[0] if chosen.size and (chosen == chosen[0]).all() else value
 
     def failing(self, cond: Value, active: Active) -> tuple[bool, int | None]:
-        """Whether a condition fails in an active lane, and in which if they are not all alike."""
+        """Whether a condition fails in an active lane, and in which one if lanes differ."""
         bad = ~np.asarray(cond, np.bool_)
         if np.ndim(bad) == 0:
             failed = bool(bad)

@@ -1,8 +1,7 @@
-"""What an execution tells those who watch it: accesses of shared memory, meetings of threads, and
-copies that are in flight.
+"""Observers of an execution: accesses of shared memory, barriers, and copies in flight.
 
-:func:`tilelang.interpret.run` takes an :class:`Observer`. A detector of races, say, needs nothing
-else of the interpreter.
+:func:`tilelang.interpret.run` takes an :class:`Observer`. A race detector, for example, needs
+nothing else of the interpreter.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Observer:
     """
 
     def access(self, block: Block, access: Access) -> None:
-        """Threads touch shared memory. Atomic operations and tile operations are not told."""
+        """Threads access shared memory; not called for atomic operations and tile operations."""
 
     def arrive(self, block: Block, barrier: Hashable, threads: Array) -> None:
         """Threads arrive at a barrier, whose phases are different objects if it is numbered."""

@@ -1,8 +1,8 @@
 """Pipelines and warp roles: stages in order, and threads that run branches side by side.
 
-Copies complete where they stand, so a pipeline means nothing but its order: an item is acquired
-after its version was released, and used after it was committed. Threads that run in step meet
-that order on their own; roles wait for each other.
+Copies complete at once, so only the order of a pipeline matters: a stage is acquired after it was
+released, and used after it was committed. Threads that run in lockstep follow this order without
+waits; roles wait for each other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Execute = Callable[["DivergentGroup", Stmt, Active], Steps]
 
 
 def pipeline(s: DivergentGroup, node: H.Pipeline, active: Active, execute: Execute) -> Steps:
-    """The body, with items that nobody has filled yet."""
+    """Execute the body, with stages that are empty at first."""
     handed = np.zeros(s.lanes.count, np.int64)
     s.block.pipelines[node.pipe] = Items(node.stages, _users(s, node, active), handed)
     return (yield from execute(s, node.body, active))

@@ -321,7 +321,7 @@ def _staying(s: DivergentGroup, active: Active) -> Active:
 
 # -- single statements ---------------------------------------------------------------------------
 def tile_op(s: DivergentGroup, node: TileOp, active: Active) -> Generator[Wait, None, None]:
-    """A tile operation. The first of the threads of a product, or of a copy that asks for it,
+    """Execute a tile operation. The first thread of a product, or of a copy that requests it,
     arrives at its barrier."""
     run_tile_op(s, node, active)
     if not isinstance(node, (Copy, Gemm)) or node.barrier is None:

@@ -1,7 +1,7 @@
 """Synchronization: barriers, mbarriers, and the scheduler of control flows that wait.
 
-Execution is a tree of generators. A generator yields a :class:`Wait` when it cannot go on; the
-scheduler resumes it once the wait is over. When nobody can go on, the program has deadlocked.
+Execution is a tree of generators. A generator yields a :class:`Wait` when it cannot continue; the
+scheduler resumes it after the wait. If no generator can continue, the program has deadlocked.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def join(children: list[Steps]) -> Generator[Wait, None, list[Active]]:
 
 
 def drive(steps: Steps) -> Active:
-    """Run a control flow to its end; a wait that nobody can end is a deadlock."""
+    """Run a control flow to its end; a wait that nothing can end is a deadlock."""
     while True:
         try:
             wait = next(steps)
@@ -83,7 +83,7 @@ def deadlock(leaves: list[Wait]) -> DeadlockError:
 
 @dataclass
 class Rendezvous:
-    """A barrier on which ``expected()`` threads meet, again and again."""
+    """A reusable barrier of ``expected()`` threads."""
 
     expected: Callable[[], int]
     arrived: int = 0

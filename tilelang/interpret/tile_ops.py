@@ -90,8 +90,8 @@ def run_tile_op(s: DivergentGroup, stmt: TileOp, active: Active) -> None:
 
 # -- data movement --------------------------------------------------------------------------------
 def copy(s: DivergentGroup, node: Copy, active: Active) -> None:
-    """``dst = cast(src)``; all modes finish before the next statement, unless the run wants
-    asynchronous copies late."""
+    """``dst = cast(src)``; all modes complete before the next statement, unless the run delays
+    asynchronous copies."""
     if s.run.late_copies and node.mode == "async" and forget_tile(s, node.dst, active):
         _copy_later(s, node, active)
         return

@@ -42,8 +42,8 @@ def _offsets(
     swizzle: int, leading: int, stride: int, k_inner: bool, lines: int, row: int
 ) -> Array:  # fmt: skip
     """Bytes from the start of the operand to byte ``row`` of each line, (lines, row): lines are
-    rows of M or N where k runs along them, else rows of k. The start begins the pattern, or lies in
-    its first row."""
+    rows of M or N if the operand is K-major, else rows of k. The start is the start of a swizzle
+    pattern, or in its first row."""
     span = SPANS[swizzle]
     line, along = np.arange(lines)[:, None], np.arange(row)[None]
     if swizzle == 0:

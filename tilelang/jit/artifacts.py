@@ -1,9 +1,9 @@
 """Generated text from the disk cache, so that a known program runs no pass at all.
 
-The key is the traced program itself (every name and every place in the user's source included,
-since the text and the messages mention them), the target, the options, and the source files of
-this package by size and time. Entries are pickled: what the cache holds is executed anyway, and
-it is read only from a directory that nobody else can write.
+The key is the traced program (with every name and source location, since the text and the messages
+mention them), the target, the options, and the source files of this package by size and time.
+Entries are pickled: the contents of the cache are executed anyway, and are read only from a
+directory that other users cannot write.
 """
 
 from __future__ import annotations

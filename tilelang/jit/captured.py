@@ -1,11 +1,11 @@
-"""The names outside a function that its trace reads: a kernel is made for their values.
+"""Captured values: the outside names that a trace reads, which are part of the key of a kernel.
 
-A kernel keeps the values that the names had when it was traced. So they are part of what a kernel
-is found by: after ``BLOCK = 64`` the next call compiles again, instead of running what was made
-with the old value. The names are those in the code of the function and of all functions and macros
-of the user that it may call: globals, variables of enclosing functions, defaults, and attributes of
-modules and objects, each by the path that the code writes (``config.block``). What stands at the
-end of a path is compared by its fingerprint (:mod:`tilelang.jit.fingerprint`).
+A kernel contains the values that the names had when it was traced. So its cache key contains them:
+after ``BLOCK = 64`` the next call compiles again instead of running the kernel of the old value.
+The names are those in the code of the function and of all functions and macros of the user that it
+may call: globals, variables of enclosing functions, defaults, and attributes of modules and
+objects, each by the path that the code writes (``config.block``). The value at the end of a path is
+compared by its fingerprint (:mod:`tilelang.jit.fingerprint`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Captured:
         fn: the function that is traced.
 
     Attributes:
-        values: hashable stand-ins for the values at the last :meth:`read`; empty for a function
-            that reads no name that can change what it does.
+        values: fingerprints of the values at the last :meth:`read`; empty for a function that
+            reads no name that can change its program.
     """
 
     def __init__(self, fn: FunctionType) -> None:
@@ -80,7 +80,7 @@ class _Read:
         self.space, self.name, self.attributes = space, name, attributes
 
     def value(self) -> Any:
-        """What stands there now."""
+        """The current value at the path."""
         name = self.name
         result = content(self.space) if name is None else self.space.get(name, MISSING)
         for attribute in self.attributes:
@@ -168,8 +168,8 @@ def _is_fixed(read: _Read, value: Any) -> bool:
 
 
 def _annotated(fn: FunctionType) -> Iterator[_Path]:
-    """The paths in annotations of local names, which Python leaves out of the code: a tensor's
-    shape and dtype stand there (``A: T.Tensor((BLOCK,), dtype)``)."""
+    """The paths in annotations of local names, which Python leaves out of the code: they
+    contain a tensor's shape and dtype (``A: T.Tensor((BLOCK,), dtype)``)."""
     try:
         body = analyse(fn).node
     except TileError:  # without source: it cannot be traced

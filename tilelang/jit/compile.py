@@ -111,8 +111,8 @@ def options_for(
     compile_flags: Any,
     verbose: bool | None,
 ) -> Options:
-    """Options of a compilation: the arguments stand above the program's own annotations, these
-    above a ``with PassContext(...)`` around."""
+    """Options of a compilation. Arguments take precedence over annotations of the program, and
+    these over an enclosing ``with PassContext(...)``."""
     env.apply_log_level()
     if not isinstance(pass_configs, Mapping | None):
         raise TileTypeError(
@@ -256,8 +256,8 @@ def run_parallel(
 def run_on(
     executor: Any, work: Callable[[Item], JITKernel], items: Sequence[Item], ignore_error: bool
 ) -> list[JITKernel | None]:
-    """``work`` for each item on the user's executor; results in order. What a worker that died
-    had in hand is done here."""
+    """``work`` for each item on the user's executor; results in order. The caller
+    compiles what a dead worker did not finish."""
     from concurrent.futures import BrokenExecutor
 
     from tilelang.jit.executors import submit

@@ -107,7 +107,7 @@ class JITImpl:
         """What a call does.
 
         "lazy" for a factory (a call returns the kernel), "eager" for a kernel (a call runs it),
-        "auto" as long as only a call can tell.
+        "auto" until the first call decides.
         """
         return {True: "lazy", False: "eager", None: "auto"}[self.factory]
 

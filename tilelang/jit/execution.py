@@ -92,7 +92,7 @@ def _compiled(
     Args:
         limits: (parameter, bytes) of tensors that are aligned less than vectors like it.
         shared: whether tensors share memory. Without limits and this, the launcher compiles such
-            kernels when it meets such tensors.
+            kernels at a call with such tensors.
     """
     row, target = backend_of(target), target.concrete()
     # A program whose text the cache knows loads no pass: the compiler is imported where it works.

@@ -98,7 +98,7 @@ class ExportedLibrary:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A kernel as it is kept beside the library."""
+    """A kernel as it is stored next to the library."""
 
     program: Program
     parts: tuple[Part, ...]
@@ -169,15 +169,15 @@ def export_library(
 def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKernel]:
     """Load the kernels of a library that :func:`export_library` has written, by symbol.
 
-    Nothing is compiled. What the library holds is executed: its files and their folder have to
-    belong to the user or to root, and nobody else may write them. Load only what you trust.
+    Nothing is compiled. Loading executes code: the files and their folder must belong to the user
+    or to root, and must not be writable by others. Load only what you trust.
 
     Args:
         folder, name: as they were given to :func:`export_library`.
 
     Raises:
-        TileValueError: there is no such library, another release of this package has made it, it
-            is damaged, or somebody else can write it.
+        TileValueError: there is no such library, another release of this package wrote it, it is
+            damaged, or others can write it.
     """
     _check_name(name)
     file_path = path_of(folder, "the folder of load_library") / "lib" / f"{name}.tilelang"

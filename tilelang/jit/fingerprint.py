@@ -1,10 +1,9 @@
-"""What a Python value is, as something hashable: two values with equal fingerprints trace alike.
+"""Fingerprints of Python values: hashable; two values with equal fingerprints give the same trace.
 
-Nothing is known of particular types. Numbers and strings stand for themselves, containers for their
-items, functions for their code and for what they read, and every other object for what it would be
-pickled as: its class and its state. An object that refuses to be pickled is described by its
-attributes. What has none, and a library's function or class, stands for itself: another object is
-another value.
+No type has a special case. The fingerprint of a number or string is itself, that of a container has
+those of its elements, that of a function has its code and what it reads. That of any other object
+is its class and its pickled state, or its attributes if it cannot be pickled. An object without
+attributes, and a function or class of a library, is compared by identity.
 """
 
 from __future__ import annotations

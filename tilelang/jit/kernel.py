@@ -126,7 +126,7 @@ class JITKernel:
             raise
 
     def __getattr__(self, name: str) -> Any:
-        """What :mod:`inspect` asks an instance for: the class has a signature of its own."""
+        """The attributes that :mod:`inspect` reads: the class has another signature."""
         if name == "__signature__":  # the inputs; annotations are texts
             return signature_of(input_params(self.params, self.out_idx))
         if name in ("__name__", "__wrapped__"):

@@ -86,7 +86,7 @@ def _key(value: Any) -> object:
 
 
 def _decomposed(value: Any) -> list[Any]:
-    """The words of a node, and last what its numbers stand for."""
+    """The text of a node, and last the objects that its numbers refer to."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return ["=", value, []]

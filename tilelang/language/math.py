@@ -1,7 +1,7 @@
 """Elementwise functions of scalar expressions.
 
-Integer operands of float functions become float32. Constants are not folded: what a function
-gives is decided where it runs.
+A float operand of a float function keeps its dtype; integers become float32. Constants are not
+folded, because the last bits of a result depend on the target.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Synchronization: barriers of threads and blocks, and naming barriers in memory.
+"""Synchronization: barriers of warps, blocks and grids, and the barriers that operations name.
 
-What else waits, arrives and orders is made from rows, in ``instructions``.
+Other arrivals, waits and fences are generated from rows of the instruction table
+(``instructions``).
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call
     Memory accesses before it are visible to these threads after it.
 
     Args:
-        barrier_id: 0 is the block's barrier; a kernel may have 15 others, of any numbers.
-        arrive_count: threads that take part, a positive multiple of 32.
+        barrier_id: 0 is the barrier of the block; a kernel may use 15 others, with any numbers.
+        arrive_count: threads that arrive, a positive multiple of 32.
 
     Raises:
-        TileTypeError: an argument that is no integer.
+        TileTypeError: an argument that is not an integer.
         TileValueError: a negative barrier, another count, or a count without a barrier.
 
     Source: PTX ISA, "bar.sync", "barrier.sync".
@@ -105,7 +106,15 @@ def sync_global() -> Call:
 
 
 def tvm_storage_sync(storage_scope: str) -> None:
-    """Wait for ``"warp"``, ``"global"`` (the grid) or else the block, as TVM spells it."""
+    """Wait for the threads of a TVM storage scope.
+
+    Args:
+        storage_scope: ``"warp"``, ``"shared"`` or ``"shared.dyn"`` (the block), ``"global"`` (the
+            grid).
+
+    Raises:
+        TileValueError: another scope.
+    """
     if storage_scope == "warp":
         sync_warp()
     elif storage_scope == "global":
@@ -121,7 +130,10 @@ def tvm_storage_sync(storage_scope: str) -> None:
 
 
 def thread_return(*, span: object = None) -> None:
-    """Leave the kernel in the executing threads."""
+    """Leave the kernel in the executing threads, which take part in no later barrier.
+
+    Source: PTX ISA, "Control Flow Instructions", ``exit``.
+    """
     from tilelang.ir.stmt import ThreadReturn
 
     emitter("T.thread_return").emit(ThreadReturn())
@@ -152,7 +164,13 @@ def _is_single_element(region: Region) -> bool:
 
 
 def create_list_of_mbarrier(*counts: Any) -> Buffer:
-    """Allocate barriers with these arrival counts; operations may refer to them by number."""
+    """Allocate mbarriers that operations may name by number.
+
+    Args:
+        counts: the arrivals that complete a phase of each barrier, as ints or lists of ints.
+
+    Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
+    """
     from tilelang.frontend.builder import builder
     from tilelang.language.allocate import create_barriers
 
@@ -166,7 +184,11 @@ def create_list_of_mbarrier(*counts: Any) -> Buffer:
 
 
 def get_mbarrier(index: object) -> Expr:
-    """Return barrier ``index`` of :func:`create_list_of_mbarrier`."""
+    """Return barrier ``index`` of :func:`create_list_of_mbarrier`.
+
+    Raises:
+        TileValueError: the kernel has no such list.
+    """
     from tilelang.frontend.builder import builder
 
     what = "T.get_mbarrier"
@@ -187,17 +209,19 @@ def get_mbarrier(index: object) -> Expr:
 def warpgroup_fence_operand(
     buffer_or_ptr: object, offset: object = 0, num_regs: object = None, dtype: object = None
 ) -> Call:
-    """Keep the compiler from moving accumulator accesses over asynchronous products.
+    """Order uses of an accumulator with asynchronous products that write its registers.
 
     Args:
         buffer_or_ptr: the accumulator, an element or region where it starts, or a pointer.
         offset: elements to add.
-        num_regs: 32-bit registers; those of the whole buffer when left out.
-        dtype: of the accumulator, which is checked where the buffer is known.
+        num_regs: number of 32-bit registers; the whole buffer by default.
+        dtype: of the accumulator; checked if the buffer is known.
 
     Raises:
-        TileTypeError: memory that is not in registers, or no known buffer.
+        TileTypeError: memory that is not in registers, or another dtype.
         TileValueError: registers outside of it (when its layout is known).
+
+    Source: CUTLASS, ``warpgroup_fence_operand``.
     """
     from tilelang.frontend.builder import builder
 

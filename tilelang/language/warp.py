@@ -1,4 +1,8 @@
-"""Warp shuffles, votes, reductions and lane numbers of threads of a warp or block."""
+"""Warp shuffles, votes, reductions, and indices of lanes and warps.
+
+A warp has 32 lanes on every target. All lanes of the mask execute the call; by default these are
+all lanes of the warp. Masks have a bit for each lane.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +118,20 @@ def shfl_xor(
     value: object, delta: object = None, width: object = WARP, mask: object = None,
     *, offset: object = None,
 ) -> Expr:  # fmt: skip
-    """Return ``value`` of the lane whose number differs by exclusive or with ``delta``."""
+    """Return ``value`` of the lane whose index is this lane's, xor ``delta``.
+
+    Args:
+        value: the value of this lane.
+        delta: the distance in lanes; ``offset`` is the same.
+        width: lanes of a group that exchanges values; a power of two from 1 to 32.
+        mask: a bit for each participating lane; all lanes by default.
+
+    Raises:
+        TileTypeError: no distance, or the mask in front.
+        TileValueError: another width.
+
+    Source: PTX ISA, "shfl.sync".
+    """
     return _shuffle("xor", value, offset if delta is None else delta, width, mask)
 
 
@@ -122,7 +139,20 @@ def shfl_down(
     value: object, delta: object = None, width: object = WARP, mask: object = None,
     *, offset: object = None,
 ) -> Expr:  # fmt: skip
-    """Return ``value`` of the lane ``delta`` higher; the own one beyond the end."""
+    """Return ``value`` of the lane ``delta`` higher; past the end, this lane's own value.
+
+    Args:
+        value: the value of this lane.
+        delta: the distance in lanes; ``offset`` is the same.
+        width: lanes of a group that exchanges values; a power of two from 1 to 32.
+        mask: a bit for each participating lane; all lanes by default.
+
+    Raises:
+        TileTypeError: no distance, or the mask in front.
+        TileValueError: another width.
+
+    Source: PTX ISA, "shfl.sync".
+    """
     return _shuffle("down", value, offset if delta is None else delta, width, mask)
 
 
@@ -130,7 +160,20 @@ def shfl_up(
     value: object, delta: object = None, width: object = WARP, mask: object = None,
     *, offset: object = None,
 ) -> Expr:  # fmt: skip
-    """Return ``value`` of the lane ``delta`` lower; the own one below the start."""
+    """Return ``value`` of the lane ``delta`` lower; before the start, this lane's own value.
+
+    Args:
+        value: the value of this lane.
+        delta: the distance in lanes; ``offset`` is the same.
+        width: lanes of a group that exchanges values; a power of two from 1 to 32.
+        mask: a bit for each participating lane; all lanes by default.
+
+    Raises:
+        TileTypeError: no distance, or the mask in front.
+        TileValueError: another width.
+
+    Source: PTX ISA, "shfl.sync".
+    """
     return _shuffle("up", value, offset if delta is None else delta, width, mask)
 
 
@@ -144,11 +187,17 @@ def shfl_sync(
     all lanes of the warp.
 
     Args:
-        mask: a bit for each lane that takes part; an integer, which may be a run-time value.
-        value, srcLane: what is given, and the lane whose value is taken.
-        width: of groups of lanes that exchange among themselves; a power of two.
+        mask: a bit for each participating lane; an integer, which may be a run-time value.
+        value, srcLane: the value of this lane, and the lane whose value is returned.
+        width: lanes of a group that exchanges values; a power of two from 1 to 32.
 
-    Two arguments without names are ``value`` and ``srcLane``; with more, the mask comes first.
+    Two positional arguments are ``value`` and ``srcLane``; with more, the mask comes first.
+
+    Raises:
+        TileTypeError: a missing argument, too many, or a mask that is not an integer.
+        TileValueError: another width.
+
+    Source: PTX ISA, "shfl.sync".
     """
     arguments = {"mask": mask, "value": value, "srcLane": srcLane, "width": width}
     order = [name for name in ("value", "srcLane") if arguments[name] is None]
@@ -201,14 +250,17 @@ def tvm_warp_shuffle_down(
 
 
 def _own_mask(mask: object) -> object:
-    """TVM's mask; one made by ``tvm_warp_activemask`` means the executing lanes."""
+    """TVM's mask; that of ``tvm_warp_activemask`` means the executing lanes."""
     if isinstance(mask, Expr) and not isinstance(mask, Const):
         return None
     return mask
 
 
 def activemask() -> Expr:
-    """Return the mask of the active lanes of the warp."""
+    """Return the mask of the active lanes of the warp, as uint32.
+
+    Source: PTX ISA, "activemask".
+    """
     return call("activemask")
 
 
@@ -227,7 +279,7 @@ def _reduction(op: str) -> Callable[[object], Expr]:
         return call(f"warp_reduce_{op}", expr)
 
     function.__name__ = function.__qualname__ = f"warp_reduce_{op}"
-    function.__doc__ = f"Reduce ``value`` over the warp by ``{op}``; every lane gets the result."
+    function.__doc__ = f"Reduce ``value`` over the warp by ``{op}``, in its dtype, for every lane."
     return function
 
 
@@ -247,17 +299,26 @@ def _vote(op: str, value: object, mask: object = None) -> Expr:
 
 
 def any_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
-    """Return whether the predicate holds in some lane of the warp, as int32."""
+    """Return whether the predicate holds in some lane of the mask, as int32.
+
+    Source: PTX ISA, "vote.sync", ``.any``.
+    """
     return _vote("any_sync", predicate, mask)
 
 
 def all_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
-    """Return whether the predicate holds in all lanes of the warp, as int32."""
+    """Return whether the predicate holds in all lanes of the mask, as int32.
+
+    Source: PTX ISA, "vote.sync", ``.all``.
+    """
     return _vote("all_sync", predicate, mask)
 
 
 def ballot_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
-    """Return the mask of the lanes in which the predicate holds."""
+    """Return the mask of the lanes in which the predicate holds, as uint32.
+
+    Source: PTX ISA, "vote.sync", ``.ballot``.
+    """
     return _vote("ballot_sync", predicate, mask)
 
 
@@ -267,27 +328,42 @@ def ballot(predicate: object) -> Expr:
 
 
 def match_any_sync(value: object, mask: object = FULL_MASK) -> Expr:
-    """Return the mask of the lanes that have the same value."""
+    """Return the mask of the lanes that have the same value, as uint32.
+
+    Source: PTX ISA, "match.sync", ``.any``.
+    """
     return _vote("match_any_sync", value, mask)
 
 
 def match_all_sync(value: object, mask: object = FULL_MASK) -> Expr:
-    """Return the mask if all lanes have the same value, else 0."""
+    """Return the mask if all its lanes have the same value, else 0, as uint32.
+
+    Source: PTX ISA, "match.sync", ``.all``.
+    """
     return _vote("match_all_sync", value, mask)
 
 
 def syncthreads_count(predicate: object) -> Expr:
-    """Wait for the block and return in how many threads the predicate holds."""
+    """Wait for the block and return the number of threads with a true predicate, as int32.
+
+    Source: PTX ISA, "barrier.red", ``.popc``.
+    """
     return _vote("syncthreads_count", predicate)
 
 
 def syncthreads_and(predicate: object) -> Expr:
-    """Wait for the block and return whether the predicate holds in all threads."""
+    """Wait for the block and return whether the predicate holds in all threads, as int32.
+
+    Source: PTX ISA, "barrier.red", ``.and``.
+    """
     return _vote("syncthreads_and", predicate)
 
 
 def syncthreads_or(predicate: object) -> Expr:
-    """Wait for the block and return whether the predicate holds in some thread."""
+    """Wait for the block and return whether the predicate holds in some thread, as int32.
+
+    Source: PTX ISA, "barrier.red", ``.or``.
+    """
     return _vote("syncthreads_or", predicate)
 
 
@@ -301,31 +377,37 @@ def _positive(value: object, default: int, what: str) -> Any:
 
 
 def get_lane_idx(warp_size: object = None) -> Expr:
-    """Return the lane of the thread in its warp."""
+    """Return the index of the thread in its warp, from 0 to 31."""
     what = "T.get_lane_idx"
     return binary("floormod", emitter(what).thread_index(), _positive(warp_size, WARP, what))
 
 
 def get_warp_idx(warp_size: object = None) -> Expr:
-    """Return the number of the thread's warp in the block."""
+    """Return the index of the thread's warp in the block."""
     what = "T.get_warp_idx"
     return binary("floordiv", emitter(what).thread_index(), _positive(warp_size, WARP, what))
 
 
 def get_warp_idx_sync(warp_size: object = None) -> Expr:
-    """Return :func:`get_warp_idx` where the warp is converged."""
+    """Return :func:`get_warp_idx` in a converged warp."""
     return get_warp_idx(warp_size)
 
 
 def get_warp_group_idx(warp_size: object = None, warps_per_group: object = None) -> Expr:
-    """Return the number of the thread's warpgroup (128 threads) in the block."""
+    """Return the index of the thread's warpgroup (128 threads) in the block."""
     what = "T.get_warp_group_idx"
     size = _positive(warp_size, WARP, what) * _positive(warps_per_group, 4, what)
     return binary("floordiv", emitter(what).thread_index(), size)
 
 
 def shuffle_elect(thread_extent: int) -> Expr:
-    """Return True in one thread of every ``thread_extent`` threads (0: of the block)."""
+    """Return True in one thread of every ``thread_extent`` threads (0: of the block).
+
+    Raises:
+        TileValueError: a negative extent.
+
+    Source: PTX ISA, "elect.sync".
+    """
     count = constant_int(thread_extent, "T.shuffle_elect", "thread extent")
     if count < 0:
         raise TileValueError(
@@ -369,12 +451,28 @@ def _is_contiguous(region: Region) -> bool:
 
 
 def any_of(buffer: object) -> Expr:
-    """Return whether some element of a buffer or region is not 0."""
+    """Return whether some element of a buffer or region is not 0.
+
+    Args:
+        buffer: a contiguous buffer or region in shared, local or global memory.
+
+    Raises:
+        TileTypeError: a fragment.
+        TileValueError: a region that is not contiguous.
+    """
     return _region_test("any_of", buffer)
 
 
 def all_of(buffer: object) -> Expr:
-    """Return whether all elements of a buffer or region are not 0."""
+    """Return whether all elements of a buffer or region are not 0.
+
+    Args:
+        buffer: a contiguous buffer or region in shared, local or global memory.
+
+    Raises:
+        TileTypeError: a fragment.
+        TileValueError: a region that is not contiguous.
+    """
     return _region_test("all_of", buffer)
 
 
