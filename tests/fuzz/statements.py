@@ -102,7 +102,9 @@ class Body:
         tensor = frame.tensor(("z" if with_z else "") + tile.letters, same)
         starts = [at_k if c == "k" else frame.offset[c] for c in tile.letters]
         shift = draw.choice(("", "", "", " + 1", " - 1", " - 3"))
-        if 1 in frame.grid:  # an index that is always 0 may make the start a constant
+        # An index that is always 0 may make the start a constant, and indices that are all negative
+        # count from the end.
+        if 1 in frame.grid or tile.shape[0] <= 3:
             shift = shift.replace("-", "+")
         if starts[0] != "0" or "+" in shift:  # a constant below zero counts from the end
             starts[0] += shift

@@ -238,3 +238,53 @@ def test_pairs_that_do_not_meet_are_exchanged_without_a_warning(threads):
 
     x = np.random.default_rng(5).permutation(64).astype(np.int32)
     check(main, x, np.zeros_like(x), want=[np.sort(x.reshape(32, 2)).reshape(-1)])
+
+
+@pytest.mark.parametrize("form", ["if", "choice", "other choice", "name"])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_condition_may_say_which_element_it_is(form: str, at: int) -> None:
+    """Simplification writes ``s[at]`` for ``s[i]`` there; it is the element that is stored."""
+
+    @T.prim_func
+    def main(X: T.Tensor((8, 64), "float32"), S: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=48):
+            s = T.alloc_fragment((8,), "float32")
+            T.copy(S, s)
+            for i, j in T.Parallel(8, 64):
+                if form == "if":
+                    if i == at:
+                        s[i] += X[i, j]
+                elif form == "choice":
+                    s[i] = T.if_then_else(i == at, s[i] + X[i, j], s[i])
+                elif form == "other choice":
+                    s[i] = T.if_then_else(i != at, s[i], s[i] + X[i, j])
+                else:
+                    row = i + 0
+                    if row == at:
+                        s[row] = s[row] + X[row, j]
+            T.copy(s, S)
+
+    start = np.arange(8, dtype=np.float32)
+    want = start.copy()
+    want[at] += X[at].sum()
+    check(main, X, start, want=(want,))
+
+
+@emulated
+def test_a_name_may_be_the_value_that_is_kept() -> None:
+    @T.prim_func
+    def main(I: T.Tensor((8, 64), "int32"), S: T.Tensor((4, 64), "int32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_fragment((4, 64), "int32")
+            T.copy(S, s)
+            for i, j in T.Parallel(8, 64):
+                value = T.cast(j % 64, "int32")
+                if value > s[I[i, j] & 3, j]:
+                    s[I[i, j] & 3, j] = value
+            T.copy(s, S)
+
+    rows = X.astype(np.int32)
+    want = np.full((4, 64), 20, np.int32)
+    for i, j in np.ndindex(8, 64):
+        want[rows[i, j] & 3, j] = max(want[rows[i, j] & 3, j], j)
+    check(main, rows, np.full((4, 64), 20, np.int32), want=(want,))

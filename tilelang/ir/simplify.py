@@ -54,13 +54,14 @@ def simplify(expr: object, bounds: Bounds | None = None) -> Expr:
     """An expression with the same value, smaller where a rule applies.
 
     Args:
-        expr: an expression, number or scalar variable buffer.
+        expr: an expression, number or scalar variable buffer. A variable alone is a constant only
+            where a condition makes it one: loops of one iteration keep theirs in indices.
         bounds: what is known of its variables; results are remembered in it.
     Raises:
         InternalError: rules undo each other (a bug); the report names them.
     """
     node = as_expr(expr)
-    if isinstance(node, Const) or not node.children():
+    if not node.children() and (bounds is None or node not in bounds.narrowed):
         return node
     known = bounds if bounds is not None else Bounds()
     simplifier = known.memo.get("simplifier")

@@ -13,8 +13,10 @@ from operator import is_
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.simplify import simplify
 from tilelang.records import dataclass
 
 _KINDS = {
@@ -86,20 +88,27 @@ def _of_value(target: E.Load, value: E.Expr) -> Update | None:
 
 def _of_choice(target: E.Load, value: E.Select) -> Update | None:
     for side, other, holds in ((value.t, value.f, True), (value.f, value.t, False)):
-        if not _is(other, target):
+        if not (_is(other, target) or _is(other, _where(target, value.cond, not holds))):
             continue
         cond = value.cond if holds else E.unary("lnot", value.cond)
         op = _larger(value.cond, side, target)
         if op is not None:
             # `x if x > s else s` keeps the larger one, `s if x > s else x` the smaller one.
             return Update(target, op if holds else {"max": "min", "min": "max"}[op], side)
-        update = None if reads((cond,), target.buffer) else _of_value(target, side)
-        return (
-            None
-            if update is None
-            else Update(target, update.kind, update.value, (cond, *update.when))
-        )
+        if reads((cond,), target.buffer):
+            return None
+        update = _of_value(target, side) or _of_value(_where(target, value.cond, holds), side)
+        if update is not None:
+            return Update(target, update.kind, update.value, (cond, *update.when))
+        return None
     return None
+
+
+def _where(place: E.Load, cond: E.Expr, truth: bool) -> E.Load:
+    """``place`` as simplification writes it where ``cond`` holds, or does not: under ``i == 0`` the
+    element ``s[i]`` is ``s[0]``."""
+    known = Bounds().given(cond, truth)
+    return E.Load(place.buffer, tuple(simplify(index, known) for index in place.indices))
 
 
 def _larger(cond: E.Expr, value: E.Expr, target: E.Load) -> str | None:

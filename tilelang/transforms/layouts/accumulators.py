@@ -26,7 +26,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import BufferHints
 from tilelang.ir.linear import parted
 from tilelang.ir.updates import is_idle, reads, update_of
-from tilelang.ir.visitor import Rewriter, map_stmts, substitute
+from tilelang.ir.visitor import Rewriter, inline_lets, map_stmts, substitute
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
@@ -278,7 +278,9 @@ class _Collected(Rewriter):
     """The body of a loop with updates of a tile as those of a reducer."""
 
     def __init__(self, loop: S.Parallel, buffer: Buffer) -> None:
-        self.body = map_stmts(loop.body, S.Seq, lambda seq: _without_names(seq, buffer))
+        # Conditions may say what a name stands for where the store says the name.
+        body = inline_lets(loop.body, lambda value: isinstance(value, (E.Var, E.Const)))
+        self.body = map_stmts(body, S.Seq, lambda seq: _without_names(seq, buffer))
         updates = [u for s in S.walk(self.body) if (u := update_of(s)) and u.place.buffer is buffer]
         self.tile = buffer
         self.mixed = len({update.kind for update in updates}) > 1

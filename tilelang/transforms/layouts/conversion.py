@@ -164,7 +164,7 @@ class Conversion(Rewriter):
             if written:
                 after.append(self.exchange(copy, buffer, stmt))
             return copy
-        tile = _shared(buffer)
+        tile = in_shared(buffer)
         fills = [self.copy(buffer, tile, stmt)]
         before.append(S.Alloc(buffer=tile, loc=stmt.loc))
         if written:
@@ -207,11 +207,11 @@ class Conversion(Rewriter):
         """One shared tile for all names that ``stmt`` has for a fragment: what it writes under one
         of them, it reads under the others."""
         first = names[0]
-        tile = _shared(first)
+        tile = in_shared(first)
         before += [S.Alloc(buffer=tile, loc=stmt.loc), self.copy(first, tile, stmt)]
         mapping[first] = tile
         for name in names[1:]:
-            seen = replace(_shared(name), data=tile.data)
+            seen = replace(in_shared(name), data=tile.data)
             before.append(S.View(buffer=seen, loc=stmt.loc))
             mapping[name] = seen
         if any(writes(stmt, name) for name in names):
@@ -288,7 +288,7 @@ def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:
     return list(dict.fromkeys(name for name in used if name.data is buffer.data))
 
 
-def _shared(buffer: Buffer) -> Buffer:
+def in_shared(buffer: Buffer) -> Buffer:
     """A shared tile for the elements of a fragment."""
     attrs = BufferHints(converted=buffer.name)
     return Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared", attrs=attrs)

@@ -13,8 +13,9 @@ Relies on the pipeline pass: shared buffers have all their stages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -38,12 +39,14 @@ from tilelang.transforms.layouts.accumulators import (
     updated_tiles,
 )
 from tilelang.transforms.layouts.banks import Use, best_layout
-from tilelang.transforms.layouts.conversion import Conversion
+from tilelang.transforms.layouts.conversion import Conversion, in_shared
 from tilelang.transforms.layouts.group_fragments import in_their_groups
+from tilelang.transforms.layouts.loops import free_mapping
 from tilelang.transforms.layouts.nests import serial_inside
-from tilelang.transforms.layouts.propagation import GroupsDifferError, NotInRegistersError
+from tilelang.transforms.layouts.propagation import GroupsDifferError, NotInRegistersError, Op
 from tilelang.transforms.layouts.search import Priced, cheapest
 from tilelang.transforms.layouts.storage import to_shared
+from tilelang.transforms.layouts.thread_mapping import mapping_by
 from tilelang.transforms.layouts.tma_layouts import NotBoxedError, swizzles
 from tilelang.transforms.notes import Note
 
@@ -126,7 +129,9 @@ class _Inference(Priced):
             for buffer in tiles:
                 if buffer.storage == FRAGMENT and buffer not in moved:
                     continue
-                conflict = update_conflict(op.stmt, buffer, self.spread_of(op.stmt))
+                spreads = dict.fromkeys((self.spread_of(op.stmt), self.spread_in_shared(op, moved)))
+                found = (update_conflict(op.stmt, buffer, spread) for spread in spreads)
+                conflict = next((each for each in found if each is not None), None)
                 if conflict is None:
                     continue
                 if can_collect(op.stmt, buffer):
@@ -134,6 +139,16 @@ class _Inference(Priced):
                 if conflict.iterations:
                     raise depends_on_order(op.stmt, buffer, conflict)
                 may_depend_on_order(op.stmt, buffer)
+
+    def spread_in_shared(self, op: Op, moved: Collection[Buffer]) -> RegisterLayout | None:
+        """How the loop of ``op`` is shared out when it has the tiles ``moved`` in shared memory:
+        these ask for nothing any more."""
+        if op.loop is None or op.extents is None or not moved:
+            return self.spread_of(op.stmt)
+        loop = replace_buffers(op.loop, {buffer: in_shared(buffer) for buffer in moved})
+        free = partial(free_mapping, loop, op.extents, op.threads, self.bounds)
+        touched = tuple(access for access in op.touched if access.buffer not in moved)
+        return mapping_by(loop, op.extents, touched, self.layout_of, op.threads, free) or free()
 
     @property
     def shared_room(self) -> int:

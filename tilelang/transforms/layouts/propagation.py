@@ -455,7 +455,7 @@ class Layouts:
         free = [op for op in self.ops if op.extents is not None and self.is_free(op)]
         free.sort(key=_order)
         fills = [op for op in free if isinstance(op.stmt, S.Fill)]
-        ops = [op for op in free if op not in fills]
+        ops = [op for op in free if not isinstance(op.stmt, S.Fill)]
         # A loop over one slice of a tile says less than one over the whole, and more than a fill.
         for slices, some in ((False, ops), (True, ops), (False, fills)):
             for op in filter(self.is_free, some):

@@ -34,7 +34,7 @@ from tilelang.transforms.layouts.propagation import (
 )
 
 Found = TypeVar("Found", bound="Priced")
-MOST_TRIED = 64  # layouts that are tried instead of those that follow, at a time
+MOST_TRIED = 32  # layouts that are tried instead of those that follow, at a time
 MOST_REGISTERS = 144  # of a thread, in fragments
 WORTH = 0.97  # of the cycles, or a barrier less: what takes more is not worth another layout
 
