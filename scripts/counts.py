@@ -15,6 +15,8 @@
 * vendors: imports of a vendor's rows in transforms; passes name operations and features.
 * effects: functions beside ``ir/effects.py`` that find out from the fields of statements and the
   kinds of expressions which buffers are named, read or written.
+* passes: different passes of all targets, those that run for two of them, and the rows of those
+  that are tables of rules.
 """
 
 from __future__ import annotations
@@ -222,6 +224,29 @@ def effects(modules: dict[Path, ast.Module]) -> list[str]:
     return found
 
 
+def passes() -> dict[str, int]:
+    """How many passes there are, and how many run with default options."""
+    from tilelang.compiler import pass_list
+    from tilelang.target import Context, parse_target
+
+    contexts = {
+        name: Context(parse_target(name))
+        for name in (
+            "cpu",
+            "cuda -arch=sm_80",
+            "cuda -arch=sm_90a",
+            "cuda -arch=sm_100a",
+            "hip",
+            "metal",
+        )
+    }
+    steps = {step.name: step for c in contexts.values() for step in pass_list(c.target)}
+    run = {name: sum(step.when(c) for step in pass_list(c.target)) for name, c in contexts.items()}
+    rows = {row.name for step in steps.values() for row in step.rows}
+    return {"distinct": len({step.run for step in steps.values()}), "rows": len(rows),
+            "sm_90a": run["cuda -arch=sm_90a"], "cpu": run["cpu"]}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="name the places")
@@ -235,6 +260,9 @@ def main() -> None:
     if listed:
         for name, places in sorted(wide.items(), key=lambda item: -len(item[1])):
             print(f"  {name}: {len(places)}: {' '.join(places)}")
+    found = passes()
+    print(f"distinct passes {found['distinct']}, for sm_90a {found['sm_90a']}, "
+          f"for the CPU {found['cpu']}; rows of their tables: {found['rows']}")  # fmt: skip
     for title, places in (
         ("sets of instructions' names", name_sets(modules)),
         ("questions for a kind or an architecture", kinds(modules)),

@@ -30,9 +30,19 @@ def tables() -> str:
         lines += ["", f"### {title} (`{name}`)", "", "| pass | what it does | needs | file |"]
         lines += ["| --- | --- | --- | --- |"]
         for step in getattr(pipelines, name):
-            file = step.run.__module__.removeprefix("tilelang.").replace(".", "/") + ".py"
+            made = step.rows[-1].make if step.rows else getattr(step.run, "make", step.run)
+            file = made.__module__.removeprefix("tilelang.").replace(".", "/") + ".py"
             needs = f"`{step.needs}`" if step.needs else ""
-            lines.append(f"| `{step.name}` | {step.does} | {needs} | `{file}` |")
+            rows = "; rows below" if step.rows else ""
+            lines.append(f"| `{step.name}` | {step.does}{rows} | {needs} | `{file}` |")
+    steps = {s.name: s for name in TUPLES for s in getattr(pipelines, name) if s.rows}
+    lines += ["", "### Rows of the tables of rules", ""]
+    lines += ["| table | row | what it does | on | needs |", "| --- | --- | --- | --- | --- |"]
+    for step in steps.values():
+        for row in step.rows:
+            kinds = ", ".join(f"`{kind.__name__}`" for kind in row.on)
+            needs = f"`{row.needs}`" if row.needs else ""
+            lines.append(f"| `{step.name}` | `{row.name}` | {row.does} | {kinds} | {needs} |")
     return "\n".join([*lines, "", ""])
 
 

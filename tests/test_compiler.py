@@ -24,10 +24,7 @@ from tilelang.target import Context, parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
-    "strip_hints", "wrap_host_statements", "one_thread_by_default", "expand_library_calls",
-    "widen_indices", "simplify", "check_tile_bounds", "number_barriers", "bound_shifts",
-    "separate_overlaps",
-    "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_gemm_completion",
+    "legalize", "widen_indices", "simplify", "check_program", "normalize_operations",
     "scalarize_vectors", "forward_gemm_copies", "choose_operands",
     "serialize_threads",
     "lower_tiles", "lower_fragments_to_arrays", "unroll_stencils", "fuse_loops", "replace_tiles_by_scalars", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "unroll_and_jam", "tile_registers", "pad_rows",
@@ -117,13 +114,13 @@ def test_a_crash_in_a_pass_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyError("lost")
 
     steps = tuple(
-        dataclasses.replace(step, run=crash) if step.name == "fold_zero_init" else step
+        dataclasses.replace(step, run=crash) if step.name == "normalize_operations" else step
         for step in pass_list(CPU)
     )
     monkeypatch.setattr("tilelang.compiler.pass_list", lambda target: steps)
     with pytest.raises(InternalError) as caught:
         lower(program(), CPU, Options())
-    assert "running the pass fold_zero_init on `scale`" in str(caught.value)
+    assert "running the pass normalize_operations on `scale`" in str(caught.value)
 
 
 # -- dumps ----------------------------------------------------------------------------------

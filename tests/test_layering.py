@@ -74,15 +74,16 @@ EVERYWHERE = frozenset(("notebook", "records", "warning"))
 PARTS = {
     "transforms": {
         "notes": "",
-        "step": "",
+        "rules": "",
+        "step": "rules",
         "analysis": "",
-        "normalize": "analysis",
+        "normalize": "rules analysis",
         "layouts": "notes analysis",
         "verify": "analysis layouts",
         "schedule": "analysis normalize verify",
         "sync": "analysis verify schedule",
-        "lower": "analysis normalize layouts",
-        "cleanup": "analysis normalize layouts lower",
+        "lower": "rules analysis normalize layouts",
+        "cleanup": "rules analysis normalize layouts lower",
         "memory": "analysis",
     },
     "jit": {

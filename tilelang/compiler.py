@@ -22,8 +22,7 @@ from tilelang.options import Options
 from tilelang.pipelines import CPU, GPU, GPU_THREADS, NORMALIZE
 from tilelang.target import Context, Target
 from tilelang.transforms.normalize.alignment import limit_alignments
-from tilelang.transforms.normalize.default_threads import one_thread_by_default
-from tilelang.transforms.normalize.library_calls import expand_library_calls
+from tilelang.transforms.normalize.legalize import expand_library_calls, one_thread_by_default
 from tilelang.transforms.step import Step
 from tilelang.watch import Times, Watcher, is_profiled
 
@@ -62,7 +61,8 @@ def lower(
 def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFunc:
     timed = watch is None and is_profiled(context.options)
     steps = [step for step in pass_list(context.target) if step.when(context)]
-    watcher = Watcher(func, [step.name for step in steps], context.options, timed)
+    rows = {row.name: step.name for step in steps for row in step.rows}
+    watcher = Watcher(func, [step.name for step in steps], context.options, timed, rows)
     raise_recursion_limit(nesting(func.body))
     host_works, level = context.has("cores"), "tile"
     check(func, level, host_works, own_keys=True)

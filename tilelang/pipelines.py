@@ -24,16 +24,10 @@ from tilelang.cpu.loops.unroll_stencils import unroll_stencils
 from tilelang.cpu.loops.vectorization import mark_vector_loops
 from tilelang.cpu.operands import choose_operands
 from tilelang.cpu.tiles import lower_tiles_without_kernel
-from tilelang.transforms.cleanup.descriptor_offsets import offset_descriptors
-from tilelang.transforms.cleanup.elect_lanes import elect_lanes
-from tilelang.transforms.cleanup.loop_invariant_code_motion import hoist_loop_invariants
+from tilelang.transforms.cleanup.addressing import select_addressing
+from tilelang.transforms.cleanup.loop_invariants import hoist_invariants
 from tilelang.transforms.cleanup.pack_f16x2 import pack_f16x2
-from tilelang.transforms.cleanup.predicate_copies import predicate_copies
 from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocals
-from tilelang.transforms.cleanup.reduce_modulo import reduce_modulo
-from tilelang.transforms.cleanup.split_addresses import split_addresses
-from tilelang.transforms.cleanup.vectorize_atomics import vectorize_atomics
-from tilelang.transforms.cleanup.warp_uniform_code_motion import hoist_warp_uniform
 from tilelang.transforms.layouts.deferred_reductions import defer_reductions
 from tilelang.transforms.layouts.infer import infer_layouts
 from tilelang.transforms.layouts.promote_operands import promote_operands
@@ -46,30 +40,13 @@ from tilelang.transforms.lower.vectorize import vectorize_loops
 from tilelang.transforms.memory.arena import plan_shared
 from tilelang.transforms.memory.interleave_buffers import interleave_buffers
 from tilelang.transforms.memory.shrink_live_ranges import shrink_live_ranges
-from tilelang.transforms.normalize.alignment import limit_views
-from tilelang.transforms.normalize.any_all import expand_any_all
-from tilelang.transforms.normalize.block_rasterization import rasterize_blocks
-from tilelang.transforms.normalize.default_threads import one_thread_by_default
-from tilelang.transforms.normalize.elementwise import expand_elementwise
-from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
-from tilelang.transforms.normalize.fuse_exponents import fuse_exponents
-from tilelang.transforms.normalize.gemm_completion import signal_gemm_completion
-from tilelang.transforms.normalize.host_statements import wrap_host_statements
-from tilelang.transforms.normalize.launch_limits import check_launch_limits
-from tilelang.transforms.normalize.library_calls import expand_library_calls
-from tilelang.transforms.normalize.named_barriers import number_barriers
-from tilelang.transforms.normalize.overlaps import separate_overlaps
-from tilelang.transforms.normalize.register_hints import apply_register_hints
+from tilelang.transforms.normalize.checks import check_program
+from tilelang.transforms.normalize.legalize import legalize
+from tilelang.transforms.normalize.loops import normalize_loops
+from tilelang.transforms.normalize.operations import expand_elementwise, normalize_operations
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
-from tilelang.transforms.normalize.shifts import bound_shifts
-from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.normalize.strip_hints import strip_hints
-from tilelang.transforms.normalize.thread_local_tiles import lower_thread_local_tiles
-from tilelang.transforms.normalize.tighten_bounds import tighten_parallel_bounds
-from tilelang.transforms.normalize.tile_bounds import check_tile_bounds
-from tilelang.transforms.normalize.unroll_register_slices import unroll_register_slices
+from tilelang.transforms.normalize.simplify import simplify_and_bound_shifts, simplify_func
 from tilelang.transforms.normalize.widen_indices import widen_indices
-from tilelang.transforms.normalize.workspaces import hoist_workspaces
 from tilelang.transforms.schedule.apply import schedule_launches
 from tilelang.transforms.step import Step
 from tilelang.transforms.sync.allocate_scratch import allocate_scratch
@@ -87,90 +64,30 @@ from tilelang.transforms.verify.views import verify_views
 
 # Every target. A pass may rely on the passes above it and on nothing else.
 NORMALIZE: tuple[Step, ...] = (
-    Step("strip_hints", strip_hints,
-         does="drop annotations that no pass reads, and prefetch hints where one core runs a "
-              "block",
-         after="every later pass knows every annotation key"),
-    Step("wrap_host_statements", wrap_host_statements,
-         does="wrap statements outside every kernel in a kernel of one block and one thread",
-         after="later passes look at statements inside kernels only",
-         needs="cores"),
-    Step("one_thread_by_default", one_thread_by_default,
-         does="give a kernel without a number of threads one thread per block, unless it uses the "
-              "thread index",
-         after="every later pass knows the number of threads of a block",
-         needs="cores"),
-    Step("hoist_workspaces", hoist_workspaces,
-         does="move global workspaces of a kernel to its launch",
-         after="the host allocates memory that the kernels of a launch share",
-         needs="simt"),
-    Step("expand_library_calls", expand_library_calls,
-         does="replace calls of known library functions by equivalent operations",
-         after="later passes see ordinary operations instead of function names"),
+    Step("legalize", legalize,
+         does="legalization: what the program leaves to the target, in terms that passes know",
+         after="every later pass knows every annotation key, sees ordinary operations instead of "
+               "function names, and looks at kernels with a number of threads only"),
     Step("widen_indices", widen_indices,
          does="compute indices in 64 bits where 32 may overflow",
          after="index arithmetic is exact; every later pass relies on the dtypes of indices"),
-    Step("limit_views", limit_views,
-         does="limit vector widths to the alignment of views",
-         after="addresses are still elements of tensors, and later passes use their alignment",
-         needs="simt"),
-    Step("apply_register_hints", apply_register_hints,
-         does="attach register counts to the branches of the warpgroups that they are for",
-         after="the hints refer to instructions of the program, and no pass has duplicated one "
-               "yet",
-         needs="simt"),
-    Step("simplify", simplify_func,
-         does="fold constants and simplify expressions by the bounds of variables",
+    Step("simplify", simplify_and_bound_shifts,
+         does="fold constants and simplify expressions by the bounds of variables; legalize shifts "
+              "by the width and more",
          after="every later pass sees constant extents and folded conditions"),
-    Step("check_tile_bounds", check_tile_bounds,
-         does="reject accesses that are certainly outside a tile",
+    Step("check_program", check_program,
+         does="reject accesses that are certainly outside a tile, and launches that exceed the "
+              "limits of the target",
          after="constant extents show which accesses are out of bounds; nothing is lowered yet, "
                "so the error can quote the program"),
-    Step("number_barriers", number_barriers,
-         does="map the program's named barriers to the numbers that the hardware has",
-         after="constants are folded; later passes that add named barriers see which numbers are "
-               "free"),
-    Step("bound_shifts", bound_shifts,
-         does="legalize shifts whose count may be the width or more",
-         after="counts and extents are constants, and conditions still enclose what they guard; "
-               "an index may contain a shift"),
-    Step("rasterize_blocks", rasterize_blocks,
-         does="order the blocks of a grid so that neighbours write to neighbouring memory",
-         after="tile operations show what each block writes, and grids are constant",
-         needs="page_locality"),
-    Step("tighten_parallel_bounds", tighten_parallel_bounds,
-         does="shrink parallel loops to the iterations for which their guard holds",
-         after="conditions are simplified; the indices of the removed iterations have been "
-               "checked",
+    Step("normalize_loops", normalize_loops,
+         does="canonical loops and grids: bounds, slices of registers, the order of blocks",
+         after="conditions are simplified, and tile operations show what each block writes; the "
+               "indices of the removed iterations have been checked",
          needs="simt"),
-    Step("unroll_register_slices", unroll_register_slices,
-         does="interchange or unroll loops over slices of fragments, as registers have no "
-              "addresses",
-         after="loop bounds are constants; every later pass sees constant slices of fragments",
-         needs="simt"),
-    Step("check_launch_limits", check_launch_limits,
-         does="reject grids and blocks that exceed the limits of the target",
-         after="constant grids are plain integers; no later pass changes a launch",
-         needs="simt"),
-    Step("separate_overlaps", separate_overlaps,
-         does="copy an operand that an operation overwrites while it reads it",
-         after="operations are still whole; later passes split them into loops and threads"),
-    Step("fold_zero_init", fold_zero_init,
-         does="let the first product of a loop overwrite its accumulator",
-         after="loop bounds are constants; an accumulator that is overwritten needs no clear"),
-    Step("fuse_exponents", fuse_exponents,
-         does="turn exponents of scaled differences into one fused multiply-add each",
-         after="scales are constants, and element loops are whole",
-         needs="simt"),
-    Step("lower_thread_local_tiles", lower_thread_local_tiles,
-         does="lower tile operations on thread-private arrays to loops",
-         after="operations on thread-private arrays are not distributed over threads"),
-    Step("expand_any_all", expand_any_all,
-         does="lower T.any_of and T.all_of to loops",
-         after="the loops read single elements, which may still be vectors"),
-    Step("signal_gemm_completion", signal_gemm_completion,
-         does="let one thread arrive at the mbarrier of a GEMM",
-         after="every later pass sees the arrival that the program requests from a product"),
+    Step("normalize_operations", normalize_operations,
+         does="canonical tile operations and calls",
+         after="loop bounds and scales are constants, and so are slices of fragments"),
     Step("scalarize_vectors", scalarize_vectors,
          does="split vector values into lanes",
          after="vectorization forms vectors from loops again, so later passes see scalars only"),
@@ -324,12 +241,8 @@ GPU_THREADS: tuple[Step, ...] = (
          does="predicate accesses that may be outside a tensor",
          after="all accesses are loads and stores, and loop nests show what a guard covers",
          unless="unsafe_memory"),
-    Step("vectorize_atomics", vectorize_atomics,
-         does="combine atomic updates of neighbouring elements",
-         after="the lanes of a loop are still one statement with one condition",
-         needs="vector_red"),
     Step("vectorize_loops", vectorize_loops,
-         does="vectorize lane loops",
+         does="vectorize lane loops; combine atomic updates of neighbouring elements",
          after="conditions are at their accesses, so a vector can share one"),
     Step("pack_f16x2", pack_f16x2,
          does="pack 16-bit float arithmetic in pairs",
@@ -360,31 +273,15 @@ GPU_THREADS: tuple[Step, ...] = (
     Step("plan_shared", plan_shared,
          does="place shared buffers in one arena by their live ranges",
          after="no later pass adds shared buffers, and the barriers between uses are known"),
-    Step("offset_descriptors", offset_descriptors,
-         does="strength reduction of wgmma descriptors to offsets",
-         after="indices are those of memory; loop-invariant parts of an offset can be hoisted "
-               "next",
-         needs="wgmma"),
-    Step("hoist_loop_invariants", hoist_loop_invariants,
-         does="loop-invariant code motion of indices",
-         after="indices have their final form"),
-    Step("hoist_warp_uniform", hoist_warp_uniform,
-         does="loop-invariant code motion of warp-uniform values",
-         after="indices have their final form",
-         needs="wgmma"),
-    Step("elect_lanes", elect_lanes,
-         does="elect one lane for TMA and mbarrier operations",
-         after="indices have their final form; no later pass analyses which thread takes a branch"),
-    Step("reduce_modulo", reduce_modulo,
-         does="strength reduction: remainders of a loop variable become counters",
-         after="indices have their final form, and their loop-invariant parts have names"),
-    Step("predicate_copies", predicate_copies,
-         does="predicate cp.async instructions of prologues",
-         after="copies are single instructions; no later pass looks for conditions around them",
-         needs="cp_async"),
-    Step("split_addresses", split_addresses,
-         does="split addresses into a register and an immediate offset",
-         after="loop invariants have names, and no later pass rebuilds a sum"),
+    Step("hoist_invariants", hoist_invariants,
+         does="loop-invariant code motion of indices and of values that a warp shares; strength "
+              "reduction of wgmma descriptors",
+         after="indices have their final form; loop-invariant parts of an offset can be hoisted"),
+    Step("select_addressing", select_addressing,
+         does="addressing modes: base and offset, counters for remainders, predicates and elected "
+              "lanes of copies",
+         after="loop invariants have names, and no later pass rebuilds a sum or analyses which "
+               "thread takes a branch; copies are single instructions"),
     Step("verify_bounds", verify_bounds,
          does="prove every access of on-chip memory in bounds",
          after="the program has the form that is printed, so a bug of any earlier pass is found"),

@@ -7,7 +7,7 @@ variables; a compilation that is not watched pays nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -41,6 +41,7 @@ class Watcher:
     Args:
         func: the traced program.
         passes: names of the passes that will run.
+        rows: names of the rows of their tables, each with its pass.
         timed: whether their times are printed at the end.
 
     Raises:
@@ -48,9 +49,11 @@ class Watcher:
     """
 
     def __init__(
-        self, func: S.PrimFunc, passes: Sequence[str], options: Options, timed: bool
-    ) -> None:
+        self, func: S.PrimFunc, passes: Sequence[str], options: Options, timed: bool,
+        rows: Mapping[str, str],
+    ) -> None:  # fmt: skip
         self._passes = (TRACED, *passes)
+        self._rows = rows
         self._only = self._known("tl.dump_ir_after", options.dump_after, "TILELANG_DUMP_IR_AFTER")
         self._stop = self._known("tl.stop_after", options.stop_after, "TILELANG_STOP_AFTER")
         dumps = options.dump or self._only
@@ -63,9 +66,11 @@ class Watcher:
         self.after(TRACED, func)
 
     def _known(self, key: str, given: str, variable: str) -> tuple[str, ...]:
-        """The passes that a pass config, or else a variable, names; commas between them."""
+        """The passes that a pass config, or else a variable, names, or whose rows; commas between
+        them."""
         source = f"pass config {key!r}" if given else f"environment variable {variable}"
         names = tuple((given or getattr(env, variable) or "").replace(",", " ").split())
+        names = tuple(self._rows.get(name, name) for name in names)
         for name in names:
             if name not in self._passes:
                 raise TileValueError(

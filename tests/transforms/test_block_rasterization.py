@@ -12,9 +12,8 @@ from executors import SM_90A, holds
 import tilelang.language as T
 from tilelang.ir import stmt as S
 from tilelang.options import Options
-from tilelang.pipelines import NORMALIZE
 from tilelang.target import Context, parse_target
-from tilelang.transforms.normalize.block_rasterization import rasterize_blocks
+from tilelang.transforms.normalize.loops import rasterize_blocks
 from tilelang.transforms.normalize.simplify import simplify_func
 
 HOPPER = Context(parse_target("cuda -arch=sm_90a"), Options())
@@ -22,9 +21,7 @@ HOPPER = Context(parse_target("cuda -arch=sm_90a"), Options())
 
 def grid(func, context=HOPPER):
     """The extents of the grid behind the pass."""
-    (step,) = (step for step in NORMALIZE if step.run is rasterize_blocks)
-    made = simplify_func(func, context)
-    made = step.run(made, context) if step.when(context) else made
+    made = rasterize_blocks(simplify_func(func, context), context)
     (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
     return [int(extent) for extent in launch.grid]
 

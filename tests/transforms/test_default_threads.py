@@ -12,7 +12,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import stmt as S
-from tilelang.transforms.normalize.default_threads import one_thread_by_default
+from tilelang.transforms.normalize.legalize import one_thread_by_default
 
 COUNTS = {
     "interpreter for a core": ({"target": "cpu", "execution_backend": "interpret"}, 1),

@@ -8,7 +8,7 @@ import tilelang.language as T
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import Context, parse_target
-from tilelang.transforms.normalize.fuse_exponents import fuse_exponents
+from tilelang.transforms.normalize.operations import fuse_exponents
 
 
 def softmax(dtype: str = "float32") -> S.PrimFunc:

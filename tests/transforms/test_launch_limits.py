@@ -10,7 +10,7 @@ from contexts import SM_80
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
-from tilelang.transforms.normalize.launch_limits import check_launch_limits
+from tilelang.transforms.normalize.checks import check_launch_limits
 
 
 def kernel(grid: tuple[int, ...], threads: Any) -> S.PrimFunc:

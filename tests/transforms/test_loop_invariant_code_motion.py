@@ -13,7 +13,7 @@ import tilelang.language as T
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.transforms.cleanup.loop_invariant_code_motion import hoist_loop_invariants
+from tilelang.transforms.cleanup.loop_invariants import hoist_loop_invariants
 
 
 def loop(index: Any, kind: str = "unroll", count: int = 4) -> tuple[S.PrimFunc, E.Var]:

@@ -11,7 +11,7 @@ import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.target import Context, parse_target
-from tilelang.transforms.normalize.overlaps import separate_overlaps
+from tilelang.transforms.normalize.operations import separate_overlaps
 from tilelang.transforms.normalize.simplify import simplify_func
 
 CPU = Context(parse_target("cpu"))

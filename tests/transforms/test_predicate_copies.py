@@ -10,7 +10,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.nvidia import ATOMS
-from tilelang.transforms.cleanup.predicate_copies import predicate_copies
+from tilelang.transforms.cleanup.addressing import predicate_copies
 
 INT, HALF = DType("int32"), DType("float16")
 HERE = Buffer("here", Shape((64,)), HALF)

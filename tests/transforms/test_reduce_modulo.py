@@ -15,7 +15,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.tables import MBARRIER_WAIT
 from tilelang.target.nvidia import ATOMS
-from tilelang.transforms.cleanup.reduce_modulo import reduce_modulo
+from tilelang.transforms.cleanup.addressing import reduce_modulo
 
 INT = DType("int32")
 

@@ -11,7 +11,7 @@ from contexts import SM_80
 import tilelang
 import tilelang.language as T
 from tilelang.ir.stmt import PrimFunc
-from tilelang.transforms.normalize.register_hints import apply_register_hints
+from tilelang.transforms.normalize.legalize import apply_register_hints
 
 
 def roles(hint: Callable[[], Any], explicit: bool = True) -> PrimFunc:

@@ -19,7 +19,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
 from tilelang.target import Context, parse_target
-from tilelang.transforms.normalize.register_hints import apply_register_hints
+from tilelang.transforms.normalize.legalize import apply_register_hints
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.schedule.specialize_warps import REGISTERS
 

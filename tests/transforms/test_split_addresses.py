@@ -16,7 +16,7 @@ from tilelang.ir.indices import displaced, parted
 from tilelang.ir.intervals import Interval
 from tilelang.layout.evaluate import evaluate
 from tilelang.target.nvidia import ATOMS
-from tilelang.transforms.cleanup.split_addresses import split_addresses
+from tilelang.transforms.cleanup.addressing import split_addresses
 
 INT, HALF = DType("int32"), DType("float16")
 N = E.Var("n", INT)

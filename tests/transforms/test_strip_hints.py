@@ -11,7 +11,7 @@ from script_text import body_of, text
 import tilelang.language as T
 from tilelang.ir.levels import with_known_hints
 from tilelang.ir.stmt import PrimFunc
-from tilelang.transforms.normalize.strip_hints import strip_hints
+from tilelang.transforms.normalize.legalize import strip_hints
 
 
 def hinted() -> PrimFunc:

@@ -15,7 +15,7 @@ from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import stmt as S
 from tilelang.ir.printer import stmt_text
-from tilelang.transforms.normalize.thread_local_tiles import lower_thread_local_tiles
+from tilelang.transforms.normalize.operations import lower_thread_local_tiles
 
 
 def traced(program: Callable[..., Any]) -> S.PrimFunc:

@@ -11,8 +11,8 @@ from contexts import CPU
 import tilelang.language as T
 from tilelang.errors import TileIndexError
 from tilelang.ir import stmt as S
+from tilelang.transforms.normalize.checks import check_tile_bounds
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.normalize.tile_bounds import check_tile_bounds
 
 
 def checked(program: Callable[..., Any]) -> None:

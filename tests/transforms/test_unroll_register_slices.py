@@ -11,9 +11,8 @@ from script_text import body_of
 
 import tilelang
 import tilelang.language as T
+from tilelang.transforms.normalize.loops import tighten_parallel_bounds, unroll_register_slices
 from tilelang.transforms.normalize.simplify import simplify_func
-from tilelang.transforms.normalize.tighten_bounds import tighten_parallel_bounds
-from tilelang.transforms.normalize.unroll_register_slices import unroll_register_slices
 
 
 def halves(*, steps: int = 2, guarded: bool = False, copied: bool = False) -> Any:

@@ -3,7 +3,7 @@
 Targets where one core runs a block print the loop; GPUs lay it out over the threads; operations on
 arrays of single threads unroll it. Operations whose elements depend on each other (reductions,
 scans, products) are not defined so. Operations that write what they read in another place are not
-loops either; :mod:`tilelang.transforms.normalize.overlaps` takes these apart before.
+loops either; :mod:`tilelang.transforms.normalize.operations` takes these apart before.
 """
 
 from __future__ import annotations

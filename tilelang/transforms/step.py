@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tilelang.ir.stmt import PrimFunc
 from tilelang.records import dataclass
 from tilelang.target import Context
+from tilelang.transforms.rules import Phase, Rule
 
 Pass = Callable[[PrimFunc, Context], PrimFunc]
 
@@ -33,6 +34,11 @@ class Step:
     needs: str = ""
     unless: str = ""
     level: str | None = None
+
+    @property
+    def rows(self) -> tuple[Rule, ...]:
+        """The rules that it applies, where it is a table of them."""
+        return self.run.rules if isinstance(self.run, Phase) else ()
 
     def when(self, context: Context) -> bool:
         """Whether it runs in this compilation."""

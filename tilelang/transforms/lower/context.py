@@ -72,33 +72,15 @@ class Lowering:
         """Size of the thread group."""
         return self.group.threads
 
-    def register_layout(self, buffer: Buffer) -> RegisterLayout:
-        """How a fragment is spread over the threads."""
-        return register_layout_of(buffer)
-
     def registers(self, buffer: Buffer) -> Buffer:
         """The register array of a fragment: one dimension, as long as a thread has registers."""
         array = self.arrays.get(buffer.data)
         if array is None or array.dtype != buffer.dtype:
-            array = Buffer(
-                buffer.name,
-                Shape((register_layout_of(buffer).register_count,)),
-                buffer.dtype,
-                "local",
-                data=buffer.data,
-                attrs=MADE,
+            shape = Shape((register_layout_of(buffer).register_count,))
+            array = self.arrays[buffer.data] = Buffer(
+                buffer.name, shape, buffer.dtype, "local", data=buffer.data, attrs=MADE
             )
-            self.arrays[buffer.data] = array
         return array
-
-    def place(
-        self, buffer: Buffer, indices: tuple[E.Expr, ...]
-    ) -> tuple[Buffer, tuple[E.Expr, ...]]:
-        """Where an element of shared or global memory is loaded from or stored to.
-
-        The access stays logical; :mod:`addresses` applies the layouts of shared buffers.
-        """
-        return buffer, tuple(indices)
 
     def barrier(self) -> S.Stmt:
         """A rendezvous of the group."""

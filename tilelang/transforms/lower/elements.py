@@ -21,7 +21,7 @@ from tilelang.ir.tables import VECTOR_COPY
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
-from tilelang.transforms.lower.context import MADE, Lowering
+from tilelang.transforms.lower.context import MADE, Lowering, register_layout_of
 
 INT = DType("int32")
 ZERO = E.const(0)
@@ -213,13 +213,10 @@ class Element:
         return S.Store(buffer=self.buffer, indices=self.place, value=converted)
 
 
-def element(region: Region, indices: Sequence[E.Expr], ctx: Lowering) -> Element:
+def element(region: Region, indices: Sequence[E.Expr]) -> Element:
     """The element of a shared, global or per-thread region at a position in it."""
     at = tuple(low + index for low, index in zip(region.mins, indices, strict=True))
-    if is_private(region):
-        return Element(tuple(indices), region.buffer, at)
-    buffer, address = ctx.place(region.buffer, at)
-    return Element(tuple(indices), buffer, tuple(address))
+    return Element(tuple(indices), region.buffer, at)
 
 
 def membership(region: Region, indices: Sequence[E.Expr], but: int | None = None) -> list[E.Expr]:
@@ -256,12 +253,12 @@ def each(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
         return _each_register(region, ctx, visit, once)
     assert is_private(region)
     variables = [ctx.fresh("i") for _ in region.extents]
-    body = visit(element(region, variables, ctx))
+    body = visit(element(region, variables))
     return nest(list(zip(variables, region.extents)), body, "serial")
 
 
 def _each_register(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
-    walk = walk_registers(ctx.register_layout(region.buffer), ctx)
+    walk = walk_registers(register_layout_of(region.buffer), ctx)
     at = tuple(index - low for index, low in zip(walk.indices, region.mins, strict=True))
     element = Element(at, ctx.registers(region.buffer), (walk.register,))
     conditions = [*walk.valid, *membership(region, walk.indices), *(walk.first if once else ())]

@@ -16,7 +16,7 @@ from tilelang.layout.register_layout import Mode
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.vectors import run_of
-from tilelang.transforms.lower.context import Lowering, sync_warp
+from tilelang.transforms.lower.context import Lowering, register_layout_of, sync_warp
 from tilelang.transforms.lower.elements import array, loop, mode
 from tilelang.transforms.lower.matrix_stores import around_tiles, put_blocks
 
@@ -72,7 +72,7 @@ def _added(a: tuple[E.Expr, E.Expr], b: tuple[E.Expr, E.Expr]) -> tuple[E.Expr, 
 
 def _tile(src: Region, ctx: Lowering) -> _Tile | None:
     """The tile of a warp if the fragment is held as matrix instructions leave it."""
-    around = around_tiles(ctx.register_layout(src.buffer), ctx.threads)
+    around = around_tiles(register_layout_of(src.buffer), ctx.threads)
     across = None if around is None else _outer(around[1], 4, ctx.warp)
     if around is None or across is None:
         return None

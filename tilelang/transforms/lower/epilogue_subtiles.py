@@ -19,7 +19,7 @@ from tilelang.layout.register_layout import Mode
 from tilelang.records import dataclass
 from tilelang.target import operations
 from tilelang.transforms.analysis.tma import SUBTILE_COLUMNS, SUBTILE_ROWS, Subtile
-from tilelang.transforms.lower.context import Lowering, sync_warp
+from tilelang.transforms.lower.context import Lowering, register_layout_of, sync_warp
 from tilelang.transforms.lower.elements import array, loop, mode
 from tilelang.transforms.lower.matrix_stores import around_tiles, put_blocks
 from tilelang.transforms.lower.tma_copies import boxes_or_refuse, issued
@@ -73,7 +73,7 @@ def lower_subtile(stmt: S.Copy, subtile: Subtile, ctx: Lowering) -> S.Stmt | Non
 
 def _strips(src: Region, warp: E.Var, ctx: Lowering) -> list[_Strip]:
     """The strips of a warp if the fragment is held as matrix instructions leave it, else none."""
-    around = around_tiles(ctx.register_layout(src.buffer), ctx.threads)
+    around = around_tiles(register_layout_of(src.buffer), ctx.threads)
     if around is None:
         return []
     rows, columns = around

@@ -9,7 +9,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers
-from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.context import Lowering, register_layout_of
 from tilelang.transforms.lower.elements import array, guarded, loop, walk_registers
 
 
@@ -65,7 +65,7 @@ class Accumulator:
         else:
             low = region.mins
             at = (*low[:-2], low[-2] + walk.indices[0], low[-1] + walk.indices[1])
-            buffer, index = ctx.place(region.buffer, at)
+            buffer, index = region.buffer, at
         if load:
             value = E.cast(E.Load(buffer, index), self.registers.dtype)
             move = S.Store(
@@ -90,7 +90,7 @@ def accumulator_of(stmt: S.Gemm, ctx: Lowering) -> Accumulator:
     dtype = plan.dtype
     fragment = region.buffer.storage == FRAGMENT
     required = plan.c.spread if isinstance(plan.c, Registers) else None
-    if fragment and (required is None or ctx.register_layout(region.buffer) != required):
+    if fragment and (required is None or register_layout_of(region.buffer) != required):
         raise InternalError(f"`{region.buffer.name}` is not held as the product needs it")
     if fragment and region.dtype is dtype:
         return Accumulator(stmt, plan, ctx, ctx.registers(region.buffer), True)

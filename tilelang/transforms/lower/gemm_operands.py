@@ -25,7 +25,7 @@ from tilelang.target.matrices import BLOCK, MmaAtom
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.vectors import keeps_chunks
 from tilelang.transforms.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
-from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.context import Lowering, register_layout_of
 from tilelang.transforms.lower.elements import Place, array, loop, move_neighbours
 
 
@@ -105,7 +105,7 @@ class RegisterOperand(Operand):
         """The registers of a tile, of all that the fragment has."""
         buffer = self.region.buffer
         assert isinstance(self.strategy, Registers)
-        if self.ctx.register_layout(buffer) != self.strategy.spread:
+        if register_layout_of(buffer) != self.strategy.spread:
             raise InternalError(f"`{buffer.name}` is not held as the product needs it")
         first = (step * self.tiles + tile) * self.register_count
         return E.AddressOf(self.ctx.registers(buffer), (first,), "r")
@@ -123,7 +123,7 @@ class MemoryOperand(Operand):
         """An element of the operand, as a place in memory."""
         low = self.region.mins
         pair = (outer, k) if self.k_inner else (k, outer)
-        return self.ctx.place(self.region.buffer, (*low[:-2], low[-2] + pair[0], low[-1] + pair[1]))
+        return self.region.buffer, (*low[:-2], low[-2] + pair[0], low[-1] + pair[1])
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class _Batch:
         low, zero = region.mins, E.const(0)
         down, along = (share, zero) if described.k_inner else (zero, share)
         start = (*low[:-2], low[-2] + down, low[-1] + along)
-        address = E.AddressOf(*self.ctx.place(region.buffer, start), "r")
+        address = E.AddressOf(region.buffer, start, "r")
         layout_attrs = {
             f"{name}_swizzle": described.swizzle,
             f"{name}_leading": described.leading,

@@ -21,7 +21,7 @@ from tilelang.transforms.analysis.combine import register_dtype, settled
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
 from tilelang.transforms.layouts.shuffles import warp_shuffles
 from tilelang.transforms.lower.allreduce import Operation
-from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.context import Lowering, register_layout_of
 from tilelang.transforms.lower.elements import (
     Element,
     RegisterWalk,
@@ -60,7 +60,7 @@ class Target:
 
     def at(self, position: E.Expr, ctx: Lowering) -> Element:
         """The element of a shared, global or private destination at a row-major position."""
-        return element(self.region, unravel(self.extents, position), ctx)
+        return element(self.region, unravel(self.extents, position))
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _register_map(
     totals: PartialSums, region: Region, ctx: Lowering
 ) -> list[tuple[int, int]] | None:
     """Pairs (total, register of ``region``) if every holder of an element has its total."""
-    layout = ctx.register_layout(region.buffer)
+    layout = register_layout_of(region.buffer)
     aligned = totals.dist.with_shape(layout.shape)
     if not aligned.contains(layout):
         return None
@@ -145,7 +145,7 @@ def _register_map(
 
 def _moved(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt | None:
     """The totals brought by shuffles, if every holder's warp has them."""
-    layout = ctx.register_layout(target.region.buffer)
+    layout = register_layout_of(target.region.buffer)
     plan = warp_shuffles(totals.dist.with_shape(layout.shape), layout, ctx.warp)
     if plan is None:
         return None

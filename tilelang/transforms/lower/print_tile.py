@@ -20,13 +20,13 @@ def lower_print(stmt: S.PrintTile, ctx: Lowering) -> S.Stmt:
     """Thread IR of a print; nothing where the thread that prints is in another group."""
     src = stmt.src
     if src.buffer.storage in EVERYONE:
-        return print_lines(stmt, lambda at: element(src, at, ctx).load())
+        return print_lines(stmt, lambda at: element(src, at).load())
     number = stmt.thread - ctx.group.lo
     if not 0 <= number < ctx.group.threads:
         return S.Seq(stmts=())
     only = E.binary("eq", ctx.group.thread, number)
     if not is_fragment(src):
-        lines = print_lines(stmt, lambda at: element(src, at, ctx).load())
+        lines = print_lines(stmt, lambda at: element(src, at).load())
         return S.If(cond=only, then=lines, loc=stmt.loc)
     staged, room = stage(src, ctx, "printed", "printing")
     extents = constant_extents(src, "printing")

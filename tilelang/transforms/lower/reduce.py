@@ -24,7 +24,7 @@ from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import register_dtype, start_of
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
 from tilelang.transforms.lower.allreduce import Operation, all_reduce
-from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.context import Lowering, register_layout_of
 from tilelang.transforms.lower.elements import (
     Element,
     RegisterWalk,
@@ -119,13 +119,13 @@ class _Job:
         """The source element ``k`` of a row, converted."""
         dim = self.stmt.dim
         at = (*row[:dim], k, *row[dim:])
-        return self.operand(element(self.stmt.src, at, self.ctx).load())
+        return self.operand(element(self.stmt.src, at).load())
 
 
 # -- fragments ------------------------------------------------------------------------------------
 def _from_fragment(job: _Job) -> S.Stmt:
     stmt, ctx = job.stmt, job.ctx
-    dist, dim = ctx.register_layout(stmt.src.buffer), stmt.dim
+    dist, dim = register_layout_of(stmt.src.buffer), stmt.dim
     result = dist.drop(dim)
     totals = private_sums(stmt.dst.dtype, result.register_count)
     var = ctx.fresh("s")

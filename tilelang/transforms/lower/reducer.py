@@ -17,7 +17,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.combine import identity_of, update_store
 from tilelang.transforms.lower.allreduce import Operation, all_reduce
-from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.context import Lowering, register_layout_of
 from tilelang.transforms.lower.elements import guarded, loop, membership, walk_registers
 from tilelang.transforms.lower.partial_sums import PartialSums, Target, deliver, private_sums
 
@@ -37,7 +37,7 @@ def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
 
     Relies on the layouts pass: such a reducer is held by all threads.
     """
-    dist = ctx.register_layout(stmt.buffer)
+    dist = register_layout_of(stmt.buffer)
     if not dist.is_everywhere:
         raise InternalError(f"some threads that update `{stmt.buffer.name}` hold no copy")
     index = (dist.register_of(stmt.indices),)
@@ -47,7 +47,7 @@ def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
 def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     """All copies combined, in place or into ``dst``."""
     region = stmt.reducer
-    dist = ctx.register_layout(region.buffer)
+    dist = register_layout_of(region.buffer)
     totals = private_sums(region.dtype, dist.register_count)
     walk = walk_registers(dist, ctx)
     partial = E.cast(E.Load(ctx.registers(region.buffer), (walk.register,)), totals.dtype)
@@ -75,7 +75,7 @@ def _gaps(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering) -
 
 
 def _start(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
-    walk = walk_registers(ctx.register_layout(region.buffer), ctx)
+    walk = walk_registers(register_layout_of(region.buffer), ctx)
     value = identity_of(region)
     if init is not None:
         once = E.conjunction(walk.first)

@@ -11,60 +11,45 @@ from math import prod
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.target import Context, operations
+from tilelang.target import operations
 from tilelang.transforms.analysis.groups import thread_number
+from tilelang.transforms.rules import Place, rule
 
 
-def lower_roles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with a branch for each role; budgets of registers act where the target moves them
-    between warps."""
-    return rewrite_bodies(func, lambda launch: _Branches(launch, context).rewrite(launch.body))
+@rule(H.Roles)
+def lower_roles(stmt: H.Roles, place: Place) -> S.Stmt | None:
+    """A branch for each role; budgets of registers act where the target moves them between
+    warps."""
+    around = [node.count for node in place.around if isinstance(node, H.Role)]
+    threads = around[-1] if around else prod(place.kernel.threads)  # that come to the statement
+    branch: S.Stmt | None = None
+    roles = [role for role in stmt.branches if isinstance(role, H.Role)]
+    everyone = sum(role.count for role in roles) == threads
+    # Those from the first thread on stand behind a condition, which bounds their number below.
+    for role in sorted(roles, key=lambda role: -role.first):
+        body = _limited(role, place)
+        if branch is None and everyone and len(roles) > 1:
+            branch = body  # all that are left
+        else:
+            branch = S.If(cond=_mine(role, place), then=body, orelse=branch, loc=role.loc)
+    return branch
 
 
-class _Branches(Rewriter):
-    def __init__(self, launch: S.Launch, context: Context) -> None:
-        self.thread = thread_number(launch)
-        self.moves = context.has("setmaxnreg")
-        self.around = prod(launch.threads)  # threads that come to the statement
-        self.given = context.limits.registers_at_start(self.around)
+def _mine(role: H.Role, place: Place) -> E.Expr:
+    """Whether the thread has the role."""
+    thread = thread_number(place.kernel)
+    below = thread < E.const(role.first + role.count)
+    return E.binary("land", thread >= E.const(role.first), below) if role.first else below
 
-    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        outer = self.around
-        self.around = stmt.count if isinstance(stmt, H.Role) else outer
-        result = super()._visit(stmt)
-        self.around = outer
-        return result
 
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-        if not isinstance(stmt, H.Roles):
-            return stmt
-        branch: S.Stmt | None = None
-        roles = [role for role in stmt.branches if isinstance(role, H.Role)]
-        everyone = sum(role.count for role in roles) == self.around
-        # Those from the first thread on stand behind a condition, which bounds their number below.
-        for role in sorted(roles, key=lambda role: -role.first):
-            if branch is None and everyone and len(roles) > 1:
-                branch = self.limited(role)  # all that are left
-                continue
-            branch = S.If(
-                cond=self.mine(role), then=self.limited(role), orelse=branch, loc=role.loc
-            )
-        return branch
-
-    def mine(self, role: H.Role) -> E.Expr:
-        """Whether the thread has the role."""
-        below = self.thread < E.const(role.first + role.count)
-        above = self.thread >= E.const(role.first)
-        return E.binary("land", above, below) if role.first else below
-
-    def limited(self, role: H.Role) -> S.Stmt:
-        """The branch, with its budget first, which acts on whole warps (PTX, "setmaxnreg")."""
-        body = role.body
-        if role.elected:
-            body = S.If(cond=self.thread.equal(role.first), then=body, loc=role.loc)
-        if role.registers is None or not self.moves:
-            return body
-        raising = E.const(int(role.registers > self.given))
-        call = E.call(operations.SET_MAX_NREG, E.const(role.registers), raising)
-        return S.seq(S.Eval(value=call, loc=role.loc), body)
+def _limited(role: H.Role, place: Place) -> S.Stmt:
+    """The branch, with its budget first, which acts on whole warps (PTX, "setmaxnreg")."""
+    body, context = role.body, place.context
+    if role.elected:
+        body = S.If(cond=thread_number(place.kernel).equal(role.first), then=body, loc=role.loc)
+    if role.registers is None or not context.has("setmaxnreg"):
+        return body
+    given = context.limits.registers_at_start(prod(place.kernel.threads))
+    raising = E.const(int(role.registers > given))
+    call = E.call(operations.SET_MAX_NREG, E.const(role.registers), raising)
+    return S.seq(S.Eval(value=call, loc=role.loc), body)

@@ -78,7 +78,7 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
         at = unravel(extents, position)
         delivery = guarded(
             [E.binary("eq", ctx.group.thread, ctx.group.threads - 1)],
-            loop(position, prod(extents), element(dst, at, ctx).store(take(at)), "serial"),
+            loop(position, prod(extents), element(dst, at).store(take(at)), "serial"),
         )
     return S.seq(S.Alloc(buffer=result), rows.in_turn(), delivery)
 
@@ -90,11 +90,11 @@ def _end(before: list[S.Stmt], ctx: Lowering) -> list[S.Stmt]:
 
 # -- where rows are -------------------------------------------------------------------------------
 def _values(region: Region, ctx: Lowering) -> Callable[[Indices], E.Expr]:
-    return lambda at: element(region, at, ctx).load()
+    return lambda at: element(region, at).load()
 
 
 def _stores(region: Region, ctx: Lowering) -> Callable[[Indices, E.Expr], S.Stmt]:
-    return lambda at, value: element(region, at, ctx).store(value)
+    return lambda at, value: element(region, at).store(value)
 
 
 def _values_of(room: Buffer, extents: tuple[int, ...]) -> Callable[[Indices], E.Expr]:

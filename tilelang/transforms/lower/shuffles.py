@@ -10,13 +10,13 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.transforms.layouts.shuffles import ShuffleSource, ThreadFunction, warp_shuffles
-from tilelang.transforms.lower.context import Lowering
+from tilelang.transforms.lower.context import Lowering, register_layout_of
 
 
 def lower_shuffles(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
     """Every thread's registers of ``stmt.dst`` from those of its warp's lanes."""
     src, dst = stmt.src.buffer, stmt.dst.buffer
-    plan = warp_shuffles(ctx.register_layout(src), ctx.register_layout(dst), ctx.warp)
+    plan = warp_shuffles(register_layout_of(src), register_layout_of(dst), ctx.warp)
     if plan is None or ctx.group.lo % ctx.warp:
         raise InternalError(f"`{src.name}` cannot be exchanged inside warps")
     there = ctx.registers(dst)

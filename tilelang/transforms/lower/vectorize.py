@@ -24,34 +24,35 @@ from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
 from tilelang.ir.visitor import (
-    Rewriter,
+    Replacement,
     inline_lets,
     rebuild,
-    rewrite_bodies,
     substitute,
     substitute_in,
 )
 from tilelang.records import dataclass
-from tilelang.target import Context, operations
+from tilelang.target import operations
 from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
 from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, guarded, run_of
 from tilelang.transforms.lower.context import INT, MADE
 from tilelang.transforms.lower.random_numbers import draw_ahead, draws
+from tilelang.transforms.lower.vector_atomics import vectorize_atomics
+from tilelang.transforms.rules import Phase, Place, rule
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
 ASYNC_BYTES = (4, 8, 16)
 MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
 
 
-def vectorize_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with its lane loops as vector accesses."""
+@rule(S.Let, S.For)
+def vectorize_lanes(stmt: S.Stmt, place: Place) -> Replacement:
+    """Turn loops over lanes into vector accesses."""
+    return stmt if place.launch is None else place.of(_Lanes, place.launch).stmt(stmt, place)
 
-    def body(launch: S.Launch) -> S.Stmt:
-        return _Lanes(launch, context).rewrite(launch.body)
 
-    return rewrite_bodies(func, body)
+vectorize_loops = Phase(vectorize_atomics, vectorize_lanes)
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,10 @@ class Piece:
             yield Piece(self.lane, start, count, self.known)
 
 
-class _Lanes(Rewriter):
+class _Lanes:
     """Rewrites the lane loops of one launch, innermost first."""
 
-    def __init__(self, launch: S.Launch, context: Context) -> None:
+    def __init__(self, launch: S.Launch) -> None:
         self.bounds = bounds_of(launch)
         self.written = effects.written(launch.body)
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
@@ -86,11 +87,11 @@ class _Lanes(Rewriter):
         self.vectors: dict[
             tuple[object, ...], E.Expr
         ] = {}  # loads of the block and those around it
+        self.widest = VECTOR_BITS
         self.through = ""  # the intrinsic whose access the lanes are, if they are one's
-        self.widest = WIDE_BITS if context.has("access_256") else VECTOR_BITS
-        self.has_async = context.has("cp_async")
 
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+    def stmt(self, stmt: S.Stmt, place: Place) -> Replacement:
+        """A loop over lanes as vectors; names are noted."""
         if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer and not _loads(stmt.value):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
         if not isinstance(stmt, S.For) or stmt.kind != "vectorized":
@@ -104,7 +105,9 @@ class _Lanes(Rewriter):
         self.stored, self.vectors = {node.buffer.data for node in S.find(stmt.body, S.Store)}, {}
         body = inline_lets(stmt.body, lambda value: True)
         start, count = values.start, len(values)
-        marked, self.through = stmt.hints.asynchronous, stmt.hints.through
+        marked = stmt.hints.asynchronous and place.context.has("cp_async")
+        self.through = stmt.hints.through
+        self.widest = WIDE_BITS if place.context.has("access_256") else VECTOR_BITS
         lanes = self.widest // 8 if self.through else MAX_LANES
         while count % lanes or start % lanes:
             lanes //= 2
@@ -115,7 +118,7 @@ class _Lanes(Rewriter):
         base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(start))
         shifted = substitute_in(body, {stmt.var: E.binary("add", base, stmt.var)})
         self.bounds = self.bounds.with_range(outer, 0, count // lanes)
-        inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes, self.known), bool(marked)))
+        inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes, self.known), marked))
         kind = "unroll" if count // lanes <= 64 else "serial"
         return [*drawn, S.counted(outer, count // lanes, inner, kind, loc=stmt.loc)]
 
@@ -166,7 +169,7 @@ class _Lanes(Rewriter):
 
     def store(self, stmt: S.Store, piece: Piece, marked: bool) -> list[S.Stmt]:
         """Loads of whole pieces, the value per lane, and the store of whole pieces."""
-        if marked and self.has_async:
+        if marked:
             copies = self.asynchronous(stmt, piece)
             if copies is not None:
                 return copies

@@ -19,7 +19,7 @@ from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter
-from tilelang.target import Context
+from tilelang.transforms.rules import Place, rule
 
 _WIDEST = 16  # bytes of the widest access
 
@@ -74,16 +74,16 @@ def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
     return replace(func, params=params, body=limited.rewrite(func.body))
 
 
-def limit_views(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the alignment of tensors that are made at an element of another one said on
-    them, where vectors take more: ``T.make_tensor(T.address_of(A[3]), ...)``."""
+def _views(func: S.PrimFunc) -> _Limit:
+    """The alignment of tensors that are made at an element of another one, where vectors take
+    more: ``T.make_tensor(T.address_of(A[3]), ...)``."""
     known: dict[E.Var, int] = {}
     for stmt in S.find(func.body, S.View):
         if isinstance(stmt.source, E.AddressOf):
             limit = _address_of(stmt.source, known)
             if limit < _WIDEST:
                 known[stmt.buffer.data] = limit
-    return func.with_body(_Limit(known).rewrite(func.body)) if known else func
+    return _Limit(known)
 
 
 def _address_of(address: E.AddressOf, known: Mapping[E.Var, int]) -> int:
@@ -113,3 +113,9 @@ class _Limit(ExprRewriter):
         if buffer not in self.made:
             self.made[buffer] = replace(buffer, attrs=replace(buffer.attrs, base_alignment=limit))
         return self.made[buffer]
+
+
+@rule(Buffer, needs="simt", where=lambda func, _: S.holds(func.body, S.View))
+def limit_views(buffer: Buffer, place: Place) -> Buffer:
+    """Limit vector widths to the alignment of views."""
+    return place.of(_views, place.func).buffer(buffer)

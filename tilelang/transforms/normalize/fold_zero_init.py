@@ -1,15 +1,4 @@
-"""Let the first product of a loop overwrite its accumulator instead of clearing it before.
-
-``T.clear(C)`` followed by a loop that accumulates into C becomes a loop whose product has
-``clear = (k == start)``: one pass over the accumulator less, and on tensor cores no zero fill of
-registers. Only where nothing else touches C in between, the loop surely runs, and the product
-stands directly in its body, so that it executes in the first iteration.
-
-On cores, and for the unit of a warpgroup, which overwrites without a pass over the registers, a
-product directly behind the clear overwrites, too; and so it does in all iterations where a mask
-that it starts from (zeros, or minus infinity above the diagonal) is all zeros: the mask is written
-in the others only.
-"""
+"""Let the first product of a loop overwrite its accumulator instead of clearing it before."""
 
 from __future__ import annotations
 
@@ -20,22 +9,29 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import map_stmts
-from tilelang.target import Context
 from tilelang.transforms.analysis.loops import values_of
+from tilelang.transforms.rules import Place, rule
 
 
-def fold_zero_init(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with clears folded into the products that follow them."""
+@rule(S.Seq, where=lambda func, _: S.holds(func.body, S.Gemm))
+def fold_zero_init(seq: S.Seq, place: Place) -> S.Stmt:
+    """Let the first product of a loop overwrite its accumulator.
 
+    ``T.clear(C)`` followed by a loop that accumulates into C becomes a loop whose product has
+    ``clear = (k == start)``: one pass over the accumulator less, and on tensor cores no zero fill
+    of registers. Only where nothing else touches C in between, the loop surely runs, and the
+    product stands directly in its body, so that it executes in the first iteration.
+
+    On cores, and for the unit of a warpgroup, which overwrites without a pass over the registers, a
+    product directly behind the clear overwrites, too; and so it does in all iterations where a mask
+    that it starts from (zeros, or minus infinity above the diagonal) is all zeros: the mask is
+    written in the others only.
+    """
+    context = place.context
     by_units = context.has("wgmma") and not context.options.no_overlap
+    result = _fold(seq)
     directly = by_units or context.has("cores")
-
-    def folded(seq: S.Seq) -> S.Stmt:
-        result = _fold(seq)
-        return _overwriting(result) if directly and isinstance(result, S.Seq) else result
-
-    return func.with_body(map_stmts(func.body, S.Seq, folded))
+    return _overwriting(result) if directly and isinstance(result, S.Seq) else result
 
 
 def _fold(seq: S.Seq) -> S.Stmt:

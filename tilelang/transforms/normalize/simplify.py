@@ -12,18 +12,35 @@ from __future__ import annotations
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import FactWalk, known_of
+from tilelang.ir.prover import decide, nonnegative
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import rewrite_exprs
+from tilelang.ir.visitor import rebuild, rewrite_exprs
 from tilelang.target import Context
+
+_SHIFTS = ("shl", "shr")
 
 
 def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
+    return _simplified(func, SimplifyWalk)
+
+
+def simplify_and_bound_shifts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with all expressions simplified, and no shift by the width or more."""
+    exprs = (expr for stmt in S.walk(func.body) for expr in stmt.exprs())
+    if not any(map(_has_shift, exprs)):
+        return _simplified(func, SimplifyWalk)
+    return _simplified(func, _Bound if context.has("cores") else _BoundInKernels)
+
+
+def _simplified(func: S.PrimFunc, kind: type[SimplifyWalk]) -> S.PrimFunc:
     launches = S.find(func.body, S.Launch)
     laid_out = {b for launch in launches for b, _ in launch.hints.layout_map}
-    walk = SimplifyWalk(known_of(func), frozenset(effects.written(func.body)))
+    walk = kind(known_of(func), frozenset(effects.written(func.body)))
     walk.laid_out = frozenset(laid_out)
     return func.with_body(walk.visit(func.body))
 
@@ -34,11 +51,12 @@ class SimplifyWalk(FactWalk):
     laid_out: frozenset[Buffer] = frozenset()
 
     def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` simplified."""
         return simplify(expr, self.known)
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.If):
-            cond = self.expr(stmt.cond)
+            cond = simplify(stmt.cond, self.known)
             if isinstance(cond, E.Const):
                 taken = stmt.then if cond.value else stmt.orelse
                 return S.Seq(stmts=()) if taken is None else self.visit(taken)
@@ -62,5 +80,63 @@ class SimplifyWalk(FactWalk):
         return address.buffer.storage == "local.fragment"
 
 
+class _Bound(SimplifyWalk):
+    """Looks at every shift, too."""
+
+    def own(self, stmt: S.Stmt) -> S.Stmt:
+        return rewrite_exprs(stmt, lambda expr: self.expr(simplify(expr, self.known)))
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr``, which is simple, with its shifts bounded."""
+        return FactWalk.expr(self, expr)
+
+    def concerns(self, expr: E.Expr) -> bool:
+        """Whether a shift is in ``expr``."""
+        return _has_shift(expr)
+
+    def rewritten(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with its own shift below the width."""
+        if not isinstance(expr, E.Binary) or expr.op not in _SHIFTS:
+            return super().rewritten(expr)
+        rebuilt = rebuild(expr, self.expr)
+        assert isinstance(rebuilt, E.Binary)
+        return _bounded(rebuilt, self.known)
+
+
+class _BoundInKernels(_Bound):
+    """Leaves the grids to the host, whose programs have defined shifts."""
+
+    def own(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Launch):
+            return rewrite_exprs(stmt, lambda expr: simplify(expr, self.known))
+        return super().own(stmt)
+
+
 def _is_zero(extent: E.Expr) -> bool:
     return isinstance(extent, E.Const) and extent.value == 0
+
+
+def _has_shift(expr: E.Expr) -> bool:
+    """Whether a shift is in ``expr``."""
+    return any(node.op in _SHIFTS for node in E.find(expr, E.Binary))
+
+
+def _bounded(shift: E.Binary, known: Bounds) -> E.Expr:
+    """``shift``, by less than the width for all that is ``known``."""
+    width = E.const(shift.dtype.element_of.bits, shift.b.dtype.element_of)
+    if nonnegative(shift.b, known) and decide("lt", shift.b, width, known):
+        return shift
+    return _looked_at(shift)
+
+
+def _looked_at(shift: E.Binary) -> E.Expr:
+    """``shift`` with what it gives for any count."""
+    kind, lanes = shift.dtype.element_of, shift.dtype.lanes
+    unsigned = DType(f"uint{kind.bits}")
+    count = E.cast(shift.b, unsigned.with_lanes(lanes))
+    if shift.op == "shr" and kind.is_int:
+        last = E.cast(E.binary("min", count, E.const(kind.bits - 1, unsigned)), shift.dtype)
+        return E.binary("shr", shift.a, last)
+    inside = E.binary("lt", count, E.const(kind.bits, unsigned))
+    masked = E.cast(E.binary("bitand", count, E.const(kind.bits - 1, unsigned)), shift.dtype)
+    return E.select(inside, E.Binary(shift.op, shift.a, masked), E.const(0, kind), lazy=False)

@@ -1,10 +1,4 @@
-"""Bounds check at compile time: accesses that certainly leave a tile are refused.
-
-Global memory has a bounds rule; shared memory, fragments and local buffers have none, so an index
-outside them would read or overwrite what lies beside them. Where some run of every block reaches
-such an access, whatever the data, the program is wrong and says so here, with the values of the
-loop variables. What depends on data or on conditions is left to the interpreter and the emulator.
-"""
+"""Checks at compile time: what is wrong in every run is refused."""
 
 from __future__ import annotations
 
@@ -18,17 +12,27 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import certain_loads
+from tilelang.ir.expr import Const
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import evaluate
-from tilelang.target import Context
+from tilelang.target import Target
 from tilelang.transforms.analysis.loops import static_extents, values_of
+from tilelang.transforms.analysis.scopes import FRAGMENT, MOST_ELEMENTS
+from tilelang.transforms.rules import Phase, Place, rule
 
 _MOST_POINTS = 1 << 16  # of the variables of one index that are looked at one by one
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
-def check_tile_bounds(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` itself, if no access certainly leaves an on-chip buffer.
+@rule(S.PrimFunc)
+def check_tile_bounds(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+    """Refuse accesses that certainly leave a tile.
+
+    Global memory has a bounds rule; shared memory, fragments and local buffers have none, so an
+    index outside them would read or overwrite what lies beside them. Where some run of every block
+    reaches such an access, whatever the data, the program is wrong and says so here, with the
+    values of the loop variables. What depends on data or on conditions is left to the interpreter
+    and the emulator.
 
     Relies on ``simplify``: extents of loops are constants where they can be.
 
@@ -167,3 +171,72 @@ def _is_known(value: object) -> bool:
 
 def _known(value: object) -> int:
     return int(value.value) if isinstance(value, E.Const) else int(value)  # type: ignore[call-overload]  # the caller asked `_is_known`
+
+
+@rule(S.Launch, needs="simt")
+def check_launch_limits(launch: S.Launch, place: Place) -> S.Stmt:
+    """Refuse grids and blocks that the target cannot hold.
+
+    Extents of the grid that only a call knows are left to the driver, whose refusal the launcher
+    explains. Relies on ``simplify`` for constant extents.
+
+    Raises:
+        TileUnsupportedError: too many threads, or a constant extent or a fragment that is too
+            large.
+    """
+    target = place.context.target
+    _check_threads(launch, target)
+    _check_grid(launch, target)
+    for stmt in S.find(launch.body, S.Alloc):
+        if stmt.buffer.storage == FRAGMENT:
+            _check_fragment(stmt, target)
+    return launch
+
+
+def _check_threads(launch: S.Launch, target: Target) -> None:
+    limits, threads = target.limits, launch.threads
+    if prod(threads) > limits.threads:
+        raise TileUnsupportedError(
+            f"a block of {target} cannot have {prod(threads)} threads",
+            expected=f"at most {limits.threads}",
+            got=f"threads={threads if prod(threads[1:]) > 1 else threads[0]}",
+            hint="use fewer threads; tiles may be larger than the number of threads",
+            loc=launch.loc,
+        )
+    for axis, count, most in zip("xyz", threads, limits.block):
+        if count > most:
+            raise TileUnsupportedError(
+                f"a block of {target} cannot have {count} threads along {axis}",
+                expected=f"at most {limits.block} along x, y, z",
+                got=f"threads={threads}",
+                hint="put the largest extent first",
+                loc=launch.loc,
+            )
+
+
+def _check_fragment(alloc: S.Alloc, target: Target) -> None:
+    elements = prod(int(extent) for extent in alloc.buffer.shape)
+    if target.is_gpu and elements > MOST_ELEMENTS:
+        raise TileUnsupportedError(
+            f"the fragment `{alloc.buffer.name}` is too large for a block of {target}",
+            expected=f"at most {MOST_ELEMENTS} elements; the registers of a block hold some 65536",
+            got=f"{elements} elements",
+            hint="let each block have a smaller tile, or allocate it as a tensor",
+            loc=alloc.loc,
+        )
+
+
+def _check_grid(launch: S.Launch, target: Target) -> None:
+    most = target.limits.grid
+    for axis, extent, limit in zip("xyz", launch.grid, most):
+        if isinstance(extent, Const) and int(extent.value) > limit:
+            raise TileUnsupportedError(
+                f"a grid of {target} cannot have {extent.value} blocks along {axis}",
+                expected=f"at most {most} along x, y, z",
+                got=f"T.Kernel({', '.join(map(repr, launch.grid))})",
+                hint="put the largest extent first",
+                loc=launch.loc,
+            )
+
+
+check_program = Phase(check_tile_bounds, check_launch_limits)

@@ -1,13 +1,4 @@
-"""Loop-invariant code motion: invariant parts of indices of unrolled loops are hoisted.
-
-A loop that is unrolled leaves its index arithmetic once per copy in what the CUDA compiler has
-to optimise, and most of that is about the block and the thread. Naming those parts before the loop
-makes the text shorter to read and about a third faster to compile; the machine code is the same.
-
-An index is a sum. What of it does not mention a variable of the loop becomes a constant
-(``A_at``), and so does any such part inside the rest. The same part is named once in a block and
-what is below it. Indices stay exact: a name stands for the value before any wrapping.
-"""
+"""Loop-invariant code motion: what a loop does not change is computed before it."""
 
 from __future__ import annotations
 
@@ -20,9 +11,65 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
-from tilelang.ir.visitor import rebuild, rewrite_blocks
-from tilelang.target import Context
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import map_exprs, rebuild, rewrite_blocks
+from tilelang.target import operations
 from tilelang.transforms.analysis.loops import UNROLLED
+from tilelang.transforms.rules import Phase, Place, rule
+
+UNIT = 128  # bits that a descriptor counts
+_PLACES = {
+    operations.WGMMA_SS: (1, 3),
+    operations.WGMMA_RS: (2,),
+}  # of operands; distances stand behind
+
+
+@rule(S.Eval, needs="wgmma")
+def offset_descriptors(stmt: S.Eval, place: Place) -> S.Stmt:
+    """Strength reduction of wgmma descriptors: a fixed descriptor plus a varying offset.
+
+    A descriptor is made of an address by a mask, a shift and an "or" (PTX, "Matrix Descriptor"),
+    and the version of a tile changes with each item of a pipeline: so each product would begin with
+    that arithmetic, of both operands, between the wait for its item and its first instruction. The
+    parts of an index that all threads see alike, in units of 16 bytes, are added to the descriptor
+    instead: it is the same as long as the warpgroup is, so that the device's compiler makes it
+    before the loop.
+
+    An address has its own bits in a descriptor, and sums of shared addresses fit into them: a
+    distance that is not negative never carries into the others.
+    """
+    call = stmt.call
+    if call is None or call.atom not in _PLACES:
+        return stmt
+    args, threads = list(call.args), frozenset(place.kernel.thread_vars)
+    for at in _PLACES[call.atom]:
+        args[at], args[at + 1] = _apart(args[at], args[at + 1], threads)
+    if all(a is b for a, b in zip(args, call.args)):
+        return stmt
+    moved = E.Call(call.atom, tuple(args), call.dtype, call.attrs)
+    return S.Eval(value=moved, loc=stmt.loc)
+
+
+def _apart(address: E.Expr, distance: E.Expr, threads: frozenset[E.Var]) -> tuple[E.Expr, E.Expr]:
+    """A place and a distance that say the same, with all in the distance that can be."""
+    if not isinstance(address, E.AddressOf) or len(address.indices) != 1:
+        return address, distance
+    (index,) = address.indices
+    unit = UNIT // address.buffer.dtype.bits
+    form = Linear.of(index)
+    kept: E.Expr = E.const(form.constant, index.dtype)
+    behind: E.Expr = E.const(0, index.dtype)
+    for term, factor in form.terms:
+        is_uniform = threads.isdisjoint(term.variables)
+        if is_uniform and factor > 0 and factor % unit == 0 and form.constant >= 0:
+            behind = behind + term * (factor // unit)
+        else:
+            kept = kept + term * factor
+    if isinstance(behind, E.Const):
+        return address, distance
+    base = E.AddressOf(address.buffer, (simplify(kept),), address.access)
+    return base, simplify(behind) + distance
+
 
 _LEAST = 2  # operations that are worth a name
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -30,26 +77,29 @@ _RING = ("add", "sub", "mul")
 _OTHERS = ("bitxor", "bitand", "bitor", "min", "max")
 
 
-def hoist_loop_invariants(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with names for the unchanging parts of the indices in unrolled loops."""
-    return func.with_body(_Scope({}).visit(func.body))
+@rule(S.For)
+def hoist_loop_invariants(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
+    """Loop-invariant code motion of the parts of indices.
+
+    A loop that is unrolled leaves its index arithmetic once per copy in what the CUDA compiler has
+    to optimise, and most of that is about the block and the thread. Naming those parts before the
+    loop makes the text shorter to read and about a third faster to compile; the machine code is the
+    same.
+
+    An index is a sum. What of it does not mention a variable of the loop becomes a constant
+    (``A_at``), and so does any such part inside the rest. The same part is named once in a block
+    and what is below it. Indices stay exact: a name stands for the value before any wrapping.
+    """
+    if not _is_unrolled(loop) or any(map(_is_unrolled, place.around[:-1])):
+        return loop
+    nest = _Nest(place.names, loop)
+    body = nest.stmt(loop)
+    return [*nest.lets, body] if nest.lets else body
 
 
-class _Scope:
-    """One block of statements with the names that can be used in it."""
-
-    def __init__(self, named: dict[E.Expr, E.Var]) -> None:
-        self.named = named
-
-    def visit(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt`` with names before its unrolled loops."""
-        if isinstance(stmt, S.For) and stmt.kind in UNROLLED and not _single(stmt):
-            nest = _Nest(self.named, stmt)
-            body = nest.stmt(stmt)
-            return S.seq(*nest.lets, body) if nest.lets else body
-        if isinstance(stmt, S.Seq):
-            return stmt.of([self.visit(child) for child in stmt.stmts])
-        return rewrite_blocks(stmt, lambda block: _Scope(dict(self.named)).visit(block))
+def _is_unrolled(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a loop that leaves several copies of its body."""
+    return isinstance(stmt, S.For) and stmt.kind in UNROLLED and not _single(stmt)
 
 
 class _Nest:
@@ -196,3 +246,47 @@ def _sum(terms: Iterable[tuple[E.Expr, int]], like: E.Expr) -> E.Expr | None:
         else:
             total = E.binary("add" if factor > 0 else "sub", total, product)
     return total
+
+
+@rule(S.For, needs="wgmma")
+def hoist_warp_uniform(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
+    """Loop-invariant code motion of values that a warp shares.
+
+    A product of warpgroups says by :data:`~tilelang.target.operations.WARP_UNIFORM` which one it
+    is: a shuffle, and a move to the registers of the warp, which wait for each other. In a loop
+    they stand between each wait for a product and the next one (an H100, fp16 8192^3: 1.004 of the
+    library, 1.016 without them; e4m3: 1.021, 1.035; attention: 1.038, 1.044, causal 1.108, 1.143).
+
+    The rule: the call depends on the thread's index alone, and no condition stands between it and
+    the outermost loop, so that whole warps come to the loop as they come to the call.
+    """
+    if not _stays(loop) or any(map(_stays, place.around[:-1])):
+        return loop
+    names: dict[E.Expr, E.Var] = {}
+    result = _inside(place.kernel, loop, names)
+    lets = (S.Let(var=var, value=call, loc=loop.loc) for call, var in names.items())
+    return [*lets, result]
+
+
+def _stays(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a loop that is not unrolled."""
+    return isinstance(stmt, S.For) and stmt.kind not in UNROLLED
+
+
+def _inside(launch: S.Launch, stmt: S.Stmt, names: dict[E.Expr, E.Var]) -> S.Stmt:
+    """``stmt``, a loop or a part of one, with ``names`` for calls."""
+    if isinstance(stmt, (S.If, S.While)):
+        return stmt
+
+    def named(expr: E.Expr) -> E.Expr:
+        fixed = isinstance(expr, E.Call) and expr.atom is operations.WARP_UNIFORM
+        if fixed and expr.variables <= set(launch.thread_vars):
+            return names.setdefault(expr, E.Var("group", expr.dtype))
+        return rebuild(expr, named)
+
+    if not tuple(stmt.blocks()):
+        return map_exprs(stmt, named)
+    return rewrite_blocks(stmt, lambda block: _inside(launch, block, names))
+
+
+hoist_invariants = Phase(offset_descriptors, hoist_loop_invariants, hoist_warp_uniform)

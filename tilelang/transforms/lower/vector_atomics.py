@@ -1,0 +1,87 @@
+"""Vectorized atomics: sums that one thread adds to neighbouring elements."""
+
+from __future__ import annotations
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.dtypes import dtype
+from tilelang.ir.facts import bounds_of
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.transforms.analysis.vectors import run_of
+from tilelang.transforms.rules import Place, rule
+
+MOST = 4  # of float32 in an instruction
+_FLOAT = dtype("float32")
+
+
+@rule(S.For, needs="vector_red")
+def vectorize_atomics(stmt: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
+    """Join atomic updates of neighbouring elements.
+
+    A tile of sums in registers is added to global memory element by element, though matrix
+    instructions leave neighbours with a thread. Machines that add vectors of float32 to memory take
+    two or four of them as one instruction, a quarter or half of the requests: still each element as
+    one step, in no order, which is all that relaxed sums promise.
+
+    Only where nobody asks for the previous values, what is added is not read from what is added to,
+    and the run is aligned to its size. Stands above the vectorizer, whose lane loops it reads, and
+    behind the guards, since all of a run is inside or outside by then.
+    """
+    if stmt.kind != "vectorized":
+        return stmt
+    bounds = place.of(bounds_of, place.kernel)
+    start, stop, step = stmt.start, stmt.stop, stmt.step
+    if not (isinstance(start, E.Const) and isinstance(stop, E.Const) and int(step) == 1):
+        return stmt
+    cond, call = _sum(stmt)
+    if call is None:
+        return stmt
+    address, value = call.args
+    assert isinstance(address, E.AddressOf)
+    first, count = int(start.value), int(stop.value) - int(start.value)
+    lanes = run_of(address.buffer, address.indices, stmt.var, bounds, MOST)
+    while first % lanes or count % lanes:
+        lanes //= 2
+    if lanes < 2:
+        return stmt
+    atomics: list[S.Stmt] = []
+    for at in range(first, first + count, lanes):
+        begin: dict[E.Var, E.Expr] = {stmt.var: E.const(at)}
+        indices = tuple(simplify(substitute(index, begin)) for index in address.indices)
+        lane_values = (
+            simplify(substitute(value, {stmt.var: E.const(at + k)})) for k in range(lanes)
+        )
+        joined = E.call(
+            f"atomic_addx{lanes}", E.AddressOf(address.buffer, indices, address.access),
+            E.Vector(tuple(lane_values)), dtype=_FLOAT.with_lanes(lanes), return_prev=False,
+        )  # fmt: skip
+        atomics.append(S.Eval(value=joined, loc=stmt.body.loc))
+    return atomics if cond is None else S.If(cond=cond, then=S.seq(*atomics), loc=stmt.loc)
+
+
+def _sum(loop: S.For) -> tuple[E.Expr | None, E.Call | None]:
+    """The condition and the sum that is all that ``loop`` does; no call where it is not that."""
+    body, cond = loop.body, None
+    value = body.value if isinstance(body, S.Eval) else None
+    if isinstance(value, E.Select) and isinstance(value.f, E.Const):
+        cond, value = value.cond, value.t
+        if loop.var in cond.variables:
+            return None, None
+    if not isinstance(value, E.Call) or value.op != "atomic_add" or len(value.args) != 2:
+        return None, None
+    address, added = value.args
+    if not isinstance(address, E.AddressOf) or address.buffer.storage != "global":
+        return None, None
+    if address.buffer.dtype != _FLOAT or added.dtype != _FLOAT:
+        return None, None
+    if str(value.attr("memory_order", "relaxed")) != "relaxed":
+        return None, None
+    inner = (*E.find(added, E.Call), *(call for i in address.indices for call in E.find(i, E.Call)))
+    if any(call.atom.effect is not Effect.NONE for call in inner):
+        return None, None
+    if address.buffer.data in effects.used(added):
+        return None, None
+    return cond, value

@@ -1,0 +1,329 @@
+"""Legalization: what a program leaves to its target, in terms that all passes know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from tilelang.errors import TileUnsupportedError, at
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr
+from tilelang.ir.functions import as_expression
+from tilelang.ir.hints import LoopHints
+from tilelang.ir.launch_schedule import Schedule
+from tilelang.ir.levels import HOST, with_known_hints
+from tilelang.ir.visitor import map_stmts, rewrite_blocks, without_allocations
+from tilelang.target.operations import SET_MAX_NREG
+from tilelang.transforms.normalize.alignment import limit_views
+from tilelang.transforms.rules import Phase, Place, rule
+
+
+def _waits(func: S.PrimFunc) -> bool:
+    """Whether the program waits for asynchronous copies itself."""
+    return any(
+        call.atom.waits_for("cp_async")
+        or (call.atom.orders is not None and call.atom.orders.group == "cp_async")
+        for call in S.calls(func.body)
+    )
+
+
+@rule(S.Stmt)
+def strip_hints(stmt: S.Stmt, place: Place) -> S.Stmt:
+    """Drop annotations that no pass reads, and prefetch hints where a core runs the block.
+
+    Programs may put keys of their own on loops and statements. They mean nothing, so that below
+    every key is one that a pass knows. A copy of one thread (``T.ptx_cp_async``) is asynchronous
+    only in a program that waits for such copies itself. A core that runs a whole block has nothing
+    to run ahead with: there a pipelined loop is the serial loop that it means, whatever its stages.
+    """
+    if isinstance(stmt, S.Attr):
+        return stmt.body
+    if isinstance(stmt, S.For) and stmt.kind == "pipelined" and place.context.has("cores"):
+        return replace(stmt, kind="serial", hints=LoopHints())
+    if isinstance(stmt, S.For) and stmt.hints.asynchronous:
+        if not place.of(_waits, place.func):
+            return replace(stmt, hints=LoopHints())
+    return with_known_hints(stmt, "tile")
+
+
+@rule(E.Call)
+def expand_library_calls(call: E.Call, place: Place) -> E.Expr:
+    """Replace calls of known library functions by the operations they stand for.
+
+    ``T.call_extern("float16", "__float2half_rz", x)`` names a function of C or CUDA. What the table
+    of :mod:`tilelang.ir.functions` knows is computed by the language's own operations, so that it
+    runs on every target; other names are left to the target, which has the program's own source.
+
+    Raises:
+        TileTypeError: a known function with another number of operands.
+        TileUnsupportedError: an operand that is a call with an effect.
+    """
+    name = str(call.attr("name", "")) if call.atom.by_name else ""
+    if not name or re.search(rf"\b{re.escape(name)}\b", place.of(_own_source, place.func)):
+        return call
+    expanded = as_expression(call)
+    if expanded is None or all(map(E.repeatable, call.args)):
+        return call if expanded is None else expanded
+    raise TileUnsupportedError(
+        f"an operand of `{name}` has an effect of its own",
+        expected="a value",
+        got=f"`{call!r}`",
+        hint="give the operand a name first: x = ...",
+    )
+
+
+def _own_source(func: S.PrimFunc) -> str:
+    """The text that the program brings."""
+    launches = S.find(func.body, S.Launch)
+    notes = [func.attr("import_source")]
+    for launch in launches:
+        hints = launch.hints
+        notes += [hints.prelude, hints.import_source, hints.cuda_source]
+    return "\n".join(note for note in notes if isinstance(note, str))
+
+
+@rule(S.Launch, needs="cores")
+def one_thread_by_default(launch: S.Launch, place: Place) -> S.Stmt:
+    """Give a block one thread where the program does not ask for its thread.
+
+    ``T.Kernel`` without ``threads`` leaves the number to the target: a GPU takes what the front end
+    wrote down, a core that runs a block alone has no use for more than one. The front end marks
+    such launches with the hint ``default_threads`` and takes the mark away as soon as the
+    program asks for the number. A body that asks which thread, lane or warp runs it, or in which
+    threads tell each other something or count each other, has the number of a GPU everywhere.
+    """
+    if not launch.hints.default_threads or _asks_for_threads(launch):
+        return launch
+    body = map_stmts(launch.body, (S.Parallel, S.Copy), _without_layout)
+    return replace(
+        launch, threads=(1, 1, 1), hints=launch.hints.without("default_threads"), body=body
+    )
+
+
+def _asks_for_threads(launch: S.Launch) -> bool:
+    """Whether the body is about single threads: which one runs, what others have, how many come."""
+    threads = set(launch.thread_vars)
+    for stmt in S.walk(launch.body):
+        if any(not threads.isdisjoint(expr.variables) for expr in stmt.exprs()):
+            return True
+        with at(stmt.loc):
+            if any(map(_is_of_threads, stmt.calls())):
+                return True
+    return False
+
+
+def _is_of_threads(call: E.Call) -> bool:
+    expanded = as_expression(call) if call.atom.by_name else call
+    return expanded is not None and any(
+        node.atom.exchanges or node.atom.signals or node.atom.per_thread
+        for node in E.walk(expanded)
+        if isinstance(node, E.Call)
+    )
+
+
+def _without_layout(stmt: S.Parallel | S.Copy) -> S.Stmt:
+    return stmt if stmt.loop_layout is None else replace(stmt, loop_layout=None)
+
+
+@rule(S.Launch, needs="simt")
+def hoist_workspaces(launch: S.Launch, place: Place) -> list[S.Stmt]:
+    """Move global workspaces of a kernel to its launch.
+
+    ``T.alloc_global`` inside ``T.Kernel`` is memory that all blocks of the launch share. It is made
+    before the launch, as those that stand outside of kernels are.
+
+    Raises:
+        TileUnsupportedError: an extent that only the kernel knows.
+    """
+    allocs = S.find(launch.body, S.Alloc)
+    workspaces = [alloc for alloc in allocs if alloc.buffer.storage == "global"]
+    known = S.bound(launch)
+    for alloc in workspaces:
+        extents = [extent for extent in alloc.buffer.shape if isinstance(extent, Expr)]
+        inner = [extent for extent in extents if not known.isdisjoint(extent.variables)]
+        if inner:
+            raise TileUnsupportedError(
+                f"the size of the workspace `{alloc.buffer.name}` is known in the kernel only",
+                expected="extents that are known before the launch",
+                got=f"`{inner[0]!r}`",
+                hint="allocate the most that any block needs",
+                loc=alloc.loc,
+            )
+    body = without_allocations(launch.body, {alloc.buffer.data for alloc in workspaces})
+    return [*workspaces, launch.with_body(body)]
+
+
+SETTING = f"T.{SET_MAX_NREG.name}"
+# What hints do, as their rows say.
+_OFF, _SETS = "leave registers", "set registers"
+_COUNTS = {"registers of producers": 0, "registers of consumers": 1}
+
+
+@rule(S.Launch, needs="simt")
+def apply_register_hints(launch: S.Launch, place: Place) -> S.Launch:
+    """Attach register counts of warpgroups to the branches they speak of.
+
+    ``T.no_set_max_nreg`` and ``T.disable_warp_group_reg_alloc`` take every ``T.set_max_nreg`` out
+    of their kernel. ``T.annotate_producer_reg_dealloc(n)`` and ``T.annotate_consumer_reg_alloc(n)``
+    give the number to those that lower and raise. In a kernel without any they are stated in its
+    schedule. Where that has one role the hints do nothing, which a note on the launch says for
+    ``explain``.
+
+    It relies on nothing; it stands in front of what copies kernels or their statements.
+    """
+    calls = [stmt.value for stmt in S.find(launch.body, S.Eval) if isinstance(stmt.value, E.Call)]
+    hints = [call for call in calls if _does(call) == _OFF or _does(call) in _COUNTS]
+    if not hints:
+        return launch
+    settings = [call for call in calls if _does(call) == _SETS]
+    off = next((call.op for call in hints if _does(call) == _OFF), None)
+    counts = {_COUNTS[_does(call)]: call.args[0] for call in hints if _does(call) in _COUNTS}
+    used = {call.args[1].__index__() for call in settings}
+    names = ", ".join(dict.fromkeys(f"T.{call.op}" for call in hints))
+    if off is not None and settings:
+        note = f"{len(settings)} {SETTING} are left out, as T.{off} says"
+    elif off is None and used & counts.keys():
+        note = f"{names}: the numbers of {SETTING}"
+    else:
+        note = f"{names}: no effect, as there is no {SETTING} to act on"
+    body = map_stmts(launch.body, S.Eval, partial(_followed, off is not None, counts))
+    schedule = launch.schedule
+    if not settings:
+        registers = (0, 0) if off else (_number(counts.get(1)), _number(counts.get(0)))
+        schedule = replace(schedule or Schedule(), registers=registers)
+    noted = replace(launch.hints, register_note=note)
+    return replace(launch, body=body, hints=noted, schedule=schedule)
+
+
+def _does(call: E.Call) -> str:
+    return call.atom.semantics
+
+
+def _number(count: E.Expr | None) -> int | None:
+    return None if count is None else count.__index__()
+
+
+def _followed(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
+    """``stmt``, or nothing, or with another number of registers; the hints have done their work."""
+    call = stmt.value
+    if not isinstance(call, E.Call):
+        return stmt
+    sets = _does(call) == _SETS
+    if _does(call) in (_OFF, *_COUNTS) or (sets and off):
+        return S.Seq(stmts=(), loc=stmt.loc)
+    count = counts.get(call.args[1].__index__()) if sets else None
+    if count is None:
+        return stmt
+    hint = E.Call(call.atom, (count, call.args[1]), call.dtype, call.attrs)
+    return S.Eval(value=hint, loc=stmt.loc)
+
+
+@rule(S.PrimFunc, needs="cores")
+def wrap_host_statements(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+    """Make work outside every kernel a kernel of one block and one thread.
+
+    On a target whose cores run the host code as well, a program may compute outside ``T.Kernel``:
+    loops, stores, tile operations. What stands between two kernels is one such kernel;
+    declarations, assertions, and values that kernels use later stay what they are.
+
+    Raises:
+        TileUnsupportedError: memory made outside kernels is used by several of them.
+    """
+    if not any(map(_is_work, _outside(func.body))):
+        return func
+    return replace(func, body=_wrapped(func.body))
+
+
+def _outside(stmt: S.Stmt) -> list[S.Stmt]:
+    """``stmt`` and the statements in it that are in no kernel."""
+    if isinstance(stmt, S.Launch):
+        return []
+    return [stmt, *(child for block in stmt.blocks() for child in _outside(block))]
+
+
+def _is_work(stmt: S.Stmt) -> bool:
+    """Whether a statement by itself is one that kernels are made of."""
+    private = isinstance(stmt, S.Alloc) and stmt.buffer.storage != "global"
+    return type(stmt) not in HOST or private
+
+
+def _launches(stmt: S.Stmt) -> bool:
+    return S.holds(stmt, S.Launch)
+
+
+def _wrapped(stmt: S.Stmt) -> S.Stmt:
+    if isinstance(stmt, S.Launch):
+        return stmt
+    if not isinstance(stmt, S.Seq):
+        if _launches(stmt):
+            return rewrite_blocks(stmt, _wrapped)
+        return _kernel([stmt]) if any(map(_is_work, _outside(stmt))) else stmt
+    out: list[S.Stmt] = []
+    group: list[S.Stmt] = []
+    items = S.flat(stmt)
+    for index, item in enumerate(items):
+        if _launches(item) or isinstance(item, S.Assert) or _stays(item, items[index + 1 :]):
+            out += _closed(group, items[index:])
+            group = []
+            out.append(_wrapped(item) if _launches(item) else item)
+        else:
+            group.append(item)
+    return S.seq(*out, *_closed(group, []))
+
+
+def _stays(stmt: S.Stmt, after: Sequence[S.Stmt]) -> bool:
+    """Whether ``stmt`` makes something for later kernels: a value, a workspace, a tensor."""
+    if isinstance(stmt, S.Let):
+        return _mentions(stmt.var, _behind_kernel(after))
+    if isinstance(stmt, S.Alloc) and stmt.buffer.storage == "global":
+        return True
+    return isinstance(stmt, S.View) and stmt.source is not None
+
+
+def _behind_kernel(stmts: Sequence[S.Stmt]) -> Sequence[S.Stmt]:
+    """What comes from the next kernel or assertion on, where the present group has ended."""
+    for index, stmt in enumerate(stmts):
+        if _launches(stmt) or isinstance(stmt, S.Assert):
+            return stmts[index:]
+    return []
+
+
+def _mentions(var: E.Var, stmts: Sequence[S.Stmt]) -> bool:
+    return any(
+        var in expr.variables for stmt in stmts for node in S.walk(stmt) for expr in node.exprs()
+    )
+
+
+def _closed(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
+    """A group of statements, as a kernel if there is work among them."""
+    if not any(_is_work(node) for stmt in group for node in _outside(stmt)):
+        return group
+    used = {id(access.buffer) for stmt in after for access in effects.accesses(stmt, nested=True)}
+    for stmt in group:
+        if isinstance(stmt, S.Alloc) and id(stmt.buffer) in used:
+            raise TileUnsupportedError(
+                f"`{stmt.buffer.name}` is made outside of the kernels that use it",
+                expected="memory that lives as long as one kernel, or T.alloc_global",
+                got=f"{stmt.buffer.storage} memory used before and in a later kernel",
+                loc=stmt.loc,
+            )
+    return [_kernel(group)]
+
+
+def _kernel(stmts: list[S.Stmt]) -> S.Launch:
+    thread_vars = tuple(E.Var(name, DType("int32")) for name in ("tx", "ty", "tz"))
+    return S.Launch(
+        grid=(), block_vars=(), thread_vars=thread_vars, threads=(1, 1, 1), body=S.seq(*stmts),
+        loc=stmts[0].loc,
+    )  # fmt: skip
+
+
+legalize = Phase(
+    strip_hints, expand_library_calls, limit_views, one_thread_by_default, hoist_workspaces,
+    apply_register_hints, wrap_host_statements,
+)  # fmt: skip

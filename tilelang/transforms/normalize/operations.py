@@ -1,0 +1,353 @@
+"""Canonical tile operations and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import interval
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.elementwise import INT, NAMES, as_nest, element, loop_of
+from tilelang.ir.facts import bounds_of
+from tilelang.ir.tables import ALL_OF, ANY_OF, MBARRIER_ARRIVE
+from tilelang.ir.uniform import Varying
+from tilelang.ir.visitor import map_exprs, rebuild, rewrite_exprs, substitute
+from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
+from tilelang.transforms.analysis.groups import MAX_BARRIERS, thread_groups, thread_number
+from tilelang.transforms.analysis.scopes import is_private
+from tilelang.transforms.analysis.tma import is_complete
+from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
+from tilelang.transforms.rules import Phase, Place, rule
+
+
+@rule(S.Launch)
+def number_barriers(launch: S.Launch, place: Place) -> S.Launch:
+    """Map the program's named barriers to the numbers the hardware has.
+
+    A block has 16 barriers, and the first is that of all its threads. The numbers of a program are
+    names: those above 15 become free ones, and any two that differ still do. A number that is known
+    at run time alone stays, with all that it may be.
+
+    Raises:
+        TileValueError: there are more of them than barriers.
+    """
+    used: set[int] = {0}
+    above: dict[int, S.Stmt] = {}  # with the first statement that names it
+    for stmt in S.walk(launch.body):
+        for call in stmt.calls():
+            for _, number in _numbers(call):
+                if not isinstance(number, E.Const):
+                    known = interval(number)
+                    last = int(min(known.high + 1, MAX_BARRIERS))
+                    used.update(range(int(max(known.low, 0)), last))
+                elif int(number.value) < MAX_BARRIERS:
+                    used.add(int(number.value))
+                else:
+                    above.setdefault(int(number.value), stmt)
+    if not above:
+        return launch
+    free = [number for number in range(MAX_BARRIERS) if number not in used]
+    if len(above) > len(free):
+        refused, stmt = list(above.items())[len(free)]
+        raise TileValueError(
+            f"there is no named barrier left for number {refused}",
+            expected=f"at most {MAX_BARRIERS - 1} different ones besides that of all threads",
+            got=f"{len(above) + len(used) - 1}, all values of run-time numbers included",
+            loc=stmt.loc,
+        )
+    new = dict(zip(above, free))
+
+    def renamed(expr: E.Expr) -> E.Expr:
+        if not isinstance(expr, E.Call):
+            return expr
+        args = list(expr.args)
+        for at, number in _numbers(expr):
+            if isinstance(number, E.Const) and int(number.value) in new:
+                args[at] = E.const(new[int(number.value)], number.dtype)
+        return replace(expr, args=tuple(args)) if tuple(args) != expr.args else expr
+
+    return launch.with_body(map_exprs(launch.body, renamed))
+
+
+def _numbers(call: E.Call) -> Iterator[tuple[int, E.Expr]]:
+    """The numbers of barriers that a call takes, with their places."""
+    for at, (operand, number) in enumerate(zip(call.atom.operands, call.args)):
+        if operand.space == "barrier id":
+            yield at, number
+
+
+_ALIGNED = (
+    S.Copy,
+    S.AtomicTile,
+    S.Scan,
+)  # element i of the result needs element i, or those before
+_SEPARATED = (*_ALIGNED, S.ElementOp, S.Reduce, S.Gemm)
+
+
+@rule(*_SEPARATED)
+def separate_overlaps(stmt: S.TileOp, place: Place) -> S.Stmt | list[S.Stmt]:
+    """Copy an operand that an operation overwrites while it reads it.
+
+    A tile operation reads all of its operands before it writes: ``T.copy(S[0:7], S[1:8])`` moves
+    rows, ``T.transpose(S, S)`` turns a tile in place. Loops over elements, and threads that share
+    them out, would read what others have written already. Where the region that an operation reads
+    may overlap the one that it writes, the elements are copied to a fragment first (an array of the
+    thread where the tile is one), and the operation reads that.
+
+    Operations on one region element by element (a copy onto itself, a scan in place) need none.
+    Relies on constant extents having been folded; stands before anything that turns operations into
+    loops or plans copies.
+
+    Raises:
+        TileUnsupportedError: the extents of the tile that it would copy are not constants.
+    """
+    written = stmt.regions_written()
+    moved: dict[str, Any] = {}
+    before: list[S.Stmt] = []
+    for slot in fields(stmt):
+        region = getattr(stmt, slot.name)
+        if not isinstance(region, Region) or any(region is other for other in written):
+            continue
+        if any(_overlap(stmt, region, other, place) for other in written):
+            tile = _tile(region, stmt)
+            moved[slot.name] = tile
+            before += [
+                S.Alloc(buffer=tile.buffer, loc=stmt.loc),
+                S.Copy(src=region, dst=tile, loc=stmt.loc),
+            ]
+    return [*before, replace(stmt, **moved)] if moved else stmt
+
+
+def _overlap(stmt: S.Stmt, read: Region, written: Region, place: Place) -> bool:
+    """Whether ``stmt`` may write an element of ``read`` that it reads for another one."""
+    bounds, lets = place.of(bounds_of, place.kernel), place.of(_lets, place.kernel)
+    if not may_overlap(read, written, bounds, lets):
+        return False
+    return not (isinstance(stmt, _ALIGNED) and is_same_region(read, written, bounds, lets))
+
+
+def _lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
+    """What names stand for. A value that memory or a call has given is another one each time: it
+    keeps its name."""
+    lets: dict[E.Var, E.Expr] = {}
+    for stmt in S.find(launch.body, S.Let):
+        if not E.holds(stmt.value, E.Load, E.Call):
+            lets[stmt.var] = substitute(stmt.value, lets)
+    return lets
+
+
+def _tile(region: Region, stmt: S.Stmt) -> Region:
+    """A tile for the elements of ``region``."""
+    buffer = region.buffer
+    if not all(isinstance(extent, int) for extent in region.extents):
+        raise TileUnsupportedError(
+            f"an operation writes elements of `{buffer.name}` that it reads as others",
+            expected="regions that do not overlap, or constant extents, for which the elements "
+            "can be kept in a fragment meanwhile",
+            got=f"{region!r}",
+            hint="copy the elements to a tile of their own first, and write from there",
+            loc=stmt.loc,
+        )
+    scope = "local" if is_private(region) else "local.fragment"
+    tile = Buffer(f"{buffer.name}_before", Shape(region.extents), buffer.dtype, scope)
+    return Region(tile, (E.const(0),) * len(region.extents), region.extents)
+
+
+@rule(E.Call, needs="async_products", where=lambda _, context: context.options.fast_math)
+def fuse_exponents(expr: E.Call, place: Place) -> E.Expr:
+    """Turn exponents of scaled differences into one fused multiply-add each.
+
+    ``exp2((x - y) * c)``, as softmax has it for every score ``x`` of a row with the maximum ``y``,
+    becomes ``exp2(fma(x, c, -(y * c)))``: the product with ``y`` is one for a row. The results
+    differ by the rounding of ``y * c``, so it is done where the program allows reassociation, and
+    on machines whose products of warpgroups leave the threads with little more than that to do.
+    """
+    if expr.op != "exp2" or str(expr.dtype) != "float32":
+        return expr
+    (scaled,) = expr.args
+    if not (isinstance(scaled, E.Binary) and scaled.op == "mul"):
+        return expr
+    for past, scale in ((scaled.a, scaled.b), (scaled.b, scaled.a)):
+        if isinstance(scale, E.Const) and isinstance(past, E.Binary) and past.op == "sub":
+            start = E.unary("neg", past.b * scale)
+            return E.call("exp2", E.call("fma", past.a, scale, start))
+    return expr
+
+
+# Reductions and scans know such arrays.
+_LOCAL_KINDS = (S.Copy, S.Fill, S.ElementOp, S.AtomicTile)
+
+_MOST_UNROLLED = 64  # iterations that are unrolled
+
+
+@rule(*_LOCAL_KINDS)
+def lower_thread_local_tiles(stmt: S.TileOp, place: Place) -> S.Stmt:
+    """Lower tile operations on arrays of a thread to loops.
+
+    ``alloc_local`` gives each thread an array. An operation on one is not shared out among the
+    threads: each of them copies, fills or adds all elements of its own; ``T.copy(A[tx * 4 : tx * 4
+    + 4], mine)`` brings each thread its four. The loops need no layout; to later passes they are
+    statements that every thread executes.
+
+    Only an atomic update of memory that threads share acts once for each element, with the array of
+    whichever thread makes it: the front end has seen that it is the same in all of them.
+
+    A ``loop_layout`` says that threads share the elements of a copy, which is then left alone, and
+    so are asynchronous copies, which cannot write registers.
+    """
+    if not any(map(is_private, _regions(stmt))):
+        return stmt
+    if isinstance(stmt, S.Copy) and (stmt.mode != "copy" or stmt.loop_layout is not None):
+        return stmt
+    loop = loop_of(stmt)
+    assert loop is not None
+    if isinstance(stmt, S.AtomicTile) and not is_private(stmt.dst):
+        varying = place.of(Varying, place.kernel)
+        if not any(map(varying.expr, stmt.dst.region_exprs())):  # all threads mean one place
+            return (
+                loop if loop.vars else replace(loop, vars=(E.Var("i", INT),), extents=(E.const(1),))
+            )
+    nest = as_nest(loop)
+    return _as_registers(nest) if isinstance(nest, S.For) else nest
+
+
+def _as_registers(loop: S.For) -> S.For:
+    """``loop`` unrolled, so that elements of the array can be registers; its innermost
+    elements as vectors."""
+    body = loop.body
+    known = isinstance(loop.stop, E.Const) and int(loop.stop.value) <= _MOST_UNROLLED
+    if isinstance(body, S.For):
+        inner = _as_registers(body)
+        return replace(loop, body=inner, kind="unroll" if known else loop.kind)
+    return replace(loop, kind="vectorized" if known else loop.kind)
+
+
+def _regions(stmt: S.TileOp) -> list[Region]:
+    return [*stmt.regions_read(), *stmt.regions_written()]
+
+
+ASKS = (ANY_OF, ALL_OF)
+FIRST = (E.const(0),)
+
+
+@rule(S.Stmt)
+def expand_any_all(stmt: S.Stmt, place: Place) -> S.Stmt | list[S.Stmt]:
+    """Lower T.any_of and T.all_of to loops.
+
+    A C expression holds no loop, so the answer is found in statements in front of the one that
+    asks, which then reads a variable. A loop that asks in its condition asks at the head of its
+    body. Relies on nothing; later passes see ordinary loads, to which the rules of bounds and of
+    threads apply.
+    """
+    if not any(_asks(expr) for expr in stmt.exprs()):
+        return stmt
+    if isinstance(stmt, S.While):
+        stop = S.If(cond=E.unary("lnot", stmt.cond), then=S.Break(loc=stmt.loc), loc=stmt.loc)
+        head = expand_any_all.make(stop, place)
+        assert isinstance(head, list)
+        return replace(stmt, cond=E.const(True), body=S.seq(*head, stmt.body))
+    answers = _Answers(stmt)
+    result = rewrite_exprs(stmt, answers.expr)
+    return [*answers.out, result]
+
+
+class _Answers:
+    """The statements that find the answers which one statement asks for."""
+
+    def __init__(self, stmt: S.Stmt) -> None:
+        self.asking = stmt
+        self.out: list[S.Stmt] = []
+        self.known: dict[E.Expr, E.Expr] = {}
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with variables for the answers."""
+        if expr not in self.known:
+            result = rebuild(expr, self.expr)
+            if isinstance(result, E.Call) and result.atom in ASKS:
+                result = self.answer(result)
+            self.known[expr] = result
+        return self.known[expr]
+
+    def answer(self, call: E.Call) -> E.Expr:
+        """The variable with the answer of ``call``, whose loops go to ``out``."""
+        every = call.op == "all_of"
+        flag = Buffer("all" if every else "any", Shape((1,)), DType("bool"), "local.var")
+        region = _region(call.args[0])
+        dims = region.tile_dims()
+        variables = tuple(E.Var(NAMES[d], INT) for d in range(len(dims)))
+        value = E.Load(region.buffer, element(region, variables))
+        holds = value if value.dtype.is_bool else E.binary("ne", value, E.const(0, value.dtype))
+        loop = S.Parallel(
+            vars=variables,
+            extents=tuple(E.as_expr(region.extents[d]) for d in dims),
+            body=S.If(
+                cond=E.unary("lnot", holds) if every else holds,
+                then=S.Store(buffer=flag, indices=FIRST, value=E.const(not every)),
+                loc=self.asking.loc,
+            ),
+            loc=self.asking.loc,
+        )
+        self.out.append(S.Alloc(buffer=flag, init=E.const(every), loc=self.asking.loc))
+        self.out.append(as_nest(loop))
+        return E.Load(flag, FIRST)
+
+
+def _asks(expr: E.Expr) -> bool:
+    return any(call.atom in ASKS for call in E.find(expr, E.Call))
+
+
+def _region(arg: E.Expr) -> Region:
+    """The elements that an operand names: a region, a whole buffer by its address, an element."""
+    if isinstance(arg, E.RegionArg):
+        return arg.region
+    assert isinstance(arg, (E.AddressOf, E.Load))
+    if isinstance(arg, E.AddressOf):
+        return arg.buffer.whole()
+    return Region(arg.buffer, arg.indices, (1,) * len(arg.indices))
+
+
+@rule(S.Gemm)
+def signal_gemm_completion(stmt: S.Gemm, place: Place) -> S.Stmt | list[S.Stmt]:
+    """Let one thread arrive at the barrier of a GEMM.
+
+    ``T.gemm(A, B, C, mbar=bar)`` tells ``bar`` once that C may be read and that A and B may be
+    overwritten. So the threads meet behind it (the barrier pass puts that there, and waits for what
+    warpgroups have in flight), and the first of them arrives. Where the result is in tensor memory,
+    its unit arrives, and nothing of this is needed.
+
+    Stands before all passes that ask who waits for whom: they see an arrival as the program would
+    have written it.
+    """
+    if stmt.barrier is None:
+        return stmt
+    arrive = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
+    group = thread_groups(place.kernel, place.context.limits.warp).of(place.around[-1])
+    first = thread_number(place.kernel).equal(group[0])
+    quiet = replace(stmt, barrier=None, hints=replace(stmt.hints, signals=True))
+    return [quiet, S.If(cond=first, then=arrive, loc=stmt.loc)]
+
+
+@rule(S.ElementOp, S.AtomicTile)
+def expand_elementwise(stmt: S.TileOp, place: Place) -> S.Stmt | None:
+    """Lower transposes, im2col and tile atomics to loops over elements.
+
+    Threads share these out as they do any parallel loop, with the layouts that fragments give or,
+    on memory, in vectors. Updates that TMA makes, copies and fills stay whole until they are
+    lowered: pipelines, exchanges and wide stores know them as what they are.
+
+    Stands behind the passes that plan pipelines, which see these operations as whole too, and
+    before layouts are inferred.
+    """
+    is_ahead = isinstance(stmt, S.COPIES) and stmt.mode != "copy"
+    return stmt if is_ahead or is_complete(stmt) else loop_of(stmt)
+
+
+normalize_operations = Phase(
+    number_barriers, separate_overlaps, fold_zero_init, fuse_exponents, lower_thread_local_tiles,
+    expand_any_all, signal_gemm_completion,
+)  # fmt: skip
