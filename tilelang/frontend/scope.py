@@ -83,7 +83,7 @@ def _contained(value: Any, items: Any) -> Any:
     if isinstance(value, (Buffer, Region)) and isinstance(items, (tuple, list, range)):
         for entry in items:
             if isinstance(entry, (int, float, Expr)):
-                from tilelang.ir.identity import refuse
+                from tilelang.ir.arrays import refuse
 
                 refuse(value, entry, "==")
     if not isinstance(value, Expr) or isinstance(value, Const):
