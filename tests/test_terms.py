@@ -25,6 +25,17 @@ INSTEAD = {
     r"words of the language": "operations, intrinsics",
     r"speaks? against": "prevents",
     r"met again": "executed again",
+    r"takes? turns": "alternate, or share memory",
+    r"who meets where": "which threads reach a barrier",
+    r"meetings? of threads": "barriers",
+    r"known to be alike": "uniform",
+    r"makes? alike": "the same in all threads",
+    r"nobody waited": "without a wait",
+    r"whoever asks": "a second request",
+    r"places for TMA": "coordinates of a TMA copy",
+    r"out of turn": "in the wrong state",
+    r"says no threads?": "names no threads",
+    r"hands? elements to": "write elements that another reads",
 }
 PAGES = [
     page

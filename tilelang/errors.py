@@ -20,7 +20,7 @@
         ├── TileRuntimeError            (RuntimeError) a running kernel did something wrong
         │   ├── OutOfBoundsError        (IndexError) access outside an on-chip buffer
         │   ├── UninitializedReadError  read of memory nothing has written
-        │   ├── DeadlockError           threads wait for what never comes
+        │   ├── DeadlockError           threads wait forever
         │   ├── DeviceAssertError       (AssertionError) T.device_assert failed
         │   └── SanitizerError          a checked kernel has races, missing waits, ...
         └── InternalError               (RuntimeError) a bug of tilelang, original as __cause__

@@ -65,7 +65,7 @@ def test_a_stage_that_is_read_twice_leaves_the_other_one_unread(inputs) -> None:
     assert tilelang.sanitize(rounds, *inputs, source=source).ok  # all accesses are in order
     report = tilelang.sanitize(rounds, *inputs, source=source, checks=CHECKS, schedule="fifo")
     (lost,) = report.of_kind("lost-write")
-    assert lost.what == f"nobody reads what has been written to tile[1, {lost.index[1]}]"
+    assert lost.what == f"data written to tile[1, {lost.index[1]}] is never read"
     assert lost.details == "the block ends"
     assert lost.place.user_text == "tile[k, tx] = A[k, tx]"
     assert lost.count == 128  # cells of two bytes

@@ -165,7 +165,7 @@ def test_threads_that_wait_for_ever_are_named() -> None:
     split = "if (threadIdx.x < 32) __syncthreads(); else tl_bar_sync(1, 64);"
     report = tilelang.sanitize(kernel, a, source=source.replace("__syncthreads();", split))
     (found, *_) = report.of_kind("deadlock")
-    assert found.what == "threads of block (0, 0, 0) wait for what never comes"
+    assert found.what == "threads of block (0, 0, 0) wait forever"
     assert found.place.text == split
     assert found.place.user_text == "for i, j in T.Parallel(32, 32):"
     assert report.outputs is None

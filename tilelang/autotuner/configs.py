@@ -60,7 +60,7 @@ def expand(
         args, kwargs: the arguments of the call.
 
     Raises:
-        TileTypeError: ``configs`` is nothing of that kind, or "pass_configs" is no dict.
+        TileTypeError: ``configs`` is nothing of that kind, or "pass_configs" is not a dict.
         TileValueError: there are none, or one names no parameter.
     """
     if callable(configs):

@@ -128,7 +128,7 @@ def export_library(
 
     Raises:
         TileValueError: a name that C does not take, or no kernels.
-        TileTypeError: what is given is no kernel.
+        TileTypeError: an argument that is not a kernel.
         TileUnsupportedError: kernels of different kinds of machines, or of one without libraries.
         CompileError: there is no C compiler, or it refused.
     """

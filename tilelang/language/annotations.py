@@ -76,7 +76,7 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
 
     Raises:
         TileTypeError: a key is no buffer, or the kind of layout does not suit the memory.
-        TileValueError: a value is no layout, has another shape, or puts two elements in one place.
+        TileValueError: not a layout, another shape, or two elements at one address.
     """
     what = "T.annotate_layout"
     layouts: dict[Buffer, object] = {}

@@ -39,7 +39,7 @@ def plot_layout(
     Returns:
         The files written, in the order of ``formats``.
     Raises:
-        TileTypeError: ``layout`` is no layout.
+        TileTypeError: ``layout`` is not a layout.
         TileValueError: an unknown format.
         TileUnsupportedError: PNG or PDF without matplotlib.
     """
