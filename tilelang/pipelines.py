@@ -52,13 +52,9 @@ from tilelang.transforms.step import Step
 from tilelang.transforms.sync.allocate_scratch import allocate_scratch
 from tilelang.transforms.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.transforms.sync.barriers import insert_barriers
-from tilelang.transforms.sync.elide_empty_barriers import elide_empty_barriers
-from tilelang.transforms.sync.eliminate_barriers import eliminate_barriers
 from tilelang.transforms.sync.initialize_barriers import initialize_barriers
-from tilelang.transforms.sync.insert_wgmma_waits import insert_wgmma_waits
 from tilelang.transforms.sync.predicate_uniform_stores import predicate_uniform_stores
-from tilelang.transforms.sync.sink_store_waits import sink_store_waits
-from tilelang.transforms.sync.user_wgmma_waits import keep_user_wgmma_waits
+from tilelang.transforms.sync.waits import insert_waits
 from tilelang.transforms.verify.bounds import verify_bounds
 from tilelang.transforms.verify.views import verify_views
 
@@ -205,17 +201,10 @@ GPU: tuple[Step, ...] = (
          does="insert barriers between accesses that conflict",
          after="tile operations have exact regions; layout conversions may have added copies "
                "through shared memory"),
-    Step("keep_user_wgmma_waits", keep_user_wgmma_waits,
-         does="leave wgmma groups in flight if the program waits for them itself",
-         after="GEMM plans show which products can stay in flight",
-         needs="wgmma"),
-    Step("insert_wgmma_waits", insert_wgmma_waits,
-         does="wait for wgmma groups as late as possible",
+    Step("insert_waits", insert_waits,
+         does="wait for groups of wgmma and TMA as late as possible, and remove mbarriers that a "
+              "block barrier makes redundant",
          after="all barriers exist; after a barrier, other threads may overwrite operands",
-         needs="wgmma"),
-    Step("elide_empty_barriers", elide_empty_barriers,
-         does="remove mbarriers that a block barrier makes redundant",
-         after="all barriers exist, and operands are released after the waits for their products",
          needs="bulk_copy"),
 )  # fmt: skip
 
@@ -224,10 +213,6 @@ GPU_THREADS: tuple[Step, ...] = (
     Step("lower_tiles_gpu", lower_tiles_gpu,
          does="lower tile operations to the code of each thread",
          after="layouts and barriers are fixed"),
-    Step("sink_store_waits", sink_store_waits,
-         does="wait for TMA stores at the next barrier instead of at once",
-         after="TMA stores and barriers are calls; the shared-memory plan depends on the waits",
-         needs="tma"),
     Step("interleave_buffers", interleave_buffers,
          does="place the buffers of a pipeline stage next to each other",
          after="layouts are fixed, and pipelines still show which tiles are filled together",
@@ -266,10 +251,6 @@ GPU_THREADS: tuple[Step, ...] = (
     Step("allocate_tensor_memory", allocate_tensor_memory,
          does="allocate and free tensor memory",
          after="the shared-memory plan includes the words that receive the addresses"),
-    Step("eliminate_barriers", eliminate_barriers,
-         does="eliminate barriers that others make redundant",
-         after="all barriers and workspaces exist; the shared-memory plan sees the remaining "
-               "barriers"),
     Step("plan_shared", plan_shared,
          does="place shared buffers in one arena by their live ranges",
          after="no later pass adds shared buffers, and the barriers between uses are known"),

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 from executors import SM_90A, compiled, holds
-from test_insert_wgmma_waits import order, small
+from test_waits import order, small
 
 import tilelang
 import tilelang.language as T

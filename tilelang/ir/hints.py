@@ -160,6 +160,7 @@ class CopyHints(Hints):
         exchange: shuffles make it, between fragments.
         operand: it fills an operand of a product: dtype, and panels where it packs them.
         complete: TMA makes it, and it is over where it ends.
+        waited_later: another statement waits for its end.
         tma_note: why TMA does not make it.
         unproved: on what threads are not proved to agree, of which one issues it for all.
         subtile: which :class:`Subtile` of it is made, or that it is one.
@@ -180,6 +181,7 @@ class CopyHints(Hints):
     exchange: bool = False
     operand: Any = None
     complete: bool = False
+    waited_later: bool = False
     tma_note: str | None = None
     unproved: str | None = None
     subtile: Any = None

@@ -296,7 +296,7 @@ class _Printer:
             self.line(f"T.fence({quoted(stmt.source)}, {quoted(stmt.target)})")
         elif isinstance(stmt, H.WaitProducts):
             sums = "".join(f", {text.region(region)}" for region in stmt.sums)
-            self.line(f"T.insert_wgmma_waits({stmt.newer}{sums})")
+            self.line(f"T.wait_products({stmt.newer}{sums})")
         else:
             self.compound(stmt)
 

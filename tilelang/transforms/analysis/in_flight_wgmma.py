@@ -17,7 +17,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
+from tilelang.ir.lanes import WARP
 from tilelang.transforms.analysis.mechanism import MECHANISMS
+from tilelang.transforms.analysis.reductions import has_barrier
 from tilelang.transforms.analysis.scopes import FRAGMENT
 
 GROUP = "wgmma"
@@ -75,51 +77,38 @@ class Needs:
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
         self.tiles: dict[E.Expr, Set[E.Var]] = {}  # pipeline with mbarriers -> its tiles
-        self.pipelined_tiles: dict[
-            S.Stmt, Set[E.Var]
-        ] = {}  # product -> tiles of such pipelines around it
+        # Product -> the tiles of such pipelines around it.
+        self.pipelined_tiles: dict[S.Stmt, Set[E.Var]] = {}
         for node in S.find(launch.body, H.Pipeline):
             if MECHANISMS[node.mechanism].has_phases:
                 self.tiles[node.pipe] = tiles = frozenset(node.tiles)
                 for inner in filter(can_stay_in_flight, S.walk(node.body)):
-                    self.pipelined_tiles[inner] = (
-                        self.pipelined_tiles.get(inner, frozenset()) | tiles
-                    )
+                    self.pipelined_tiles[inner] = self.pipelined_tiles.get(inner, tiles) | tiles
 
     def unwritten(self, loop: S.For | S.While) -> frozenset[E.Var]:
         """Storage that ``loop`` uses and that nothing writes while it runs: neither the loop, nor
         threads that are elsewhere, where the program tells them when they may."""
         used = effects.used(loop.body) - effects.written(loop.body)
-        return frozenset(used - self._written_elsewhere(loop))
-
-    def _written_elsewhere(self, loop: S.Stmt) -> set[E.Var]:
-        """Storage that is written in branches that do not hold ``loop``, in a program whose
-        threads wait for each other by its own barriers."""
         if not self.is_user_synchronized:
-            return set()
-        around = next(path for stmt, path in self.branch_paths if stmt is loop)
-        return {
-            data
-            for stmt, path in self.branch_paths
-            if path != around[: len(path)]
-            for data in effects.written(stmt, nested=False)
-        }
+            return frozenset(used)
+        paths = list(_with_paths(self.launch.body, ()))
+        around = next(path for stmt, path in paths if stmt is loop)
+        others = (stmt for stmt, path in paths if path != around[: len(path)])
+        return frozenset(used.difference(*(effects.written(stmt, nested=False) for stmt in others)))
 
     @cached_property
     def is_user_synchronized(self) -> bool:
         """Whether groups of threads wait for each other as the program itself says."""
         generated = {ident for _, _, ident in self.launch.hints.barrier_ids}
-        for stmt in S.walk(self.launch.body):
-            for call in stmt.calls():
-                named = call.atom.is_barrier("block") and len(call.args) > 1
-                if call.atom.signals or (named and _number(call.args[0]) not in generated):
-                    return True
-        return False
-
-    @cached_property
-    def branch_paths(self) -> list[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
-        """Every statement, and the branches around it."""
-        return list(_with_paths(self.launch.body, ()))
+        return any(
+            call.atom.signals
+            or (
+                call.atom.is_barrier("block")
+                and len(call.args) > 1
+                and _number(call.args[0]) not in generated
+            )
+            for call in S.calls(self.launch.body)
+        )
 
     def of(self, stmt: S.Stmt, before: Pending, nested: bool = True) -> list[S.Gemm]:
         """Products that have to be complete before ``stmt``, or what it evaluates itself."""
@@ -156,24 +145,26 @@ def continues(stmt: S.Stmt, product: S.Gemm) -> bool:
         return False
     if stmt.c.buffer.data in {stmt.a.buffer.data, stmt.b.buffer.data}:
         return False
-    same = stmt.c.buffer is product.c.buffer and stmt.plan.c == product.plan.c
-    return (
-        same
-        and stmt.plan.atom == product.plan.atom
-        and stmt.plan.tiles[:2] == (product.plan.tiles[:2])
-    )
+    ours, theirs = stmt.plan, product.plan
+    same = stmt.c.buffer is product.c.buffer and ours.c == theirs.c
+    return same and ours.atom == theirs.atom and ours.tiles[:2] == theirs.tiles[:2]
 
 
 def orders_itself(launch: S.Launch) -> bool:
-    """Whether the program says itself when products of warpgroups are complete."""
-    for stmt in S.walk(launch.body):
-        if isinstance(stmt, S.Gemm) and stmt.asynchronous:
-            return True
-        for call in stmt.calls():
-            orders = call.atom.orders
-            if call.atom.completes.name == GROUP or (orders and orders.group == GROUP):
-                return True
-    return False
+    """Whether the program issues, or waits for, such groups by instructions of its own."""
+    return any(
+        call.atom.completes.name == GROUP or (call.atom.orders and call.atom.orders.group == GROUP)
+        for call in S.calls(launch.body)
+    )
+
+
+def groups_left(stmt: S.Stmt) -> int | None:
+    """How many groups a wait of the program leaves in flight; None for other statements."""
+    call = stmt.call
+    if call is None or not call.atom.waits_for(GROUP):
+        return None
+    count = call.args[0] if call.args else None
+    return int(count) if isinstance(count, E.Const) else None
 
 
 def _shared(product: S.Gemm) -> set[E.Var]:
@@ -197,8 +188,8 @@ def _with_paths(
 
 
 def orders_threads(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` itself is a barrier or a fence, or signals other threads."""
-    if isinstance(stmt, (H.PipelineStep, H.Pipeline)):
+    """Whether ``stmt`` itself is, or holds, a barrier or a fence, or signals other threads."""
+    if isinstance(stmt, (H.PipelineStep, H.Pipeline)) or has_barrier(stmt, WARP):
         return True
     calls = stmt.calls()
     return any(call.atom.effect is Effect.SYNC for call in calls)

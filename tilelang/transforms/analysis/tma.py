@@ -15,6 +15,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
@@ -139,6 +140,14 @@ class _Axis:
 def is_complete(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a copy by boxes that is over where it ends."""
     return isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)) and stmt.hints.complete
+
+
+def is_only_added(update: S.AtomicTile, body: S.Stmt) -> bool:
+    """Whether ``body`` does nothing with the tensor of ``update`` but add to it by TMA. Such
+    updates may come in any order, so that none has to be written before the next."""
+    tensor = update.dst.buffer.data
+    users = (node for node in S.walk(body) if tensor in effects.used(node, nested=False))
+    return all(isinstance(node, S.AtomicTile) and is_complete(node) for node in users)
 
 
 def endpoints_of(stmt: TmaOp) -> tuple[Region, Region, bool]:

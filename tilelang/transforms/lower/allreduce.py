@@ -21,6 +21,7 @@ from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import combine
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import guarded, loop, mode, nest
+from tilelang.transforms.lower.workspaces import close
 
 WORKSPACE = 16384  # bytes of workspace; more values are exchanged in several rounds
 LOW_WORKSPACE = 1024  # the same where shared memory is short
@@ -213,7 +214,7 @@ def _exchange(
         place = var * slot + base * step + slots.number
         get = _gather(partial, (var + start) * share, room, place, moved, op, ctx)
         stmts += [guarded(reads, loop(var, size, get)), ctx.barrier()]
-    return S.seq(*stmts)
+    return S.seq(*stmts[:-1], close(room, ctx))
 
 
 def _gather(

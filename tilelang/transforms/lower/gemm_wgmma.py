@@ -4,7 +4,7 @@ The unit reads B, and A where that is in shared memory, by descriptors: the lowe
 operand of the warpgroup begins and, in steps that are constants, where each instruction does. All
 instructions of a product are one batch: a fence orders what the threads did to the registers
 before it, a commit closes it, and the accumulator is read behind the wait only, which stands where
-``insert_wgmma_waits`` has put it. What is added up is not cleared first: the first instructions
+``insert_waits`` has put it. What is added up is not cleared first: the first instructions
 overwrite it.
 
 Where a loop computes B, the transposed product is computed, so that B is what registers hold.

@@ -35,6 +35,7 @@ from tilelang.transforms.lower.elements import (
     unravel,
 )
 from tilelang.transforms.lower.shuffles import exchanged
+from tilelang.transforms.lower.workspaces import close
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def deliver(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt:
     def write(total: E.Expr) -> S.Stmt:
         return S.Store(buffer=room, indices=(totals.position,), value=total)
 
-    return S.seq(totals.walk(write), ctx.barrier(), collect(room, target, ctx), ctx.barrier())
+    return S.seq(totals.walk(write), ctx.barrier(), collect(room, target, ctx), close(room, ctx))
 
 
 def collect(room: Buffer, target: Target, ctx: Lowering) -> S.Stmt:

@@ -22,6 +22,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.combine import register_dtype, start_of
+from tilelang.transforms.analysis.reductions import lanes_of_row
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
 from tilelang.transforms.lower.allreduce import Operation, all_reduce
 from tilelang.transforms.lower.context import Lowering, register_layout_of
@@ -45,6 +46,7 @@ from tilelang.transforms.lower.partial_sums import (
     deliver,
     private_sums,
 )
+from tilelang.transforms.lower.workspaces import close
 
 UNROLL = 16  # loads per thread up to which a loop over shared memory is unrolled
 
@@ -215,17 +217,9 @@ class _Split:
 def _split(job: _Job) -> _Split:
     """As many threads per row as there are; neighbours read neighbouring elements."""
     thread, threads = job.ctx.group.thread, job.ctx.group.threads
-    rows = max(1, prod(job.kept))
-    last = job.stmt.dim == len(job.extents) - 1
-    enough = 1 << max(0, (job.length - 1).bit_length())
-    lanes = max(1, threads // rows)
-    if threads % job.ctx.warp == 0:
-        lanes = 1 << (lanes.bit_length() - 1)
-        if last:
-            lanes = max(lanes, job.ctx.warp)
-    lanes = min(lanes, enough, threads)
+    lanes = lanes_of_row(job.extents, job.stmt.dim, threads, job.ctx.warp)
     together = threads // lanes
-    if last:
+    if job.stmt.dim == len(job.extents) - 1:
         return _Split(lanes, together, thread % lanes, thread // lanes, 1)
     return _Split(lanes, together, thread // together, thread % together, together)
 
@@ -260,7 +254,7 @@ def _from_memory(job: _Job) -> S.Stmt:
     done = loop(p, passes, body, "serial") if passes > 1 else body
     if room is None:
         return done
-    return S.seq(done, ctx.barrier(), collect(room, target, ctx), ctx.barrier())
+    return S.seq(done, ctx.barrier(), collect(room, target, ctx), close(room, ctx))
 
 
 def _row_part(job: _Job, split: _Split, row: tuple[E.Expr, ...], total: Buffer) -> S.Stmt:

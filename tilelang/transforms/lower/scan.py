@@ -31,6 +31,7 @@ from tilelang.transforms.lower.elements import (
     stage,
     unravel,
 )
+from tilelang.transforms.lower.workspaces import close
 
 Indices = tuple[E.Expr, ...]
 
@@ -56,7 +57,7 @@ def lower_scan(stmt: S.Scan, ctx: Lowering) -> S.Stmt:
         return element.store(E.Load(result, (row_major(dst.extents, element.indices),)))
 
     delivery = each(dst, ctx, take, once=False)
-    return S.seq(*before, rows.by_group(), ctx.barrier(), delivery, ctx.barrier())
+    return S.seq(*before, rows.by_group(), ctx.barrier(), delivery, close(result, ctx))
 
 
 def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S.Stmt:
@@ -85,7 +86,7 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
 
 def _end(before: list[S.Stmt], ctx: Lowering) -> list[S.Stmt]:
     """A barrier where a workspace was read."""
-    return [ctx.barrier()] if before else []
+    return [close(ctx.workspaces[0], ctx)] if before else []
 
 
 # -- where rows are -------------------------------------------------------------------------------

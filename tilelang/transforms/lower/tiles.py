@@ -35,7 +35,7 @@ from tilelang.transforms.analysis.groups import (
 from tilelang.transforms.analysis.loops import static_extents
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import Subtile, is_complete
+from tilelang.transforms.analysis.tma import Subtile, is_complete, is_only_added
 from tilelang.transforms.layouts.thread_mapping import known_mapping
 from tilelang.transforms.lower.context import (
     INT,
@@ -72,6 +72,7 @@ from tilelang.transforms.lower.tma_copies import (
     sent,
     stored,
 )
+from tilelang.transforms.lower.workspaces import closed
 
 LOWERINGS: dict[type[S.Stmt], Any] = {
     S.Reduce: lower_reduce,
@@ -111,7 +112,7 @@ class _Tiles(ExprRewriter):
 
     def run(self) -> S.Stmt:
         """The launch as Thread IR."""
-        body = self.rewrite(self.launch.body)
+        body = closed(self.rewrite(self.launch.body))
         if self.own.before:
             body = S.seq(*self.own.before, body)
         launch = with_known_hints(self.launch.with_body(body), "thread")
@@ -249,7 +250,7 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.Im2col) and is_complete(stmt):
             return self.own.loaded([stmt], ctx)
         if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
-            return stored(stmt, ctx, self.own.loops and not self.only_added(stmt.dst.buffer))
+            return stored(stmt, ctx, self.own.loops and not is_only_added(stmt, self.launch.body))
         if isinstance(stmt, S.COPIES) and stmt.mode == "tma":
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
@@ -280,15 +281,6 @@ class _Tiles(ExprRewriter):
         if stmt.dst.buffer.storage == "global":
             return stored(stmt, ctx, self.repeats)
         return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
-
-    def only_added(self, tensor: Buffer) -> bool:
-        """Whether the launch does nothing with ``tensor`` but add to it by TMA. Such
-        updates may come in any order, so that none has to be written before the next."""
-        users = (
-            node for node in S.walk(self.launch.body)
-            if tensor.data in effects.used(node, nested=False)
-        )  # fmt: skip
-        return all(isinstance(node, S.AtomicTile) and is_complete(node) for node in users)
 
     def unsupported(self, stmt: S.Stmt, context: Context) -> TileUnsupportedError:
         """The error of an operation that has no lowering, on this target or on any."""

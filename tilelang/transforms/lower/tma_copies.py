@@ -234,7 +234,7 @@ def stored(copy: TmaOp, ctx: Lowering, loops: int) -> S.Stmt:
     elements, so that it is waited for until it has been written."""
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
     calls.append(S.do(operations.BULK_COMMIT, loc=copy.loc))
-    if is_complete(copy):
+    if is_complete(copy) and not copy.hints.waited_later:
         wait = E.call(operations.BULK_WAIT, E.const(0), read=not loops)
         calls.append(S.Eval(value=wait, loc=copy.loc))
     return S.seq(*_agreed(copy, ctx), elected(S.seq(*calls), ctx))

@@ -75,9 +75,7 @@ class _BarrierCandidates:
     def with_barriers(self, kept: frozenset[int] | None) -> S.Launch:
         """The launch with the barriers numbered in ``kept`` (None: all); ``count`` says how many
         there could be."""
-        self.barrier_args: tuple[
-            E.Expr, ...
-        ] = ()  # arguments of the barrier of the current threads
+        self.barrier_args: tuple[E.Expr, ...] = ()  # of the barrier of the current threads
         self.group: tuple[int, int] | None = None  # who they are, where not all threads
         self.seen: set[E.Var] = set()
         self.kept, self.count = kept, 0

@@ -11,7 +11,7 @@ products of the next iteration before its own last one::
         last(k)
         if k + 1 < stop: rest(k + 1)                  overlaps last(k)
 
-``insert_wgmma_waits`` waits where an accumulator is needed, so that the tensor core multiplies
+``insert_waits`` waits where an accumulator is needed, so that the tensor core multiplies
 while the threads compute. Where the consumers are several warpgroups, they issue alternately: the
 tensor core finishes what one issues without interruption while the others compute (``Turn``).
 

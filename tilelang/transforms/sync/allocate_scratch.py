@@ -15,7 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import THREAD_ALLREDUCE
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
+from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies
 from tilelang.target import Context
 
 
@@ -27,29 +27,23 @@ def allocate_scratch(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """
 
     def allocated(launch: S.Launch) -> S.Stmt:
-        if not any(map(_reduces, S.walk(launch.body))):
-            return launch.body
         kernel = _Kernel(prod(launch.threads))
         body = kernel.rewrite(launch.body)
-        return S.seq(*(S.Alloc(buffer=buffer) for buffer in kernel.buffers.values()), body)
+        allocs = [S.Alloc(buffer=buffer) for buffer in kernel.buffers.values()]
+        return S.seq(*allocs, body) if allocs else body
 
     return rewrite_bodies(func, allocated)
 
 
-def _reduces(stmt: S.Stmt) -> bool:
-    calls = stmt.calls()
-    return any(call.atom is THREAD_ALLREDUCE for call in calls)
+class _Kernel(ExprRewriter):
+    kinds = (E.Call,)
 
-
-class _Kernel(Rewriter):
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.buffers: dict[str, Buffer] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         """Reductions in an expression get their room."""
-        if not E.holds(expr, E.Call):
-            return expr
         expr = rebuild(expr, self.expr)
         if not isinstance(expr, E.Call) or expr.atom is not THREAD_ALLREDUCE:
             return expr

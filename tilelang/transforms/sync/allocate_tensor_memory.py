@@ -17,7 +17,7 @@ from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.target import Context, operations
 from tilelang.target.alternatives import unavailable
-from tilelang.transforms.sync.initialize_barriers import linear_thread
+from tilelang.transforms.analysis.groups import thread_number
 
 STORAGE = "shared.tmem"
 
@@ -34,18 +34,15 @@ def allocate_tensor_memory(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def allocated(launch: S.Launch) -> S.Stmt:
         kernel = _Kernel(launch, context)
         body = kernel.rewrite(launch.body)
-        return (
-            S.seq(body, *kernel.release(*kernel.allocated_columns))
-            if kernel.allocated_columns
-            else body
-        )
+        end = kernel.release(*kernel.allocated_columns)
+        return S.seq(body, *end) if end else body
 
     return rewrite_bodies(func, allocated)
 
 
 class _Kernel(Rewriter):
     def __init__(self, launch: S.Launch, context: Context) -> None:
-        self.first = linear_thread(launch) < WARP
+        self.first = thread_number(launch) < WARP
         self.context = context
         self.allocated_columns: dict[Buffer, int] = {}  # buffer -> its columns
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tilelang.ir import effects
-from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, Mask
 from tilelang.transforms.sync.events import is_shared
+
+_SCOPES = ("warp", "block", "grid")
 
 
 def fills_shared(stmt: S.Stmt) -> bool:
@@ -19,12 +20,8 @@ def fills_shared(stmt: S.Stmt) -> bool:
 
 def count_barriers(stmt: S.Stmt) -> int:
     """Barriers in ``stmt``."""
-    return sum(
-        isinstance(node, S.Eval)
-        and isinstance(node.value, E.Call)
-        and node.value.atom.is_barrier("warp", "block", "grid")
-        for node in S.walk(stmt)
-    )
+    evals = (node.call for node in S.walk(stmt))
+    return sum(call is not None and call.atom.is_barrier(*_SCOPES) for call in evals)
 
 
 def has_signals(stmt: S.Stmt) -> bool:
@@ -37,16 +34,12 @@ def has_signals(stmt: S.Stmt) -> bool:
 
 def has_barriers(stmt: S.Stmt) -> bool:
     """Whether the program has barriers that it wrote itself."""
-    calls = stmt.calls()
-    if any(node.atom.is_barrier("warp", "block", "grid") or node.atom.signals for node in calls):
-        return True
-    return any(map(has_barriers, stmt.blocks()))
+    return any(node.atom.is_barrier(*_SCOPES) or node.atom.signals for node in S.calls(stmt))
 
 
 def waits_for_copies(stmt: S.Stmt) -> bool:
     """Whether the thread waits for its copies there."""
-    calls = stmt.calls()
-    return any(node.atom.waits_for("cp_async") for node in calls)
+    return any(node.atom.waits_for("cp_async") for node in stmt.calls())
 
 
 def warp_count(mask: Mask, warp: int) -> int:

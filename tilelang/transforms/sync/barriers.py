@@ -15,7 +15,7 @@ placed it, behind which a tile that the async proxy uses would be read.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import NoReturn
@@ -47,18 +47,9 @@ from tilelang.transforms.analysis.groups import (
 )
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step
+from tilelang.transforms.analysis.reductions import has_barrier
 from tilelang.transforms.analysis.tma import is_complete
-from tilelang.transforms.sync.barrier_queries import (
-    count_barriers,
-    fills_shared,
-    has_barriers,
-    has_signals,
-    lane_bits,
-    named_barrier_ids,
-    signals_completion,
-    waits_for_copies,
-    warp_count,
-)
+from tilelang.transforms.sync import barrier_queries as Q
 from tilelang.transforms.sync.events import (
     Access,
     AccessTable,
@@ -123,15 +114,7 @@ class ExecScope:
     group: tuple[int, int] | None = None
     cond: E.Expr | None = None
     exempt: frozenset[E.Var] = frozenset()
-    path: tuple[int, ...] = ()
-
-
-@dataclass
-class _Exits:
-    """Accesses that are pending where an iteration is left early."""
-
-    breaks: list[Access] = field(default_factory=list)
-    continues: list[Access] = field(default_factory=list)
+    path: tuple[S.Stmt, ...] = ()
 
 
 class _Inserter:
@@ -158,22 +141,23 @@ class _Inserter:
         }
         self.mechanisms: dict[E.Expr, Mechanism] = {}
         self.fenced: set[E.Expr] = set()  # pipelines whose waits fence what was written before
-        self.used_ids = named_barrier_ids(launch.body)
-        self.manual = has_signals(launch.body)  # the program orders groups of threads itself
-        self.has_user_barriers = has_barriers(launch.body)  # the program has barriers of its own
+        self.used_ids = Q.named_barrier_ids(launch.body)
+        self.manual = Q.has_signals(launch.body)  # the program orders groups of threads itself
+        self.has_user_barriers = Q.has_barriers(launch.body)  # the program has barriers of its own
         self.async_storage = {
             access.data
             for access in effects.accesses(launch.body, nested=True)
             if access.proxy == "async"
         }  # storage that the async proxy uses
-        self.exits: list[_Exits] = []
+        # What is pending where an iteration is left early, of each loop around.
+        self.exits: list[dict[type[S.Stmt], list[Access]]] = []
         self.known = AccessTable()
-        self._accesses: dict[tuple[int, tuple[int, ...]], list[Access]] = {}
-        self._left: dict[tuple[int, int, int], Access] = {}
-        self._arrived: dict[int, Access] = {}
-        self._warp_ordered: dict[int, Access] = {}
-        self._phase_buffers: dict[int, Buffer] = {}  # stand-ins for the mbarriers of loads
-        self._keepalive: list[object] = []  # keeps identities in the memos taken
+        # What is made once, so that the same accesses are the same objects.
+        self._accesses: dict[tuple[S.Stmt, tuple[S.Stmt, ...], bool], list[Access]] = {}
+        self._left: dict[tuple[Access, S.Stmt, int], Access] = {}
+        self._arrived: dict[Access, Access] = {}
+        self._warp_ordered: dict[Access, Access] = {}
+        self._phases: dict[S.Stmt, Buffer] = {}  # stand-ins for the mbarriers of loads
 
     # -- statements ----------------------------------------------------------------------------
     def visit(self, stmt: S.Stmt, pending: PendingAccesses, at: ExecScope) -> S.Stmt:
@@ -190,8 +174,7 @@ class _Inserter:
             body = self.visit(stmt.body, pending, at)
             return stmt if body is stmt.body else replace(stmt, body=body)
         if isinstance(stmt, (S.Break, S.Continue)) and self.exits:
-            kind = self.exits[-1]
-            (kind.breaks if isinstance(stmt, S.Break) else kind.continues).extend(pending)
+            self.exits[-1][type(stmt)].extend(pending)
             return stmt
         return self.leaf(stmt, pending, at)
 
@@ -231,9 +214,8 @@ class _Inserter:
         stmts = S.flat(body)
         result: list[S.Stmt] = []
         for k, stmt in enumerate(stmts):
-            waits = S.holds(stmt, H.Wait)
             result += self.before_filling(stmts[k:], pending, at)
-            result.append(self.visit(stmt, pending, inner if waits else at))
+            result.append(self.visit(stmt, pending, inner if S.holds(stmt, H.Wait) else at))
         return result
 
     def steps(self, steps: tuple[Step, ...], pending: PendingAccesses, at: ExecScope) -> None:
@@ -275,15 +257,15 @@ class _Inserter:
 
     def is_role(self, stmt: S.Stmt, at: ExecScope) -> bool:
         """A branch of some threads in which they wait for, or signal, others."""
-        if not isinstance(stmt, S.If) or not self.manual:
+        if not (self.manual and isinstance(stmt, S.If) and Q.has_signals(stmt)):
             return False
-        return has_signals(stmt) and self.values.divides(stmt)
+        return self.values.divides(stmt)
 
     def split_branch(self, stmt: S.Stmt, at: ExecScope) -> list[tuple[S.Stmt, ExecScope | None]]:
         """What different threads run: the sides of a branch on the thread, or ``stmt`` itself."""
         if not isinstance(stmt, S.If) or not self.values.divides(stmt):
             return [(stmt, at)]
-        inner = replace(at, path=(*at.path, id(stmt)))
+        inner = replace(at, path=(*at.path, stmt))
         conds = (stmt.cond, inverse(stmt.cond))
         return [
             (block, self.narrowed(cond, stmt, inner))
@@ -313,7 +295,7 @@ class _Inserter:
             )
             barriers = self.order(group_accesses, others, at, loc)
             if barriers:
-                if any(map(waits_for_copies, barriers)):
+                if any(map(Q.waits_for_copies, barriers)):
                     self.arrive(pending)
                 self.reset(pending, at)
                 before += barriers
@@ -325,7 +307,13 @@ class _Inserter:
         if isinstance(stmt, S.Let):
             self.scope.bind(stmt)
         phase_begin, phase_end = self.phase_accesses(stmt, at)
-        before = self.order([*own, *phase_begin], pending, at, stmt.loc)
+        before: list[S.Stmt] = []
+        if at.cond is None and has_barrier(stmt, self.warp, int(at.mask.sum())):
+            source = [access for access in own if access.buffer.data is stmt.src.buffer.data]
+            before += self.order(source, pending, at, stmt.loc)
+            before += self.fence(pending, at)
+            self.reset(pending, at)
+        before += self.order([*own, *phase_begin], pending, at, stmt.loc)
         if isinstance(stmt, S.Store) and own:
             split = self.split(stmt, own, pending, at)
             if split is not None:
@@ -337,20 +325,17 @@ class _Inserter:
         if self.signals_others(stmt):
             before += self.fence(pending, at)
         self.user_barrier(stmt, pending, at)
-        after = self.barrier_after(stmt, pending, at) if signals_completion(stmt) else []
+        after = self.barrier_after(stmt, pending, at) if Q.signals_completion(stmt) else []
         return S.seq(*before, stmt, *after) if before or after else stmt
 
     def phase_accesses(self, stmt: S.Stmt, at: ExecScope) -> tuple[list[Access], list[Access]]:
         """Accesses of a load that completes where it ends to its mbarrier: one thread begins a
         phase, and all threads see its end. A parity cannot tell a phase from the next but one, so
         that nobody may begin one before all have seen the end of the last."""
-        if not (is_complete(stmt) and effects.in_bulk(stmt) and fills_shared(stmt)):
+        if not (is_complete(stmt) and effects.in_bulk(stmt) and Q.fills_shared(stmt)):
             return [], []
-        phase = self._phase_buffers.get(id(stmt))
-        if phase is None:
-            buffer = Buffer("turn", Shape((1,)), DType("uint64"), "shared")
-            phase = self._phase_buffers[id(stmt)] = buffer
-            self._keepalive.append(stmt)
+        buffer = Buffer("turn", Shape((1,)), DType("uint64"), "shared")
+        phase = self._phases.setdefault(stmt, buffer)
         scope = self.scope.copy(mask=None if at.mask.all() else at.mask, joint=True, layout=None)
         begun, ended = (
             self.known.canonical(scope.access(phase, mode, (E.const(0),), (1,), stmt.loc))
@@ -367,8 +352,8 @@ class _Inserter:
         if int(np.count_nonzero(at.mask)) == 1:
             return []
         bits = (
-            lane_bits(at.mask, self.warp)
-            if at.exact and warp_count(at.mask, self.warp) == 1
+            Q.lane_bits(at.mask, self.warp)
+            if at.exact and Q.warp_count(at.mask, self.warp) == 1
             else None
         )
         if bits is None:
@@ -407,14 +392,13 @@ class _Inserter:
 
     def accesses(self, stmt: S.Stmt, at: ExecScope, nested: bool = False) -> list[Access]:
         """What ``stmt`` does, the same objects for every call of one occurrence."""
-        key = (id(stmt), (*at.path, int(nested)))
+        key = (stmt, at.path, nested)
         result = self._accesses.get(key)
         if result is None:
             scope = self.scope.copy(mask=None if at.mask.all() else at.mask, exact=at.exact)
             uncached = all_accesses(stmt, scope) if nested else own_accesses(stmt, scope)
             result = list(PendingAccesses(map(self.known.canonical, uncached)))
             self._accesses[key] = result
-            self._keepalive.append(stmt)
         return result
 
     # -- order ---------------------------------------------------------------------------------
@@ -484,10 +468,10 @@ class _Inserter:
         serious = [m for m in hazards if not self.is_user_ordered(m, at)]
         if not serious:
             return []
-        bits = lane_bits(at.mask, self.warp) if at.exact else None
-        is_one_warp = warp_count(at.mask, self.warp) == 1
+        bits = Q.lane_bits(at.mask, self.warp) if at.exact else None
+        is_one_warp = Q.warp_count(at.mask, self.warp) == 1
         is_ordered = is_one_warp or all(
-            self.compare.hazard(self.ordered(m.first), m.second) is None for m in serious
+            not self.compare.hazards((self.ordered(m.first),), m.second) for m in serious
         )
         if bits is None or not is_ordered or any(m.first.pending for m in serious):
             if self.no_auto_sync and not any(m.first.joint or m.second.joint for m in serious):
@@ -503,19 +487,16 @@ class _Inserter:
 
     def apply_warp_barrier(self, pending: PendingAccesses, at: ExecScope) -> None:
         """Apply a barrier of each warp of ``at``: it orders everything if that is one warp."""
-        if warp_count(at.mask, self.warp) == 1:
+        if Q.warp_count(at.mask, self.warp) == 1:
             self.reset(pending, at)
         else:
             pending.assign(access if access.pending else self.ordered(access) for access in pending)
 
     def ordered(self, access: Access) -> Access:
         """``access`` after a barrier of each warp."""
-        result = self._warp_ordered.get(id(access))
-        if result is None:
-            result = access if access.warp_ordered else replace(access, warp_ordered=True)
-            self._warp_ordered[id(access)] = result
-            self._keepalive.append(access)
-        return result
+        if access not in self._warp_ordered:
+            self._warp_ordered[access] = replace(access, warp_ordered=True)
+        return access if access.warp_ordered else self._warp_ordered[access]
 
     def is_user_ordered(self, hazard: Hazard, at: ExecScope) -> bool:
         """Whether the program has to order two accesses itself: data decides about the
@@ -562,11 +543,9 @@ class _Inserter:
 
     def arrived(self, access: Access) -> Access:
         """The pending ``access`` when it is complete."""
-        known = self._arrived.get(id(access))
-        if known is None:
-            known = self._arrived[id(access)] = replace(access, pending=False)
-            self._keepalive.append(access)
-        return known
+        if access not in self._arrived:
+            self._arrived[access] = replace(access, pending=False)
+        return self._arrived[access]
 
     def user_barrier(self, stmt: S.Stmt, pending: PendingAccesses, at: ExecScope) -> None:
         """Apply the synchronization of pipelines and of the program itself."""
@@ -591,12 +570,9 @@ class _Inserter:
     def branch(self, stmt: S.If, pending: PendingAccesses, at: ExecScope) -> S.Stmt:
         """Both sides, with what has to stand before them."""
         before = self.order_exprs(stmt, pending, at)
-        inner = replace(at, path=(*at.path, id(stmt)))
+        inner = replace(at, path=(*at.path, stmt))
         if not self.values.divides(stmt):
-            then_pending, else_pending = (
-                PendingAccesses(base=pending),
-                PendingAccesses(base=pending),
-            )
+            then_pending, else_pending = (PendingAccesses(base=pending) for _ in range(2))
             then = self.visit(stmt.then, then_pending, inner)
             orelse = None if stmt.orelse is None else self.visit(stmt.orelse, else_pending, inner)
             pending.assign((*then_pending, *else_pending))
@@ -634,9 +610,8 @@ class _Inserter:
             if where is None:
                 blocks.append(block)
                 continue
-            group_pending = PendingAccesses()
-            if _may_belong(where, at):
-                group_pending.add(access for access in pending if _belongs(access, where, at))
+            own = (access for access in pending if _belongs(access, where, at))
+            group_pending = PendingAccesses(own)
             blocks.append(self.visit(block, group_pending, where))
             opened += self.accesses(block, where, nested=True)
         pending.add(opened)
@@ -665,7 +640,7 @@ class _Inserter:
     def loop(self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope) -> S.Stmt:
         """A loop, scanned until the accesses it hands to its next iteration are all known."""
         before = self.order_exprs(stmt, pending, at)
-        inner = replace(at, path=(*at.path, id(stmt)))
+        inner = replace(at, path=(*at.path, stmt))
         is_uniform = not self.values.divides(stmt)
         if not is_uniform and at.cond is None:
             before += self.order(self.accesses(stmt.body, at, nested=True), pending, at, stmt.loc)
@@ -676,7 +651,7 @@ class _Inserter:
             inner = replace(inner, exact=False)
         body, leaving = self.iterate(stmt, pending, inner)
         if body is not stmt.body and is_uniform and at.cond is None:
-            ahead = self.barrier_before_loop(stmt, pending, at, inner, count_barriers(body))
+            ahead = self.barrier_before_loop(stmt, pending, at, inner, Q.count_barriers(body))
             if ahead is not None:
                 before += ahead[0]
                 pending.assign(ahead[1])
@@ -700,7 +675,7 @@ class _Inserter:
         if not before:
             return None
         body, leaving = self.iterate(stmt, rest, inner)
-        return (before, rest, body, leaving) if count_barriers(body) < most else None
+        return (before, rest, body, leaving) if Q.count_barriers(body) < most else None
 
     def iterate(
         self, stmt: S.For | S.While, entry: PendingAccesses, at: ExecScope
@@ -711,13 +686,13 @@ class _Inserter:
             self.compare.ranges[var] = values
         bound = S.bound(stmt)
         carried: list[Access] = []
-        sources: dict[int, tuple[Access, int]] = {}  # of those in ``carried``, with their distance
+        sources: dict[Access, tuple[Access, int]] = {}  # of those ``carried``, with their distance
         one, several = distances_of(stmt, var, values)
 
         def left(access: Access, distance: int = 0) -> Access:
             if access.element:  # the same outside of the iteration
                 return access
-            key = (id(access), id(stmt), distance)
+            key = (access, stmt, distance)
             if key not in self._left:
                 distances = (None, one, several)[distance]
                 outside = leave_loop(access, var, values, bound, distances)
@@ -725,12 +700,11 @@ class _Inserter:
                     # Threads begin at places of their own, and some are not in all iterations.
                     outside = replace(outside, is_partial=True)
                 self._left[key] = self.known.canonical(outside)
-                self._keepalive.append(access)
             return self._left[key]
 
         while True:
             current = PendingAccesses(carried, base=entry)
-            self.exits.append(_Exits())
+            self.exits.append({S.Break: [], S.Continue: []})
             body = self.visit(stmt.body, current, at)
             if isinstance(stmt, S.While):
                 cond_accesses = self.accesses(stmt, at)
@@ -738,23 +712,21 @@ class _Inserter:
                 body = S.seq(body, *after) if after else body
                 current.add(cond_accesses)
             exits = self.exits.pop()
-            known = {id(access) for access in (*entry, *carried)}
-            still_open = (*current, *exits.continues)
+            known = {*entry, *carried}
+            still_open = (*current, *exits[S.Continue])
             fresh: list[Access] = []
             for access in still_open:
-                source, distance = sources.get(id(access), (access, 0))
-                if id(access) in known and distance != 1:
+                source, distance = sources.get(access, (access, 0))
+                if access in known and distance != 1:
                     continue
                 later = left(source, distance + 1)  # 1: of the iteration before; 2: of any
-                if id(later) not in known:
-                    known.add(id(later))
-                    sources[id(later)] = (source, distance + 1)
+                if later not in known:
+                    known.add(later)
+                    sources[later] = (source, distance + 1)
                     fresh.append(later)
             if not fresh:
-                ended = (*still_open, *exits.breaks)
-                return body, list(
-                    PendingAccesses(left(sources.get(id(a), (a, 0))[0]) for a in ended)
-                )
+                ended = (*still_open, *exits[S.Break])
+                return body, list(PendingAccesses(left(sources.get(a, (a, 0))[0]) for a in ended))
             carried += fresh
 
 
@@ -764,15 +736,10 @@ def _runs(stmt: S.For | S.While) -> bool:
 
 
 def _belongs(access: Access, where: ExecScope, at: ExecScope) -> bool:
-    """Whether only threads of the group ``where``, a part of ``at``, made the access."""
-    if access.mask is None or not _may_belong(where, at):
+    """Whether only threads of ``where``, a group of its own in ``at``, made the access."""
+    if access.mask is None or where.cond is not None or where.mask is at.mask:
         return False
     return not bool((access.mask & ~where.mask).any())
-
-
-def _may_belong(where: ExecScope, at: ExecScope) -> bool:
-    """Whether ``where`` is a group of its own, so that an access can belong to it."""
-    return where.cond is None and where.mask is not at.mask
 
 
 def _is_handed_over(access: Access) -> bool:
@@ -796,10 +763,8 @@ def _ordered_in_branches(hazard: Hazard) -> bool:
 def _refuse(hazard: Hazard, at: ExecScope, loc: Loc | None) -> NoReturn:
     first, second = hazard.first, hazard.second
     name = second.buffer.name
-    verbs = {
-        mode: "updated" if is_atomic(mode) else {"read": "read", "write": "written"}[mode]
-        for mode in (first.mode, second.mode)
-    }
+    verbs = {"read": "read", "write": "written"}
+    before, here = (verbs.get(side.mode, "updated") for side in (first, second))
     restart_hint = (
         "end the `if` (or the loop) after the first access and start it again for the second; the "
         "barrier then goes in between"
@@ -814,8 +779,7 @@ def _refuse(hazard: Hazard, at: ExecScope, loc: Loc | None) -> NoReturn:
         loc=loc,
         expected="a place that all threads of the block (or of whole warps) reach together, so "
         "that a barrier can stand there",
-        got=f"`{name}` {verbs[first.mode]}{line} and {verbs[second.mode]} here, under "
-        f"`{at.cond!r}`",
+        got=f"`{name}` {before}{line} and {here} here, under `{at.cond!r}`",
         hint=restart_hint
         if hazard.exact or first.joint or second.joint
         else f"{restart_hint}; {own_hint}",

@@ -8,9 +8,6 @@ are, or the pipeline stays as it is.
 
 A release stands for the end of the uses there, so it is moved up to the last of them: past meetings
 and past statements that neither use the tiles nor wait for anything.
-
-Relied on: all barriers are there; those that are dropped later stand between two others, with plain
-accesses alone between the three, so that one of them orders what they did.
 """
 
 from __future__ import annotations
@@ -23,8 +20,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.visitor import map_stmts, rewrite_bodies
-from tilelang.target import Context
+from tilelang.ir.visitor import map_stmts
 from tilelang.transforms.verify.schedule import is_block_barrier, refusal
 
 _ELIDED = {"bulk": "bulk_met"}
@@ -33,27 +29,22 @@ _STAY = (S.Break, S.Continue, S.ThreadReturn, S.While, S.Gemm, H.WaitProducts, H
          H.Pipeline, H.Run, H.Roles)  # fmt: skip
 
 
-def elide_empty_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func``, all barriers placed, without mbarriers for what these order."""
+def without_empty_barriers(body: S.Stmt) -> S.Stmt:
+    """``body``, all barriers and waits placed, without mbarriers for what barriers order."""
+    others: dict[E.Expr, str] = {node.pipe: node.mechanism for node in S.find(body, H.Pipeline)}
 
-    def freed(launch: S.Launch) -> S.Stmt:
-        pipelines = S.find(launch.body, H.Pipeline)
-        others: dict[E.Expr, str] = {node.pipe: node.mechanism for node in pipelines}
-        if _ELIDED.keys().isdisjoint(others.values()):
-            return launch.body
+    def cheaper(pipeline: H.Pipeline) -> S.Stmt:
+        """A pipeline without the second mbarrier, where that is proved."""
+        mechanism = _ELIDED.get(pipeline.mechanism)
+        if mechanism is None:
+            return pipeline
+        early = map_stmts(pipeline.body, S.Seq, partial(_early, pipeline))
+        then = replace(pipeline, mechanism=mechanism, body=early)
+        return pipeline if refusal(then, others) is not None else then
 
-        def cheaper(pipeline: H.Pipeline) -> S.Stmt:
-            """A pipeline without the second mbarrier, where that is proved."""
-            mechanism = _ELIDED.get(pipeline.mechanism)
-            if mechanism is None:
-                return pipeline
-            early = map_stmts(pipeline.body, S.Seq, partial(_early, pipeline))
-            then = replace(pipeline, mechanism=mechanism, body=early)
-            return pipeline if refusal(then, others) is not None else then
-
-        return map_stmts(launch.body, H.Pipeline, cheaper)
-
-    return rewrite_bodies(func, freed)
+    return (
+        body if _ELIDED.keys().isdisjoint(others.values()) else map_stmts(body, H.Pipeline, cheaper)
+    )
 
 
 def _early(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:

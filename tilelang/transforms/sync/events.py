@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from functools import cache, cached_property
 from math import prod
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -169,9 +170,8 @@ class Scope:
 
     def copy(self, **changes: Any) -> Scope:
         """An independent scope with some fields changed."""
-        fields = {"lets": dict(self.lets), "free": dict(self.free), "opaque": set(self.opaque)}
-        fields["ranges"] = dict(self.ranges)
-        return replace(self, **{**fields, **changes})
+        own = {name: getattr(self, name).copy() for name in ("lets", "free", "opaque", "ranges")}
+        return replace(self, **{**own, **changes})
 
     def bind(self, stmt: S.Let) -> None:
         """Enter a variable: by its value where that is arithmetic, as opaque where it varies."""
@@ -240,11 +240,7 @@ def watched(accesses: Iterable[effects.Access], scope: Scope, loc: Loc | None) -
             box = access.region
             result = scope_of_box.access(access.buffer, mode, box.mins, box.extents, loc)
             async_proxy = access.proxy == "async"
-            yield (
-                replace(result, pending=late, async_proxy=async_proxy)
-                if late or async_proxy
-                else result
-            )
+            yield replace(result, pending=late, async_proxy=async_proxy)
 
 
 def _modes(access: effects.Access) -> tuple[str, ...]:
@@ -307,6 +303,9 @@ def all_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
 
 
 # -- equal accesses --
+_flags = attrgetter("joint", "pending", "warp_ordered", "is_partial", "async_proxy", "exact")
+
+
 class AccessTable:
     """One access for all that conflict with the same others, so that there are few to compare.
 
@@ -330,18 +329,11 @@ class AccessTable:
         key = (
             id(access.buffer),
             access.mode,
-            tuple(None if dim is None else (id(dim[0]), dim[1]) for dim in dims),
+            dims,
             tuple(values.tobytes() for _, values in free),
             None if access.mask is None else access.mask.tobytes(),
             None if owner is None else (id(owner[0]), tuple(map(id, owner[1]))),
-            (
-                access.joint,
-                access.pending,
-                access.warp_ordered,
-                access.is_partial,
-                access.async_proxy,
-                access.exact,
-            ),
+            _flags(access),
         )
         return self._found.setdefault(key, (access, dims))[0]
 
@@ -417,24 +409,18 @@ class HazardAnalysis:
         self.warp = warp
         self.threads = thread_indices(launch)
         self.count = prod(launch.threads)
-        self._memo: dict[int, dict[int, Hazard | None]] = {}  # by the later access, the earlier
-        self._intervals: dict[tuple[int, int], tuple[int, int, E.Expr] | None] = {}
-        self._kept: list[Access] = []  # so that identities in the memo stay taken
+        self._memo: dict[Access, dict[Access, Hazard | None]] = {}  # by the later one, the earlier
+        self._intervals: dict[tuple[Access, E.Expr], tuple[int, int, E.Expr] | None] = {}
         self.ranges: dict[E.Var, Values] = {}  # of the variables of loops
-
-    def hazard(self, a: Access, b: Access) -> Hazard | None:
-        """How ``a`` and the later ``b`` conflict, None if they cannot."""
-        return next(iter(self.hazards((a,), b)), None)
 
     def hazards(self, earlier: Iterable[Access], b: Access) -> list[Hazard]:
         """How the accesses ``earlier`` conflict with the later ``b``."""
         conflicts: list[Hazard] = []
-        memo = self._memo.setdefault(id(b), {})
+        memo = self._memo.setdefault(b, {})
         for a in earlier:
-            if id(a) not in memo:
-                self._kept += [a, b]
-                memo[id(a)] = self._conflict(a, b)
-            hazard = memo[id(a)]
+            if a not in memo:
+                memo[a] = self._conflict(a, b)
+            hazard = memo[a]
             if hazard is not None:
                 conflicts.append(hazard)
         return conflicts
@@ -519,9 +505,8 @@ class HazardAnalysis:
         """Least and greatest index relative to an expression that does not range."""
         if dim is None:
             return None
-        key = (id(access), id(dim[0]))
+        key = (access, dim[0])
         if key not in self._intervals:
-            self._kept.append(access)
             parts = self._split(access, dim[0])
             values = None if parts is None else self._values(access, parts[0], (parts[0],), False)
             if parts is None or values is None or not values.size:

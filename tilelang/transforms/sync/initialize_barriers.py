@@ -12,6 +12,8 @@ threads run together there is no such position: each iteration would begin with 
 
 from __future__ import annotations
 
+from math import prod
+
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -20,6 +22,7 @@ from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
 from tilelang.target import Context, operations
 from tilelang.target.alternatives import unavailable
+from tilelang.transforms.analysis.groups import thread_number
 
 BARRIERS = ("shared.barrier", "shared.cluster_barrier")
 
@@ -112,7 +115,7 @@ class _Kernel:
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
         everyone = operations.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads"
         barrier = S.do(everyone, loc=loc)
-        return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), barrier]
+        return [S.If(cond=thread_number(self.launch).equal(0), then=once, loc=loc), barrier]
 
 
 def _signals_cluster(stmt: S.Stmt) -> bool:
@@ -122,22 +125,10 @@ def _signals_cluster(stmt: S.Stmt) -> bool:
     return call.attr("blocks") is not None or call.atom is operations.BULK_COPY_CLUSTER
 
 
-def linear_thread(launch: S.Launch) -> E.Expr:
-    """The linear number of the thread in its block."""
-    x, y, _ = launch.threads
-    number: E.Expr = E.const(0)
-    for var, count, step in zip(launch.thread_vars, launch.threads, (1, x, x * y)):
-        if count > 1:
-            number = E.binary("add", number, E.binary("mul", var, E.const(step)))
-    return number
-
-
 def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
     """The number and the arrivals of each barrier of an array."""
     counts = alloc.buffer.attrs.arrive_counts or (1,)
-    length = 1
-    for extent in alloc.buffer.shape:
-        length *= int(extent)
+    length = prod(map(int, alloc.buffer.shape))
     return [(at, int(counts[at] if at < len(counts) else counts[0])) for at in range(length)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from itertools import islice
+from operator import itemgetter
 
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
@@ -50,7 +51,7 @@ class PendingAccesses:
 
     def __init__(self, *groups: Iterable[Access], base: PendingAccesses | None = None) -> None:
         self._base = base
-        self._all: dict[int, Access] = {} if base is None else dict(base._all)
+        self._all: dict[Access, None] = {} if base is None else dict(base._all)  # in order
         self._own = len(self._all)  # from here on they are not those of the base
         self._kinds: dict[E.Var, dict[str, _Kind]] = {}
         self._entered = self._own  # how many are in ``_kinds`` or in the base
@@ -58,16 +59,15 @@ class PendingAccesses:
             self.add(group)
 
     def __iter__(self) -> Iterator[Access]:
-        return iter(self._all.values())
+        return iter(self._all)
 
     def add(self, accesses: Iterable[Access]) -> None:
         """Enter ``accesses`` after those that are there."""
-        for access in accesses:
-            self._all.setdefault(id(access), access)
+        self._all.update(dict.fromkeys(accesses))
 
     def assign(self, accesses: Iterable[Access]) -> None:
         """Keep ``accesses`` only."""
-        kept = {id(access): access for access in accesses}
+        kept = dict.fromkeys(accesses)
         if list(kept)[: len(self._all)] != list(self._all):
             self._base, self._kinds, self._own, self._entered = None, {}, 0, 0
         self._all = kept
@@ -75,7 +75,7 @@ class PendingAccesses:
     def conflict_candidates(self, access: Access) -> list[Access]:
         """Those that the later ``access`` may conflict with, in order."""
         candidates = self._candidates(access)
-        candidates.sort(key=_number)
+        candidates.sort(key=itemgetter(0))
         return [other for _, other in candidates]
 
     def _candidates(self, access: Access) -> Numbered:
@@ -88,7 +88,3 @@ class PendingAccesses:
             if not commutes(mode, access.mode):
                 candidates += kind.conflict_candidates(access)
         return candidates
-
-
-def _number(pair: tuple[int, Access]) -> int:
-    return pair[0]

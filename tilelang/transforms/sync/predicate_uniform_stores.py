@@ -91,17 +91,15 @@ class _UniformStores:
 
     def branch(self, stmt: S.If, mask: Mask) -> S.Stmt:
         """A branch on the thread: each side is reached by some of the threads."""
-        sides: list[S.Stmt | None] = []
-        for cond, block in ((stmt.cond, stmt.then), (inverse(stmt.cond), stmt.orelse)):
-            side_mask = None if block is None else thread_mask(cond, self.launch, self.lets)
-            sides.append(
-                block if block is None or side_mask is None else self.visit(block, mask & side_mask)
-            )
-        then, orelse = sides
-        if then is stmt.then and orelse is stmt.orelse:
-            return stmt
-        assert then is not None
-        return replace(stmt, then=then, orelse=orelse)
+        then = self.side(stmt.cond, stmt.then, mask)
+        orelse = stmt.orelse and self.side(inverse(stmt.cond), stmt.orelse, mask)
+        same = then is stmt.then and orelse is stmt.orelse
+        return stmt if same else replace(stmt, then=then, orelse=orelse)
+
+    def side(self, cond: E.Expr, block: S.Stmt, mask: Mask) -> S.Stmt:
+        """The threads of ``mask`` for which ``cond`` holds run ``block``."""
+        chosen = thread_mask(cond, self.launch, self.lets)
+        return block if chosen is None else self.visit(block, mask & chosen)
 
     def store(self, stmt: S.Store, mask: Mask) -> S.Stmt:
         """``stmt`` by the first thread of ``mask``, if it is equal in all of them."""

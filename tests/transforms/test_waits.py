@@ -29,7 +29,7 @@ def after_pass(func: Any) -> S.PrimFunc:
     found: list[S.PrimFunc] = []
 
     def look(name: str, made: S.PrimFunc) -> None:
-        if name == "insert_wgmma_waits":
+        if name == "insert_waits":
             found.append(made)
 
     lower(func, HOPPER, Options(), look)

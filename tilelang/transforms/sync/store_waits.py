@@ -1,0 +1,89 @@
+"""Waits for TMA updates: in a loop at the next barrier, not at the issue.
+
+One thread issues an update of a tile (``T.atomic_add`` by TMA) and has to wait until the unit has
+read it; its warpgroup, which multiplies as one, waits with it. That wait is for those who overwrite
+the tile, and a barrier separates them from the thread before they do::
+
+    for ...:                                 for ...:
+                                                 if elected: wait     of the iteration before
+        barrier                                  barrier
+        write the tile                           write the tile
+        barrier                                  barrier
+        if elected: update; commit; wait         if elected: update; commit
+        ...                                      ...
+                                             if elected: wait
+
+The barrier is the one that makes the threads' writes visible to TMA: whoever writes the tile takes
+part. It is done where nothing but this loop writes the tile, outside of branches, and nothing
+between the update and the barrier does: so the wait is still before every write that follows the
+update, and no thread writes before the barrier. A wait for an update that was never issued is over
+at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.lanes import WARP
+from tilelang.ir.visitor import map_stmts
+from tilelang.target import operations
+from tilelang.transforms.analysis.groups import thread_groups, thread_number
+from tilelang.transforms.analysis.tma import is_complete, is_only_added
+
+_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
+
+
+def with_late_waits(launch: S.Launch) -> S.Stmt:
+    """The body of ``launch``, all barriers placed, with waits for updates in loops before them."""
+    body = launch.body
+    updates = {
+        node
+        for node in S.find(body, S.AtomicTile)
+        if is_complete(node) and is_only_added(node, body)
+    }
+
+    def late(loop: S.For) -> S.Stmt | list[S.Stmt]:
+        stmts = list(S.flat(loop.body))
+        places = [at for at, stmt in enumerate(stmts) if stmt in updates]
+        if len(places) != 1 or S.holds(loop.body, *_LEAVES):
+            return loop
+        (at,) = places
+        update = stmts[at]
+        assert isinstance(update, S.AtomicTile)
+        groups = thread_groups(launch, WARP)
+        barrier = _next_barrier(stmts, at, update.src.buffer.data, body, loop)
+        if barrier is None or update in groups.elected:
+            return loop
+        elected = (thread_number(launch) - groups.of(update)[0]).equal(0)
+        done = S.do(operations.BULK_WAIT, E.const(0), read=True, loc=update.loc)
+        wait = S.If(cond=elected, then=done, loc=update.loc)
+        stmts[at] = replace(update, hints=replace(update.hints, waited_later=True))
+        stmts.insert(barrier, wait)
+        loop = replace(loop, body=S.seq(*stmts))
+        return loop if barrier > at else [loop, replace(wait)]
+
+    return map_stmts(body, S.For, late) if updates else body
+
+
+def _next_barrier(
+    stmts: list[S.Stmt], at: int, tile: E.Var, body: S.Stmt, loop: S.For
+) -> int | None:
+    """The first barrier of the writers of ``tile`` behind its update ``stmts[at]`` in ``loop``,
+    where none of them writes before that."""
+    calls = [stmt.call for stmt in stmts]
+    barriers = [call is not None and call.atom.is_barrier("block") for call in calls]
+    shown = next((calls[k] for k in reversed(range(at)) if barriers[k]), None)
+    inside, everywhere = (
+        sum(tile in effects.written(node, nested=False) for node in S.walk(stmt))
+        for stmt in (loop.body, body)
+    )
+    writers = [tile in effects.written(stmt) for stmt in stmts]
+    in_branch = any(writes and S.holds(stmt, S.If) for writes, stmt in zip(writers, stmts))
+    if shown is None or inside != everywhere or in_branch:
+        return None
+    order = (*range(at + 1, len(stmts)), *range(at))
+    first = next(place for place in order if writers[place] or calls[place] is shown)
+    return None if writers[first] else first

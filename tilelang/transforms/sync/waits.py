@@ -1,0 +1,302 @@
+"""Insert waits for groups in flight: each where something first needs what the group does.
+
+Updates by TMA are waited for in ``store_waits.py``; which pipelines need no signal that a version
+is empty is known behind these waits (``elide_empty_barriers.py``). Here products of warpgroups are.
+
+Each ``Gemm`` by instructions of warpgroups leaves its group open, and a wait stands before the
+first statement that needs it: one that touches the sum, overwrites an operand, or lets others do
+so (see ``analysis/in_flight_wgmma.py``). What the threads do in between overlaps the product. A
+loop is analyzed until the set of products that its iterations leave in flight is stable.
+
+A pipeline stage that such products read is released after the wait that completes them
+anyway, at the latest where the statements around end: the producer has the next stages
+before, and needs this one for none that these threads wait for in between.
+
+Groups are waited for where they were issued: a branch or a role ends with what was in flight
+before it.
+
+A program may leave products in flight itself (``T.wgmma_gemm``, ``T.gemm(wg_wait=-1)``) and wait
+with ``T.wait_wgmma(n)``. Then its other products are complete where they stand, and its waits say
+here which accumulators they complete. Where an accumulator is used, or an operand overwritten,
+before such a wait, one is added, and a remark in ``explain()`` names the line. The order in which
+other threads overwrite operands in shared memory is the program's own, as with any other copy of
+its own. A kernel whose loops may end early leaves nothing in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.ir.visitor import map_stmts, rewrite_launches
+from tilelang.target import Context
+from tilelang.transforms.analysis import in_flight_wgmma as P
+from tilelang.transforms.sync.elide_empty_barriers import without_empty_barriers
+from tilelang.transforms.sync.store_waits import with_late_waits
+
+_NEVER = E.const(False)  # of a product that clears nothing
+_BRANCHES = (S.If, S.For, S.While)  # that products may be issued in, or waited for
+_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
+
+
+def insert_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with ``WaitProducts`` where products of warpgroups have to be complete, with waits
+    for updates by TMA, and without signals that barriers make redundant.
+
+    Relied on: all barriers are there, and products have their plans.
+    """
+
+    def placed(launch: S.Launch) -> S.Launch:
+        launch = _waited(launch)
+        launch = launch.with_body(without_empty_barriers(launch.body))
+        return launch.with_body(with_late_waits(launch))
+
+    return rewrite_launches(func, placed)
+
+
+def _waited(launch: S.Launch) -> S.Launch:
+    gemms = [node for node in S.walk(launch.body) if isinstance(node, S.Gemm)]
+    by_program = any(gemm.asynchronous for gemm in gemms)
+    if not by_program and (not any(map(P.can_stay_in_flight, gemms)) or P.orders_itself(launch)):
+        return launch
+    if S.holds(launch.body, *_LEAVES):
+        return launch.with_body(map_stmts(launch.body, S.Gemm, _complete))
+    waits = _Waits(launch, by_program)
+    stmts, after = waits.visit(launch.body, P.NOTHING)
+    launch = replace(launch, body=S.seq(*stmts, *waits.complete(after, after, launch.body)[0]))
+    if not waits.added:
+        return launch
+    return replace(launch, hints=replace(launch.hints, remarks=tuple(waits.added)))
+
+
+class _Waits:
+    """One launch. ``visit`` gives the statements that stand for one, and what may be in flight
+    behind them. ``by_program``: the program leaves products in flight itself."""
+
+    def __init__(self, launch: S.Launch, by_program: bool) -> None:
+        self.needs = P.Needs(launch)
+        self.by_program = by_program
+        self.added: dict[tuple[str, Loc | None], None] = {}
+        self.overwritten: TileUnsupportedError | None = None  # why a wait needs a barrier behind it
+
+    def closed(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """``stmt``, after which only what was in flight before, or what the program leaves so."""
+        stmts, after = self.visit(stmt, before)
+        issued = [product for product in after if product not in before and not self.by_program]
+        wait, after = self.complete(issued, after, stmt)
+        return [*stmts, *wait], after
+
+    def complete(
+        self, products: Iterable[S.Gemm], before: P.Pending, at: S.Stmt
+    ) -> tuple[list[S.Stmt], P.Pending]:
+        """The wait for ``products``."""
+        return self.wait(P.depth(before, products), before, at)
+
+    def wait(
+        self, newer: int | None, before: P.Pending, at: S.Stmt
+    ) -> tuple[list[S.Stmt], P.Pending]:
+        """The wait for all groups but the ``newer`` last; none where nothing is in flight."""
+        if newer is None or not before:
+            return [], before
+        after = P.after_wait(before, newer)
+        sums: dict[object, Region] = {
+            product.c.buffer.data: product.c.buffer.whole()
+            for product in before
+            if product not in after
+        }
+        return [H.WaitProducts(newer=newer, sums=tuple(sums.values()), loc=at.loc)], after
+
+    def visit(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """``stmt`` with its waits."""
+        if isinstance(stmt, S.Seq):
+            return self.sequence(stmt, before)
+        if (newer := P.groups_left(stmt)) is not None:
+            wait, after = self.wait(newer, before, stmt)
+            return wait or [stmt], after
+        whole = not self.is_mixed(stmt)
+        wait, before = self.complete(self.needed(stmt, before, whole), before, stmt)
+        if whole:
+            return [*wait, stmt], before
+        inside, after = self.inside(stmt, before)
+        return [*wait, *inside], after
+
+    def is_mixed(self, stmt: S.Stmt) -> bool:
+        """Whether products are issued, or waits placed, in ``stmt``."""
+        if self.by_program:
+            return isinstance(stmt, (S.Gemm, *_BRANCHES, S.Attr, H.Pipeline, H.Run))
+        return any(map(P.can_stay_in_flight, S.walk(stmt)))
+
+    def needed(self, stmt: S.Stmt, before: P.Pending, nested: bool) -> list[S.Gemm]:
+        """Products in flight that ``stmt`` needs to be complete."""
+        if not self.by_program or isinstance(stmt, H.PipelineStep):
+            return self.needs.of(stmt, before, nested)
+        needed: list[S.Gemm] = []
+        for access in effects.accesses(stmt, nested=nested) if before else ():
+            for product in before:
+                role = _role(product, access, stmt)
+                if role:
+                    needed.append(product)
+                    if role == "operand" and access.buffer.storage != product.c.buffer.storage:
+                        self.overwritten = _unordered(product, access, stmt)
+                    self.added[_remark(product, role, access), stmt.loc] = None
+        return needed
+
+    def sequence(self, stmt: S.Seq, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """Statements one after another, with releases where their products are complete.
+
+        A release is deferred past waits for the same iteration only: to fill that stage, nobody
+        waits for it, as a stage reuses one that was released in an earlier iteration.
+        """
+        result: list[S.Stmt] = []
+        deferred: list[tuple[S.Stmt, list[S.Gemm]]] = []
+        for inner in stmt.stmts:
+            needed = self.needs.of(inner, before) if isinstance(inner, H.Release) else []
+            if needed and not self.needs.is_user_synchronized:
+                deferred.append((inner, needed))
+                continue
+            if deferred and not _can_defer_past(inner, [release for release, _ in deferred]):
+                visited, before = self.flush(deferred, before)
+                result += visited
+                deferred = []
+            visited, before = self.visit(inner, before)
+            first = visited[0] if visited else None
+            if isinstance(first, H.WaitProducts) and self.overwritten is not None:
+                result.insert(self.before_barrier(result), first)
+                visited = visited[1:]
+            self.overwritten = None
+            ready = [held for held, needed in deferred if before.keys().isdisjoint(needed)]
+            deferred = [pair for pair in deferred if pair[0] not in ready]
+            where = 1 if isinstance(first, H.WaitProducts) else len(visited)
+            result += [*visited[:where], *ready, *visited[where:]]
+        visited, before = self.flush(deferred, before) if deferred else ([], before)
+        return [*result, *visited], before
+
+    def before_barrier(self, stmts: list[S.Stmt]) -> int:
+        """The place of a wait before the barrier at the end of ``stmts``: behind that, one thread
+        overwrites what the products of all warps have read.
+
+        Raises:
+            TileUnsupportedError: there is no barrier.
+        """
+        at = len(stmts)
+        while at and any(map(P.orders_threads, S.walk(stmts[at - 1]))):
+            at -= 1
+        if at == len(stmts) and self.overwritten is not None:
+            raise self.overwritten
+        return at
+
+    def flush(
+        self, deferred: list[tuple[S.Stmt, list[S.Gemm]]], before: P.Pending
+    ) -> tuple[list[S.Stmt], P.Pending]:
+        """The releases that were held back, behind what they need."""
+        products = [product for _, needed in deferred for product in needed if product in before]
+        wait, before = self.complete(products, before, deferred[0][0])
+        return [*wait, *(release for release, _ in deferred)], before
+
+    def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """A statement that is, or may hold, such a product."""
+        if isinstance(stmt, S.Gemm):
+            if not P.can_stay_in_flight(stmt):
+                return [_complete(stmt)], before
+            issued, after = replace(stmt, asynchronous=True), P.after_issue(before, stmt)
+            left = stmt.asynchronous or not self.by_program
+            wait, after = ([], after) if left else self.wait(0, after, stmt)
+            return [issued, *wait], after
+        if isinstance(stmt, S.If):
+            then, after = self.closed(stmt.then, before)
+            orelse, other = None, before
+            if stmt.orelse is not None:
+                kept, other = self.closed(stmt.orelse, before)
+                orelse = S.seq(*kept)
+            return [replace(stmt, then=S.seq(*then), orelse=orelse)], P.merge(after, other)
+        if isinstance(stmt, (S.For, S.While)):
+            return self.loop(stmt, before)
+        assert isinstance(stmt, (S.Attr, H.Run, H.Pipeline))
+        if isinstance(stmt, H.Pipeline):
+            stmts, after = self.visit(stmt.body, before)
+            wait, after = self.complete(self.needs.at_end(stmt, after), after, stmt)
+            stmts = [*stmts, *wait]
+        else:
+            stmts, after = self.closed(stmt.body, before)
+        return [replace(stmt, body=S.seq(*stmts))], after
+
+    def loop(self, stmt: S.For | S.While, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """A loop. Tiles that nobody writes meanwhile keep their place to its end, so that its
+        barriers are for others.
+
+        A product that adds to what threads have put into its registers is complete where the
+        iteration ends: to the assembler the first iteration's wait, which is for nothing, would
+        stand behind registers that threads define, and it serialises such products (C7515)."""
+        outer, entered = self.needs.read_only, before
+        self.needs.read_only = self.needs.unwritten(stmt)
+        while True:
+            body, after = self.visit(stmt.body, before)
+            issued = () if self.by_program else after.keys() - entered.keys()
+            adding = [product for product in issued if product.clear is _NEVER]
+            wait, after = self.complete(adding, after, stmt)
+            both = P.merge(before, after)
+            if both == before:
+                self.needs.read_only = outer
+                return [replace(stmt, body=S.seq(*body, *wait))], both
+            before = both
+
+
+def _complete(gemm: S.Gemm) -> S.Gemm:
+    return replace(gemm, asynchronous=False) if gemm.asynchronous else gemm
+
+
+def _can_defer_past(stmt: S.Stmt, releases: list[S.Stmt]) -> bool:
+    """Whether the releases of ``releases`` may stand behind ``stmt``."""
+    steps = S.find(stmt, H.PipelineStep, H.Pipeline)
+    if steps != [stmt]:
+        return not steps and not isinstance(stmt, _BRANCHES)
+    if isinstance(stmt, H.Release):
+        return True
+    return isinstance(stmt, H.Wait) and all(
+        isinstance(release, H.Release) and release.number is stmt.number for release in releases
+    )
+
+
+def _role(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> str:
+    """What the accessed element is to ``product`` in flight: its "accumulator", its "operand" or
+    nothing. Of operands in shared memory only what is certainly the same element."""
+    if access.mode == effects.NAME:
+        return ""
+    if access.data is product.c.buffer.data:
+        return "" if P.continues(stmt, product) else "accumulator"
+    for operand in (product.a, product.b):
+        if access.data is not operand.buffer.data or not access.writes:
+            continue
+        if operand.buffer.storage == product.c.buffer.storage:
+            return "operand"
+        if isinstance(access.where, Region) and E.same_exprs(access.region.mins, operand.mins):
+            return "operand"
+    return ""
+
+
+def _unordered(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> TileUnsupportedError:
+    return TileUnsupportedError(
+        f"`{access.buffer.name}` is overwritten while the product{_line(product)} may still read "
+        "it in other warps",
+        expected="T.wait_wgmma(n) and a barrier between them",
+        got="no barrier of the block between them",
+        hint="T.gemm waits for itself",
+        loc=stmt.loc,
+    )
+
+
+def _remark(product: S.Gemm, role: str, access: effects.Access) -> str:
+    return (
+        f"waits for the product{_line(product)}, whose {role} `{access.buffer.name}` is: "
+        f"no T.wait_wgmma stands between them on every way"
+    )
+
+
+def _line(product: S.Gemm) -> str:
+    return f" of line {product.loc.line}" if product.loc is not None else ""
