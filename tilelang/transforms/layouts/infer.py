@@ -146,6 +146,7 @@ class _Inference(Priced):
         if op.loop is None or op.extents is None or not moved:
             return self.spread_of(op.stmt)
         loop = replace_buffers(op.loop, {buffer: in_shared(buffer) for buffer in moved})
+        assert isinstance(loop, S.Parallel)
         free = partial(free_mapping, loop, op.extents, op.threads, self.bounds)
         touched = tuple(access for access in op.touched if access.buffer not in moved)
         return mapping_by(loop, op.extents, touched, self.layout_of, op.threads, free) or free()
