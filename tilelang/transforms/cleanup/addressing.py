@@ -1,4 +1,4 @@
-"""Addressing modes and predicates: the last forms of indices, conditions and counters."""
+"""Addressing modes, predicates and strength reduction: the last forms of indices and conditions."""
 
 from __future__ import annotations
 
