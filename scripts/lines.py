@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 77_050
+TOTAL = 76_565
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_385,
-    "passes": 19_540,
-    "back ends": 11_800,
-    "language": 11_286,
+    "core": 11_360,
+    "passes": 18_970,
+    "back ends": 11_895,
+    "language": 11_300,
     "runtime": 5_795,
     "interpreters": 6_450,
-    "tools": 4_470,
-    "compatibility": 4_828,
-    "support": 1_496,
+    "tools": 4_465,
+    "compatibility": 4_830,
+    "support": 1_500,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.
