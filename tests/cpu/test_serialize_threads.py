@@ -40,7 +40,7 @@ def test_a_statement_on_the_thread_index_runs_per_thread_and_a_uniform_one_once(
             A[0] = n
 
     assert serial(kernel) == text("""
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             A[tx + 1] = n
         A[0] = n
@@ -53,7 +53,7 @@ def test_a_uniform_atomic_counts_once_per_thread() -> None:
         with T.Kernel(1, threads=32):
             T.atomic_add(A[0], 1)
 
-    assert serial(kernel).startswith("for t in T.serial(32):\n    T.atomic_add(")
+    assert serial(kernel).startswith("for t in T.serial(32, threads=True):\n    T.atomic_add(")
 
 
 def test_three_thread_indices_come_from_one_loop() -> None:
@@ -64,7 +64,7 @@ def test_three_thread_indices_come_from_one_loop() -> None:
             A[z, y, x] = 1
 
     assert serial(kernel) == text("""
-        for t in T.serial(24):
+        for t in T.serial(24, threads=True):
             tx: T.int32 = t % 3
             ty: T.int32 = t // 3 % 2
             tz: T.int32 = t // 6
@@ -99,7 +99,7 @@ def test_independent_statements_share_one_loop() -> None:
             B[tx] = 2
 
     assert serial(kernel) == text("""
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             A[tx] = 1
             B[tx] = 2
@@ -116,10 +116,10 @@ def test_a_barrier_splits_the_loop_and_disappears() -> None:
             B[tx] = 2
 
     assert serial(kernel) == text("""
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             A[tx] = 1
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             B[tx] = 2
         """)
@@ -138,7 +138,7 @@ def test_a_statement_that_meets_memory_of_an_earlier_one_starts_a_new_loop(writt
                 B[tx] = A[31 - tx]
                 A[tx] = 1
 
-    assert serial(kernel).count("for t in T.serial(32):") == 2
+    assert serial(kernel).count("for t in T.serial(32, threads=True):") == 2
 
 
 def test_a_uniform_statement_between_keeps_its_place() -> None:
@@ -151,11 +151,11 @@ def test_a_uniform_statement_between_keeps_its_place() -> None:
             A[tx] = A[tx] + 1
 
     assert serial(kernel) == text("""
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             A[tx] = 1
         A[0] = n
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             A[tx] = A[tx] + 1
         """)
@@ -172,7 +172,7 @@ def test_a_loop_with_a_barrier_stands_around_the_loops_over_threads() -> None:
 
     assert serial(kernel) == text("""
         for k in range(5):
-            for t in T.serial(32):
+            for t in T.serial(32, threads=True):
                 tx: T.int32 = t
                 A[tx] = k
         """)
@@ -195,10 +195,10 @@ def test_private_storage_that_differs_has_a_slot_per_thread() -> None:
         same = T.alloc_buffer((2,), "int32", scope="local")
         own = T.alloc_buffer((32, 2), "int32", scope="local")
         same[0] = n
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             own[t, 1] = tx
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             A[tx] = own[t, 1] + same[0]
         """)
@@ -217,7 +217,7 @@ def test_the_variable_of_each_thread_starts_as_zero() -> None:
     assert serial(kernel).startswith(
         text("""
         total = T.alloc_buffer((32, 1), "int32", scope="local")
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             total[t, 0] = 0
         """)
     )
@@ -235,10 +235,10 @@ def test_a_loaded_value_used_behind_a_barrier_is_kept_for_each_thread() -> None:
 
     assert serial(kernel) == text("""
         old = T.alloc_buffer((32,), "int32", scope="local")
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             old[t] = A[31 - tx]
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             A[tx] = old[t]
         """)
@@ -254,11 +254,11 @@ def test_an_index_computed_without_memory_is_computed_again() -> None:
             A[row + 1] = 2
 
     assert serial(kernel) == text("""
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             row: T.int32 = tx * 2
             A[row] = 1
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             row: T.int32 = tx * 2
             A[row + 1] = 2
@@ -295,7 +295,7 @@ def test_a_branch_on_the_thread_index_stays_inside_the_loop() -> None:
                 A[tx] = 2
 
     assert serial(kernel) == text("""
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             if tx < 4:
                 A[tx] = 1
@@ -315,7 +315,7 @@ def test_a_uniform_branch_stands_around_the_loops() -> None:
 
     assert serial(kernel) == text("""
         if n > 3:
-            for t in T.serial(32):
+            for t in T.serial(32, threads=True):
                 tx: T.int32 = t
                 A[tx] = 1
         """)
@@ -333,15 +333,15 @@ def test_a_tile_operation_under_a_thread_condition_runs_if_some_thread_comes() -
 
     assert serial(kernel).endswith(
         text("""
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             cond[t] = A[tx] > 3
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             if cond[t]:
                 any[0] = T.bool(True)
         if any[0]:
             T.copy(A, s)
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             if cond[t]:
                 B[tx] = s[31 - tx]
@@ -398,7 +398,7 @@ def test_a_loop_that_threads_leave_apart_goes_on_as_long_as_one_is_in_it() -> No
     lines = serial(kernel).splitlines()
     start = lines.index("while T.bool(True):")
     assert [line[4:] for line in lines[start:][-11:]] == text("""
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             if going[t]:
                 if k_1 < bound[t]:
                     any[0] = T.bool(True)
@@ -425,12 +425,12 @@ def test_a_thread_that_returned_runs_no_later_statement() -> None:
 
     assert serial(kernel).endswith(
         text("""
-        for t in T.serial(32, threads=alive):
+        for t in T.serial(32, threads=True, alive=alive):
             if alive[t]:
                 any[0] = T.bool(True)
         if any[0]:
             B[32] = 7
-        for t in T.serial(32, threads=alive):
+        for t in T.serial(32, threads=True, alive=alive):
             tx: T.int32 = t
             if alive[t]:
                 B[tx] = A[tx] + 1
@@ -451,7 +451,7 @@ def test_a_return_that_all_threads_take_alike_needs_no_record_of_threads() -> No
     assert serial(kernel) == text("""
         if n > 3:
             T.thread_return()
-        for t in T.serial(32):
+        for t in T.serial(32, threads=True):
             tx: T.int32 = t
             A[tx] = 1
         """)
