@@ -46,7 +46,7 @@ class Hints:
         """Names and values of the fields that somebody has stated, those of the program alone
         last."""
         values = [(item, getattr(self, item.name)) for item in fields(self)[1:]]
-        own = (pair for pair in values if pair[1] is not pair[0].default)
+        own = (pair for pair in values if not _same(pair[1], pair[0].default))
         return (*((item.name, value) for item, value in own), *self.other)
 
     def __bool__(self) -> bool:
@@ -59,7 +59,7 @@ class Hints:
     def without(self: Own, *names: str) -> Own:
         """A copy in which nobody has stated the fields of ``names``; itself where nobody has."""
         left = {name: getattr(type(self), name) for name in names}
-        stated = any(getattr(self, name) is not default for name, default in left.items())
+        stated = any(not _same(getattr(self, name), default) for name, default in left.items())
         return replace(self, **left) if stated else self
 
     def canonical(self) -> Pairs:
@@ -248,3 +248,8 @@ class LaunchHints(Hints):
 
 PLAIN_BUFFER, PLAIN_LOOP, PLAIN_COPY = BufferHints(), LoopHints(), CopyHints()
 PLAIN_GEMM, PLAIN_LAUNCH = GemmHints(), LaunchHints()
+
+
+def _same(value: object, default: object) -> bool:
+    """Whether a field has its default: the object, or an equal text, which storing gives anew."""
+    return value is default or (isinstance(value, str) and value == default)
