@@ -610,8 +610,8 @@ class _Inserter:
             if where is None:
                 blocks.append(block)
                 continue
-            own = (access for access in pending if _belongs(access, where, at))
-            group_pending = PendingAccesses(own)
+            open_ = pending if _may_belong(where, at) else ()  # most branches: none to look at
+            group_pending = PendingAccesses(a for a in open_ if _belongs(a, where, at))
             blocks.append(self.visit(block, group_pending, where))
             opened += self.accesses(block, where, nested=True)
         pending.add(opened)
@@ -737,9 +737,14 @@ def _runs(stmt: S.For | S.While) -> bool:
 
 def _belongs(access: Access, where: ExecScope, at: ExecScope) -> bool:
     """Whether only threads of ``where``, a group of its own in ``at``, made the access."""
-    if access.mask is None or where.cond is not None or where.mask is at.mask:
+    if access.mask is None or not _may_belong(where, at):
         return False
     return not bool((access.mask & ~where.mask).any())
+
+
+def _may_belong(where: ExecScope, at: ExecScope) -> bool:
+    """Whether ``where`` is a group of its own, so that an access can belong to it."""
+    return where.cond is None and where.mask is not at.mask
 
 
 def _is_handed_over(access: Access) -> bool:
