@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+import pytest
 from contexts import SM_80
+from executors import SM_90A, holds
 from script_text import body_of, text
 from test_vectorize import body
 
@@ -99,3 +102,62 @@ def test_the_text_before_and_after() -> None:
         for i in T.unroll(4):
             A[A_at + i] = A[A_at + i + 4]
         """)
+
+
+# -- elements of index tensors -------------------------------------------------------------------
+def paged(form: str) -> Any:
+    """A tile of a page that a table names, in several forms."""
+
+    @T.prim_func
+    def main(
+        K: T.Tensor((9, 32, 64), "float16"),
+        P: T.Tensor((8,), "int32"),
+        Q: T.Tensor((8,), "int32"),
+        O: T.Tensor((8, 32, 64), "float16"),
+    ):
+        with T.Kernel(8, threads=64) as b:
+            s = T.alloc_shared((32, 64), "float16")
+            if form == "copy":
+                T.copy(K[P[b], :, :], s)
+            elif form == "chain":
+                T.copy(K[P[Q[b]], :, :], s)
+            elif form == "pipeline":
+                for t in T.Pipelined(2, num_stages=2):
+                    T.copy(K[P[(b + t) % 8], :, :], s)
+                    for i, j in T.Parallel(32, 64):
+                        O[b, i, j] = s[i, j]
+            elif form == "condition":
+                for i, j in T.Parallel(32, 64):
+                    s[i, j] = T.if_then_else(i < 7, K[P[b], i, j], K[0, i, j])
+            elif form == "written":
+                P[b] = Q[b]
+                T.copy(K[P[b], :, :], s)
+            if form != "pipeline":
+                T.copy(s, O[b, 0, 0])
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("form", "loads"),
+    [("copy", 1), ("chain", 1), ("pipeline", 2), ("condition", 3)],  # that loads for some rows only
+)
+def test_an_element_of_an_index_tensor_is_loaded_once(form: str, loads: int) -> None:
+    assert len(re.findall(r"\bP\[", body(paged(form)))) == loads
+
+
+@pytest.mark.parametrize("form", ["copy", "chain", "pipeline", "condition", "written"])
+def test_pages_arrive_from_where_the_table_says(form: str) -> None:
+    k = (np.arange(9 * 32 * 64) % 1021).reshape(9, 32, 64).astype(np.float16)
+    p = np.array([3, -1, 8, 0, 9, 4, 4, 1], np.int32)
+    q = np.arange(8, dtype=np.int32)[::-1].copy()
+    pages = {"chain": p[q], "pipeline": np.roll(p, -1), "written": q}.get(form, p)
+    inside = (pages >= 0) & (pages < 9)
+    want = np.where(inside[:, None, None], k[np.clip(pages, 0, 8)], 0)
+    if form == "condition":
+        want[:, 7:] = k[0, 7:]
+    given = (k, p, q, np.zeros((8, 32, 64), np.float16))
+    if form == "written":
+        holds(paged(form), given, want)
+    else:
+        holds(paged(form), given, want, on=("sm_80", SM_90A))

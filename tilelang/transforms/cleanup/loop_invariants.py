@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
@@ -75,6 +76,8 @@ _LEAST = 2  # operations that are worth a name
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _RING = ("add", "sub", "mul")
 _OTHERS = ("bitxor", "bitand", "bitor", "min", "max")
+_LAZY = ("land", "lor")
+_WAITS = ("rendezvous", "wait")  # kinds of orders behind which others may have written
 
 
 @rule(S.For)
@@ -89,12 +92,42 @@ def hoist_loop_invariants(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
     An index is a sum. What of it does not mention a variable of the loop becomes a constant
     (``A_at``), and so does any such part inside the rest. The same part is named once in a block
     and what is below it. Indices stay exact: a name stands for the value before any wrapping.
+
+    An element of an index tensor (a page table, a list of rows) is such a part where the kernel
+    writes to no element of the tensor, and every iteration loads it: it is loaded once.
     """
     if not _is_unrolled(loop) or any(map(_is_unrolled, place.around[:-1])):
         return loop
-    nest = _Nest(place.names, loop)
+    written = place.of(_written, place.kernel) if place.launch is not None else None
+    nest = _Nest(place.names, loop, None if _waits(loop) else written)
     body = nest.stmt(loop)
     return [*nest.lets, body] if nest.lets else body
+
+
+def _written(launch: S.Launch) -> frozenset[E.Var]:
+    return frozenset(effects.written(launch.body))
+
+
+def _waits(loop: S.For) -> bool:
+    """Whether threads wait in ``loop``: for others, or for a kernel before theirs."""
+    calls = (call for stmt in S.walk(loop.body) for e in stmt.exprs() for call in E.find(e, E.Call))
+    return any(c.atom.orders is not None and c.atom.orders.kind in _WAITS for c in calls)
+
+
+def _is_lazy(expr: E.Expr) -> bool:
+    """Whether the second operand of ``expr`` is evaluated only if the first one does not decide."""
+    return isinstance(expr, E.Binary) and expr.op in _LAZY
+
+
+def _replaced(value: E.Expr, known: dict[E.Expr, E.Var]) -> E.Expr:
+    """``value`` with names for what has one, but for itself."""
+
+    def part(expr: E.Expr) -> E.Expr:
+        if expr in known:
+            return known[expr]
+        return rebuild(expr, part) if expr.children() else expr
+
+    return rebuild(value, part)
 
 
 def _is_unrolled(stmt: S.Stmt) -> bool:
@@ -105,13 +138,17 @@ def _is_unrolled(stmt: S.Stmt) -> bool:
 class _Nest:
     """An unrolled loop with everything in it."""
 
-    def __init__(self, named: dict[E.Expr, E.Var], loop: S.For) -> None:
+    def __init__(
+        self, named: dict[E.Expr, E.Var], loop: S.For, written: frozenset[E.Var] | None
+    ) -> None:
         self.named = named
         self.loop = loop
+        self.written = written  # storage that the kernel changes; None: no load may be moved
+        self.certain = True  # whether every iteration comes to what is looked at
         self.lets: list[S.Let] = []
         self.inner = S.bound(loop)
         self.parts: dict[E.Expr, E.Expr] = {}
-        self.fixed: dict[E.Expr, bool] = {}
+        self.fixed: dict[tuple[E.Expr, bool], bool] = {}
         self.sizes: dict[E.Expr, int] = {}
         self.label = "at"
 
@@ -119,12 +156,16 @@ class _Nest:
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with names in its indices."""
         changed: dict[str, Any] = {}
+        around = self.certain
+        comes = isinstance(stmt, S.Seq) or (isinstance(stmt, S.For) and stmt.kind in UNROLLED)
         for name, role in stmt.role_table().items():
             old = getattr(stmt, name)
             if role in ("expr", "exprs", "block", "read", "write", "update"):
+                self.certain = around and (comes or role != "block")
                 new = self.field(old, _label(stmt, name))
                 if new is not old:
                     changed[name] = new
+        self.certain = around
         return replace(stmt, **changed) if changed else stmt
 
     def field(self, old: Any, label: str) -> Any:
@@ -151,6 +192,15 @@ class _Nest:
         """As :meth:`expr`, decided anew."""
         if not expr.children():
             return expr
+        if isinstance(expr, (E.Load, E.Select)) and self.loads(expr):
+            return self.name(expr)
+        if isinstance(expr, E.Select) or _is_lazy(expr):
+            first, *others = expr.children()
+            moved, around = {first: self.expr(first)}, self.certain
+            self.certain = False
+            moved |= {other: self.expr(other) for other in others if other is not first}
+            self.certain = around
+            return rebuild(expr, moved.__getitem__)
         if isinstance(expr, (E.Load, E.AddressOf)):
             outer, self.label = self.label, f"{expr.buffer.name}_at"
             new = rebuild(expr, self.expr)
@@ -184,28 +234,62 @@ class _Nest:
         """The constant that stands for ``value``."""
         var = self.named.get(value)
         if var is None:
-            var = self.named[value] = E.Var(self.label, value.dtype)
-            self.lets.append(S.Let(var=var, value=value, loc=self.loop.loc))
+            known = {part: self.name(part) for part in self.loaded_parts(value)}
+            label = self.label
+            if isinstance(value, (E.Load, E.Select)):
+                label = f"{E.find(value, E.Load)[0].buffer.name}_value"
+            var = self.named[value] = E.Var(label, value.dtype)
+            named = _replaced(value, known) if known else value
+            self.lets.append(S.Let(var=var, value=named, loc=self.loop.loc))
         return var
+
+    def loaded_parts(self, value: E.Expr) -> Iterator[E.Expr]:
+        """The elements of index tensors in ``value`` that are loaded whenever it is evaluated."""
+        always = value.children()
+        for part in always[:1] if isinstance(value, E.Select) or _is_lazy(value) else always:
+            if self.loads(part):
+                yield part
+            else:
+                yield from self.loaded_parts(part)
+
+    def loads(self, expr: E.Expr) -> bool:
+        """Whether ``expr`` is an element of an index tensor, or a choice with one, that is the same
+        in every iteration."""
+        if not isinstance(expr, (E.Load, E.Select)) or expr.dtype not in ("int32", "int64"):
+            return False
+        return E.holds(expr, E.Load) and self.unchanging(expr)
 
     def unchanging(self, expr: E.Expr) -> bool:
         """Whether ``expr`` is arithmetic that has the same value in every iteration."""
-        invariant = self.fixed.get(expr)
+        key = expr, self.certain
+        invariant = self.fixed.get(key)
         if invariant is None:
             if isinstance(expr, E.Var):
                 invariant = expr not in self.inner
             else:
-                plain = isinstance(expr, E.Const) or _arithmetic(expr)
+                plain = isinstance(expr, E.Const) or _arithmetic(expr) or self.may_move(expr)
                 invariant = plain and all(self.unchanging(child) for child in expr.children())
-            self.fixed[expr] = invariant
+            self.fixed[key] = invariant
         return invariant
+
+    def may_move(self, expr: E.Expr) -> bool:
+        """Whether ``expr`` is part of an index that is loaded, and may be evaluated before the
+        loop: a load that every iteration makes, of what no thread writes, or its guard."""
+        if self.written is None or not self.certain:
+            return False
+        if isinstance(expr, E.Load):
+            is_index = expr.dtype in ("int32", "int64") and expr.buffer.storage == "global"
+            return is_index and expr.buffer.data not in self.written
+        is_bool = expr.dtype.is_bool and isinstance(expr, (E.Binary, E.Unary))
+        return is_bool or (isinstance(expr, E.Select) and expr.dtype in ("int32", "int64"))
 
     def size(self, expr: E.Expr) -> int:
         """Operations in ``expr``."""
         count = self.sizes.get(expr)
         if count is None:
             below = sum([self.size(child) for child in expr.children()])
-            count = self.sizes[expr] = below + isinstance(expr, (E.Binary, E.Unary))
+            own = _LEAST if isinstance(expr, E.Load) else isinstance(expr, (E.Binary, E.Unary))
+            count = self.sizes[expr] = below + own
         return count
 
 
