@@ -23,9 +23,9 @@ TOTAL = 76_615
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_360,
-    "passes": 19_020,
-    "back ends": 11_895,
-    "language": 11_300,
+    "passes": 19_025,
+    "back ends": 11_892,
+    "language": 11_298,
     "runtime": 5_795,
     "interpreters": 6_450,
     "tools": 4_465,

@@ -343,7 +343,8 @@ class Body:
         column = exprs.as_int(exprs.exactly(1))
         span = tensor.shape[0] + draw.integer(0, 2)
         # A column that is known to be negative would count from the end: the loop moves it.
-        moved = f"(T.cast({column.text} % 7, 'int32') + {index[-1]}) % 7 - 1"
+        back = " - 1" if tile.shape[-1] > 1 else ""  # an index that is always -1 is the last one
+        moved = f"(T.cast({column.text} % 7, 'int32') + {index[-1]}) % 7{back}"
         place = f"T.cast({row.text} % {span}, 'int32'), {moved}"
         self.text.add(f"    {tile.name}[{', '.join(index)}] = {tensor.name}[{place}]")
         frame.update(tile, *self._arrived(tensor, tile))

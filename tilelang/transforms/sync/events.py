@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from functools import cache, cached_property
 from math import prod
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -418,6 +418,10 @@ class HazardAnalysis:
         conflicts: list[Hazard] = []
         memo = self._memo.setdefault(b, {})
         for a in earlier:
+            if a.owner is not None and b.owner is not None and a.buffer is b.buffer:
+                same = a.owner[0] == b.owner[0] and all(map(is_, a.owner[1], b.owner[1]))
+                if same and not a.pending:
+                    continue  # each thread has its own elements: the usual case, without a call
             if a not in memo:
                 memo[a] = self._conflict(a, b)
             hazard = memo[a]
