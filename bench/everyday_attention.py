@@ -245,7 +245,7 @@ def packed_attention(count: int, length: int, heads: int, dim: int) -> Program:
 
 @family((64, 32, 8, 128, 4096, 64), (16, 64, 8, 64, 2048, 32), small=(2, 8, 2, 64, 100, 32))
 def paged_decode(batch: int, heads: int, groups: int, dim: int, length: int, page: int) -> Program:
-    """One query a sequence; keys and values lie in pages and serve several heads."""
+    """Decoding with a paged KV cache: one query per sequence, grouped query heads."""
     scale = dim**-0.5 * LOG2_E
     shared = heads // groups
     pages = (length + page - 1) // page

@@ -64,13 +64,17 @@ def joined(dtype: str, rows: int, columns: int, block: int) -> Any:
 SIZES = [(64, 64, 512), (12, 96, 384), (6, 100, 200), (4, 48, 16), (40, 32, 64)]
 
 
-@pytest.mark.parametrize("make", [flat, shifted, joined])
+# Blocks of ``shifted`` are whole rows.
+CASES = [
+    (make, sizes) for make in (flat, shifted, joined) for sizes in SIZES
+    if make is not shifted or sizes[2] % sizes[1] == 0
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "sizes"), CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-@pytest.mark.parametrize("sizes", SIZES)
 def test_halves_of_rows_change_places(make: Any, dtype: str, sizes: tuple[int, int, int]) -> None:
     rows, columns, block = sizes
-    if make is shifted and block % columns:
-        pytest.skip("a block is whole rows")
     rng = np.random.default_rng(rows)
     x, b = (rng.integers(-50, 50, shape).astype(dtype) for shape in ((rows, columns), columns // 2))
     y = np.zeros_like(x)

@@ -116,7 +116,7 @@ class LoopHints(Hints):
         through: "ldg" or "stg", the access that a loop over lanes is.
         threads: it is over the threads of a block; ``alive`` says which of them have returned.
         tiles: it is over tiles of a grid, which have no order.
-        pipeline_note: what became of its pipeline.
+        pipeline_note: how its pipeline was scheduled, or why it was not.
         counted: how many of the first statements of the body are remainders of the variable that
             the loop counts along instead of dividing.
         vector: it is computed in vectors: bits of the widest value.

@@ -61,8 +61,8 @@ REDUCTION = Option(
     wrong="with an unknown reduction",
 )  # fmt: skip
 
-# Operands in shared memory are where a tile starts and how many units of 16 bytes behind it the
-# instruction begins; attributes of the call say how they lie there ("Matrix Descriptor Format").
+# An operand in shared memory is the start of a tile and an offset in units of 16 bytes. Attributes
+# of the call give its layout: swizzle and strides ("Matrix Descriptor Format").
 # The last operand says whether d is added to.
 _WGMMA_D = Operand("d", "registers", "rw", tile="mn", width=WARPGROUP)
 _WGMMA_B = (Operand("b", "shared", "r", proxy="async"), VALUE, VALUE)
@@ -312,7 +312,7 @@ def _matrix(name: str, text: str, *operands: Operand) -> Atom:
     )  # fmt: skip
 
 
-# Attributes of the calls say the shape; of memory stands here what a row has at least.
+# Attributes of the calls give the shape. The rows here give the least size in memory.
 _WHOLE = Operand("matrix", "registers", "w", tile="mn")
 _PITCH = Operand("elements of a row", "constant")
 MATRIX_FILL = _matrix("fill_matrix", "tl_matrix_fill", _WHOLE)

@@ -51,7 +51,7 @@ class Place:
 
     @property
     def kernel(self) -> S.Launch:
-        """The kernel around a node that stands in one."""
+        """The enclosing kernel, for a node inside one."""
         assert self.launch is not None
         return self.launch
 

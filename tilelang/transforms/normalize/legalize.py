@@ -174,7 +174,7 @@ def apply_register_hints(launch: S.Launch, place: Place) -> S.Launch:
     schedule. Where that has one role the hints do nothing, which a note on the launch says for
     ``explain``.
 
-    It relies on nothing; it stands in front of what copies kernels or their statements.
+    It relies on nothing, and runs before any pass that duplicates kernels or statements.
     """
     calls = [stmt.value for stmt in S.find(launch.body, S.Eval) if isinstance(stmt.value, E.Call)]
     hints = [call for call in calls if _does(call) == _OFF or _does(call) in _COUNTS]

@@ -8,9 +8,9 @@ out for itself before (the group of a tile in a table, say) stands before the ro
 where the loops around a pipeline find it out anew.
 
 The order by roles is proved; where it cannot be, or the launch does not qualify (``_check``), it
-gets one role and its loops say why. ``RoleWriter`` writes the roles. What else a schedule says of
-them (``gemm_overlap``, ``cross_tile_prefetch``, ``ping_pong``) is told to it, and never read from
-what it has written.
+gets one role and its loops say why. ``RoleWriter`` writes the roles. The other decisions of the
+schedule (``gemm_overlap``, ``cross_tile_prefetch``, ``ping_pong``) are its arguments: nothing reads
+them from emitted statements.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class TileStage(StageWriter):
         inside = self.run(S.seq(*reads), E.const(1))
         uses = [*stmts[:first], inside, *stmts[last + 1 :]]
         at = next(k for k, stmt in enumerate(inputs) if not isinstance(stmt, (S.Let, S.Alloc)))
-        # Runs of other pipelines stand in this one for both roles, or behind it.
+        # Other pipelines run inside this one, for both roles, or after it.
         nested = any(isinstance(stmt, H.Run) for stmt in stmts[first : last + 1])
         end = len(inputs) if nested else at
         bound = {stmt.var for stmt in inputs if isinstance(stmt, S.Let)}

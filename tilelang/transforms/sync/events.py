@@ -448,8 +448,6 @@ class HazardAnalysis:
 
     def _hazard(self, a: Access, b: Access) -> Hazard | None:
         same_buffer = a.buffer is b.buffer
-        if same_buffer and self._same_owner(a, b):
-            return None
         for x, y in zip(a.dims, b.dims) if same_buffer else ():
             if self._are_disjoint(a, x, b, y) or self._are_apart_modulo(a, x, b, y):
                 return None
@@ -458,12 +456,6 @@ class HazardAnalysis:
         if a.joint or b.joint:
             return Hazard(a, b, False)
         return self._by_thread(a, b, same_buffer)
-
-    def _same_owner(self, a: Access, b: Access) -> bool:
-        if a.owner is None or b.owner is None or a.pending:
-            return False
-        same_map = all(x is y for x, y in zip(a.owner[1], b.owner[1]))
-        return bool(a.owner[0] == b.owner[0]) and same_map
 
     # -- intervals ---------------------------------------------------------------------------
     def _split(self, access: Access, low: E.Expr) -> tuple[E.Expr, E.Expr] | None:
