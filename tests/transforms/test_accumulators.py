@@ -288,3 +288,34 @@ def test_a_name_may_be_the_value_that_is_kept() -> None:
     for i, j in np.ndindex(8, 64):
         want[rows[i, j] & 3, j] = max(want[rows[i, j] & 3, j], j)
     check(main, rows, np.full((4, 64), 20, np.int32), want=(want,))
+
+
+@emulated
+def test_an_index_that_is_known_is_the_same_where_it_is_read_and_stored():
+    @T.prim_func
+    def main(
+        X: T.Tensor((8, 1, 7), "float32"),
+        Total: T.Tensor((1,), "float32"),
+        Products: T.Tensor((4,), "float32"),
+    ):
+        with T.Kernel(1, threads=96):
+            total = T.alloc_shared((1,), "float32")
+            products = T.alloc_shared((4,), "float32")
+            T.clear(total)
+            T.fill(products, 1)
+            for i, j, k in T.Parallel(8, 1, 7):
+                for _ in T.serial(2):
+                    total[j] = T.min(X[i, j, k], total[j])
+                if i < 5:
+                    products[i % 4] = T.if_then_else(
+                        i % 2 == 0, products[i % 4] * X[i, j, k], products[i % 4]
+                    )
+            T.copy(total, Total)
+            T.copy(products, Products)
+
+    X = (np.arange(56).reshape(8, 1, 7) * 5 % 3 - 1).astype(np.float32)
+    products = np.ones(4, np.float32)
+    for i in range(0, 5, 2):
+        products[i % 4] *= X[i].prod()
+    total = np.minimum(X.min(), 0).reshape(1).astype(np.float32)
+    check(main, X, np.zeros(1, np.float32), products * 0, want=(total, products))

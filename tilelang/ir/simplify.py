@@ -120,10 +120,18 @@ class _Simplifier:
             if _parts(node) is not None and self.repeatable(node):
                 simple = self.total(node)
             else:
-                simple = self.settle(rebuild(node, self.visit) if below else self.guarded(node))
+                simple = self.settle(self.rebuilt(node) if below else self.guarded(node))
                 simple = self.constant(simple) if simple.dtype.is_bool else simple
             memo[node] = memo[simple] = simple
         return memo[expr]
+
+    def rebuilt(self, node: Expr) -> Expr:
+        """``node`` with what is in it simple. A variable that is an index alone is kept as it is
+        where an element is stored (see :func:`simplify`): one sees that both are one element."""
+        if not isinstance(node, Load):
+            return rebuild(node, self.visit)
+        kept = self.bounds.narrowed
+        return rebuild(node, lambda n: n if type(n) is Var and n not in kept else self.visit(n))
 
     def constant(self, node: Expr) -> Expr:
         """A variable that has one value only, or a condition that is known, as a constant."""
@@ -206,7 +214,7 @@ class _Simplifier:
             if new is node:
                 return node
             trail.append(name)
-            node = rebuild(new, self.visit)
+            node = self.rebuilt(new)
         raise InternalError(
             f"the simplifier does not come to an end on `{node!r}`",
             got=f"these rules undo each other: {', '.join(trail[-4:])}",

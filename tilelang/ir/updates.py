@@ -13,10 +13,8 @@ from operator import is_
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.simplify import simplify
 from tilelang.records import dataclass
 
 _KINDS = {
@@ -88,7 +86,7 @@ def _of_value(target: E.Load, value: E.Expr) -> Update | None:
 
 def _of_choice(target: E.Load, value: E.Select) -> Update | None:
     for side, other, holds in ((value.t, value.f, True), (value.f, value.t, False)):
-        if not (_is(other, target) or _is(other, _where(target, value.cond, not holds))):
+        if not _is(other, target):
             continue
         cond = value.cond if holds else E.unary("lnot", value.cond)
         op = _larger(value.cond, side, target)
@@ -97,18 +95,11 @@ def _of_choice(target: E.Load, value: E.Select) -> Update | None:
             return Update(target, op if holds else {"max": "min", "min": "max"}[op], side)
         if reads((cond,), target.buffer):
             return None
-        update = _of_value(target, side) or _of_value(_where(target, value.cond, holds), side)
+        update = _of_value(target, side)
         if update is not None:
             return Update(target, update.kind, update.value, (cond, *update.when))
         return None
     return None
-
-
-def _where(place: E.Load, cond: E.Expr, truth: bool) -> E.Load:
-    """``place`` as simplification writes it where ``cond`` holds, or does not: under ``i == 0`` the
-    element ``s[i]`` is ``s[0]``."""
-    known = Bounds().given(cond, truth)
-    return E.Load(place.buffer, tuple(simplify(index, known) for index in place.indices))
 
 
 def _larger(cond: E.Expr, value: E.Expr, target: E.Load) -> str | None:

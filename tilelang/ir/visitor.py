@@ -209,6 +209,16 @@ class ExprRewriter(Rewriter):
         return rebuild(expr, self.expr, None if self._keeps_buffers else self.buffer)
 
 
+def replace_node(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """``expr`` with every ``old`` in it replaced."""
+    return _Node(old, new).expr(expr)
+
+
+class _Node(ExprRewriter):
+    def __init__(self, old: Expr, new: Expr) -> None:
+        self.memo[old] = new
+
+
 def map_stmts(
     stmt: Stmt, kind: type[Kind] | tuple[type[Stmt], ...], fn: Callable[[Kind], Replacement]
 ) -> Stmt:

@@ -143,10 +143,7 @@ class _Fuser:
         if _is_innermost(first) and _is_innermost(second):
             if self.stores_neighbours(a) != self.stores_neighbours(b):
                 return "one of them stores elements that are no neighbours"
-            if (
-                len({(store.buffer, store.indices) for store in first.stores + second.stores})
-                > LARGEST
-            ):
+            if len({**first.stores, **second.stores}) > LARGEST:
                 return "the loop would be too long"
         elif _wants_vectors(a, first) or _wants_vectors(b, second):
             return "one of them is computed in vectors"
@@ -157,7 +154,7 @@ class _Fuser:
         """One loop of the bodies of both."""
         self.count += 1
         settled = S.flat(a.body)
-        body: S.Stmt = S.Seq(stmts=(*settled, *S.flat(substitute_in(b.body, {b.var: a.var}))))
+        body: S.Stmt = self.memory.concatenated(a.body, substitute_in(b.body, {b.var: a.var}))
         if a.hints.parallel is not None and b.hints.parallel is not None:
             hints = a.hints
         elif scan := a.hints.scan or b.hints.scan:
@@ -209,7 +206,7 @@ def _wants_vectors(loop: S.For, facts: Facts) -> bool:
 
 def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
     """Whether all stores to memory are contiguous: one element further with each iteration."""
-    stored = {store.indices: None for store in facts.stores if not store.buffer.is_var}
+    stored = {indices: None for buffer, indices in facts.stores if not buffer.is_var}
     for indices in stored:
         steps = steps_of(indices, loop.var)
         if not steps or steps[-1] != 1 or any(steps[:-1]):

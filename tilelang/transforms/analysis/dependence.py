@@ -281,7 +281,7 @@ class Facts:
     mentioned: frozenset[E.Var]  # the same and the variables of expressions
     bound: frozenset[E.Var]  # variables that statements bind
     values: tuple[S.Let, ...]
-    stores: tuple[S.Store, ...]
+    stores: dict[tuple[Buffer, tuple[E.Expr, ...]], S.Store]  # to an element, the last one
     every: dict[tuple[object, ...], Access]  # accesses, equal ones once
 
     @cached_property
@@ -315,6 +315,13 @@ class Memory:
     def facts(self, stmt: S.Stmt) -> Facts:
         """What ``stmt`` does, computed once."""
         return facts_of(stmt, self.known)
+
+    def concatenated(self, a: S.Stmt, b: S.Stmt) -> S.Seq:
+        """``a`` and then ``b``; its facts are those of the two, so a sequence that grows by one
+        statement at a time is not looked at as a whole each time."""
+        seq = S.Seq(stmts=(*S.flat(a), *S.flat(b)))
+        self.known[seq] = _merged([_own_facts(seq), self.facts(a), self.facts(b)])
+        return seq
 
     def may_alias(self, a: Buffer, b: Buffer) -> bool:
         """Whether an element of ``a`` may be one of ``b``."""
@@ -364,11 +371,13 @@ class Memory:
         first, second = self.facts(a.body), self.facts(b.body)
         if first.accesses is None or second.accesses is None:
             return False
+        count = trip_count(a) if steps_by_one(a) else None
         iterations = Iterations(
             a.var,
             first.bound | second.bound,
             first.pure_values() | second.pure_values() | {b.var: a.var},
-            bounds=self.bounds,
+            {} if count is None else {a.var: count},
+            self.bounds,
         )
         return all(
             x.data not in self.any_address
@@ -428,7 +437,7 @@ def _own_facts(stmt: S.Stmt) -> Facts:
         mentioned=frozenset(used.union(*(expr.variables for expr in exprs))),
         bound=frozenset(stmt.parts("var", "vars")),
         values=(stmt,) if isinstance(stmt, S.Let) else (),
-        stores=(stmt,) if isinstance(stmt, S.Store) else (),
+        stores={(stmt.buffer, stmt.indices): stmt} if isinstance(stmt, S.Store) else {},
         every=every,
     )
 
@@ -436,9 +445,11 @@ def _own_facts(stmt: S.Stmt) -> Facts:
 def _merged(parts: list[Facts]) -> Facts:
     """What a statement does, given what it does itself and what its blocks do."""
     every: dict[tuple[object, ...], Access] = {}
+    for part in (*parts, *reversed(parts)):  # in order, and of equal ones the first
+        every.update(part.every)  # computes no hash again
+    stores: dict[tuple[Buffer, tuple[E.Expr, ...]], S.Store] = {}
     for part in parts:
-        for key, access in part.every.items():
-            every.setdefault(key, access)
+        stores.update(part.stores)
     none: frozenset[E.Var] = frozenset()
     return Facts(
         quiet=all(part.quiet for part in parts),
@@ -451,6 +462,6 @@ def _merged(parts: list[Facts]) -> Facts:
         mentioned=none.union(*(part.mentioned for part in parts)),
         bound=none.union(*(part.bound for part in parts)),
         values=tuple(let for part in parts for let in part.values),
-        stores=tuple(store for part in parts for store in part.stores),
+        stores=stores,
         every=every,
     )

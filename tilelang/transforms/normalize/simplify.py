@@ -18,7 +18,14 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.prover import decide, nonnegative
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import rebuild, rewrite_exprs
+from tilelang.ir.visitor import (
+    ExprFn,
+    rebuild,
+    replace_changed,
+    replace_node,
+    rewrite_exprs,
+    substitute,
+)
 from tilelang.target import Context
 
 _SHIFTS = ("shl", "shr")
@@ -67,7 +74,7 @@ class SimplifyWalk(FactWalk):
         return S.Seq(stmts=()) if fences else made
 
     def own(self, stmt: S.Stmt) -> S.Stmt:
-        return rewrite_exprs(stmt, self.expr)
+        return _rewritten(stmt, self.expr)
 
     def _fences_fragment(self, value: E.Expr) -> bool:
         """Whether a fence is about a tile whose registers the compiler chooses and orders itself:
@@ -84,7 +91,7 @@ class _Bound(SimplifyWalk):
     """Looks at every shift, too."""
 
     def own(self, stmt: S.Stmt) -> S.Stmt:
-        return rewrite_exprs(stmt, lambda expr: self.expr(simplify(expr, self.known)))
+        return _rewritten(stmt, lambda expr: self.expr(simplify(expr, self.known)))
 
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr``, which is simple, with its shifts bounded."""
@@ -110,6 +117,22 @@ class _BoundInKernels(_Bound):
         if isinstance(stmt, S.Launch):
             return rewrite_exprs(stmt, lambda expr: simplify(expr, self.known))
         return super().own(stmt)
+
+
+def _rewritten(stmt: S.Stmt, fn: ExprFn) -> S.Stmt:
+    """``stmt`` with ``fn`` applied to its expressions. The element that an update stores stays the
+    one that it reads: a condition inside its value would say more of the index there."""
+    if not isinstance(stmt, S.Store):
+        return rewrite_exprs(stmt, fn)
+    element = E.Load(stmt.buffer, stmt.indices)
+    if not stmt.indices or all(load is not element for load in E.find(stmt.value, E.Load)):
+        return rewrite_exprs(stmt, fn)
+    unknown = tuple(E.Var("index", index.dtype) for index in stmt.indices)
+    value = fn(replace_node(stmt.value, element, E.Load(stmt.buffer, unknown)))
+    indices = tuple(map(fn, stmt.indices))
+    return replace_changed(
+        stmt, indices=indices, value=substitute(value, dict(zip(unknown, indices)))
+    )
 
 
 def _is_zero(extent: E.Expr) -> bool:
