@@ -22,15 +22,15 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 TOTAL = 76_615
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_360,
-    "passes": 19_025,
-    "back ends": 11_892,
-    "language": 11_298,
-    "runtime": 5_795,
-    "interpreters": 6_450,
-    "tools": 4_465,
-    "compatibility": 4_830,
-    "support": 1_500,
+    "core": 11_357,
+    "passes": 19_049,
+    "back ends": 11_889,
+    "language": 11_297,
+    "runtime": 5_793,
+    "interpreters": 6_446,
+    "tools": 4_459,
+    "compatibility": 4_827,
+    "support": 1_498,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.

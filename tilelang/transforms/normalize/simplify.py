@@ -121,18 +121,18 @@ class _BoundInKernels(_Bound):
 
 def _rewritten(stmt: S.Stmt, fn: ExprFn) -> S.Stmt:
     """``stmt`` with ``fn`` applied to its expressions. The element that an update stores stays the
-    one that it reads: a condition inside its value would say more of the index there."""
-    if not isinstance(stmt, S.Store):
-        return rewrite_exprs(stmt, fn)
+    one that it reads: a condition inside its value could say more of the index there."""
+    new = rewrite_exprs(stmt, fn)
+    if not isinstance(stmt, S.Store) or new is stmt or not stmt.indices:
+        return new
     element = E.Load(stmt.buffer, stmt.indices)
-    if not stmt.indices or all(load is not element for load in E.find(stmt.value, E.Load)):
-        return rewrite_exprs(stmt, fn)
+    before = set(E.find(stmt.value, E.Load))
+    known = {fn(load) for load in before} | {E.Load(new.buffer, new.indices)}
+    if element not in before or known.issuperset(E.find(new.value, E.Load)):
+        return new
     unknown = tuple(E.Var("index", index.dtype) for index in stmt.indices)
     value = fn(replace_node(stmt.value, element, E.Load(stmt.buffer, unknown)))
-    indices = tuple(map(fn, stmt.indices))
-    return replace_changed(
-        stmt, indices=indices, value=substitute(value, dict(zip(unknown, indices)))
-    )
+    return replace_changed(new, value=substitute(value, dict(zip(unknown, new.indices))))
 
 
 def _is_zero(extent: E.Expr) -> bool:
