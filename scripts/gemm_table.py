@@ -13,9 +13,9 @@ import argparse
 from pathlib import Path
 
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.metal.check_dtypes import _FLOATS as METAL_FLOATS
 from tilelang.target.atoms import find_atom, warpgroup_kinds
 from tilelang.target.features import features_of
+from tilelang.target.limits import limits_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "gemm.md"
@@ -44,7 +44,8 @@ def cell(operand: str, result: str, kind: str, arch: str) -> str:
     """What ``T.gemm`` uses for operands of a dtype on an architecture."""
     features = features_of(kind, arch)
     dtypes = DType(operand), DType(operand), DType(result)
-    if kind == "metal" and dtypes[0].is_float and operand not in METAL_FLOATS:
+    floats = limits_of(kind, arch).floats
+    if floats and dtypes[0].is_float and operand not in floats:
         return "error"
     tf32 = " (TF32)" if kind == "cuda" and operand == "float32" else ""
     if "wgmma" in features and warpgroup_kinds(*dtypes) is not None:

@@ -22,15 +22,11 @@ def double(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
-def test_a_row_makes_text_and_has_its_steps_in_the_pass_list(kind: str) -> None:
+def test_a_row_makes_text(kind: str) -> None:
     row = BACKENDS[kind]
     target = Target(kind).concrete()
     assert row.kind == kind and backend_of(target) is row
     assert compile(double, target).language == row.language.lower()
-    steps = pass_list(target)
-    own = row.steps()
-    first = steps.index(own[0]) if own else 0
-    assert steps[first : first + len(own)] == own
     with pytest.raises(dataclasses.FrozenInstanceError):
         row.language = "other"  # type: ignore[misc]  # what is tested
 

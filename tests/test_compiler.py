@@ -24,7 +24,7 @@ from tilelang.target import Context, parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
-    "legalize", "widen_indices", "simplify", "check_program", "normalize_operations",
+    "legalize", "simplify", "check_program", "normalize_operations",
     "scalarize_vectors", "forward_gemm_copies", "choose_operands",
     "serialize_threads",
     "lower_tiles", "lower_fragments_to_arrays", "unroll_stencils", "fuse_loops", "replace_tiles_by_scalars", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "unroll_and_jam", "tile_registers", "pad_rows",

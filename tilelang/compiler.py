@@ -28,13 +28,13 @@ from tilelang.watch import Times, Watcher, is_profiled
 
 
 def pass_list(target: Target) -> tuple[Step, ...]:
-    """Every pass for ``target`` in order, its back end's own among them.
+    """Every pass for ``target`` in order.
 
     A pass may rely on what stands above it and on nothing else.
     """
-    own = backend_of(target).steps()
+    backend_of(target)  # refuses a kind without a back end
     on_cores = Context(target).has("cores")
-    return (*NORMALIZE, *own, *(CPU if on_cores else (*GPU, *GPU_THREADS)))
+    return (*NORMALIZE, *(CPU if on_cores else (*GPU, *GPU_THREADS)))
 
 
 Watch = Callable[[str, S.PrimFunc], None]

@@ -45,8 +45,7 @@ from tilelang.transforms.normalize.legalize import legalize
 from tilelang.transforms.normalize.loops import normalize_loops
 from tilelang.transforms.normalize.operations import expand_elementwise, normalize_operations
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
-from tilelang.transforms.normalize.simplify import simplify_and_bound_shifts, simplify_func
-from tilelang.transforms.normalize.widen_indices import widen_indices
+from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.schedule.apply import schedule_launches
 from tilelang.transforms.step import Step
 from tilelang.transforms.sync.allocate_scratch import allocate_scratch
@@ -61,19 +60,18 @@ from tilelang.transforms.verify.views import verify_views
 # Every target. A pass may rely on the passes above it and on nothing else.
 NORMALIZE: tuple[Step, ...] = (
     Step("legalize", legalize,
-         does="legalization: what the program leaves to the target, in terms that passes know",
+         does="legalization: what the program leaves to the target, in terms that passes know; "
+              "indices in 64 bits where 32 may overflow",
          after="every later pass knows every annotation key, sees ordinary operations instead of "
-               "function names, and looks at kernels with a number of threads only"),
-    Step("widen_indices", widen_indices,
-         does="compute indices in 64 bits where 32 may overflow",
-         after="index arithmetic is exact; every later pass relies on the dtypes of indices"),
-    Step("simplify", simplify_and_bound_shifts,
+               "function names, looks at kernels with a number of threads only, and relies on the "
+               "dtypes of indices"),
+    Step("simplify", simplify_func,
          does="fold constants and simplify expressions by the bounds of variables; legalize shifts "
               "by the width and more",
          after="every later pass sees constant extents and folded conditions"),
     Step("check_program", check_program,
-         does="reject accesses that are certainly outside a tile, and launches that exceed the "
-              "limits of the target",
+         does="reject accesses that are certainly outside a tile, launches that exceed the limits "
+              "of the target, and floats that it lacks",
          after="constant extents show which accesses are out of bounds; nothing is lowered yet, "
                "so the error can quote the program"),
     Step("normalize_loops", normalize_loops,

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tilelang.runtime.executable import Executable
     from tilelang.runtime.library import Library
     from tilelang.runtime.signature import LaunchSpec
-    from tilelang.transforms.step import Step
 
 Limits = tuple[tuple[str, int], ...]  # (parameter, bytes) of tensors aligned less than vectors
 
@@ -140,8 +139,6 @@ class Backend:
     Attributes:
         kind: of the targets that it generates code for, e.g. "cuda".
         language: what its text is called, e.g. "CUDA".
-        steps: gives passes of its own. They run on tile operations in normal form, before those
-            for threads that run beside each other.
         emit: the text of a lowered program, with all that is needed to compile and call it.
         executable: what calls a compiled text; compiles it, or takes it from the disk cache.
         ready: whether this machine has the toolchain; programs are interpreted where it has not.
@@ -165,6 +162,5 @@ class Backend:
     emulated: bool = False
     texts: tuple[str, ...] = ()
     standalone: Callable[[str], str] = str
-    steps: Callable[[], tuple[Step, ...]] = tuple
     shipping: Callable[[], Shipping | None] = _no_export
     foreign: Callable[[], Foreign | None] = _no_foreign_calls

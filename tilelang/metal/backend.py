@@ -11,7 +11,6 @@ from tilelang.target import Context
 
 if TYPE_CHECKING:
     from tilelang.runtime.executable import Executable
-    from tilelang.transforms.step import Step
 
 
 def _emit(func: PrimFunc, context: Context) -> Artifact:
@@ -30,15 +29,6 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
     return executable(program, artifact)
 
 
-def _steps() -> tuple[Step, ...]:
-    from tilelang.metal.check_dtypes import check_dtypes
-    from tilelang.transforms.step import Step
-
-    does = "refuse dtypes that Metal lacks"
-    after = "statements are still those of the program, so the error names its line"
-    return (Step("check_dtypes", check_dtypes, does, after),)
-
-
 def _standalone(source: str) -> str:
     from tilelang.metal.standalone import standalone
 
@@ -54,5 +44,4 @@ METAL = Backend(
     emulated=True,
     texts=("metal",),
     standalone=_standalone,
-    steps=_steps,
 )

@@ -38,6 +38,7 @@ class Limits:
     processors: int = 0
     block: tuple[int, int, int] = (1024, 1024, 64)
     grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    floats: tuple[str, ...] = ()  # the dtypes of floats that it has; (): all of them
 
     def registers_at_start(self, threads: int) -> int:
         """The most registers that each thread of a block of ``threads`` has from its start, in
@@ -103,6 +104,8 @@ METAL = Limits(
     shared_processor=32 * KIB,
     block=(1024, 1024, 1024),
     grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
+    # Small ones by functions of the header; the language has no float64.
+    floats=("bfloat16", "float16", "float32", "float8_e4m3", "float8_e4m3fn", "float8_e5m2"),
 )
 # The default limits of the WebGPU specification, which every device must offer.
 WEBGPU = Limits(threads=256, shared_static=16 * KIB, shared_block=16 * KIB, grid=(65535,) * 3)

@@ -6,14 +6,15 @@ from math import prod
 
 import numpy as np
 
-from tilelang.errors import TileIndexError, TileUnsupportedError
+from tilelang.errors import Loc, TileIndexError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import certain_loads
 from tilelang.ir.expr import Const
-from tilelang.ir.visitor import substitute
+from tilelang.ir.visitor import postorder, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.target import Target
 from tilelang.transforms.analysis.loops import static_extents, values_of
@@ -239,4 +240,36 @@ def _check_grid(launch: S.Launch, target: Target) -> None:
             )
 
 
-check_program = Phase(check_tile_bounds, check_launch_limits)
+@rule(S.PrimFunc, where=lambda _, context: bool(context.limits.floats))
+def check_floats(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+    """Refuse floats that the target has no type for.
+
+    Raises:
+        TileUnsupportedError: a number of such a dtype, with the line that has it.
+    """
+    target = place.context.target
+    for param in func.params:
+        _check_float(param.dtype, f"the parameter `{param.name}`", target, func.loc)
+    for stmt in S.walk(func.body):
+        if isinstance(stmt, S.Alloc):
+            _check_float(stmt.buffer.dtype, f"`{stmt.buffer.name}`", target, stmt.loc)
+        for root in stmt.exprs():
+            for node in postorder(root):
+                if not isinstance(node, Buffer):
+                    _check_float(node.dtype, f"`{node!r}`", target, stmt.loc)
+    return func
+
+
+def _check_float(dtype: DType, what: str, target: Target, loc: Loc | None) -> None:
+    kind, floats = dtype.element_of, target.limits.floats
+    if kind.is_float and str(kind) not in floats:
+        raise TileUnsupportedError(
+            f"{what} is of dtype {kind}, which {target.kind.capitalize()} has not",
+            expected=", ".join(floats) + ", or an integer",
+            got=str(kind),
+            hint="compute in float32, or choose another target",
+            loc=loc,
+        )
+
+
+check_program = Phase(check_tile_bounds, check_launch_limits, check_floats)

@@ -20,6 +20,7 @@ from tilelang.ir.levels import HOST, with_known_hints
 from tilelang.ir.visitor import map_stmts, rewrite_blocks, without_allocations
 from tilelang.target.operations import SET_MAX_NREG
 from tilelang.transforms.normalize.alignment import limit_views
+from tilelang.transforms.normalize.widen_indices import widen_indices
 from tilelang.transforms.rules import Phase, Place, rule
 
 
@@ -325,5 +326,5 @@ def _kernel(stmts: list[S.Stmt]) -> S.Launch:
 
 legalize = Phase(
     strip_hints, expand_library_calls, limit_views, one_thread_by_default, hoist_workspaces,
-    apply_register_hints, wrap_host_statements,
+    apply_register_hints, widen_indices, wrap_host_statements,
 )  # fmt: skip

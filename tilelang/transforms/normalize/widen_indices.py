@@ -31,16 +31,17 @@ from tilelang.ir.indices import is_index, is_long, is_sum, plain_values, widens
 from tilelang.ir.intervals import Interval, full
 from tilelang.ir.visitor import Rewriter, postorder, rebuild
 from tilelang.records import dataclass
-from tilelang.target import Context
+from tilelang.transforms.rules import Place, rule
 
 INT64 = DType("int64")
 _UNKNOWN = Interval(0, 2)  # stands for what may be of any size
 
 
-def widen_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the index arithmetic in int64 that int32 may not hold.
+@rule(S.PrimFunc)
+def widen_indices(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+    """Compute indices in 64 bits where 32 may overflow.
 
-    Relies on nothing: it is the first pass, as later ones may simplify what wraps.
+    Stands above all passes that simplify what would wrap.
     """
     return func.with_body(_Widen(func).rewrite(func.body))
 
