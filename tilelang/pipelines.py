@@ -26,7 +26,6 @@ from tilelang.cpu.operands import choose_operands
 from tilelang.cpu.tiles import lower_tiles_without_kernel
 from tilelang.transforms.cleanup.addressing import select_addressing
 from tilelang.transforms.cleanup.loop_invariants import hoist_invariants
-from tilelang.transforms.cleanup.pack_f16x2 import pack_f16x2
 from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocals
 from tilelang.transforms.layouts.deferred_reductions import defer_reductions
 from tilelang.transforms.layouts.infer import infer_layouts
@@ -34,16 +33,14 @@ from tilelang.transforms.layouts.promote_operands import promote_operands
 from tilelang.transforms.lower.addresses import apply_layouts
 from tilelang.transforms.lower.guards import insert_guards
 from tilelang.transforms.lower.pipelines import lower_pipelines
-from tilelang.transforms.lower.roles import lower_roles
+from tilelang.transforms.lower.roles import lower_scheduled
 from tilelang.transforms.lower.tiles import lower_tiles_gpu
 from tilelang.transforms.lower.vectorize import vectorize_loops
 from tilelang.transforms.memory.arena import plan_shared
-from tilelang.transforms.memory.interleave_buffers import interleave_buffers
-from tilelang.transforms.memory.shrink_live_ranges import shrink_live_ranges
 from tilelang.transforms.normalize.checks import check_program
 from tilelang.transforms.normalize.legalize import legalize
 from tilelang.transforms.normalize.loops import normalize_loops
-from tilelang.transforms.normalize.operations import expand_elementwise, normalize_operations
+from tilelang.transforms.normalize.operations import normalize_operations
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.schedule.apply import schedule_launches
@@ -162,25 +159,19 @@ CPU: tuple[Step, ...] = (
 GPU: tuple[Step, ...] = (
     Step("schedule_launches", schedule_launches,
          does="choose the schedule of each launch by estimated cycles, and apply it: persistent "
-              "blocks, software pipelines, roles of warpgroups, overlap of products, epilogues; "
-              "decide which copies use TMA",
+              "blocks, software pipelines, roles of warpgroups, overlap of products, epilogues, "
+              "live ranges where memory is short; decide which copies use TMA",
          after="copies and products are still whole; layouts and barriers depend on the schedule",
          level="scheduled"),
-    Step("lower_roles", lower_roles,
-         does="lower roles to branches on the thread index",
-         after="layouts and barriers depend on which threads run a branch, which its condition "
-               "shows"),
-    Step("shrink_live_ranges", shrink_live_ranges,
-         does="allocate a tile in the loop whose iterations overwrite it",
-         after="pipelines have their tiles; barriers and the shared-memory plan depend on live "
-               "ranges"),
+    Step("lower_scheduled", lower_scheduled,
+         does="lower roles to branches on the thread index, and transposes, im2col and tile "
+              "atomics to loops over elements",
+         after="pipelining needs whole operations; layouts and barriers depend on loops and on "
+               "which threads run a branch, which its condition shows"),
     Step("promote_operands", promote_operands,
          does="keep GEMM operands that loops compute in registers",
          after="pipelined tiles have all their stages; layouts depend on which operands are in "
                "registers"),
-    Step("expand_elementwise", expand_elementwise,
-         does="lower transposes, im2col and tile atomics to loops over elements",
-         after="pipelining needs whole operations; layout inference needs loops"),
     Step("infer_layouts", infer_layouts,
          does="infer layouts of fragments, shared tiles and parallel loops by cost",
          after="tiles have all their stages; every later pass depends on layouts"),
@@ -211,25 +202,20 @@ GPU_THREADS: tuple[Step, ...] = (
     Step("lower_tiles_gpu", lower_tiles_gpu,
          does="lower tile operations to the code of each thread",
          after="layouts and barriers are fixed"),
-    Step("interleave_buffers", interleave_buffers,
-         does="place the buffers of a pipeline stage next to each other",
-         after="layouts are fixed, and pipelines still show which tiles are filled together",
-         needs="tma"),
     Step("lower_pipelines", lower_pipelines,
-         does="lower pipelines to cp.async groups or mbarrier phases",
-         after="no later pass needs the stages of a pipeline; the shared-memory plan includes its "
-               "mbarriers",
+         does="lower pipelines to cp.async groups or mbarrier phases; place the buffers of a stage "
+              "that TMA fills next to each other",
+         after="layouts are fixed, and no later pass needs the stages of a pipeline; the "
+               "shared-memory plan includes its mbarriers",
          level="thread"),
     Step("insert_guards", insert_guards,
          does="predicate accesses that may be outside a tensor",
          after="all accesses are loads and stores, and loop nests show what a guard covers",
          unless="unsafe_memory"),
     Step("vectorize_loops", vectorize_loops,
-         does="vectorize lane loops; combine atomic updates of neighbouring elements",
+         does="vectorize lane loops; combine atomic updates of neighbouring elements; pack 16-bit "
+              "float arithmetic in pairs",
          after="conditions are at their accesses, so a vector can share one"),
-    Step("pack_f16x2", pack_f16x2,
-         does="pack 16-bit float arithmetic in pairs",
-         after="what is left of element loops after vectorization are loops over lanes"),
     Step("apply_layouts", apply_layouts,
          does="replace logical indices by addresses in the layout",
          after="vectors are formed from logical indices; layouts keep each vector contiguous"),

@@ -14,7 +14,7 @@ from tilelang.errors import SharedMemoryLimitError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.target import Context, parse_target
-from tilelang.transforms.memory.shrink_live_ranges import shrink_live_ranges
+from tilelang.transforms.schedule.apply import schedule_launches
 
 TARGET = parse_target("hip -mcpu=gfx942")
 SHORT = Context(TARGET, Options(), "shortest")
@@ -59,7 +59,7 @@ def turns(kept: str = "", view: bool = False, stages: int = 0) -> PrimFunc:
 
 
 def names_in_loop(func: PrimFunc) -> list[str]:
-    made = shrink_live_ranges(func, SHORT).script()
+    made = schedule_launches(func, SHORT).script()
     text = made[made.index("for k in") :]
     return re.findall(r"(\w+) = T.alloc_\w+\(", text)
 
@@ -79,7 +79,7 @@ def test_a_tile_with_another_name_stays() -> None:
 
 def test_where_memory_is_not_short_programs_stay_as_they_are() -> None:
     func = turns()
-    assert shrink_live_ranges(func, Context(TARGET, Options())) is func
+    assert schedule_launches(func, Context(TARGET, Options())) is func
 
 
 @pytest.mark.parametrize("stages", [0, 1, 2])

@@ -24,9 +24,16 @@ from tilelang.ir.linear import Linear
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
-from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute, substitute_in
+from tilelang.ir.visitor import (
+    Rewriter,
+    map_buffers,
+    rewrite_launches,
+    substitute,
+    substitute_in,
+)
 from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
+from tilelang.transforms.analysis.interleaved_buffers import Interleaving, interleavings
 from tilelang.transforms.analysis.loops import trips
 from tilelang.transforms.analysis.mechanism import MECHANISMS, Mechanism, Step
 
@@ -35,12 +42,12 @@ _HANDED_ON = frozenset(((H.Wait, Step.BARRIER), (H.Commit, Step.ARRIVE_FULL)))
 
 
 def lower_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` without statements of the schedule.
+    """``func`` without statements of the schedule, and the tiles of a stage next to each other.
 
     A pipeline with mbarriers stands in no loop: their turns are counted from its first item on.
     Each thread counts the items of its runs in a register.
     """
-    return rewrite_bodies(func, lambda launch: _Lower(launch, context).rewrite(launch.body))
+    return rewrite_launches(func, lambda launch: _Lower(launch, context).result())
 
 
 class _Lower(Rewriter):
@@ -50,6 +57,27 @@ class _Lower(Rewriter):
         self.pipelines: dict[E.Expr, _Pipeline] = {}
         self.branches = 0  # conditions around the statement
         self.counted: set[E.Var] = set()  # numbers of the first items of runs around the statement
+        self.interleavings: dict[E.Var, Interleaving] = {}
+
+    def result(self) -> S.Stmt:
+        """The launch without statements of the schedule."""
+        launch = self.launch.with_body(self.rewrite(self.launch.body))
+        return map_buffers(launch, self.interleaved) if self.interleavings else launch
+
+    def interleaved(self, buffer: Buffer) -> Buffer:
+        """``buffer`` with its place among the tiles of its stage, which layouts and the plan of
+        shared memory use."""
+        joined = self.interleavings.get(buffer.data)
+        if joined is None or buffer.attrs.joined is not None:
+            return buffer
+        return replace(buffer, attrs=replace(buffer.attrs, joined=joined))
+
+    @cached_property
+    def tiles(self) -> dict[E.Var, Buffer]:
+        """Tiles of the launch that have one name."""
+        views = {node.buffer.data for node in S.find(self.launch.body, S.View)}
+        allocs = S.find(self.launch.body, S.Alloc)
+        return {node.buffer.data: node.buffer for node in allocs if node.buffer.data not in views}
 
     @cached_property
     def groups(self) -> ThreadGroups:
@@ -89,6 +117,8 @@ class _Lower(Rewriter):
         mechanism = MECHANISMS[stmt.mechanism]
         fenced = stmt.proxy == "async" and mechanism.mode != "tma"
         pipe = self.pipelines[stmt.pipe] = _Pipeline(mechanism, stmt.stages, fenced)
+        if mechanism.elected and self.context.has("tma"):
+            self.interleavings |= interleavings(stmt, self.tiles)
         pipe.counts = operations.LOAD_LDS.needs in mechanism.needs
         loads = set(_loads(stmt.body, stmt.pipe))
         pipe.loads, pipe.steady = max(loads, default=0), len(loads) == 1

@@ -1,4 +1,4 @@
-"""Role lowering (warp specialization): roles become branches on the thread number.
+"""Lowering of what the schedule needed whole: roles (warp specialization), elementwise operations.
 
 Stands before layouts and barriers: they see which threads run a branch by its condition, give a
 group of warps a barrier of its own, and never put one of the whole block inside.
@@ -11,15 +11,19 @@ from math import prod
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
+from tilelang.ir.elementwise import loop_of
 from tilelang.target import operations
 from tilelang.transforms.analysis.groups import thread_number
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.analysis.tma import is_complete
+from tilelang.transforms.rules import Phase, Place, rule
 
 
 @rule(H.Roles)
 def lower_roles(stmt: H.Roles, place: Place) -> S.Stmt | None:
-    """A branch for each role; budgets of registers act where the target moves them between
-    warps."""
+    """Lower roles to branches on the thread index.
+
+    Budgets of registers act where the target moves them between warps.
+    """
     around = [node.count for node in place.around if isinstance(node, H.Role)]
     threads = around[-1] if around else prod(place.kernel.threads)  # that come to the statement
     branch: S.Stmt | None = None
@@ -53,3 +57,18 @@ def _limited(role: H.Role, place: Place) -> S.Stmt:
     raising = E.const(int(role.registers > given))
     call = E.call(operations.SET_MAX_NREG, E.const(role.registers), raising)
     return S.seq(S.Eval(value=call, loc=role.loc), body)
+
+
+@rule(S.ElementOp, S.AtomicTile)
+def expand_elementwise(stmt: S.TileOp, place: Place) -> S.Stmt | None:
+    """Lower transposes, im2col and tile atomics to loops over elements.
+
+    Threads share these out as they do any parallel loop, with the layouts that fragments give or,
+    on memory, in vectors. Updates that TMA makes, copies and fills stay whole until they are
+    lowered: pipelines, exchanges and wide stores know them as what they are.
+    """
+    is_ahead = isinstance(stmt, S.COPIES) and stmt.mode != "copy"
+    return stmt if is_ahead or is_complete(stmt) else loop_of(stmt)
+
+
+lower_scheduled = Phase(lower_roles, expand_elementwise)

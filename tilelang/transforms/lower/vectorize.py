@@ -37,6 +37,7 @@ from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, guarded, run_of
 from tilelang.transforms.lower.context import INT, MADE
+from tilelang.transforms.lower.pack_f16x2 import packed
 from tilelang.transforms.lower.random_numbers import draw_ahead, draws
 from tilelang.transforms.lower.vector_atomics import vectorize_atomics
 from tilelang.transforms.rules import Phase, Place, rule
@@ -52,7 +53,15 @@ def vectorize_lanes(stmt: S.Stmt, place: Place) -> Replacement:
     return stmt if place.launch is None else place.of(_Lanes, place.launch).stmt(stmt, place)
 
 
-vectorize_loops = Phase(vectorize_atomics, vectorize_lanes)
+@rule(S.For)
+def pack_f16x2(loop: S.For, place: Place) -> S.Stmt:
+    """Pack 16-bit float arithmetic of lanes in registers in pairs."""
+    if loop.kind != "unroll" or place.launch is None:
+        return loop
+    return packed(loop, place.of(_Lanes, place.launch).bounds, place.context)
+
+
+vectorize_loops = Phase(vectorize_atomics, vectorize_lanes, pack_f16x2)
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,7 @@ class _Lanes:
             return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
         self.certain = _loaded_in_lets(stmt.body)
         self.stored, self.vectors = {node.buffer.data for node in S.find(stmt.body, S.Store)}, {}
+        self.context = place.context
         body = inline_lets(stmt.body, lambda value: True)
         start, count = values.start, len(values)
         marked = stmt.hints.asynchronous and place.context.has("cp_async")
@@ -156,16 +166,17 @@ class _Lanes:
         return side
 
     def lane_loop(self, stmt: S.Stmt, piece: Piece) -> S.Stmt:
-        """``stmt`` lane by lane."""
+        """``stmt`` lane by lane, or in pairs of lanes."""
         if piece.count == 1:
             return substitute_in(stmt, {piece.lane: E.const(piece.start)})
         lane = E.Var(piece.lane.name, INT)
         self.bounds = self.bounds.with_range(lane, piece.start, piece.start + piece.count)
-        return S.For(
+        loop = S.For(
             var=lane, start=E.const(piece.start), stop=E.const(piece.start + piece.count),
             step=E.const(1), body=substitute_in(stmt, {piece.lane: lane}), kind="unroll",
             loc=stmt.loc,
         )  # fmt: skip
+        return packed(loop, self.bounds, self.context)
 
     def store(self, stmt: S.Store, piece: Piece, marked: bool) -> list[S.Stmt]:
         """Loads of whole pieces, the value per lane, and the store of whole pieces."""

@@ -20,7 +20,6 @@ from tilelang.ir.visitor import map_exprs, rebuild, rewrite_exprs, substitute
 from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, thread_groups, thread_number
 from tilelang.transforms.analysis.scopes import is_private
-from tilelang.transforms.analysis.tma import is_complete
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
 from tilelang.transforms.rules import Phase, Place, rule
 
@@ -330,21 +329,6 @@ def signal_gemm_completion(stmt: S.Gemm, place: Place) -> S.Stmt | list[S.Stmt]:
     first = thread_number(place.kernel).equal(group[0])
     quiet = replace(stmt, barrier=None, hints=replace(stmt.hints, signals=True))
     return [quiet, S.If(cond=first, then=arrive, loc=stmt.loc)]
-
-
-@rule(S.ElementOp, S.AtomicTile)
-def expand_elementwise(stmt: S.TileOp, place: Place) -> S.Stmt | None:
-    """Lower transposes, im2col and tile atomics to loops over elements.
-
-    Threads share these out as they do any parallel loop, with the layouts that fragments give or,
-    on memory, in vectors. Updates that TMA makes, copies and fills stay whole until they are
-    lowered: pipelines, exchanges and wide stores know them as what they are.
-
-    Stands behind the passes that plan pipelines, which see these operations as whole too, and
-    before layouts are inferred.
-    """
-    is_ahead = isinstance(stmt, S.COPIES) and stmt.mode != "copy"
-    return stmt if is_ahead or is_complete(stmt) else loop_of(stmt)
 
 
 normalize_operations = Phase(

@@ -15,7 +15,7 @@ from typing import Any
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.launch_schedule import Alternative, Schedule, Value, text_of
+from tilelang.ir.launch_schedule import MEMORY, Alternative, Schedule, Value, text_of
 from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context
@@ -30,6 +30,7 @@ from tilelang.transforms.schedule.persistent_grid import loop_over_tiles
 from tilelang.transforms.schedule.ping_pong import alternate_warpgroups
 from tilelang.transforms.schedule.pipeline import is_pipelined, pipelined
 from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
+from tilelang.transforms.schedule.shrink_live_ranges import shrink_live_ranges
 from tilelang.transforms.schedule.specialize_warps import State, note_one_role, specialized, written
 from tilelang.transforms.schedule.staged_epilogue import stage_epilogue
 from tilelang.transforms.schedule.tma_copies import host_tensors
@@ -60,11 +61,14 @@ SHOWN = 4  # schedules that were not chosen, in reports
 
 def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with a schedule, chosen and applied, for each launch with products or pipelines, and
-    every copy of mode "tma" one that the accelerator makes."""
+    every copy of mode "tma" one that the accelerator makes. In the shortest memory, tiles live as
+    briefly as they can."""
     facts = Facts(host_tensors(func), context)
 
     def planned(launch: S.Launch) -> S.Launch:
-        return legalize_tma_copies(scheduled(prefetch_reads(launch, facts), facts), facts)
+        launch = scheduled(prefetch_reads(launch, facts), facts)
+        launch = shrink_live_ranges(launch) if context.memory == MEMORY[-1] else launch
+        return legalize_tma_copies(launch, facts)
 
     return rewrite_launches(func, planned)
 

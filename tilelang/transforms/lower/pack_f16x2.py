@@ -10,7 +10,8 @@ become copies of words.
 Where matrices are stored and multiplied in words of two (``stmatrix``), numbers of float32 become
 bfloat16 in pairs, too.
 
-Relies on the vectorizer: memory is loaded into register arrays, whose lanes are left as loops.
+Loops over lanes are those of the vectorizer, which loads memory into register arrays, and those
+that lowering writes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.facts import bounds_of
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
-from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
+from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import uses_only
@@ -41,73 +41,58 @@ MAX_INLINED = 256  # nodes of a value
 MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
 
 
-def pack_f16x2(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with lanes of float16 in pairs."""
+def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
+    """``loop`` over lanes, as pairs where that is possible."""
+    store, count = _without_lets(loop.body), _count(loop)
+    if not isinstance(store, S.Store) or store.buffer.storage != "local" or count < 2:
+        return loop
+    if not _independent(store):
+        return loop
+    copied = _copied(loop, store, count, bounds)
     kinds = (HALF, BRAIN) if context.has("bf16x2") else (HALF,)
+    if copied is not None or store.buffer.dtype not in kinds or count % 2:
+        return copied or loop
+    pair = E.Var(loop.var.name, INT)
+    lanes = _Pair(loop.var, pair * 2, bounds.with_range(pair, 0, count // 2))
+    target = lanes.place(store.buffer, store.indices)
+    value = (lanes.value if store.buffer.dtype is HALF else lanes.rounded)(store.value)
+    if target is None or value is None:
+        return loop
+    call = E.call(HALF2_STORE, E.AddressOf(store.buffer, (target,), "w"), value, dtype="void")
+    return _rounds(loop, pair, count // 2, S.Eval(value=call, loc=store.loc))
 
-    def paired(launch: S.Launch) -> S.Stmt:
-        return _Loops(bounds_of(launch), kinds).rewrite(launch.body)
 
-    return rewrite_bodies(func, paired)
-
-
-class _Loops(Rewriter):
-    def __init__(self, bounds: Bounds, kinds: tuple[DType, ...]) -> None:
-        self.bounds = bounds
-        self.kinds = kinds
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        """A loop over lanes, as pairs where that is possible."""
-        if not isinstance(stmt, S.For) or stmt.kind != "unroll":
-            return stmt
-        store, count = _without_lets(stmt.body), _count(stmt)
-        if not isinstance(store, S.Store) or store.buffer.storage != "local" or count < 2:
-            return stmt
-        if not _independent(store):
-            return stmt
-        copied = self.copied(stmt, store, count)
-        if copied is not None:
-            return copied
-        if store.buffer.dtype not in self.kinds or count % 2:
-            return stmt
-        pair = E.Var(stmt.var.name, INT)
-        low = pair * 2
-        lanes = _Pair(stmt.var, low, self.bounds.with_range(pair, 0, count // 2))
-        target = lanes.place(store.buffer, store.indices)
-        value = (lanes.value if store.buffer.dtype is HALF else lanes.rounded)(store.value)
-        if target is None or value is None:
-            return stmt
-        call = E.call(HALF2_STORE, E.AddressOf(store.buffer, (target,), "w"), value, dtype="void")
-        body = S.Eval(value=call, loc=store.loc)
-        if count == 2:
-            return simplified_with(body, {pair: E.const(0)})
-        return replace(stmt, var=pair, stop=E.const(count // 2), body=body)
-
-    def copied(self, stmt: S.For, store: S.Store, count: int) -> S.Stmt | None:
-        """A copy between register arrays in larger pieces."""
-        value = store.value
-        if not isinstance(value, E.Load) or value.buffer.storage != "local":
-            return None
-        if value.buffer.dtype is not store.buffer.dtype or value.buffer.dtype.bits < 8:
-            return None
-        for size in (16, 8, 4):
-            lanes = size * 8 // value.dtype.bits
-            if lanes < 2 or count % lanes:
-                continue
-            var = E.Var(stmt.var.name, INT)
-            bounds = self.bounds.with_range(var, 0, count // lanes)
-            pieces = _Pair(stmt.var, var * lanes, bounds, lanes)
-            to = pieces.place(store.buffer, store.indices)
-            at = pieces.place(value.buffer, value.indices)
-            if to is None or at is None:
-                continue
-            target = E.AddressOf(store.buffer, (to,), "w")
-            source = E.AddressOf(value.buffer, (at,), "r")
-            body = S.do(VECTOR_COPY, target, source, loc=store.loc, bytes=size)
-            if count == lanes:
-                return simplified_with(body, {var: E.const(0)})
-            return replace(stmt, var=var, stop=E.const(count // lanes), body=body)
+def _copied(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt | None:
+    """A copy between register arrays in larger pieces."""
+    value = store.value
+    if not isinstance(value, E.Load) or value.buffer.storage != "local":
         return None
+    if value.buffer.dtype is not store.buffer.dtype or value.buffer.dtype.bits < 8:
+        return None
+    for size in (16, 8, 4):
+        lanes = size * 8 // value.dtype.bits
+        if lanes < 2 or count % lanes:
+            continue
+        var = E.Var(loop.var.name, INT)
+        pieces = _Pair(loop.var, var * lanes, bounds.with_range(var, 0, count // lanes), lanes)
+        to = pieces.place(store.buffer, store.indices)
+        at = pieces.place(value.buffer, value.indices)
+        if to is None or at is None:
+            continue
+        target, source = (
+            E.AddressOf(store.buffer, (to,), "w"),
+            E.AddressOf(value.buffer, (at,), "r"),
+        )
+        body = S.do(VECTOR_COPY, target, source, loc=store.loc, bytes=size)
+        return _rounds(loop, var, count // lanes, body)
+    return None
+
+
+def _rounds(loop: S.For, var: E.Var, count: int, body: S.Stmt) -> S.Stmt:
+    """``loop`` with ``count`` iterations of ``body``; the body of the only one."""
+    if count == 1:
+        return simplified_with(body, {var: E.const(0)})
+    return replace(loop, var=var, stop=E.const(count), body=body)
 
 
 def _without_lets(body: S.Stmt) -> S.Stmt:

@@ -14,29 +14,22 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.launch_schedule import MEMORY
-from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.target import Context
+from tilelang.ir.visitor import Rewriter
 
 
-def shrink_live_ranges(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with such tiles allocated in the innermost serial loop around all their uses.
+def shrink_live_ranges(launch: S.Launch) -> S.Launch:
+    """``launch`` with such tiles allocated in the innermost serial loop around all their uses.
 
     Only where nothing else fits: the barriers between tiles that share memory cost time. Relies
     on pipelines being planned, whose tiles are filled ahead.
     """
-
-    def sunk(launch: S.Launch) -> S.Stmt:
-        homes: dict[S.Stmt, list[Buffer]] = {}
-        for node in S.find(launch.body, S.Alloc):
-            if node.buffer.storage not in ("shared", "shared.dyn"):
-                continue
-            home = None if node.init is not None else _home(launch, node.buffer)
+    homes: dict[S.Stmt, list[Buffer]] = {}
+    for node in S.find(launch.body, S.Alloc):
+        if node.buffer.storage in ("shared", "shared.dyn") and node.init is None:
+            home = _home(launch, node.buffer)
             if home is not None:
                 homes.setdefault(home, []).append(node.buffer)
-        return _Sink(homes).rewrite(launch.body) if homes else launch.body
-
-    return rewrite_bodies(func, sunk) if context.memory == MEMORY[-1] else func
+    return launch.with_body(_Sink(homes).rewrite(launch.body)) if homes else launch
 
 
 def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:
