@@ -81,7 +81,7 @@ PARTS = {
         "layouts": "notes analysis",
         "verify": "analysis layouts",
         "schedule": "analysis normalize verify",
-        "sync": "analysis verify schedule",
+        "sync": "rules analysis verify schedule",
         "lower": "rules analysis normalize layouts",
         "cleanup": "rules analysis normalize layouts lower",
         "memory": "analysis",

@@ -26,7 +26,6 @@ from tilelang.cpu.operands import choose_operands
 from tilelang.cpu.tiles import lower_tiles_without_kernel
 from tilelang.transforms.cleanup.addressing import select_addressing
 from tilelang.transforms.cleanup.loop_invariants import hoist_invariants
-from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocals
 from tilelang.transforms.layouts.deferred_reductions import defer_reductions
 from tilelang.transforms.layouts.infer import infer_layouts
 from tilelang.transforms.layouts.promote_operands import promote_operands
@@ -45,10 +44,8 @@ from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.schedule.apply import schedule_launches
 from tilelang.transforms.step import Step
-from tilelang.transforms.sync.allocate_scratch import allocate_scratch
-from tilelang.transforms.sync.allocate_tensor_memory import allocate_tensor_memory
+from tilelang.transforms.sync.allocate_tensor_memory import allocate_resources
 from tilelang.transforms.sync.barriers import insert_barriers
-from tilelang.transforms.sync.initialize_barriers import initialize_barriers
 from tilelang.transforms.sync.predicate_uniform_stores import predicate_uniform_stores
 from tilelang.transforms.sync.waits import insert_waits
 from tilelang.transforms.verify.bounds import verify_bounds
@@ -222,25 +219,16 @@ GPU_THREADS: tuple[Step, ...] = (
     Step("simplify_again", simplify_func,
          does="simplify the indices of lowered loops",
          after="lowered loops have new index arithmetic, which no later pass simplifies"),
-    Step("divide_by_reciprocals", divide_by_reciprocals,
-         does="replace divisions by a loop invariant by one reciprocal, with the same results",
-         after="loop-invariant divisors are visible, and lanes are packed in pairs already"),
-    Step("allocate_scratch", allocate_scratch,
-         does="allocate workspaces of reductions",
-         after="the shared-memory plan includes them; reductions synchronize their own accesses"),
-    Step("initialize_barriers", initialize_barriers,
-         does="initialize mbarriers before their first use",
-         after="no later pass adds mbarriers; the shared-memory plan sees the barrier after the "
-               "initialization"),
-    Step("allocate_tensor_memory", allocate_tensor_memory,
-         does="allocate and free tensor memory",
-         after="the shared-memory plan includes the words that receive the addresses"),
+    Step("allocate_resources", allocate_resources,
+         does="allocate workspaces of reductions and tensor memory; initialize mbarriers",
+         after="no later pass adds mbarriers; the shared-memory plan includes workspaces and the "
+               "words for addresses, and sees the barriers behind initializations"),
     Step("plan_shared", plan_shared,
          does="place shared buffers in one arena by their live ranges",
          after="no later pass adds shared buffers, and the barriers between uses are known"),
     Step("hoist_invariants", hoist_invariants,
-         does="loop-invariant code motion of indices and of values that a warp shares; strength "
-              "reduction of wgmma descriptors",
+         does="loop-invariant code motion of indices, of values that a warp shares and of the "
+              "reciprocals of divisors; strength reduction of wgmma descriptors",
          after="indices have their final form; loop-invariant parts of an offset can be hoisted"),
     Step("select_addressing", select_addressing,
          does="addressing modes: base and offset, counters for remainders, predicates and elected "

@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 import pytest
 from contexts import SM_80
+from test_allocate_scratch import sums
+from test_allocate_tensor_memory import held
 from test_persistent_epilogue import product as warp_specialized
+from test_reciprocal_division import softmax
 
 import tilelang.language as T
 from tilelang.compiler import lower, pass_list
@@ -200,16 +203,27 @@ def product(stages: int = 3) -> S.PrimFunc:
     return main
 
 
+@T.prim_func
+def large(A: T.Tensor((1 << 33, 32), "float16"), C: T.Tensor((32, 32), "float16")):
+    with T.Kernel(4, threads=32) as bx:
+        a = T.alloc_shared((32, 32), "float16")
+        c = T.alloc_shared((32, 32), "float16")
+        T.copy(A[bx * (1 << 30), 0], a)
+        T.transpose(a, c)
+        T.copy(c, C)
+
+
 PROGRAMS = [
     (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
-    (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER),
+    (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
+    (sums, AMPERE), (held, "cuda -arch=sm_100a"),
 ]  # fmt: skip
-CHECKS = {"check_tile_bounds", "check_launch_limits"}
+CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats"}
 
 
-def rows_that_change(func: S.PrimFunc, target: str) -> set[str]:
+def rows_that_change(func: S.PrimFunc, target: str, fast_math: bool = True) -> set[str]:
     """The rows that by themselves change what the pass that they are in gets."""
-    options = Options(fast_math=True)
+    options = Options(fast_math=fast_math)
     context = Context(parse_target(target), options)
     steps = {step.name: step for step in pass_list(context.target)}
     made = [("traced", func)]
@@ -226,5 +240,6 @@ def test_each_row_changes_a_program() -> None:
     rows = {row.name for t in (CPU, HOPPER) for step in pass_list(parse_target(t))
             for row in step.rows}  # fmt: skip
     changed = set().union(*(rows_that_change(*item) for item in PROGRAMS))
+    changed |= rows_that_change(softmax(), HOPPER, fast_math=False)
     assert rows - changed == CHECKS
     assert not changed & CHECKS

@@ -16,6 +16,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import map_exprs, rebuild, rewrite_blocks
 from tilelang.target import operations
 from tilelang.transforms.analysis.loops import UNROLLED
+from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocals
 from tilelang.transforms.rules import Phase, Place, rule
 
 UNIT = 128  # bits that a descriptor counts
@@ -373,4 +374,6 @@ def _inside(launch: S.Launch, stmt: S.Stmt, names: dict[E.Expr, E.Var]) -> S.Stm
     return rewrite_blocks(stmt, lambda block: _inside(launch, block, names))
 
 
-hoist_invariants = Phase(offset_descriptors, hoist_loop_invariants, hoist_warp_uniform)
+hoist_invariants = Phase(
+    offset_descriptors, hoist_loop_invariants, divide_by_reciprocals, hoist_warp_uniform
+)  # fmt: skip

@@ -21,7 +21,7 @@ the least number. Zeros keep their sign: ``b`` is above 0, and ``b * q - a`` is 
 operand of the nest, infinities and NaN among them, has it divided as it was written: all operands
 are looked at first.
 
-Relies on loops over registers being as they will be printed, and stands below those who pair lanes.
+Relies on loops over registers being as they will be printed, and on lanes having been packed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype
 from tilelang.ir.linear import parted
 from tilelang.ir.tables import HALF2_STORE
-from tilelang.ir.visitor import map_exprs, rebuild, rewrite_blocks, rewrite_bodies, substitute_in
-from tilelang.target import Context
+from tilelang.ir.visitor import map_exprs, rebuild, substitute_in
 from tilelang.transforms.analysis.loops import UNROLLED, trip_count
 from tilelang.transforms.lower.context import MADE
+from tilelang.transforms.rules import Place, rule
 
 FEWEST = 8  # divisions for which the reciprocal and the look at all operands pay
 NEAR = 24  # a divisor is within 2^-24 and 2^24
@@ -50,20 +50,18 @@ FLOAT, WORD = dtype("float32"), dtype("uint32")
 LEAST = 2 * (127 - FAR << 23) - 1
 
 
-def divide_by_reciprocals(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with one reciprocal for the divisions of a nest of loops by the same number."""
-    if context.options.fast_math or not context.has("division_branches"):
-        return func
-    return rewrite_bodies(func, lambda launch: _shared(launch.body))
+@rule(S.For, needs="division_branches", where=lambda _, context: not context.options.fast_math)
+def divide_by_reciprocals(loop: S.For, place: Place) -> S.Stmt:
+    """Divide by an invariant through one reciprocal, with the same results.
 
-
-def _shared(stmt: S.Stmt) -> S.Stmt:
-    """``stmt`` with its nests, the outermost that have one divisor, divided both ways."""
-    if isinstance(stmt, S.For):
-        nest = _Nest.of(stmt)
-        if nest is not None:
-            return nest.both_ways()
-    return rewrite_blocks(stmt, _shared)
+    The nests are the outermost ones that have one divisor.
+    """
+    nest = _Nest.of(loop) if loop.kind in UNROLLED else None
+    if nest is None:
+        return loop
+    outer = place.around[-2]
+    inside = isinstance(outer, S.For) and _Nest.of(outer) is not None
+    return loop if inside else nest.both_ways()
 
 
 class _Nest:

@@ -15,24 +15,20 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import THREAD_ALLREDUCE
-from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies
-from tilelang.target import Context
+from tilelang.ir.visitor import ExprRewriter, rebuild
+from tilelang.transforms.rules import Place, rule
 
 
-def allocate_scratch(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the buffers of its reductions over threads, as operands of these.
+@rule(S.Launch)
+def allocate_scratch(launch: S.Launch, place: Place) -> S.Launch:
+    """Allocate workspaces of reductions.
 
-    Stands above the plan of shared memory. No barrier is needed for the buffers: a reduction orders
-    what it does itself.
+    No barrier is needed for the buffers: a reduction orders what it does itself.
     """
-
-    def allocated(launch: S.Launch) -> S.Stmt:
-        kernel = _Kernel(prod(launch.threads))
-        body = kernel.rewrite(launch.body)
-        allocs = [S.Alloc(buffer=buffer) for buffer in kernel.buffers.values()]
-        return S.seq(*allocs, body) if allocs else body
-
-    return rewrite_bodies(func, allocated)
+    kernel = _Kernel(prod(launch.threads))
+    body = kernel.rewrite(launch.body)
+    allocs = [S.Alloc(buffer=buffer) for buffer in kernel.buffers.values()]
+    return launch.with_body(S.seq(*allocs, body)) if allocs else launch
 
 
 class _Kernel(ExprRewriter):

@@ -14,30 +14,28 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
-from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.ir.visitor import Rewriter
 from tilelang.target import Context, operations
 from tilelang.target.alternatives import unavailable
 from tilelang.transforms.analysis.groups import thread_number
+from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.sync.allocate_scratch import allocate_scratch
+from tilelang.transforms.sync.initialize_barriers import initialize_barriers
 
 STORAGE = "shared.tmem"
 
 
-def allocate_tensor_memory(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the allocation of its tensor memory.
-
-    Stands above the plan of shared memory, which holds the addresses.
+@rule(S.Launch)
+def allocate_tensor_memory(launch: S.Launch, place: Place) -> S.Launch:
+    """Allocate and free tensor memory, whose addresses are in shared memory.
 
     Raises:
         TileUnsupportedError: the target has none, or a buffer does not fit into it.
     """
-
-    def allocated(launch: S.Launch) -> S.Stmt:
-        kernel = _Kernel(launch, context)
-        body = kernel.rewrite(launch.body)
-        end = kernel.release(*kernel.allocated_columns)
-        return S.seq(body, *end) if end else body
-
-    return rewrite_bodies(func, allocated)
+    kernel = _Kernel(launch, place.context)
+    body = kernel.rewrite(launch.body)
+    end = kernel.release(*kernel.allocated_columns)
+    return launch.with_body(S.seq(body, *end) if end else body)
 
 
 class _Kernel(Rewriter):
@@ -119,3 +117,6 @@ def tensor_columns(buffer: Buffer, stmt: S.Stmt) -> int:
             loc=stmt.loc,
         )
     return columns
+
+
+allocate_resources = Phase(allocate_scratch, initialize_barriers, allocate_tensor_memory)

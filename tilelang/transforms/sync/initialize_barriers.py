@@ -19,30 +19,26 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.uniform import Varying
-from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
+from tilelang.ir.visitor import rewrite_blocks
 from tilelang.target import Context, operations
 from tilelang.target.alternatives import unavailable
 from tilelang.transforms.analysis.groups import thread_number
+from tilelang.transforms.rules import Place, rule
 
 BARRIERS = ("shared.barrier", "shared.cluster_barrier")
 
 
-def initialize_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with the initialisation of its barriers.
-
-    Relies on all barriers being allocated, and stands above the plan of shared memory.
+@rule(S.Launch)
+def initialize_barriers(launch: S.Launch, place: Place) -> S.Launch:
+    """Initialize mbarriers before their first use.
 
     Raises:
         TileUnsupportedError: the target has no such barriers, or one is allocated in a loop that
             not all threads of the block run together.
     """
-
-    def initialised(launch: S.Launch) -> S.Stmt:
-        if not any(_is_barrier(stmt) for stmt in S.walk(launch.body)):
-            return launch.body
-        return _Kernel(launch, context).body()
-
-    return rewrite_bodies(func, initialised)
+    if not any(map(_is_barrier, S.walk(launch.body))):
+        return launch
+    return launch.with_body(_Kernel(launch, place.context).body())
 
 
 def _is_barrier(stmt: S.Stmt) -> bool:
