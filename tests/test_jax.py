@@ -275,7 +275,7 @@ def test_a_wrong_call_is_an_error_when_it_is_traced(scale: Any) -> None:
         (3.0, "3.0", "jax.numpy.asarray(...) makes one"),
     ],
 )
-def test_what_is_no_array_is_told_so(scale: Any, given: Any, got: str, hint: str) -> None:
+def test_a_non_array_is_an_error(scale: Any, given: Any, got: str, hint: str) -> None:
     for call in (custom_call(scale), custom_call(scale, backward=lambda s, grad: grad * s)):
         with pytest.raises(TileTypeError) as caught:
             call(given, 2.0)

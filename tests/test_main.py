@@ -18,7 +18,7 @@ from tilelang.version import __version__
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_report_tells_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_shows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELANG_NUM_THREADS", "2")
     found = dict(report())
     assert list(found)[:3] == ["tilelang", "python", "system"]
@@ -160,7 +160,9 @@ def factory(n):
 """
 
 
-def test_a_line_is_explained_with_its_place(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_is_explained_with_its_location(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     line = PROGRAM.splitlines().index("            A[i] = A[i] * 2") + 1
     assert main(["explain", f"{file}:{line}", "--target", "cuda -arch=sm_80"]) == 0
     assert capsys.readouterr().out == (
@@ -180,7 +182,7 @@ def test_a_line_of_a_factory_is_explained_for_its_arguments(
     assert capsys.readouterr().out.splitlines()[0] == f"{path}:10  T.copy(A, tile)"
     assert main(["explain", f"{path}:2"]) == 1
     assert capsys.readouterr().err == (
-        f"no program stands at line 2 of {path}\n"
+        f"there is no program at line 2 of {path}\n"
         "  expected: a line of a @T.prim_func, or of a function that gives one\n"
     )
 
@@ -214,7 +216,7 @@ def test_a_program_is_checked(
     )
 
 
-def test_wrong_places_are_said(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_indices_are_reported(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "nothing.py:f"]) == 1
     assert capsys.readouterr().err == (
         "there is no file nothing.py\n  expected: FILE:NAME\n  got: nothing.py:f\n"

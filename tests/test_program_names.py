@@ -80,7 +80,7 @@ def test_everything_of_a_module_can_be_imported() -> None:
     assert {"AutoTuner", "autotune", "set_autotune_inputs"} <= set(names)
 
 
-def test_a_name_that_nobody_knows_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     for module in ABSENT:
         with pytest.raises(AttributeError, match="no_such_name"):
             absent_names(module)("no_such_name")

@@ -93,9 +93,7 @@ def test_only_what_is_ours_is_removed(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == kept
 
 
-def test_a_place_that_takes_nothing_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_position_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setattr(

@@ -174,7 +174,7 @@ def test_a_call_with_wrong_arguments_leaves_no_own_frames() -> None:
     assert set(names) == {__name__}
 
 
-def test_an_error_that_another_one_led_to_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chained_error_is_shown_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def large() -> Any:
         @T.prim_func
         def kernel(A: T.Tensor((512, 512), "float32"), B: T.Tensor((512, 512), "float32")):

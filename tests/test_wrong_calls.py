@@ -90,7 +90,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_wrong_argument_is_told_what_is_expected(name: str) -> None:
+def test_a_wrong_argument_error_names_what_is_expected(name: str) -> None:
     call, text = CALLS[name]
     with pytest.raises(TileError) as caught:
         call()

@@ -196,7 +196,7 @@ def program_at(
             if isinstance(made, PrimFunc):
                 return made
     raise TileValueError(
-        f"no program stands at line {line} of {file}",
+        f"there is no program at line {line} of {file}",
         expected="a line of a @T.prim_func, or of a function that gives one",
     )
 

@@ -24,7 +24,7 @@ _OBJECTS = "pass numpy arrays, torch tensors or anything with __dlpack__"
 _REGISTRY = "this package has no registry of C++ functions; tilelang.compile runs everything"
 _CHECKS = "tilelang.compile makes these checks; tilelang.sanitize(kernel, ...) those of a run"
 
-# Module -> name -> advice. A name may stand for a class or a function.
+# Module -> name -> advice. A name may be a class or a function.
 ABSENT: Mapping[str, Mapping[str, str]] = {
     "tilelang.analysis": dict.fromkeys(
         ("FragmentLoopChecker", "NestedLoopChecker", "ParallelLocalIndexChecker"), _CHECKS

@@ -30,7 +30,7 @@ from tilelang.watch import Times, Watcher, is_profiled
 def pass_list(target: Target) -> tuple[Step, ...]:
     """Every pass for ``target`` in order.
 
-    A pass may rely on what stands above it and on nothing else.
+    A pass may rely on the passes above it and on nothing else.
     """
     backend_of(target)  # refuses a kind without a back end
     on_cores = Context(target).has("cores")

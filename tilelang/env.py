@@ -92,7 +92,7 @@ def _system_tmp() -> Path:
 
     try:
         return Path(tempfile.gettempdir())
-    except FileNotFoundError:  # nothing can be written; whoever tries says so
+    except FileNotFoundError:  # nothing can be written; the write reports it
         return Path("/tmp")
 
 
@@ -115,7 +115,7 @@ def _log_level() -> str | None:
     raise _wrong("TILELANG_LOG_LEVEL", "a level", ", ".join(LOG_LEVELS), found)
 
 
-KERNEL_CHECKS = "kernels"  # what TILELANG_SANITIZE=1 stands for
+KERNEL_CHECKS = "kernels"  # what TILELANG_SANITIZE=1 means
 
 
 def _sanitizers() -> tuple[str, ...]:

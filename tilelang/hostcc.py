@@ -34,7 +34,7 @@ class Store(Protocol):
     """Where what is known of a compiler is kept between processes."""
 
     def __hash__(self) -> int:
-        """Stores are told apart by identity."""
+        """Stores are compared by identity."""
 
     def get_text(self, key: str) -> str | None:
         """The text kept under ``key``."""
@@ -80,7 +80,7 @@ class HostCompiler(ABC):
     machine: str = ""
 
     # Of a language: its name, the variable that names a compiler, commands to try after that one,
-    # what the package ziglang calls it, and whether a variable that names no compiler is told.
+    # what the package ziglang calls it, and whether to warn of a variable that names no compiler.
     language: ClassVar[str]
     variable: ClassVar[str]
     names: ClassVar[tuple[str, ...]]

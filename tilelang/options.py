@@ -163,7 +163,7 @@ class Options:
     negative_indices: str = "outside"  # of elements at run time, in the interpreter
     fast_math: bool = False  # approximate functions, reassociation
     no_auto_sync: bool = False  # the program places its own barriers
-    no_tma: bool = False  # copies do not become bulk copies by themselves
+    no_tma: bool = False  # copies do not become TMA copies by themselves
     no_wgmma: bool = False  # products do not become those of warpgroups
     no_overlap: bool = False  # products of warpgroups end in the iteration that issues them
     no_persistent_tiles: bool = False  # blocks of products have a tile each
@@ -306,7 +306,7 @@ def leave_surroundings() -> None:
 
 class PassContext:
     """``with PassContext(config={key: value}):`` what is compiled inside gets this configuration;
-    that of the program itself and ``pass_configs=`` stand above it, an outer context is hidden.
+    that of the program itself and ``pass_configs=`` override it, an outer context is hidden.
 
     Args:
         config: ``tilelang.PassConfigKey`` or its string -> value.

@@ -1,9 +1,9 @@
 """Temporary folders for compilers, which go away also when the process that made them is killed.
 
 A folder holds a file that its process keeps locked. Before a process makes its first folder
-somewhere, it removes those of the user whose lock nobody holds any more; what has no such file was
-made by somebody else, whatever its name, and stays. Locks, unlike numbers of processes, mean the
-same in all containers that share a folder, and the system gives them back.
+somewhere, it removes those of the user whose lock no process holds any more; what has no such file
+was made by somebody else, whatever its name, and stays. Locks, unlike numbers of processes, mean
+the same in all containers that share a folder, and the system gives them back.
 """
 
 from __future__ import annotations

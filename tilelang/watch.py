@@ -146,7 +146,7 @@ class Times:
         self._start = time.perf_counter()
 
     def after(self, name: str, func: S.PrimFunc) -> None:
-        """The pass ``name`` has just ended; counting the nodes is in nobody's time."""
+        """The pass ``name`` has just ended; counting the nodes is not timed."""
         spent = (time.perf_counter() - self._start) * 1e3
         self.rows.append((name, spent, count_nodes(func)))
         self.go_on()

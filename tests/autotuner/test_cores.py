@@ -78,7 +78,7 @@ def rows(bm: int, bn: int) -> Any:
 @pytest.mark.parametrize(
     ("make", "better", "worse"),
     [
-        # tiles of registers lose what is no multiple of them
+        # tiles of registers lose what is not a multiple of them
         (product, (256, 256, 256), (16, 256, 256)),
         (product, (256, 256, 256), (256, 16, 256)),
         (product, (256, 256, 256), (256, 256, 16)),

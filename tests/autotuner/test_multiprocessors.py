@@ -126,7 +126,7 @@ def test_values_that_do_not_fit_into_registers_cost() -> None:
     assert wide > 1.5 * narrow
 
 
-def test_rows_that_two_warpgroups_share_change_hands() -> None:
+def test_rows_of_two_warpgroups_are_exchanged() -> None:
     assert launch(chained(64, 128)).exchanged == 0 == launch(chained(128, 256)).exchanged
     assert launch(chained(64, 256)).exchanged == 1024 // 64 * 16 * 64 * 64
     slow, fast = (estimate(chained(64, threads), H100).milliseconds for threads in (256, 128))

@@ -307,7 +307,7 @@ def test_inputs_from_a_function_of_the_parameters() -> None:
     )
 
 
-def test_nothing_is_compared_where_nobody_wants_it() -> None:
+def test_nothing_is_compared_with_skip_check() -> None:
     tuned = autotune(
         configs={"mode": ["fast", "wrong"]}, ref_prog=doubled, skip_check=True, **QUICK
     )(factory())

@@ -133,7 +133,7 @@ def test_a_process_that_compiles_builds_nothing_that_calls_need(
     assert found["registers"] > 0 and found["spills"] == 0
 
 
-def test_processes_end_beside_each_other(near: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_end_in_parallel(near: None, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[str] = []
     monkeypatch.setattr(Near, "kill", lambda worker: ends.append("kill"))
     monkeypatch.setattr(Near, "close", lambda worker: ends.append("close"))
@@ -254,7 +254,7 @@ def test_devices_measure_side_by_side_and_the_first_decides() -> None:
 
 
 @pytest.mark.parametrize("sound", [True, False])
-def test_a_worker_goes_on_after_an_error_if_its_device_does(sound: bool) -> None:
+def test_a_worker_continues_after_an_error_if_its_device_works(sound: bool) -> None:
     class Refusing(Clock):
         def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
             if name == "sound":
@@ -268,7 +268,7 @@ def test_a_worker_goes_on_after_an_error_if_its_device_does(sound: bool) -> None
     assert worker.closed == (not sound) and station.loaded == ({3} if sound else set())
 
 
-def test_a_worker_is_told_what_is_too_slow_by_the_best_so_far() -> None:
+def test_a_worker_gets_the_time_limit_from_the_best_so_far() -> None:
     told: list[float] = []
 
     class Telling(Clock):

@@ -37,21 +37,21 @@ def places(kernel: Any) -> list[str]:
     return re.findall(r"TL_LOAD\(tl_w_f32, (X[^)]*)\)", kernel.get_kernel_source())
 
 
-def test_many_places_that_are_a_constant_apart_have_one_name() -> None:
+def test_addresses_that_differ_by_constants_share_a_base() -> None:
     kernel = tilelang.compile(window(MANY // 3), target="cpu")
     assert places(kernel) == [f"X_at + {82 * r + s}".removesuffix(" + 0")
                               for r in range(MANY // 3) for s in range(3)]  # fmt: skip
     assert "__auto_type const X_at = X + b * 82 + i;" in kernel.get_kernel_source()
 
 
-def test_a_few_places_are_printed_in_full() -> None:
+def test_a_few_addresses_are_printed_in_full() -> None:
     source = tilelang.compile(window(MANY // 3 - 1), target="cpu").get_kernel_source()
     assert "X_at" not in source
     assert "X + (b + 1) * 82 + i + 1" in source
 
 
 @pytest.mark.parametrize("down", [True, False])
-def test_places_before_the_first_one_are_behind_a_minus(down: bool) -> None:
+def test_negative_offsets_are_subtracted(down: bool) -> None:
     kernel = tilelang.compile(window(4, down), target="cpu")
     x = np.random.default_rng(0).standard_normal((40, 82)).astype(np.float32)
     y, wanted = np.zeros((20, 80), np.float32), np.zeros((20, 80), np.float32)
@@ -63,7 +63,7 @@ def test_places_before_the_first_one_are_behind_a_minus(down: bool) -> None:
     assert ("X_at - 82" in kernel.get_kernel_source()) is not down
 
 
-def test_places_that_a_value_of_the_loop_chooses_are_printed_in_full() -> None:
+def test_addresses_that_a_loop_value_selects_are_printed_in_full() -> None:
     @T.prim_func
     def kernel(X: T.Tensor((64, 16), "float32"), at: T.Tensor((1,), "int32"),
                Y: T.Tensor((16,), "float32")):  # fmt: skip

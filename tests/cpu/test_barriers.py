@@ -107,7 +107,7 @@ def _both_sides() -> object:
 
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 @pytest.mark.parametrize("make", [_waits_first, _named_first, _both_sides])
-def test_waiting_for_threads_whose_turn_comes_later_is_an_error(make: object) -> None:
+def test_waiting_for_threads_that_run_later_is_an_error(make: object) -> None:
     func = make()  # type: ignore[operator]  # a function
     wanted = 0 * NUMBERS
     wanted[:32] = NUMBERS[32:]

@@ -72,7 +72,7 @@ def test_few_blocks_stay_for_the_cores() -> None:
     assert unchanged(columns(blocks=16))
 
 
-def test_a_block_that_is_asked_for_its_number_stays() -> None:
+def test_a_block_whose_index_is_read_is_not_coarsened() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((2048,), "float32")):
         with T.Kernel(64, threads=1) as b:
@@ -82,7 +82,7 @@ def test_a_block_that_is_asked_for_its_number_stays() -> None:
     assert unchanged(kernel)
 
 
-def test_a_place_in_the_row_that_is_asked_for_stays() -> None:
+def test_a_requested_index_in_a_row_is_kept() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((2048,), "float32"), W: T.Tensor((32,), "float32")):
         with T.Kernel(64, threads=1) as b:

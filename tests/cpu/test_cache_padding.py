@@ -56,7 +56,7 @@ def rows_of(func: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("columns", "strides"), [(256, (272, 1)), (1024, (1040, 1)), (264, None), (128, None)]
 )
-def test_rows_a_large_power_of_two_apart_get_a_line_more(columns: int, strides: Any) -> None:
+def test_rows_with_a_large_power_of_two_stride_are_padded(columns: int, strides: Any) -> None:
     assert rows_of(program(columns))["c"] == strides
 
 

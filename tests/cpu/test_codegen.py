@@ -49,7 +49,7 @@ def entry(func: S.PrimFunc) -> list[str]:
 
 
 # -- memory ---------------------------------------------------------------------------------
-def test_tiles_lie_in_the_arena_and_small_private_arrays_on_the_stack() -> None:
+def test_tiles_are_in_the_arena_and_small_private_arrays_on_the_stack() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8,), "float32")):
         with T.Kernel(1, threads=1) as bx:
@@ -144,7 +144,7 @@ def test_a_step_known_at_run_time_may_have_either_sign() -> None:
     ]
 
 
-def test_a_loop_whose_iterations_meet_is_not_vectorised() -> None:
+def test_a_loop_with_loop_carried_dependences_is_not_vectorized() -> None:
     i = E.Var("i", DType("int32"))
     A = Buffer("A", Shape((8,)), DType("int32"), "global")
     own = Buffer("own", Shape((1,)), DType("int32"), "local.var")
@@ -346,7 +346,7 @@ def test_a_workspace_is_freed_when_the_call_ends() -> None:
     assert values.tolist() == [8, 7, 6, 5, 4, 3, 2, 1]
 
 
-def test_names_of_the_user_do_not_meet_those_of_the_generated_text() -> None:
+def test_names_of_the_user_do_not_clash_with_generated_names() -> None:
     @T.prim_func
     def main(arena: T.Tensor((8,), "int32"), slots: T.int32, args: T.int32):
         with T.Kernel(1, threads=1) as bx:

@@ -358,7 +358,7 @@ def test_the_last_row_is_for_every_machine_and_a_word_has_32_bits(words: Words) 
 
 
 @pytest.mark.parametrize(("k", "words"), [(1, 16), (32, 16), (33, 32), (64, 32)])
-def test_rows_have_room_for_the_words_of_every_machine(k: int, words: int) -> None:
+def test_rows_fit_the_packed_words_of_every_machine(k: int, words: int) -> None:
     assert SIGNED_BYTES.most_words(k) == words
 
 

@@ -114,7 +114,7 @@ def test_a_convolution_makes_its_columns(length: int, dtype: str, taps: int) -> 
 
 @pytest.mark.parametrize("relation", ["lt", "le", "gt", "ge"])
 @pytest.mark.parametrize("border", [-1, 0, 7, 40, 63, 64, 200])
-def test_a_condition_holds_in_a_whole_block_or_is_asked(relation: str, border: int) -> None:
+def test_a_condition_holds_in_a_whole_block_or_is_evaluated(relation: str, border: int) -> None:
     """Blocks in front of the border, behind it and across it; up, down and through a remainder."""
     compared = getattr(operator, relation)
 

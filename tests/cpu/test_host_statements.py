@@ -105,7 +105,7 @@ def test_tiles_of_several_kernels_are_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         tilelang.compile(kernel, target="cpu")
     assert str(caught.value).split("\n -->")[0] == (
-        "`tile` is made outside of the kernels that use it\n"
+        "`tile` is allocated outside of the kernels that use it\n"
         "  expected: memory that lives as long as one kernel, or T.alloc_global\n"
         "  got: shared.dyn memory used before and in a later kernel"
     )

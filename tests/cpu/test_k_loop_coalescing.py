@@ -79,7 +79,7 @@ def test_a_loop_that_only_adds_products_of_bytes_is_one_product(turned: bool) ->
     assert result(program(turned=turned)) == "C"
 
 
-def test_as_many_steps_are_one_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_steps_are_coalesced_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "ROOM", 30 * (8 + 16))
     assert depth(program()) == (24, 1)
     assert result(program()) == "c"
@@ -147,7 +147,7 @@ def small(dtype: str, N: int = 16, K: int = 16, M: int = 8) -> Any:
     ],
     ids=["small", "to be converted", "part of a vector", "large", "large for few rows"],
 )
-def test_small_operands_are_read_where_they_lie_and_results_may_be_an_operand(
+def test_small_operands_are_read_in_place_and_results_may_be_an_operand(
     options: dict[str, Any], expected: list[str]
 ) -> None:
     func = lowered(small(**{"dtype": "float32", **options}))

@@ -139,7 +139,7 @@ def test_views_share_storage_and_atomics_do_not_conflict() -> None:
     assert lines[where[1] + 1].startswith("T.copy")
 
 
-def test_loops_with_one_distribution_hand_nothing_over() -> None:
+def test_loops_with_one_distribution_need_no_barrier() -> None:
     def kernel_with(reversed_index: bool, layouts: bool) -> S.PrimFunc:
         @T.prim_func
         def kernel(A: T.Tensor((64,), "float32")):  # type: ignore[no-untyped-def]  # a traced function
@@ -411,8 +411,8 @@ def test_an_exchange_that_some_threads_miss_is_an_error(kind: str) -> None:
     line = error.value.loc.line if error.value.loc is not None else 0
     assert text.startswith(
         "threads exchange data through `s` where not all of them are\n"
-        "  expected: a place that all threads of the block (or of whole warps) reach together, so "
-        "that a barrier can stand there\n"
+        "  expected: a point that all threads of the block (or "
+        "of whole warps) reach together, where a barrier is legal\n"
         f"  got: `s` written at line {line - 1} and read here, under `{under}`\n"
         "  hint: end the `if` (or the loop) after the first access and start it again for the "
         "second; the barrier then goes in between\n"
@@ -426,7 +426,7 @@ def test_single_threads_are_left_to_programs_with_barriers_of_their_own(kind: st
 
 
 @pytest.mark.parametrize("kind", sorted(TEXTS))
-def test_barriers_that_can_stand_do_so_beside_the_program_s_own(kind: str) -> None:
+def test_legal_barriers_are_inserted_next_to_the_program_s_own(kind: str) -> None:
     assert body_text(insert_barriers(threads_program(kind), OWN_BARRIERS)) == TEXTS[kind]
 
 
@@ -638,7 +638,7 @@ def test_signals_of_the_program_order_its_groups() -> None:
     assert got.tolist() == [0, 10, 20, 30]
 
 
-def test_no_barrier_of_all_threads_stands_between_the_halves_of_a_rendezvous() -> None:
+def test_no_block_barrier_is_between_the_halves_of_a_rendezvous() -> None:
     @T.prim_func
     def kernel(O: T.Tensor((4,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=64):
@@ -681,7 +681,7 @@ def test_what_a_statement_stores_globally_is_there_for_the_next() -> None:
     assert text.count("T.sync_threads()") == 1
 
 
-def test_two_stores_to_one_place_keep_their_order() -> None:
+def test_two_stores_to_one_element_keep_their_order() -> None:
     @T.prim_func
     def kernel(C: T.Tensor((16, 20), "int32")):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=128):
@@ -713,7 +713,7 @@ def test_tensors_that_are_read_or_written_once_need_no_barrier() -> None:
     assert "T.sync_threads" not in ordered(kernel).script()
 
 
-def test_order_in_global_memory_is_the_programs_own_where_threads_go_apart() -> None:
+def test_the_program_orders_global_memory_of_divergent_threads() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=64):

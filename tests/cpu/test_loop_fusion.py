@@ -106,7 +106,7 @@ def test_a_sum_over_columns_joins_as_a_loop_that_keeps_its_order() -> None:
         """)
 
 
-def test_what_another_iteration_wrote_keeps_loops_apart_and_the_report_says_so() -> None:
+def test_a_dependence_prevents_fusion_and_the_report_says_so() -> None:
     def operation(A, B, a, b, r):  # type: ignore[no-untyped-def]  # traced
         T.copy(A[:, 0:7], a[:, 0:7])
         shifted(a, b)
@@ -141,7 +141,7 @@ def test_rows_that_no_iteration_shares_run_in_one_loop() -> None:
     assert fused(operation).count("for i in") == 1
 
 
-def test_what_stands_between_moves_out_of_the_way_or_keeps_loops_apart() -> None:
+def test_statements_between_loops_move_or_prevent_fusion() -> None:
     def apart(A, B, a, b, r):  # type: ignore[no-untyped-def]  # traced
         T.copy(A, a)
         T.clear(b)
@@ -177,8 +177,8 @@ def test_the_report_names_the_lines() -> None:
     )
     first = operation.__code__.co_firstlineno + 1
     assert launch.hints.fusion_note == (
-        f"line {first + 1} runs in the loop of line {first}",
-        f"line {first + 2} runs in the loop of line {first}",
+        f"line {first + 1} is fused into the loop of line {first}",
+        f"line {first + 2} is fused into the loop of line {first}",
     )
 
 

@@ -73,7 +73,7 @@ CASES = [
 
 @pytest.mark.parametrize(("make", "sizes"), CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_halves_of_rows_change_places(make: Any, dtype: str, sizes: tuple[int, int, int]) -> None:
+def test_halves_of_rows_are_swapped(make: Any, dtype: str, sizes: tuple[int, int, int]) -> None:
     rows, columns, block = sizes
     rng = np.random.default_rng(rows)
     x, b = (rng.integers(-50, 50, shape).astype(dtype) for shape in ((rows, columns), columns // 2))

@@ -186,7 +186,7 @@ def test_launches_of_many_threads_share_the_pool(pool: Callable[..., Any], spin:
     assert not wrong
 
 
-def test_threads_end_when_the_library_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_end_when_the_library_is_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     before = set(os.listdir("/proc/self/task"))
     library = harness("-DONE_MORE")  # a library of its own, so that it goes

@@ -97,7 +97,7 @@ def picture(
     return kernel
 
 
-def test_statements_of_iterations_take_turns_and_the_rest_follows(
+def test_statements_of_iterations_are_interleaved_and_the_rest_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(share_module, "MOST", 3)
@@ -158,13 +158,13 @@ def test_blocks_are_iterations_that_have_no_order(monkeypatch: pytest.MonkeyPatc
             Y[b * 2 + 1, i] = y_1[0]
         """)
     assert [int(extent) for extent in launch_of(transformed).grid] == [32]
-    (line,) = [one for one in launch_of(transformed).hints.fusion_note if "share" in one]
-    assert line.endswith(" takes 2 blocks at a time, which share loads")
+    (line,) = [one for one in launch_of(transformed).hints.fusion_note if "tiling" in one]
+    assert line.endswith(" takes 2 blocks at a time (register tiling)")
 
 
 def taken(func: S.PrimFunc) -> str:
     """How many iterations are taken at a time."""
-    lines = [line for line in launch_of(shared(func)).hints.fusion_note if "share" in line]
+    lines = [line for line in launch_of(shared(func)).hints.fusion_note if "tiling" in line]
     return lines[0].partition(" takes ")[2].partition(" at a time")[0] if lines else ""
 
 

@@ -72,7 +72,7 @@ def test_three_thread_indices_come_from_one_loop() -> None:
         """)
 
 
-def test_tile_operations_stand_once() -> None:
+def test_tile_operations_occur_once() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((32,), "int32")):
         with T.Kernel(1, threads=32):
@@ -126,7 +126,7 @@ def test_a_barrier_splits_the_loop_and_disappears() -> None:
 
 
 @pytest.mark.parametrize("written", [0, 1], ids=["read after write", "write after read"])
-def test_a_statement_that_meets_memory_of_an_earlier_one_starts_a_new_loop(written: int) -> None:
+def test_a_conflicting_statement_starts_a_new_loop(written: int) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
         with T.Kernel(1, threads=32):
@@ -141,7 +141,7 @@ def test_a_statement_that_meets_memory_of_an_earlier_one_starts_a_new_loop(writt
     assert serial(kernel).count("for t in T.serial(32, threads=True):") == 2
 
 
-def test_a_uniform_statement_between_keeps_its_place() -> None:
+def test_a_uniform_statement_between_keeps_its_position() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((32,), "int32"), n: T.int32):
         with T.Kernel(1, threads=32):
@@ -161,7 +161,7 @@ def test_a_uniform_statement_between_keeps_its_place() -> None:
         """)
 
 
-def test_a_loop_with_a_barrier_stands_around_the_loops_over_threads() -> None:
+def test_a_loop_with_a_barrier_is_around_the_loops_over_threads() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((32,), "int32")):
         with T.Kernel(1, threads=32):
@@ -304,7 +304,7 @@ def test_a_branch_on_the_thread_index_stays_inside_the_loop() -> None:
         """)
 
 
-def test_a_uniform_branch_stands_around_the_loops() -> None:
+def test_a_uniform_branch_is_around_the_loops() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((32,), "int32"), n: T.int32):
         with T.Kernel(1, threads=32):
@@ -387,7 +387,7 @@ def test_a_while_loop_that_no_thread_enters_ends() -> None:
         same_as_interpreted(kernel, values.astype(np.int32), 32)
 
 
-def test_a_loop_that_threads_leave_apart_goes_on_as_long_as_one_is_in_it() -> None:
+def test_a_divergent_loop_runs_while_any_thread_is_active() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((32,), "int32")):
         with T.Kernel(1, threads=32):
@@ -440,7 +440,7 @@ def test_a_thread_that_returned_runs_no_later_statement() -> None:
     same_as_interpreted(kernel, np.full(32, 6, np.int32), 33)  # nobody is left
 
 
-def test_a_return_that_all_threads_take_alike_needs_no_record_of_threads() -> None:
+def test_a_uniform_return_needs_no_mask_of_threads() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((32,), "int32"), n: T.int32):
         with T.Kernel(1, threads=32):

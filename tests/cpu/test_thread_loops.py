@@ -125,7 +125,7 @@ def test_loops_under_a_branch_of_some_threads_and_downwards() -> None:
     holds(kernel, [NUMBERS, NOTHING], [wanted])
 
 
-def test_threads_meet_in_the_iterations_that_they_are_in() -> None:
+def test_barriers_are_in_the_iterations_of_their_threads() -> None:
     """Each iteration is that of all threads in the loop; what they store is seen by the next."""
 
     @T.prim_func

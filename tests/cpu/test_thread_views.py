@@ -87,7 +87,7 @@ def test_views_of_shared_tiles_in_other_shapes_and_elements(modes: tuple[str, ..
     holds(kernel, [NUMBERS, np.zeros((8, COUNT), np.float32)], [-NUMBERS.reshape(8, COUNT)], modes)
 
 
-def test_a_view_that_starts_at_a_place_known_at_run_time() -> None:
+def test_a_view_with_a_run_time_offset() -> None:
     @T.prim_func
     def kernel(
         S: T.Tensor((2,), "int32"), A: T.Tensor((COUNT, 8), "float32"),

@@ -43,7 +43,7 @@ def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
 def test_an_element_takes_all_taps_and_needs_no_memory_meanwhile() -> None:
     transformed = unroll_stencils(loops(window()), CPU)
     (line,) = launch_of(transformed).hints.fusion_note
-    assert re.fullmatch(r"line \d+ runs in the loop over elements, tap after tap", line)
+    assert re.fullmatch(r"line \d+ has its window unrolled inside the loop over elements", line)
     transformed = replace_tiles_by_scalars(fuse_loops(transformed, CPU), CPU)
     assert body_of(simplify_func(transformed, CPU)) == text("""
         for i in T.serial(8, parallel=0):
@@ -59,9 +59,7 @@ def test_an_element_takes_all_taps_and_needs_no_memory_meanwhile() -> None:
 
 
 @pytest.mark.parametrize(("taps", "apart"), [(2, 1), (3, 1), (5, 1), (3, 2), (2, 2)])
-def test_windows_that_overlap_or_touch_are_joined_and_results_are_the_same(
-    taps: int, apart: int
-) -> None:
+def test_overlapping_windows_are_merged(taps: int, apart: int) -> None:
     plain = loops(window(taps, apart))
     transformed = unroll_stencils(plain, CPU)
     assert transformed is not plain
@@ -167,7 +165,7 @@ def test_other_loops_stay(operation: Callable[..., None]) -> None:
     assert stays(operation)
 
 
-def test_of_many_taps_one_row_is_joined() -> None:
+def test_of_many_taps_one_row_is_unrolled() -> None:
     transformed = unroll_stencils(loops(window(9)), CPU)
     assert "for r in range(9):" in body_of(transformed)
     assert body_of(transformed).count("X[i + r, j") == 9

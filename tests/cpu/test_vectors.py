@@ -353,7 +353,7 @@ def test_columns_are_summed_several_rows_at_a_time(dtype: str, width: int) -> No
             T.copy(c, C)
 
     compiled = tilelang.compile(kernel, target="cpu")
-    assert "takes 8 rows at a time" in compiled.explain()
+    assert "takes 8 rows (unroll-and-jam)" in compiled.explain()
     a = numbers(dtype, (24, 80))
     a = np.round(a) if dtype.startswith("float") else a
     got = run(kernel, width, a, np.zeros(80, dtype))
@@ -433,9 +433,7 @@ def test_memory_behind_a_condition_is_not_touched(width: int, dtype: str) -> Non
 @pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="pages without access need mprotect")
 @pytest.mark.parametrize("width", (*WIDTHS, 32))
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "float64"])
-def test_a_page_that_only_lanes_without_a_condition_would_need_is_not_asked_for(
-    width: int, dtype: str
-) -> None:
+def test_masked_lanes_do_not_touch_a_page(width: int, dtype: str) -> None:
     length, tile = 77, 128  # behind the last element there is no memory
 
     @T.prim_func
@@ -587,7 +585,7 @@ def test_elements_a_few_apart_are_loaded_as_vectors_and_nothing_behind_them(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_iterations_that_meet_stay_in_order(width: int) -> None:
+def test_iterations_that_conflict_stay_in_order(width: int) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((201,), "int32"), C: T.Tensor((400,), "int32")):
         with T.Kernel(1, threads=1):

@@ -18,7 +18,7 @@ LOG2E = 1.44269504
 
 
 # -- products --------------------------------------------------------------------------------------
-def one_role(M=256, N=256, K=256, bk=64, stages=0):
+def single_role(M=256, N=256, K=256, bk=64, stages=0):
     """All threads bring tiles and multiply them; the program has a barrier for each operand."""
     bm, bn = 128, 128
 
@@ -728,8 +728,8 @@ def _latent(q, q_extra, kv, k_extra):
 
 
 PROGRAMS = {
-    "one_role": Entry(one_role, lambda a, b: a @ b),
-    "one_role_in_a_pipeline": Entry(lambda: one_role(stages=2), lambda a, b: a @ b),
+    "single_role": Entry(single_role, lambda a, b: a @ b),
+    "one_role_in_a_pipeline": Entry(lambda: single_role(stages=2), lambda a, b: a @ b),
     "two_groups": Entry(two_groups, lambda a, b: a @ b),
     "two_groups_producer_first": Entry(lambda: two_groups(producer=0), lambda a, b: a @ b),
     "ring": Entry(ring, lambda a, b: a @ b.T),

@@ -46,7 +46,7 @@ REFUSED: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"test_tiles_in_roles_are_multiplied_by_warpgroups.*", EVERY, _BARRIER),
     (r"test_(barriers_of_block_cluster_and_grid|two_warp_groups_with_ws)", EVERY, _BARRIER),
     (r"test_a_tile_operation_under_a_thread_condition_runs_once", EVERY, _SOME_THREADS),
-    (r"test_blocks_of_a_grid_meet", EVERY, _word("sync_grid")),
+    (r"test_blocks_of_a_grid_synchronize", EVERY, _word("sync_grid")),
     (r"test_sums_rounded_up_and_quotients_rounded_to_zero", EVERY, _word("ieee_add")),
     (r"test_the_example_agrees_with_numpy\[w4a16\]", APPLE, _MEMORY),
     (r"test_the_example_reads_its_weights\[1024-2\]", EVERY, _MEMORY),

@@ -44,7 +44,7 @@ def product(rows: int, columns: int, threads: int) -> Any:
 
 
 @pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc")
-def test_an_accumulator_that_is_too_large_is_told_at_the_product(
+def test_an_accumulator_that_is_too_large_is_reported_at_the_product(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))

@@ -146,7 +146,7 @@ def test_loops_keep_their_bounds_and_kinds() -> None:
 
 
 # -- memory ------------------------------------------------------------------------------------------
-def test_shared_memory_is_static_or_a_place_in_the_arena() -> None:
+def test_shared_memory_is_static_or_an_offset_in_the_arena() -> None:
     A = Buffer("A", Shape((32,)), DType("float32"))
     tile = Buffer(
         "tile", Shape((32,)), DType("float32"), "shared.dyn", attrs=BufferHints(arena_offset=256)

@@ -122,7 +122,7 @@ def test_kernels_of_a_function_follow_one_another(gpu: Gpu) -> None:
     assert torch.equal(found, wanted)
 
 
-def test_blocks_of_a_grid_meet(gpu: Gpu) -> None:
+def test_blocks_of_a_grid_synchronize(gpu: Gpu) -> None:
     @T.prim_func
     def rounds(A: T.Tensor((8, 64), "int32"), C: T.Tensor((8, 64), "int32")):
         with T.Kernel(8, threads=64) as bx:

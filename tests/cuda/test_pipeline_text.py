@@ -59,7 +59,7 @@ def test_powers_of_two_stay_remainders(stages: int) -> None:
     assert "stage" not in text
 
 
-def test_constants_of_addresses_stand_apart() -> None:
+def test_constants_of_addresses_are_immediate_offsets() -> None:
     text = product(2, 64, 4)
     rows = [line.strip() for line in text.splitlines() if "tl_ldmatrix_x4(" in line]
     assert rows[0] == "tl_ldmatrix_x4(&a0[q * 8], &A_shared[A_shared_at_1] + q * 1024);"

@@ -301,7 +301,7 @@ def test_forms_that_do_not_exist_are_refused(body, text):
          "  expected: data type, rank, address, ...\n  got: 1 arguments"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_where_the_intrinsic_stands(body, text):
+def test_mistakes_are_reported_at_the_line_of_the_intrinsic(body, text):
     case = WORDS.Case("word", lambda k: body(), "")
     with pytest.raises((TileTypeError, TileValueError)) as found:
         WORDS.program(case)
@@ -383,7 +383,7 @@ def test_a_fence_of_a_fragment_whose_registers_the_program_lays_out_stays():
     assert "tl_wgmma_touch_f32<4>(tile);" in source_of(laid_out, "sm_90a")
 
 
-def test_a_fence_of_a_fragment_does_not_change_how_it_is_held():
+def test_a_fence_of_a_fragment_does_not_change_its_layout():
     def program(fence):
         @T.prim_func
         def held(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):

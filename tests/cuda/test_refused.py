@@ -22,7 +22,7 @@ def test_an_entry_is_about_a_test(names: str) -> None:
     assert any(re.match(of_function, test) for test in TESTS)
 
 
-def test_the_first_entry_for_a_place_counts() -> None:
+def test_the_first_entry_for_an_index_counts() -> None:
     said = {place: refusal(f"test_all_swizzles_in_memory[{place}-int8]", place) for place in EVERY}
     assert len({said[place] for place in AMD}) == 1
     assert said[AMD[0]] != said[APPLE[0]] != ""

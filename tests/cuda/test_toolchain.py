@@ -108,7 +108,7 @@ def test_the_compilers_own_cache_is_passed_by_where_it_has_one(
     assert given == [expected]
 
 
-def test_spills_are_told() -> None:
+def test_spills_are_reported() -> None:
     result = compile_cubin(HUNGRY, "sm_80", name="hungry")
     (item,) = result.resources
     assert item.spill_stores > 0 and item.spill_loads > 0 and item.registers == 32
@@ -365,7 +365,7 @@ def fake(folder: Path, *names: str) -> None:
         (folder / name).write_bytes(b"x")
 
 
-def test_places_in_order(tmp_path: Path) -> None:
+def test_indices_in_order(tmp_path: Path) -> None:
     fake(tmp_path / "site/nvidia/cu13/lib", "libnvrtc.so.13", "libnvrtc.alt.so.13",
          "libnvrtc-builtins.so.13.0")  # fmt: skip
     fake(tmp_path / "site/nvidia/cuda_nvrtc/lib", "libnvrtc.so.12")
@@ -406,7 +406,7 @@ class Pathfinder:
 
 
 @pytest.mark.parametrize("found", ["/conda/lib/libnvrtc.so.13", None])
-def test_cuda_pathfinder_is_asked_where_no_other_place_has_nvrtc(
+def test_cuda_pathfinder_is_the_last_source_of_nvrtc(
     found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finder = Pathfinder(found)
@@ -421,7 +421,7 @@ def test_cuda_pathfinder_is_asked_where_no_other_place_has_nvrtc(
     assert finder.asked == ["nvrtc"]
 
 
-def test_cuda_pathfinder_is_asked_for_tools_and_may_be_missing(
+def test_cuda_pathfinder_finds_tools_and_may_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finder = Pathfinder("/conda/bin/nvcc")

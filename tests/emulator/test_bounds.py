@@ -80,7 +80,7 @@ def test_an_access_behind_all_tiles(kernel) -> None:
     assert "left[-1, 7] of shape (8, 8) is memory of no tile" in found.what
 
 
-def test_tiles_that_take_turns_in_one_place() -> None:
+def test_tiles_with_disjoint_live_ranges_share_memory() -> None:
     @T.prim_func
     def turns(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
         with T.Kernel(1, threads=64):

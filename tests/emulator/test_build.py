@@ -145,7 +145,7 @@ def test_text_that_the_emulator_lacks_is_refused() -> None:
 
 @has_compiler
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_a_function_that_nobody_declares_is_an_error_at_the_line(arch: str) -> None:
+def test_an_undeclared_function_is_an_error_at_the_line(arch: str) -> None:
     @T.prim_func
     def unknown(A: T.Tensor((8,), "float32")):
         with T.Kernel(1, threads=32):
@@ -172,7 +172,7 @@ def test_the_emulator_is_for_gpus() -> None:
     )
 
 
-def test_files_of_a_program_stand_in_front_of_its_text(tmp_path: Path) -> None:
+def test_files_of_a_program_precede_its_text(tmp_path: Path) -> None:
     @T.prim_func
     def scaled(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=64):
@@ -198,7 +198,7 @@ def test_files_of_a_program_stand_in_front_of_its_text(tmp_path: Path) -> None:
 
 
 # -- texts -----------------------------------------------------------------------------------------
-def test_declarations_of_shared_memory_become_places() -> None:
+def test_declarations_of_shared_memory_become_offsets() -> None:
     text = (
         "    extern __shared__ __align__(1024) unsigned char tl_smem[];\n"
         "    __shared__ __align__(128) float X[64][2];\n"

@@ -42,7 +42,7 @@ def test_slices_of_numpy_arrays(arch: str, first: int) -> None:
     assert sum(cost.accesses for cost in reads) == 1024 // first
 
 
-def test_an_element_across_a_boundary_is_told_what_elements_need() -> None:
+def test_an_element_across_a_boundary_is_an_error_with_a_hint() -> None:
     part = np.zeros(2049, np.uint8)[1:].view(np.float16)
     with pytest.raises(TileError) as caught:
         compiled("sm_80")(part)

@@ -177,7 +177,7 @@ def test_a_wait_that_gives_up_is_no_deadlock() -> None:
     assert turns[0] == 100_000
 
 
-def test_a_flag_that_nobody_sets_is_a_deadlock() -> None:
+def test_a_flag_that_no_thread_sets_is_a_deadlock() -> None:
     @T.prim_func
     def never(F: T.Tensor((1,), "int32"), O: T.Tensor((1,), "int32")):
         with T.Kernel(3, threads=2):

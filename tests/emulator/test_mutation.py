@@ -181,7 +181,7 @@ extern "C" __global__ void f(float* __restrict__ A) {
 """
 
 
-def test_a_barrier_beside_another_one_is_doubled() -> None:
+def test_a_barrier_next_to_another_one_is_doubled() -> None:
     assert mutate_rules.barrier_is_doubled(DOUBLED, 3)
     near = DOUBLED.replace("const int row = tx / 8;", "const float row = tile[tx / 8];")
     assert not mutate_rules.barrier_is_doubled(near, 3)
@@ -232,7 +232,7 @@ def test_of_two_barriers_behind_the_making_of_others_one_is_enough() -> None:
     assert not mutate_rules.barrier_only_makes(MADE, 19)
 
 
-def test_a_barrier_is_last_if_nothing_behind_it_meets_what_is_before() -> None:
+def test_a_barrier_is_last_if_nothing_after_it_conflicts_with_earlier_accesses() -> None:
     last = """\
 extern "C" __global__ void f(float* __restrict__ A, float* __restrict__ B) {
     float* const tile = (float*)(tl_smem);

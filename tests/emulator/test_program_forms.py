@@ -143,7 +143,7 @@ def test_perfectly_nested_parallel_loops_over_a_fragment() -> None:
     np.testing.assert_array_equal(found, a[:20].sum(0))
 
 
-def test_a_parallel_loop_beside_other_statements_of_a_parallel_loop() -> None:
+def test_a_parallel_loop_next_to_other_statements_of_a_parallel_loop() -> None:
     @T.prim_func
     def f(A: T.Tensor((32, 64), "float32"), B: T.Tensor((32, 64), "float32"), n: T.int32):
         with T.Kernel(1, threads=128):

@@ -80,7 +80,7 @@ def test_operands_of_matrix_products(old: str, new: str, register: tuple[str, ob
     assert report.findings[0].place.user_text == "T.gemm(left, right, acc)"
 
 
-def test_small_elements_and_those_beside_them() -> None:
+def test_small_elements_and_their_neighbours() -> None:
     @T.prim_func
     def bytes_of(B: T.Tensor((32,), "int8")):
         with T.Kernel(1, threads=32):
@@ -113,7 +113,7 @@ def test_an_array_of_a_loop_begins_anew_each_time() -> None:
     assert (found.kind, found.buffer, found.actor.thread) == ("uninitialised-read", "held", 7)
 
 
-def test_the_runtime_is_told_of_arrays() -> None:
+def test_the_runtime_knows_the_arrays() -> None:
     source = (
         "struct pair {\n    int x[2];\n};\nvoid k() {\n    __align__(16) float acc[32];\n"
         "    float s = 0;\n    __shared__ int box[8];\n        int v[8][N];\n}\n"
@@ -211,7 +211,7 @@ def test_single_bytes_keep_their_marks_through_shared_memory() -> None:
     assert found.count == 64
 
 
-def test_moves_between_layouts_are_told_apart() -> None:
+def test_moves_between_layouts_are_distinguished() -> None:
     tile = SharedBuffer("k", "a_shared", "a_shared", 0, 64, "float32", (16,), None, "a")
     source = (
         "    tl_copy_16(&a_shared_vec[v * 4], &a[s * 4]);\n"

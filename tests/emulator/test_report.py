@@ -79,7 +79,7 @@ def test_actors() -> None:
     assert str(Actor(-1, (1, 0, 2), unit=True)) == "an asynchronous operation of block (1, 0, 2)"
 
 
-def test_a_report_without_findings_tells_costs() -> None:
+def test_a_report_without_findings_shows_costs() -> None:
     cost = Cost(place(), "shared", "read", "S", 10, 320, 40, 10)
     totals = PartialSums("first_kernel", 4, 128, 12, 2048, 3, 2, 1000, 99)
     report = Report("main", costs=[cost], totals=[totals], runs=[("fifo", 0)])
@@ -94,7 +94,7 @@ def test_a_report_without_findings_tells_costs() -> None:
     )
 
 
-def test_a_barrier_says_how_often_a_block_meets() -> None:
+def test_a_barrier_report_counts_executions_per_block() -> None:
     assert (
         str(Barrier(place(), 24, 4)) == "barrier at /home/me/program.py:9 (line 10): 6 for a block"
     )

@@ -150,7 +150,7 @@ def test_named_barriers_pair_producers_and_consumers(schedule: int) -> None:
     np.testing.assert_array_equal(out, 100 * np.arange(5)[:, None] + np.arange(63, -1, -1)[None, :])
 
 
-def test_the_rest_meets_when_threads_have_left() -> None:
+def test_the_remaining_threads_synchronize_after_an_exit() -> None:
     source = kernel(
         "int* out",
         """if (threadIdx.x >= 40) return;
@@ -335,7 +335,7 @@ def test_blocks_of_a_cluster_share_their_memory(schedule: int) -> None:
 
 
 @SCHEDULES
-def test_a_cooperative_grid_meets(schedule: int) -> None:
+def test_a_cooperative_grid_synchronizes(schedule: int) -> None:
     source = kernel(
         "int* a, int* out",
         """const int t = threadIdx.x, b = blockIdx.x, n = gridDim.x;

@@ -47,7 +47,7 @@ def test_a_missing_barrier_is_a_race(schedule: int) -> None:
     assert late.kinds & {"read-write", "write-read"} and not late.kinds & {"uninitialised"}
 
 
-def test_a_race_names_both_places_and_threads() -> None:
+def test_a_race_names_both_lines_and_threads() -> None:
     source = kernel(
         "int* out",
         """__shared__ int box[32];
@@ -108,7 +108,7 @@ def test_warps_are_ordered_by_their_own_barrier_alone() -> None:
     assert run(shuffled, [zeros(64)], block=(64,)).kinds >= {"write-read"}
 
 
-def test_shared_memory_is_read_that_nobody_wrote() -> None:
+def test_uninitialized_shared_memory_is_read() -> None:
     source = kernel(
         "int* out",
         "__shared__ int s[64]; s[threadIdx.x] = 1; out[threadIdx.x] = s[threadIdx.x + 1];",
@@ -241,7 +241,7 @@ def test_threads_of_a_block_share_global_memory_through_barriers() -> None:
     assert run(without(source, "__syncthreads();"), [zeros(128)], block=(64,)).findings
 
 
-def test_grids_that_meet_are_ordered() -> None:
+def test_grids_that_synchronize_are_ordered() -> None:
     source = kernel(
         "int* a", "a[blockIdx.x] = 1; tl_sync_grid(); a[blockIdx.x + 8] = a[blockIdx.x ^ 1];"
     )
@@ -271,7 +271,7 @@ def test_grids_that_meet_are_ordered() -> None:
         ),
     ],
 )
-def test_places_where_nothing_is(body: str, text: str) -> None:
+def test_positions_of_nothing(body: str, text: str) -> None:
     found = run(
         kernel("const int* a, int* out", body), [zeros(8), zeros(8)], block=(1,), shared=64,
         read_only=(0,),
@@ -331,7 +331,7 @@ def shared_sites(body: str) -> list[machine.Site]:
 
 
 @pytest.mark.parametrize(("stride", "cost"), ((1, 1), (2, 2), (32, 32), (33, 1), (0, 1)))
-def test_bank_conflicts_by_place(stride: int, cost: int) -> None:
+def test_bank_conflicts_by_line(stride: int, cost: int) -> None:
     (site,) = shared_sites(f"for (int k = 0; k < a[0] + 5; ++k) s[t * {stride} + k] = t;")
     assert (site.requests, site.accesses, site.cost, site.ideal) == (5, 160, 5 * cost, 5)
     assert (site.space, site.bytes, site.low, site.high) == (2, 4, 0, (31 * stride + 5) * 4)

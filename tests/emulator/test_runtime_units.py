@@ -124,13 +124,13 @@ def test_bulk_stores(schedule: int, text: str, instead: str, kinds: tuple[str]) 
         assert found.kinds & set(kinds), found.texts()
 
 
-def test_stores_that_nobody_waits_for() -> None:
+def test_stores_without_a_wait() -> None:
     source = changed(STORE, "tl_bulk_wait_read<0>();", "if (k < 2) tl_bulk_wait_read<0>();")
     source = changed(source, "if (t == 0) tl_bulk_wait<0>();")
     assert launch(source, "k", [zeros(192, dtype="float32")], block=(64,)).kinds == {"unfinished"}
 
 
-def test_blocks_may_reduce_into_the_same_place() -> None:
+def test_blocks_may_reduce_into_the_same_element() -> None:
     source = changed(STORE, "tl_bulk_store(", "tl_bulk_reduce_add_f32(")
     out = zeros(192, dtype="float32")
     found = launch(source, "k", [out], grid=(3,), block=(64,))

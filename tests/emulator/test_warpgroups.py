@@ -224,7 +224,7 @@ def in_flight(
         T.wait_wgmma(0)
 
 
-def test_products_that_nobody_waits_for_are_complete_before_the_barrier() -> None:
+def test_products_without_a_wait_are_complete_before_the_barrier() -> None:
     """One thread overwrites what the products of all warps read."""
     multiplied(in_flight, 64, 64, 128, "float16", "float32", False, False)
 
@@ -234,7 +234,7 @@ def other_names(
     A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
     C: T.Tensor((64, 64), "float32"),
 ):  # fmt: skip
-    """Tiles behind one whose size is no multiple of the pattern: one has another name, and the
+    """Tiles behind one whose size is not a multiple of the pattern: one has another name, and the
     layout of the other one is the swizzle written as one number."""
     with T.Kernel(1, threads=128):
         flat = T.alloc_shared((64 * 64,), "float16")

@@ -66,7 +66,7 @@ def test_lanes_exchange_values(chip: str, schedule: int) -> None:
 
 @chips
 @schedules
-def test_lanes_of_a_branch_meet_without_the_others(chip: str, schedule: int) -> None:
+def test_lanes_of_a_branch_synchronize_without_the_others(chip: str, schedule: int) -> None:
     source = r"""
     #include "tl_amdgcn.h"
     extern "C" __global__ void branch(int* out) {

@@ -47,7 +47,7 @@ def section(text: str, source: str) -> list[str]:
     return [line.strip() for line in rest[:end]]
 
 
-def test_a_pipelined_product_is_told_whole() -> None:
+def test_a_pipelined_product_is_reported_in_full() -> None:
     text = report(product())
     lines = text.splitlines()
     assert lines[0] == "`matmul` for cuda -arch=sm_80"
@@ -95,10 +95,10 @@ def test_a_product_of_warpgroups_says_what_bounds_it() -> None:
     )
 
 
-def test_units_beside_the_threads_take_whole_tiles_and_barriers_are_no_data() -> None:
+def test_asynchronous_units_use_whole_tiles_and_barriers_are_no_data() -> None:
     text = report(product(), "sm_90a")
     assert section(text, "T.copy(A[by * 128, k * 32], As)") == [
-        "copy: boxes of a tensor map",
+        "copy: TMA",
         "stores As (shared): 8192 bytes at once by tma_load_box",
     ]
     assert section(text, "T.gemm(As, Bs, Cl)")[2:4] == [
@@ -158,7 +158,7 @@ def test_an_address_that_depends_on_data_is_not_counted() -> None:
     assert "loads tile (shared): 4 bytes a thread, bank conflicts depend on data" in lines
 
 
-def test_conversions_are_told_with_their_cost() -> None:
+def test_conversions_are_reported_with_their_cost() -> None:
     @T.prim_func
     def turned(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
         with T.Kernel(1, threads=128):
@@ -171,13 +171,13 @@ def test_conversions_are_told_with_their_cost() -> None:
 
     (line,) = re.findall("conversion: .*", report(turned))
     found = re.fullmatch(
-        r"conversion: `a` is held in another layout than this needs \(chosen for the memory "
+        r"conversion: `a` is in another layout than needed here \(chosen for the memory "
         r"accesses of T.copy, line \d+\); (\d+) bytes through shared memory, (\d+) barriers?", line,
     )  # fmt: skip
     assert found and int(found[1]) >= 2 * 64 * 64 * 4 and int(found[2]) >= 1
 
 
-def test_conversions_are_told_with_how_often_a_block_does_them() -> None:
+def test_conversions_are_reported_with_their_count() -> None:
     def changed(steps: Any) -> S.PrimFunc:
         @T.prim_func
         def main(n: T.int32, A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32")):
@@ -231,7 +231,7 @@ def test_results_of_a_reduction_that_go_to_other_threads_are_a_conversion() -> N
 
     (line,) = re.findall("conversion: .*", report(sums))
     assert re.fullmatch(
-        r"conversion: `total` is held in another layout than this needs \(T.annotate_layout, "
+        r"conversion: `total` is in another layout than needed here \(T.annotate_layout, "
         r"line \d+\); 512 bytes through shared memory, 2 barriers", line,
     )  # fmt: skip
 
@@ -253,7 +253,7 @@ def test_reasons_of_layouts() -> None:
     assert reasons == [
         "chosen for the memory accesses of T.copy",
         "follows the other tiles of T.Parallel",
-        "what reducing `twin` leaves",
+        "the result of reducing `twin`",
     ]
 
 
@@ -277,4 +277,4 @@ def test_other_architectures(arch: str) -> None:
 @pytest.mark.parametrize("stages", [0, 1])
 def test_a_loop_without_stages_is_serial(stages: int) -> None:
     lines = section(report(product(stages)), "for k in T.Pipelined(8, num_stages=stages):")
-    assert lines[0] == "pipeline: serial: one stage, copies are finished where they stand"
+    assert lines[0] == "pipeline: serial: one stage, copies are synchronous"

@@ -30,7 +30,7 @@ WAYS = [
     {"target": "cpu"},
     {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
 ]
-REFUSED = "does not fit other names of its memory"  # wider elements that a layout takes apart
+REFUSED = "does not fit other views of its memory"  # wider elements that a layout takes apart
 
 
 def agree(program: ViewProgram, seed: int) -> int:

@@ -57,7 +57,7 @@ def test_columns_of_the_right_factor_are_read_several_at_a_time() -> None:
         assert set(reads) <= {"b128", width} and reads[width] > 1, (name, reads)
 
 
-def test_what_goes_through_registers_moves_16_bytes() -> None:
+def test_copies_through_registers_move_16_bytes() -> None:
     found = measured("attention_128")
     assert found.widths("global_load") == {"dwordx4": 8}
     stores = {name for name in found.kernel if name.startswith("global_store")}
@@ -89,6 +89,6 @@ def blocks(count: int, rows: int) -> PrimFunc:
         (blocks(2, 64), "gfx1100", 4),
     ],
 )
-def test_wavefronts_are_asked_for_where_registers_are_left(func, chip: str, waves: int) -> None:
+def test_wavefronts_are_requested_where_registers_suffice(func, chip: str, waves: int) -> None:
     text = text_of(func, parse_target(f"hip -mcpu={chip}")).source
     assert f"__launch_bounds__(256, {waves})" in text

@@ -172,7 +172,7 @@ def test_an_assertion_of_the_device_is_an_error_behind_its_text(
     )
 
 
-def test_records_that_had_no_room_are_told() -> None:
+def test_dropped_records_are_reported() -> None:
     words = record("%5.1f|%u|%x|%p|%%|%lld\n", 1.25, 7, 255, 16, -(2**40))
     found = list(decoded([len(words) + 9, len(words), *words]))
     assert found[0] == f"  1.2|7|ff|0x10|%|{-(2**40)}\n"

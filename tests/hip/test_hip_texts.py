@@ -108,7 +108,7 @@ def test_a_text_that_the_compiler_refuses_is_one_error() -> None:
     )
 
 
-def test_only_what_stands_under_instructions_of_others_is_left_out_of_a_header() -> None:
+def test_only_other_instruction_sets_are_left_out_of_a_header() -> None:
     lines = """#ifndef A
 #define A
 #if TL_ARCH >= 800

@@ -45,7 +45,7 @@ def test_products_use_the_instructions_of_the_chip(kinds, chip) -> None:
 @pytest.mark.parametrize("chip", ("gfx942", "gfx1100", "gfx1201"))
 @pytest.mark.parametrize("turn", list(pairs((False, True), repeat=2)), ids=str)
 @pytest.mark.parametrize("kind", ("float16", "int8"))
-def test_factors_may_lie_transposed(kind, turn, chip) -> None:
+def test_operands_may_be_transposed(kind, turn, chip) -> None:
     holds((kind, kind, "float32" if kind == "float16" else "int32"), chip, 64, 32, 32, 64, turn)
 
 
@@ -64,7 +64,7 @@ def test_a_program_without_an_instruction_is_multiplied_by_threads() -> None:
     assert not re.search("mfma|wmma|mma", text)
 
 
-def test_every_row_and_column_of_the_tables_is_held_once() -> None:
+def test_every_row_and_column_of_the_tables_is_in_one_register() -> None:
     """Written out from the manuals once more: element -> (lane, register)."""
     for atom in ATOMS:
         if not atom.row.startswith(("mfma", "wmma")):

@@ -59,7 +59,7 @@ def test_pipelined_products(stages: int, chip: str) -> None:
     assert not any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
 
 
-def test_a_loop_whose_versions_have_no_room_stays_serial() -> None:
+def test_a_loop_whose_buffers_do_not_fit_stays_serial() -> None:
     @T.prim_func
     def func(A: T.Tensor((4, 128, 96), "float32"), B: T.Tensor((128, 96), "float32")):
         with T.Kernel(1, threads=128):

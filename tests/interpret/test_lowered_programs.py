@@ -293,7 +293,7 @@ class Diary(Observer):
         self.lines.append("end")
 
 
-def test_an_observer_is_told_of_accesses_barriers_and_copies() -> None:
+def test_an_observer_sees_accesses_barriers_and_copies() -> None:
     src, diary = buffer("x", (64,), "int32"), Diary()
     body = launch(
         S.Alloc(buffer=SHARED),

@@ -261,7 +261,7 @@ def test_unwritten_memory_may_read_as_zero() -> None:
     np.testing.assert_array_equal(array, 1)
 
 
-def test_unwritten_memory_may_be_warned_of_once_for_each_place() -> None:
+def test_unwritten_memory_may_be_warned_of_once_per_line() -> None:
     array = np.full(8, 7, np.float32)
     with pytest.warns(TileWarning) as found:
         uncleared().run(array, uninitialized="warn")
@@ -300,7 +300,7 @@ def test_negative_indices_are_outside() -> None:
     assert not b.any()
 
 
-def test_negative_indices_may_be_warned_of_once_for_each_place() -> None:
+def test_negative_indices_may_be_warned_of_once_per_line() -> None:
     with pytest.warns(TileWarning) as found:
         scattered().run(*arguments(), negative_indices="warn")
     assert [str(item.message).splitlines()[0] for item in found] == [

@@ -357,7 +357,7 @@ def test_every_intrinsic_has_a_meaning_here() -> None:
     assert missing == ["tvm_access_ptr"]
 
 
-def test_a_literal_of_every_type_is_held() -> None:
+def test_a_literal_of_every_type_is_representable() -> None:
     for name in ("int4", "uint4", "int8", "uint64", "float16", "bfloat16", "float8_e5m2", "bool"):
         held = values.constant(1, DType(name))
         assert held == 1 and held.dtype == values.compute_dtype(DType(name))

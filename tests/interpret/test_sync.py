@@ -119,7 +119,7 @@ def test_each_executing_thread_arrives_once() -> None:
     assert o[0] == 1
 
 
-def test_values_bound_apart_are_kept_per_thread() -> None:
+def test_values_bound_in_divergent_branches_are_kept_per_thread() -> None:
     with Kernel(threads=64) as k:
         out = k.tensor("O", (64,), "int32")
         with k.when(k.tx < 32):
@@ -135,7 +135,7 @@ def test_values_bound_apart_are_kept_per_thread() -> None:
     assert o.tolist() == [6 * t + (1000 if t >= 32 else 0) for t in range(64)]
 
 
-def test_deadlock_on_a_barrier_nobody_reaches() -> None:
+def test_deadlock_on_a_barrier_that_no_thread_reaches() -> None:
     with Kernel(threads=128) as k:
         bar = k.barrier(128)
         with k.when(k.tx < 64):
@@ -222,7 +222,7 @@ def test_a_flag_in_global_memory_orders_blocks() -> None:
     assert o.tolist() == [12, 11, 10]
 
 
-def test_a_flag_that_nobody_sets_is_a_deadlock() -> None:
+def test_a_flag_that_no_thread_sets_is_a_deadlock() -> None:
     with Kernel(grid=(1,), threads=32) as k:
         flag = k.tensor("F", (1,), "int32")
         with k.repeat(flag[0].equal(0)):
@@ -230,7 +230,7 @@ def test_a_flag_that_nobody_sets_is_a_deadlock() -> None:
     with pytest.raises(DeadlockError) as error:
         k.run(zeros(1, dtype=INT))
     assert error.value.got == (
-        "threads 0..31 of block (0, 0, 0) wait in a while loop for a value that nobody changes"
+        "threads 0..31 of block (0, 0, 0) wait in a while loop for a value that no thread changes"
     )
 
 
@@ -256,7 +256,7 @@ def test_memory_allocated_between_two_roles_is_one_tile() -> None:
 @pytest.mark.parametrize(
     ("notes", "count"), [({"emit_arrive": 1}, 1), (None, 0), ({"emit_arrive": 0}, 0)]
 )
-def test_a_bulk_copy_arrives_once_if_it_is_told_to(notes: Any, count: int) -> None:
+def test_a_bulk_copy_arrives_once_with_emit_arrive(notes: Any, count: int) -> None:
     @T.prim_func
     def brought(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=64):

@@ -10,7 +10,7 @@ import tilelang.language as T
 from tilelang.ir.garbage_collection import garbage_collection_paused
 
 
-def test_a_kernel_is_traced_without_the_collector_which_goes_on_afterwards() -> None:
+def test_garbage_collection_is_paused_while_tracing() -> None:
     seen = []
 
     @T.macro

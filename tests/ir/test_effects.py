@@ -165,7 +165,7 @@ def _with_block() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("stmt", list(_with_block()))
-def test_nested_statements_count_where_they_are_asked_for(stmt: S.Stmt) -> None:
+def test_nested_statements_count_on_request(stmt: S.Stmt) -> None:
     assert "probe" not in shown(stmt)
     assert shown(stmt, nested=True).endswith("probe:write")
 
@@ -229,7 +229,7 @@ def test_rows_that_declare_none(op: str) -> None:
         ]
 
 
-def test_elements_stand_for_places_where_a_row_declares_them() -> None:
+def test_elements_are_addresses_where_a_row_declares_them() -> None:
     element = E.Load(A, (READ_PROBE,))
     assert shown(_call("atomic_add", element, element)) == "probe:read A:update/pointer A:read"
     assert shown(_call("any_of", E.RegionArg(X))) == "A:read"

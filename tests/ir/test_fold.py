@@ -101,14 +101,14 @@ def test_arithmetic_on_bools_is_int32_and_bit_operations_are_logical() -> None:
     assert (~p).dtype == "bool" and repr(~p) == "not p"
 
 
-def test_a_scalar_meets_a_vector_in_every_lane() -> None:
+def test_a_scalar_is_broadcast_to_a_vector() -> None:
     vector, scalar = var("float16x4"), var("float16", "s")
     assert repr(vector + scalar) == "x + T.Broadcast(s, 4)"
     assert (vector + 1).dtype == "float16x4"
     assert (vector < scalar).dtype == "boolx4"
 
 
-def test_variables_made_by_alloc_var_stand_for_their_value() -> None:
+def test_variables_made_by_alloc_var_denote_their_value() -> None:
     count = Buffer("count", Shape((1,)), DType("int32"), "local.var")
     assert repr(build_binary("add", count, 1)) == "count[0] + 1"
     assert repr(1 + count) == "1 + count[0]"

@@ -24,7 +24,7 @@ def test_programs_and_levels_name_fields(kind: type[Hints]) -> None:
     assert {*kind.program, *kind.schedule} <= {item.name for item in fields(kind)}
 
 
-def test_what_no_pass_knows_stays_apart() -> None:
+def test_unknown_statements_are_not_fused() -> None:
     hints = LoopHints.of([("num_stages", 3), ("mine", 1), ("counted", 2), ("order", "up")])
     assert hints.num_stages == 3 and hints.counted == 0 and hints.order is None
     assert hints.other == (("mine", 1), ("counted", 2), ("order", "up"))

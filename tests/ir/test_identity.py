@@ -52,7 +52,7 @@ def traced(line: str, **names: Any) -> Any:
         ("x = same(a, 2)", "same(a, 2)", "==", "a == 2", f"{_LOOP}`a[i] == 2`"),
     ],
 )  # fmt: skip
-def test_a_program_that_compares_a_whole_tile_is_told_how_elements_are_compared(
+def test_comparing_a_whole_tile_is_an_error_with_a_hint(
     line: str, at: str, sign: str, got: str, hint: str
 ) -> None:
     space: dict[str, Any] = {}
@@ -86,7 +86,7 @@ def test_a_program_that_compares_a_whole_tile_is_told_how_elements_are_compared(
         "{a: 1, b: 2}[b] == 2",
     ],
 )
-def test_what_tells_a_tile_from_others_stays_identity(condition: str) -> None:
+def test_tiles_are_compared_by_identity(condition: str) -> None:
     def differ(x: object, y: object) -> bool:
         return x != y
 

@@ -51,7 +51,7 @@ def test_a_legal_program_passes_at_its_level() -> None:
 
 LET = E.Var("v", I32)
 FRAGMENT = Buffer("held", Shape((8,)), F32, "local.fragment")
-HELD = E.Load(FRAGMENT, (ZERO,))
+PER_LANE = E.Load(FRAGMENT, (ZERO,))
 OTHER = Buffer("other", Shape((4,)), F32, "shared")
 FILL = S.Fill(dst=TILE.whole(), value=ONE)
 INT = E.const(1)
@@ -76,7 +76,7 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
     ),
     (
         "thread",  # a name that a pass has forgotten over memory that is something else now
-        lambda: func(S.Alloc(buffer=replace(FRAGMENT, storage="local")), store(HELD)),
+        lambda: func(S.Alloc(buffer=replace(FRAGMENT, storage="local")), store(PER_LANE)),
         "the buffer `held` has the scope 'local.fragment'",
     ),
     (

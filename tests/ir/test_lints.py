@@ -309,7 +309,7 @@ def test_blocks_that_may_be_meant_so_are_not_said(place: str, guard: str, sizes:
     assert blocks("(bx, by)", place, guard, sizes) == []
 
 
-def test_a_result_of_a_length_that_the_call_tells_is_said_too() -> None:
+def test_a_result_of_dynamic_length_is_shown_too() -> None:
     m = T.dynamic("m")
 
     @T.prim_func

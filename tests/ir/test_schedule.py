@@ -99,7 +99,7 @@ def run(program: S.PrimFunc) -> None:
     np.testing.assert_array_equal(found, source)
 
 
-def test_threads_in_step_hand_items_on() -> None:
+def test_threads_in_step_release_stages() -> None:
     run(func(loop(lambda k: [*fill(k), *use(k)])))
 
 

@@ -62,7 +62,7 @@ def test_symbols_are_fixed_by_name_and_all_uses_follow() -> None:
     check(fixed)
 
 
-def test_results_keep_their_places() -> None:
+def test_results_keep_their_positions() -> None:
     @T.prim_func
     def doubled(k: T.int32, A: T.Tensor((4,), "int32")):
         B = T.empty((4,), "int32")

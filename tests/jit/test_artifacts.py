@@ -101,7 +101,7 @@ def test_whatever_changes_the_text_is_compiled(
     assert len(compiled) == 2
 
 
-def test_only_a_program_that_is_compiled_is_told_before(
+def test_only_a_program_that_is_compiled_is_announced(
     cache: DiskCache, compiled: list[str]
 ) -> None:
     told: list[int] = []
@@ -110,7 +110,7 @@ def test_only_a_program_that_is_compiled_is_told_before(
     assert told == [0] and len(compiled) == 1
 
 
-def test_names_and_places_count_in_the_exact_text_only() -> None:
+def test_names_and_locations_matter_in_the_exact_text_only() -> None:
     assert exact_text(program()) == exact_text(program())
     assert exact_text(program()) != exact_text(renamed())
     assert canonical_text(program()) == canonical_text(renamed())

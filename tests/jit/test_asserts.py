@@ -244,7 +244,7 @@ def test_compiled_and_interpreted_kernels_say_the_same(value: int, n: int) -> No
     )  # fmt: skip
 
 
-def test_same_message_at_two_places_is_told_apart() -> None:
+def test_the_same_message_at_two_lines_is_distinguished() -> None:
     @T.prim_func
     def twice(A: T.Tensor((2,), "int32")):
         with T.Kernel(1, threads=32):
@@ -271,7 +271,7 @@ def test_kernel_from_the_cache_still_knows_its_lines(
     assert str(failure(1, 6)) == str(first)
 
 
-def test_places_travel_with_the_contract() -> None:
+def test_locations_travel_with_the_contract() -> None:
     inner = Loc("kernel.py", 3, 4, 3, 9, "helper", Loc("caller_of_it.py", 7))
     sites = (Site("n > 0", inner), Site("n < 9", None, in_kernel=False))
     spec = LaunchSpec("f", (), messages=("positive", "small"), sites=sites)

@@ -164,7 +164,7 @@ def test_without_a_compiler_the_interpreter_serves_and_says_so(machine: Machine)
     assert machine.starts == 0
 
 
-def test_named_compiler_that_does_not_exist_is_told(machine: Machine) -> None:
+def test_a_missing_named_compiler_is_reported(machine: Machine) -> None:
     out, errors = machine.start(CC="no-such-compiler").communicate(timeout=120)
     assert out.startswith("200.0 ")
     assert "the compiler named by CC='no-such-compiler' is not found; trying others" in errors

@@ -178,7 +178,7 @@ def test_resources(made: dict[str, Any]) -> None:
     )
 
 
-def test_explanation_tells_the_resources(made: dict[str, Any]) -> None:
+def test_explanation_shows_the_resources(made: dict[str, Any]) -> None:
     found = kernel()
     assert found.explain().endswith(f"\n\nresources\n  {found.resources}")
 

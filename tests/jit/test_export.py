@@ -195,7 +195,7 @@ def test_a_library_comes_back_as_kernels(library: Any) -> None:
         kernels["axpy"](1.0, np.zeros(4), np.zeros(4, np.float32))
 
 
-def test_a_kernel_exports_itself_under_the_name_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_kernel_exports_itself_under_the_requested_name(tmp_path: Path) -> None:
     kernel = tilelang.compile(axpy_program(), target="cpu", execution_backend="interpret")
     made = kernel.export_library(tmp_path / "lib", "scaled_sum", compile=False)
     assert (made.name, made.symbols, made.library) == ("scaled_sum", ("scaled_sum",), None)

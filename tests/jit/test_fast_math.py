@@ -106,7 +106,7 @@ def test_fast_math_is_flags_of_the_artifact() -> None:
     assert not {"-ffast-math", "-ffinite-math-only", "-fassociative-math"} & set(FAST_MATH)
 
 
-def test_fast_and_exact_code_are_kept_apart(
+def test_fast_and_exact_code_are_cached_separately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))

@@ -288,7 +288,7 @@ def unprintable(n: int) -> PrimFunc:
     return outlives
 
 
-def test_par_compile_raises_what_a_program_raises_unless_told_otherwise() -> None:
+def test_par_compile_raises_what_a_program_raises_by_default() -> None:
     good = scaled_factory(16)
     with pytest.raises(TileError):
         tilelang.par_compile([good, unprintable(4)], target="cpu", num_workers=2)
@@ -402,7 +402,7 @@ def test_out_idx_that_makes_no_sense(out_idx: Any, text: str) -> None:
     assert text_of(error) == text
 
 
-def test_out_idx_beside_results_that_the_program_makes() -> None:
+def test_out_idx_together_with_results_that_the_program_makes() -> None:
     place = T.Tensor((4,), "float32")
     func = tilelang.lazy_jit(lazy_add).get_tir(place, place)
     assert tilelang.compile(func, out_idx=[2], target="cpu").out_idx == [2]  # the same ones
@@ -540,7 +540,7 @@ def test_options_of_a_decorated_function() -> None:
     assert make.get_tir(8).params[0].shape == (8,)
 
 
-def test_mode_tells_factories_from_kernels() -> None:
+def test_mode_distinguishes_factories_from_kernels() -> None:
     @tilelang.jit
     def factory(n):
         @T.prim_func

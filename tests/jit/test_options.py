@@ -219,7 +219,7 @@ def test_dump_writes_the_program_after_every_pass(tmp_path: Path) -> None:
     assert (tmp_path / "ir" / names[0]).read_text() == program().script() + "\n"
 
 
-def test_options_of_the_program_stand_below_the_arguments() -> None:
+def test_arguments_override_options_of_the_program() -> None:
     from tilelang.jit.compile import options_for
 
     class Annotated:
@@ -365,7 +365,7 @@ def interpreted(configs: dict[Any, Any]) -> Any:
     return array
 
 
-def test_the_interpreter_stops_at_unwritten_memory_unless_told_otherwise() -> None:
+def test_the_interpreter_stops_at_unwritten_memory_by_default() -> None:
     key = PassConfigKey.TL_UNINITIALIZED_READS
     for configs in ({}, {key: "error"}, {PassConfigKey.TL_DISABLE_BUFFER_INIT_CHECK: False}):
         with pytest.raises(UninitializedReadError):

@@ -120,7 +120,7 @@ def test_the_kernels_differ_in_their_vectors(stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("backend", ["auto", "python"])
-def test_other_mistakes_are_told_as_ever(backend: str, stub: Stub, sources: Any) -> None:
+def test_other_mistakes_are_reported_as_before(backend: str, stub: Stub, sources: Any) -> None:
     found = kernel(backend)
     short = slice_at(1)[:100]
     with pytest.raises(KernelArgumentError, match=r"input A shape\[0\] does not match"):

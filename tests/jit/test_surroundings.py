@@ -49,7 +49,7 @@ def test_a_target_ends_with_an_error_in_its_block() -> None:
     assert Target.current() is None
 
 
-def test_configurations_of_a_context_stand_below_those_of_program_and_call() -> None:
+def test_program_and_call_override_configurations_of_a_context() -> None:
     def fast(func: Any, **given: Any) -> bool:
         kernel = tilelang.compile(func, target="cpu", execution_backend="interpret", **given)
         return kernel.options.fast_math

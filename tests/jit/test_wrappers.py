@@ -365,7 +365,7 @@ def test_init_prepares_every_kernel(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_a_failing_launch_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_launch_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = cpp(module(plan(), plan("second")), tmp_path)
     host.fail("launch", 7)
     assert host.call(*arguments()) == -1
@@ -639,7 +639,7 @@ def test_a_tensor_without_elements_has_no_map(
 
 
 @needs_compiler
-def test_two_maps_of_one_tensor_stay_apart_and_equal_maps_are_made_once(
+def test_two_maps_of_one_tensor_differ_and_equal_maps_are_encoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = TmaDescriptor("A", 7, (64, 64), (4, 256), (1, 1), box=(16, 4))

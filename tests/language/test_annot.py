@@ -85,7 +85,7 @@ def test_packed_types_are_counted_in_logical_elements() -> None:
     assert key(T.Tensor[[int, int], "float4_e2m1fn"], packed) == (4, 16)
 
 
-def test_placeholders_stand_for_tensors() -> None:
+def test_placeholders_replace_tensors() -> None:
     written = T.Tensor[[int, int], T.float16]
     assert key(written, T.Tensor((4, 8), "float16")) == key(written, F16)
     assert key(written, T.Tensor((4, 8), "float32")) == key(written, F16)  # the annotation wins
@@ -123,7 +123,7 @@ def test_wrong_arguments_name_the_parameter() -> None:
         key(written, T.Tensor((int, 2), "float16"))
 
 
-def test_compile_time_values_are_told_apart_by_type() -> None:
+def test_compile_time_values_are_distinguished_by_type() -> None:
     keys = [key(None, v) for v in (1, 1.0, True, "1", None, (1,), [1], {"a": 1}, {1})]
     assert len(set(keys)) == len(keys)
     assert key(None, [1, [2]]) == key(None, [1, [2]])

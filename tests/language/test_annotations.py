@@ -247,7 +247,7 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
     )
 
 
-def test_words_of_others_are_told_what_to_write() -> None:
+def test_names_of_other_languages_get_a_hint() -> None:
     with pytest.raises(AttributeError) as raised:
         _ = T.relu
     assert str(raised.value) == "tilelang.language has no name 'relu'; use T.max(x, 0)"

@@ -190,7 +190,7 @@ def test_a_call_of_a_block_that_has_ended_cannot_be_moved() -> None:
     )
 
 
-def test_calls_that_are_moved_run_where_they_stand_on_a_gpu() -> None:
+def test_calls_run_in_place_on_a_gpu() -> None:
     @T.prim_func
     def ordered(B: T.Tensor((128,), "int32")):
         with T.Kernel(1, threads=128):

@@ -71,7 +71,7 @@ def error_of(line: str, **names: object) -> TileError:
         ("x = [1, 2][2]", "[1, 2][2]", "list index out of range"),
     ],
 )  # fmt: skip
-def test_a_complaint_has_its_place(line: str, at: str, message: str) -> None:
+def test_an_error_has_its_location(line: str, at: str, message: str) -> None:
     error, column = error_of(line), 9 + line.index(at)
     assert str(error) == as_known(
         f"{message}\n --> <said>:4:{column}\n    4 |         {line}\n"

@@ -158,7 +158,7 @@ def test_a_parameter_starts_where_its_tensor_does() -> None:
 
 @pytest.mark.parametrize("said", [T.SharedBuffer((4,), "float32"), T.Tensor((4,), scope="shared"),
                                   T.Buffer((4,), scope="local")])  # fmt: skip
-def test_a_parameter_of_a_kernel_lies_in_global_memory(said: Any) -> None:
+def test_a_parameter_of_a_kernel_is_in_global_memory(said: Any) -> None:
     def kernel(A: said):  # type: ignore[valid-type]
         with T.Kernel(1, threads=32):
             A[0] = 1.0
@@ -265,7 +265,7 @@ def test_a_shape_of_another_rank_is_refused(target: tuple[int, ...]) -> None:
     )
 
 
-def test_a_name_stands_for_one_dtype() -> None:
+def test_a_name_denotes_one_dtype() -> None:
     table = annot.ArgVarTable()
     assert table.get_or_create_var("K", "int32") is table.get_or_create_var("K", T.int32)
     with pytest.raises(TileTypeError) as error:

@@ -261,7 +261,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
 TileTypeError: a kernel cannot loop over a value of type list
   expected: range(...), T.serial, T.Parallel, T.Pipelined, T.unroll, T.vectorized, T.grid or T.Persistent
   got: [1, 2, 3]
-  hint: for a loop at trace time use a list comprehension, or a macro that calls itself; for a device loop index the sequence with T.serial(n)
+  hint: `for i, x in enumerate(values)` is unrolled while tracing; for a loop of the device use T.serial(n)
  --> wrong.py:5:18
     5 |         for i in [1, 2, 3]:
       |                  ^^^^^^^^^

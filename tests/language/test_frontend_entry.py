@@ -342,7 +342,7 @@ def test_prim_func_eager_jit_is_a_template() -> None:
     assert shapes(f.specialise(M=4)) == [(4,)]
 
 
-def test_factories_are_told_from_kernels() -> None:
+def test_factories_are_distinguished_from_kernels() -> None:
     def factory(n):
         @T.prim_func
         def main(A: T.Tensor((n,), T.int8)):

@@ -78,7 +78,7 @@ def test_a_tensor_of_more_than_four_gibibytes_is_filled_far_out(
         assert b == 4 or x[b * FAR + 64] == 0
 
 
-def test_rows_of_two_int32_sizes_lie_more_than_2_31_apart(run: Callable[..., None]) -> None:
+def test_rows_of_two_int32_sizes_have_offsets_above_2_31(run: Callable[..., None]) -> None:
     n, m = T.dynamic("n, m")
 
     @T.prim_func

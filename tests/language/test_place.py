@@ -51,7 +51,7 @@ def traced(body: str) -> Any:
         ("for k in T.serial(2):\n        T.sync_threads()", "T.sync_threads"),
     ],
 )
-def test_what_needs_all_threads_cannot_stand_in_a_parallel_loop(statement: str, what: str) -> None:
+def test_block_wide_operations_are_illegal_in_a_parallel_loop(statement: str, what: str) -> None:
     with pytest.raises(TileSyntaxError) as caught:
         traced(f"T.clear(r)\nfor i in T.Parallel(8):\n    {statement}")
     assert str(caught.value).splitlines()[:3] == [
@@ -101,7 +101,7 @@ LOOP = "for i in T.Parallel(8):\n    r[i] += A[i, 0]\n"
         ),
     ],
 )
-def test_a_reducer_used_out_of_turn_is_an_error(body: str, what: str, hint: str) -> None:
+def test_a_reducer_used_in_the_wrong_state_is_an_error(body: str, what: str, hint: str) -> None:
     with pytest.raises(TileValueError) as caught:
         traced(body)
     assert str(caught.value).splitlines()[:3] == [

@@ -645,7 +645,7 @@ def test_the_error_says_what_to_write(body: str, text: str) -> None:
     assert f"{caught.value}\n" == as_known(text)
 
 
-def test_tiles_that_take_turns_are_one_tile_with_a_dimension_more() -> None:
+def test_alternating_tiles_are_one_tile_with_another_dimension() -> None:
     with pytest.raises(TileNameError) as caught:
 
         @T.prim_func

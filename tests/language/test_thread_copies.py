@@ -69,7 +69,7 @@ def test_copies_of_every_size_with_predicates_and_rows(kind: str, size: int) -> 
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_copies_that_nobody_waits_for_are_complete_at_once(waits: bool) -> None:
+def test_copies_without_a_wait_are_synchronous(waits: bool) -> None:
     @T.prim_func
     def copies(A: T.Tensor((256,), "float16"), B: T.Tensor((256,), "float16")):
         with T.Kernel(1, threads=32):

@@ -21,7 +21,7 @@ VECTORS = st.sampled_from([1, 2, 4, 8])
 
 
 @given(SHAPES, THREADS, VECTORS)
-def test_every_element_is_held_in_a_place_of_its_own(
+def test_every_element_has_its_own_register(
     shape: tuple[int, ...], threads: int, vector: int
 ) -> None:
     held = RegisterLayout.linear(shape, threads, vector)
@@ -87,7 +87,7 @@ def test_threads_that_are_left_over_hold_copies() -> None:
 
 
 @given(SHAPES.filter(bool), THREADS, VECTORS)
-def test_a_layout_alone_has_the_same_places_and_no_copies(
+def test_a_layout_without_replicas_has_the_same_registers(
     shape: tuple[int, ...], threads: int, vector: int
 ) -> None:
     held = RegisterLayout.linear(shape, threads, vector)
@@ -111,7 +111,7 @@ def test_one_copy_is_the_first() -> None:
     assert evaluate(first, {thread: np.arange(32)}).astype(bool).sum() == 4
 
 
-def test_containment_is_asked_of_threads() -> None:
+def test_containment_is_evaluated_per_thread() -> None:
     rows = RegisterLayout((4, 8), ((Mode(4, "thread", 8),), (Mode(8, "thread", 1),)), (), 32)
     everywhere = RegisterLayout.fully_replicated((4, 8), 32)
     assert everywhere.contains(rows) and not rows.contains(everywhere)
@@ -132,7 +132,7 @@ def test_a_swizzled_fragment_is_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         RegisterLayout.from_fragment(swizzled, 64)
     assert str(caught.value) == (
-        "the layout of a fragment cannot be used to share out a tile\n"
+        "the layout of a fragment cannot be used to distribute a tile\n"
         "  expected: threads 0 to 63, threads and registers that are sums of modes of the "
         "indices (each index split by // and %)\n"
         "  got: T.Fragment of shape (8, 8) over 64 threads\n"

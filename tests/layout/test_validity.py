@@ -27,7 +27,7 @@ def message(kind: type[TileError], layout: Callable[[], Any], scope: str = "shar
     return text
 
 
-def test_two_elements_in_one_place_are_refused() -> None:
+def test_two_elements_at_one_address_are_refused() -> None:
     found = message(TileValueError, lambda: T.Layout((8, 16), lambda i, j: i * 4 + j))
     assert found == (
         "the layout of `s` puts two elements in one place\n"
@@ -66,7 +66,7 @@ def test_a_layout_that_spans_too_much_is_refused() -> None:
     )
 
 
-def test_a_negative_place_is_refused() -> None:
+def test_a_negative_position_is_refused() -> None:
     found = message(TileValueError, lambda: T.Layout((8, 16), lambda i, j: i * 16 + j - 1))
     assert found == (
         "T.Layout maps an element to a negative number\n  expected: numbers from 0\n  got: -1"

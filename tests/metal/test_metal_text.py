@@ -27,7 +27,7 @@ def test_the_text_compiles(func: PrimFunc) -> None:
 
 
 @needs_clang
-def test_the_text_with_elements_of_known_places_compiles() -> None:
+def test_the_text_with_the_known_element_layout_compiles() -> None:
     known = Options(element_map=True)
     for func in (attention(), attention("bfloat16"), product("float32")):
         text = compile(func, parse_target("metal"), known).source

@@ -86,7 +86,7 @@ def test_attention_scales_sums_and_multiplies_registers() -> None:
     assert "room_float16" in text  # the weights are in registers
 
 
-def test_elements_of_known_places_need_no_memory() -> None:
+def test_elements_with_a_known_layout_need_no_memory() -> None:
     known = Options(element_map=True)
     a, b = normal((50, 72), "float32"), normal((72, 40), "float32")
     wanted = a.astype(np.float64) @ b.astype(np.float64)
@@ -97,7 +97,7 @@ def test_elements_of_known_places_need_no_memory() -> None:
     assert "tl_matrix_take(" not in compile(func, METAL).source
 
 
-def test_attention_with_elements_of_known_places() -> None:
+def test_attention_with_the_known_element_layout() -> None:
     q, k, v = normal((32, 32)), normal((64, 32)), normal((64, 32))
     scores = np.exp(q.astype(np.float64) @ k.astype(np.float64).T)
     wanted = scores / scores.sum(1, keepdims=True) @ v.astype(np.float64)
@@ -107,7 +107,7 @@ def test_attention_with_elements_of_known_places() -> None:
     assert "tl_matrix_give(" in text and "room" not in text
 
 
-def test_rows_lie_without_gaps_where_memory_is_short() -> None:
+def test_rows_are_not_padded_where_memory_is_short() -> None:
     @T.prim_func
     def func(A: T.Tensor((64, 128), "float32"), C: T.Tensor((64, 64), "float32")):
         with T.Kernel(1, threads=128):

@@ -74,7 +74,7 @@ def test_slow_functions_are_still_measured_three_times(clock: Callable[..., Cloc
     assert made.calls == 1 + 1 + 1 + 3
 
 
-def test_numbers_of_calls_stand_above_times(clock: Callable[..., Clock]) -> None:
+def test_numbers_of_calls_precede_times(clock: Callable[..., Clock]) -> None:
     made = clock(5.0)
     do_bench(made.work, warmup=1000, rep=1000, _n_warmup=2, _n_repeat=4)
     assert made.calls == 1 + 1 + 2 + 4

@@ -29,7 +29,7 @@ def doubled(n: int) -> tilelang.JITKernel:
     return tilelang.compile(double, out_idx=-1, target="cpu")
 
 
-def test_work_beside_the_roof() -> None:
+def test_work_relative_to_the_roofline() -> None:
     found = Roof("a machine", gbps=10.0, tflops=0.1)
     moves, computes = Work(1e6, 0.0, 5e6, 5e6), Work(1e9, 1e9, 5e6, 5e6)
     assert found.milliseconds(moves) == pytest.approx(1.0)

@@ -87,7 +87,7 @@ def test_a_slow_first_call_does_not_hide_that_calls_are_short(
     assert measure(made.work, warmup=1, rep=40).latency == pytest.approx(4e-3, rel=0.01)
 
 
-def test_functions_are_measured_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_are_measured_alternately(monkeypatch: pytest.MonkeyPatch) -> None:
     made = with_clock(monkeypatch, 1.0)
     order: list[str] = []
 
@@ -183,7 +183,7 @@ def test_a_table_of_timings() -> None:
     assert table([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
 
 
-def test_a_kernel_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_runs_concurrently_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     profiler = doubled().get_profiler()
     found = profiler.compare({"numpy": lambda a: a * 2}, warmup=1, rep=2)

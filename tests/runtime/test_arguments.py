@@ -45,7 +45,7 @@ CASES: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     (
         "too few", (A, C), ArgumentCountError,
         "Kernel expected 3 inputs, but 2 are provided.\n"
-        "  hint: the inputs of gemm are: A, C, n",
+        "  hint: the inputs of gemm are: A, C, n; a call allocates and returns those in out_idx",
     ),
     (
         "too many", (A, C, 1, 2), ArgumentCountError,

@@ -136,7 +136,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_other_arrays_are_refused_by_each_launcher_alike(name: str, kernels: list[Any]) -> None:
+def test_other_arrays_are_refused_by_both_launchers(name: str, kernels: list[Any]) -> None:
     make, kind, text = WRONG[name]
     for position in (0, 1):
         given, messages = make(), set()

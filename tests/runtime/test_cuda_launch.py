@@ -179,7 +179,7 @@ def test_parameters_arrive_as_their_types(make: Maker, stub: Stub) -> None:
     assert make.slow == (make.kind == "python")
 
 
-def test_results_are_allocated_beside_the_inputs(make: Maker, stub: Stub) -> None:
+def test_results_are_allocated_on_the_device_of_the_inputs(make: Maker, stub: Stub) -> None:
     signature = spec(
         tensor("A", "float32", (("$0",),)), tensor("B", "bfloat16", (("$0", 2, "mul"),), is_output=True),
         symbols=(Symbol("n"),), outputs=(1,), returns="one",
@@ -389,7 +389,7 @@ def test_size_that_divides_by_zero(make: Maker) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_child_is_told_so(make: Maker) -> None:
+def test_a_forked_child_gets_an_error(make: Maker) -> None:
     call = make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))
     data = floats(4)
     call(data)
@@ -477,7 +477,7 @@ def programs(draw: st.DrawFn, depth: int = 4) -> Program:
     program=programs(), x=NUMBERS, y=NUMBERS,
     dtype=st.sampled_from(["int64", "int32", "uint8", "int8", "bool", "uint32", "uint64"]),
 )  # fmt: skip
-def test_python_and_c_compute_alike(
+def test_python_and_c_compute_the_same(
     program: Program, x: int, y: int, dtype: str, stub: Stub, compiler: Compiler,
     session_cache: DiskCache,
 ) -> None:  # fmt: skip
@@ -535,7 +535,7 @@ def test_values_of_programs(program: Program, expected: int | None) -> None:
     assert evaluate(program, []) == expected
 
 
-def test_programs_that_c_has_no_room_for_go_through_python() -> None:
+def test_programs_too_long_for_c_run_in_python() -> None:
     deep: Program = (*[1] * 40, *["add"] * 39)
     assert not host_program(module(plan(A, grid=(deep,)))).native
     half = KernelArg(1, "float", "float16")

@@ -67,7 +67,7 @@ def test_a_block_is_used_again_by_what_needs_as_many_bytes(
     assert stub.take().count("allocate 24 on 0") == 1
 
 
-def test_blocks_that_nobody_has_make_room(memory: DeviceMemory, stub: Stub) -> None:
+def test_blocks_that_no_thread_needs_are_skipped(memory: DeviceMemory, stub: Stub) -> None:
     address = memory.empty(FLOAT32, (6,)).pointer
     stub.fail("cuMemAllocAsync", 2)
     with pytest.raises(TileRuntimeError) as found:

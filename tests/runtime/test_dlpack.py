@@ -117,7 +117,7 @@ def test_capsules_that_lie_are_refused(harness: Any, fields: dict[str, Any], got
         ({"byte_offset": 2}, "is misaligned"),
     ],
 )
-def test_capsules_of_other_tensors_are_told_apart(
+def test_capsules_of_other_tensors_are_distinguished(
     harness: Any, fields: dict[str, Any], text: str
 ) -> None:
     call, kernel = harness.make(SPEC)

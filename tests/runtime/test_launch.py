@@ -169,7 +169,7 @@ def test_result_is_allocated_and_returned(harness: Any) -> None:
 
 
 @pytest.mark.parametrize(("rule", "kind"), [("list", list), ("tuple", tuple)])
-def test_several_results_come_in_the_order_asked_for(
+def test_several_results_come_in_the_requested_order(
     harness: Any, rule: str, kind: type[Any]
 ) -> None:
     spec = gemm(
@@ -222,7 +222,7 @@ def test_unused_tensor_may_be_none(harness: Any) -> None:
         ("float16", np.float16), ("int16", np.int16), ("float4_e2m1_unpacked", np.uint8),
     ],
 )  # fmt: skip
-def test_numpy_dtypes_stand_for_declared_ones(harness: Any, declared: str, passed: Any) -> None:
+def test_numpy_dtypes_match_declared_ones(harness: Any, declared: str, passed: Any) -> None:
     call, kernel = harness.make(LaunchSpec("f", (tensor("A", declared, (4,)),)))
     a = np.zeros(4, passed)
     call(a)

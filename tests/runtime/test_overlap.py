@@ -15,7 +15,7 @@ from tilelang.runtime.overlap import shared_element
 
 
 @pytest.mark.parametrize("strides", [*itertools.product((-3, 0, 1, 2, 4), repeat=3)])
-def test_two_elements_at_one_place_are_found(strides: tuple[int, ...]) -> None:
+def test_two_elements_at_one_address_are_found(strides: tuple[int, ...]) -> None:
     shape = (2, 1, 3)
     places: dict[int, tuple[int, ...]] = {}
     same = False

@@ -82,7 +82,7 @@ def test_signature_that_is_too_large_for_c_is_left_to_python() -> None:
     assert encode(LaunchSpec("f", (tensor("A", "int8", (2**70,)),))) is None
 
 
-def test_symbol_that_no_argument_tells_is_refused() -> None:
+def test_a_symbol_without_an_argument_is_refused() -> None:
     with pytest.raises(TileValueError) as found:
         LaunchSpec("f", (tensor("A", "int8", (("$0", 4, "floordiv"),)),), (Symbol("m"),))
     assert str(found.value) == (

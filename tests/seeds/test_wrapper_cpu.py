@@ -225,7 +225,7 @@ def test_the_kernel_gives_the_host_source_too(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_the_error_text_tells_what_went_wrong(tmp_path: Path) -> None:
+def test_the_error_text_says_what_went_wrong(tmp_path: Path) -> None:
     @T.prim_func
     def checked(A: T.Tensor((4,), "int32"), n: T.int32):
         assert n > 2, "n is too small"

@@ -27,7 +27,7 @@ def test_every_register_holds_the_element_of_the_manual(atom: MmaAtom) -> None:
 
 
 @pytest.mark.parametrize("atom", MMA_SYNC, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
-def test_every_element_is_held_once(atom: MmaAtom) -> None:
+def test_every_element_is_in_one_register(atom: MmaAtom) -> None:
     for layout, slots in (
         (atom.a_layout, atom.a_registers),
         (atom.b_layout, atom.b_registers),

@@ -96,7 +96,7 @@ def test_options_leave_features_out(key: str, left_out: set[str]) -> None:
     assert not any(context.has(name) for name in left_out)
 
 
-def test_what_no_vendor_promises_is_there_where_it_is_asked_for() -> None:
+def test_undocumented_layouts_are_available_on_request() -> None:
     target = parse_target("metal")
     asked = Context(target, make_options({"tl.simdgroup_element_map": True}))
     assert asked.features == target.features

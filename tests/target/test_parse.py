@@ -111,7 +111,7 @@ def test_unknown_name_lists_what_is_accepted() -> None:
         ("cuda:1", "a target is a kind of machine; a kernel runs on the device of its tensors"),
     ],
 )
-def test_a_usual_slip_is_told_what_to_write(spec: str, hint: str) -> None:
+def test_a_common_mistake_gets_a_hint(spec: str, hint: str) -> None:
     with pytest.raises(TileValueError) as found:
         parse_target(spec)
     assert str(found.value).splitlines()[0] == f"unknown target {spec!r}"

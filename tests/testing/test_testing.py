@@ -173,7 +173,7 @@ def test_comparison_is_the_one_of_utils() -> None:
 @pytest.mark.parametrize(
     ("body", "code", "word"), [("pass", 0, "1 passed"), ("1 / 0", 1, "1 failed")]
 )
-def test_main_runs_the_file_and_tells_the_result(
+def test_main_runs_the_file_and_prints_the_result(
     body: str, code: int, word: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "test_some_kernel.py"

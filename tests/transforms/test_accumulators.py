@@ -223,7 +223,7 @@ def test_a_result_that_the_order_may_change_is_warned_of():
 
 @emulated
 @pytest.mark.parametrize("threads", [32, 64, 96, 256])
-def test_pairs_that_do_not_meet_are_exchanged_without_a_warning(threads):
+def test_disjoint_pairs_are_exchanged_without_a_warning(threads):
     @T.prim_func
     def main(X: T.Tensor((64,), "int32"), Y: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=threads):

@@ -83,7 +83,7 @@ def test_elements_need_nothing() -> None:
     assert needs(strided) == {}
 
 
-def test_the_artifact_tells_it() -> None:
+def test_the_artifact_has_it() -> None:
     assert dict(compile(copy_of("float16"), TARGET).alignments or ()) == {"A": 16, "B": 16}
 
 

@@ -55,7 +55,7 @@ def rooms(func: PrimFunc) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_reductions_of_one_dtype_share_their_room() -> None:
+def test_reductions_of_one_dtype_share_scratch_memory() -> None:
     found = rooms(sums)
     assert set(found) == {"tile", "reduced_float32", "reduced_int32", "has_value"}
     assert {count for _, count in found.values()} == {THREADS}

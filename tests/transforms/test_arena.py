@@ -98,13 +98,13 @@ def tiles(count: int = 2) -> list[Buffer]:
     return [P.tile(name, 32, 8) for name in "abcdef"[:count]]  # 1024 bytes each
 
 
-def test_two_tiles_stand_side_by_side() -> None:
+def test_two_tiles_are_side_by_side() -> None:
     a, b = tiles()
     body = P.alloc(a, b), P.use(a), P.sync(), P.use(b), P.sync(), P.use(a)
     assert planned(*body) == ({"a": 0, "b": 1024}, 2048)
 
 
-def test_a_tile_takes_the_place_of_one_that_is_done() -> None:
+def test_a_tile_reuses_the_memory_of_a_dead_one() -> None:
     a, b = tiles()
     body = P.alloc(a, b), P.use(a), P.sync(), P.use(b)
     assert planned(*body) == ({"a": 0, "b": 0}, 1024)
@@ -137,7 +137,7 @@ def test_tiles_of_a_loop_live_through_all_of_it() -> None:
     assert places["a"] != places["b"]
 
 
-def test_tiles_allocated_in_a_loop_share_when_barriers_stand_on_both_sides() -> None:
+def test_tiles_of_a_loop_share_memory_between_barriers() -> None:
     a, b = tiles()
     both = P.loop(P.alloc(a, b), P.use(a), P.sync(), P.use(b), P.sync())
     assert planned(both) == ({"a": 0, "b": 0}, 1024)
@@ -159,7 +159,7 @@ def test_a_condition_of_a_while_loop_is_read_after_its_body() -> None:
     assert planned(P.alloc(a, b), loop)[1] == 2048
 
 
-def test_a_copy_under_way_keeps_its_place() -> None:
+def test_a_copy_in_flight_keeps_its_memory() -> None:
     a, b = tiles()
     source = E.AddressOf(P.out, (ZERO,), "r")
     copy = S.Eval(
@@ -274,7 +274,7 @@ def shares(*body: S.Stmt) -> bool:
     return places["a"] == places["b"]
 
 
-def test_threads_of_a_branch_share_what_they_alone_touch_when_they_meet() -> None:
+def test_threads_of_a_branch_share_private_tiles_under_their_barrier() -> None:
     a, b = tiles()
     alloc, own = P.alloc(a, b), (P.use(a), P.sync(1, 64), P.use(b))
     assert shares(alloc, warps(*own))
@@ -381,7 +381,7 @@ def _traces(items: list[Any]) -> list[list[Any]]:
 
 @settings(max_examples=80, deadline=None)
 @given(_bodies())
-def test_shared_places_never_meet(items: list[Any]) -> None:
+def test_live_tiles_never_overlap(items: list[Any]) -> None:
     buffers = tiles(4)
     func = P.func(P.alloc(*buffers), _made(items, buffers))
     table = find_live_ranges(launch_of(func), 32)

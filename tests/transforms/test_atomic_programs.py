@@ -16,7 +16,7 @@ KINDS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_narrow_sums_at_odd_places(kind: str) -> None:
+def test_narrow_sums_at_odd_indices(kind: str) -> None:
     @T.prim_func
     def sums(A: T.Tensor((257,), kind), B: T.Tensor((257,), kind), C: T.Tensor((257,), kind)):
         with T.Kernel(2, threads=64):

@@ -75,22 +75,22 @@ def own_rows(by_hand: bool):  # type: ignore[no-untyped-def]  # a traced functio
     return rows
 
 
-def test_places_that_data_decides_are_left_to_a_program_with_barriers_of_its_own() -> None:
+def test_data_dependent_indices_are_left_to_a_program_with_its_own_barriers() -> None:
     places = (np.arange(100) * 3 % 8).astype(I)
     holds(own_rows(True), (places, np.zeros((64, 8), I)), counted(places))
 
 
-def test_places_that_data_decides_need_an_order_that_the_program_gives() -> None:
+def test_data_dependent_indices_need_the_program_s_order() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         compiled(own_rows(False), SM_80)
     line = caught.value.loc.line if caught.value.loc is not None else 0
     assert str(caught.value).splitlines()[:4] == [
         "threads exchange data through `count` where not all of them are",
-        "  expected: a place that all threads of the block (or of whole warps) reach together, so "
-        "that a barrier can stand there",
+        "  expected: a point that all threads of the block (or "
+        "of whole warps) reach together, where a barrier is legal",
         f"  got: `count` read at line {line} and written here, under `j < 100`",
         "  hint: end the `if` (or the loop) after the first access and start it again for the "
-        "second; the barrier then goes in between; if each thread keeps to elements of its own, "
+        "second; the barrier then goes in between; if each thread uses only its own elements, "
         "give them a dimension (`s[tx, i]`), or place the barriers that the program needs by hand "
         "(T.sync_threads)",
     ]

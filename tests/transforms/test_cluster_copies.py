@@ -108,7 +108,7 @@ def exchanged(other=None, parts=False):
     return cluster_exchange
 
 
-def test_a_tile_goes_to_another_block() -> None:
+def test_a_tile_is_copied_to_another_block() -> None:
     func = exchanged()
     assert (
         "tl_bulk_copy_cluster(theirs, mine, 8192, got, "
@@ -200,7 +200,7 @@ def test_what_a_copy_for_a_cluster_has_to_say(what: str, text: str) -> None:
 
 
 def test_reports_say_which_blocks_share_a_load() -> None:
-    line = "copy: boxes of a tensor map, loaded once for blocks 0b11 of the cluster"
+    line = "copy: TMA, loaded once for blocks 0b11 of the cluster"
     assert notes(shared_tiles(0b11))[0] == line
 
 

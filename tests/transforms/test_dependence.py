@@ -76,8 +76,8 @@ def test_a_variable_of_the_iteration_may_have_any_value() -> None:
 def test_rows_that_overlap_in_memory_are_compared_by_their_positions() -> None:
     first, second = access(1, i, buffer=PITCHED), access(0, i, buffer=PITCHED)
     assert Iterations(i).distance(first, second) == exactly(8)
-    assert Iterations(i, extents={i: 8}).are_apart(first, second)
-    assert not Iterations(i, extents={i: 9}).are_apart(first, second)
+    assert Iterations(i, extents={i: 8}).are_disjoint(first, second)
+    assert not Iterations(i, extents={i: 9}).are_disjoint(first, second)
 
 
 INDEX = st.tuples(st.integers(-3, 3), st.integers(0, 8))
@@ -126,7 +126,7 @@ def test_digits_of_an_index_tell_the_iterations() -> None:
         loop = Iterations(var, frozenset(extents), extents=extents)
         assert loop.distance(access(index, 0), access(index, 0)) == exactly(0)
     longer = Iterations(i, frozenset(extents), extents={**extents, j: 9})
-    assert not longer.are_apart(access(index, 0), access(index, 0))
+    assert not longer.are_disjoint(access(index, 0), access(index, 0))
 
 
 @given(st.integers(0, 8), st.integers(1, 8), st.integers(0, 8), st.integers(1, 8))

@@ -22,6 +22,6 @@ def test_the_version_of_a_tile_is_a_distance_from_a_descriptor_that_stays() -> N
     assert "tl_wgmma_operand<1, 512, 64>(b) + at + k_1 * 128" in line
 
 
-def test_a_place_that_depends_on_the_thread_is_no_distance() -> None:
+def test_a_thread_dependent_address_is_not_a_uniform_offset() -> None:
     line = instruction(product(), **{"tl.disable_persistent_tiles": True})
     assert "(&a[group * 4096]) + at +" in line

@@ -53,7 +53,7 @@ def wanted(trips: int = 9) -> Any:
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
-def test_a_version_is_free_where_threads_meet_behind_its_use(stages: int) -> None:
+def test_a_version_is_free_at_the_barrier_after_its_use(stages: int) -> None:
     source = text(summed("behind", stages))
     assert "tl_mbarrier_init(&full[1], 1);" in source
     assert "&empty" not in source
@@ -105,7 +105,7 @@ def test_the_meeting_is_needed() -> None:
     assert not tilelang.sanitize(made, A, np.zeros((32, 64), np.float32), source=edited).ok
 
 
-def test_the_last_items_tell_nobody_that_they_are_used() -> None:
+def test_the_last_iterations_release_nothing() -> None:
     """The last product of overlapped loops stands behind them."""
 
     @T.prim_func

@@ -69,7 +69,7 @@ def test_a_result_is_stored_from_registers_where_no_tile_is_finished() -> None:
     assert "stmatrix" not in compiled(full, SM_90A).get_kernel_source()
 
 
-def test_partial_sums_take_little_room_in_a_full_block() -> None:
+def test_partial_sums_take_little_shared_memory() -> None:
     @T.prim_func
     def full(A: T.Tensor((4, 1770, 64), "float16"), C: T.Tensor((4, 64), "float32")):
         with T.Kernel(1, threads=256):
@@ -87,7 +87,7 @@ def test_partial_sums_take_little_room_in_a_full_block() -> None:
 
 
 @pytest.mark.parametrize("repeated", [False, True])
-def test_tiles_of_two_phases_share_their_place(repeated: bool) -> None:
+def test_tiles_of_two_phases_share_memory(repeated: bool) -> None:
     @T.prim_func
     def phases(
         A: T.Tensor((3, 1024, 64), "float16"),

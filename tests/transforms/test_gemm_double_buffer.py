@@ -169,10 +169,10 @@ def test_rows_of_ragged_tiles(M: int, N: int) -> None:
 
 
 @pytest.mark.parametrize("N", [68, 33])
-def test_rows_that_are_not_aligned_are_stored_as_they_are_held(N: int) -> None:
+def test_unaligned_rows_are_stored_from_registers(N: int) -> None:
     assert 16 not in moves(check(product((32, N, 32), block=(32, 128, 16)), 32, N, 32))
 
 
-def test_wide_results_are_stored_as_they_are_held() -> None:
+def test_wide_results_are_stored_from_registers() -> None:
     func = check(product((32, 128, 32), block=(32, 128, 16), out="float32"), 32, 128, 32)
     assert set(moves(func)) == {8}

@@ -490,7 +490,7 @@ def test_a_factor_elsewhere_than_planned_is_a_defect(scope: str) -> None:
     if scope == "local.fragment":
         text = "`a` is not in shared memory"
     else:
-        text = "`a` is not held as the product needs it"
+        text = "`a` is not in the layout of the product"
         other = RegisterLayout.fully_replicated((64, 32), 128)
         wrong = replace(stmt.a.buffer, attrs=BufferHints(register_layout=other))
     with pytest.raises(InternalError, match=text):

@@ -214,9 +214,9 @@ I = E.Var("i", DType("int32"))
 @pytest.mark.parametrize(
     ("stmt", "group", "why"),
     [
-        (gemm(A, B, C), (0, 64), "threads 0 to 63 are no whole warpgroups"),
-        (gemm(A, B, C), (32, 128), "threads 32 to 159 are no whole warpgroups"),
-        (gemm(tile("a", (64, 8)), tile("b", (8, 64)), C), (0, 128), "k = 8 is no multiple of 16"),
+        (gemm(A, B, C), (0, 64), "threads 0 to 63 are not whole warpgroups"),
+        (gemm(A, B, C), (32, 128), "threads 32 to 159 are not whole warpgroups"),
+        (gemm(tile("a", (64, 8)), tile("b", (8, 64)), C), (0, 128), "k = 8 is not a multiple of 16"),
         (gemm(tile("a", (32, 64)), B, tile("c", (32, 64), "float32")), (0, 128),
          "1 warpgroups cannot share a 32 x 64 result"),
         (gemm(A, tile("b", (64, 64), scope="local.fragment"), C), (0, 128), "`b` is in registers"),
@@ -226,7 +226,7 @@ I = E.Var("i", DType("int32"))
               tile("c", (64, 64), "float64")), (0, 128),
          "no wgmma multiplies float64 and float64 into float64"),
         (gemm(A, B, C, hints=GemmHints(k_run=2)), (0, 128),
-         "its weights are in registers in another order of k"),
+         "its operand is in registers in a permuted order of k"),
         (gemm(part(tile("a", (64, 128), scope="local.fragment"), (0, 64), (64, 64)), B, C),
          (0, 128), "only a part of the fragment `a` is multiplied"),
         (gemm(A, part(tile("b", (72, 64)), (4, 0), (64, 64)), C), (0, 128),

@@ -57,5 +57,5 @@ def test_what_two_groups_have_is_not_stored_by_all():
         "the fragment `x` is used by 128 threads and by 256\n"
         "  expected: a fragment used by one group of threads\n"
         "  got: groups of 128 and 256 threads\n"
-        "  hint: use a fragment per branch, or pass the tile through shared memory"
+        "  hint: use a fragment per branch, or exchange the tile through shared memory"
     )

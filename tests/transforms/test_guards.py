@@ -74,7 +74,7 @@ def test_guard_gives_the_annotated_safe_value() -> None:
     assert "T.if_then_else(bx * 32 + i < 40, A[bx * 32 + i], T.float32(-1.0))" in guarded(kernel)
 
 
-def test_a_store_that_reads_its_own_place_tests_once() -> None:
+def test_a_store_that_reads_its_own_element_tests_once() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
         with T.Kernel(1, threads=1):
@@ -86,7 +86,7 @@ def test_a_store_that_reads_its_own_place_tests_once() -> None:
         """)
 
 
-def test_a_value_from_another_place_has_a_test_of_its_own() -> None:
+def test_a_value_from_another_index_has_its_own_predicate() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
         with T.Kernel(1, threads=1):

@@ -15,7 +15,7 @@ import tilelang.language as T
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin, find_nvcc
 
-BOXES = "copy: boxes of a tensor map"
+BOXES = "copy: TMA"
 
 
 def columns(C=64, K=3, S=1, D=1, P=1, N=2, H=9, W=7, rows=64, width=64, dtype="float16", more=0):
@@ -124,7 +124,7 @@ def test_columns_are_copied_ahead_by_threads_without_tensor_maps(stages: int) ->
     [
         (
             {"C": 48, "width": 32, "K": 2},
-            "32 columns are not known to be channels of one place: `A` has `48`",
+            "32 columns are not proved to be channels of one pixel: `A` has `48`",
         ),
         ({"more": 1}, "the step `k` is not known to be below 9"),
         (
@@ -138,7 +138,7 @@ def test_columns_are_copied_ahead_by_threads_without_tensor_maps(stages: int) ->
 def test_other_columns_are_gathered_by_threads(case, why: str) -> None:
     func = columns(**case)
     assert "tl_tma_load_im2col" not in compiled(func, SM_90A).get_kernel_source()
-    assert f"copy: without a tensor map: {why}" in notes(func)
+    assert f"copy: without TMA: {why}" in notes(func)
 
 
 @pytest.mark.skipif(find_nvrtc() is None and find_nvcc() is None, reason="needs NVRTC or nvcc")

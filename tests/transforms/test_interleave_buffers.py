@@ -25,7 +25,7 @@ def text_of(func: Any, **options: Any) -> str:
     return tilelang.compile(func, target=HOPPER, pass_configs=options).get_kernel_source()
 
 
-def test_versions_of_two_tiles_lie_beside_each_other() -> None:
+def test_versions_of_two_tiles_are_interleaved() -> None:
     text = text_of(product())  # 16384 and 8192 bytes, three versions
     found = places(text)
     assert (found["a"], found["b"]) == (0, 16384)
@@ -34,7 +34,7 @@ def test_versions_of_two_tiles_lie_beside_each_other() -> None:
     assert "tl_tma_load(&b[stage_1 * 12288]" in text
 
 
-def test_what_comes_behind_the_pipeline_takes_their_room() -> None:
+def test_tiles_after_the_pipeline_reuse_its_memory() -> None:
     found = places(text_of(product(block=(128, 128, 64)), **SPECIAL))
     assert found["out"] == 0
 
@@ -76,11 +76,11 @@ def small() -> Any:
     return kernel
 
 
-def test_a_pipeline_by_cp_async_keeps_its_tiles_apart() -> None:
+def test_a_pipeline_by_cp_async_does_not_interleave_tiles() -> None:
     found = places(text_of(small(), **{"tl.disable_tma_lower": True}))
     assert abs(found["a"] - found["b"]) == 3 * 8192
 
 
-def test_the_users_of_one_warpgroup_have_them_beside_each_other_too() -> None:
+def test_tiles_of_one_warpgroup_are_interleaved_too() -> None:
     found = places(text_of(small()))
     assert abs(found["a"] - found["b"]) == 8192

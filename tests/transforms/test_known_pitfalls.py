@@ -155,7 +155,7 @@ def test_a_condition_that_the_body_changes_is_tested_once() -> None:
     agree(flipped, numbers(64), numbers(64))
 
 
-def test_variables_of_unrolled_iterations_are_apart() -> None:
+def test_variables_of_unrolled_iterations_are_distinct() -> None:
     @T.prim_func
     def summed(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=32):
@@ -187,7 +187,7 @@ def test_a_negative_index_at_run_time_is_outside() -> None:
 
 # -- layouts ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("shape", [(64, 32), (48, 24)])
-def test_a_result_of_rows_goes_back_into_its_rows(shape: tuple[int, int]) -> None:
+def test_row_results_are_stored_to_their_rows(shape: tuple[int, int]) -> None:
     rows, columns = shape
 
     @T.prim_func

@@ -69,7 +69,7 @@ def test_the_report_shows_the_schedule_and_the_others() -> None:
     assert "    or epilogue='direct': " in text
     text = explain(product("float32", M=133 * 128), HOPPER, Options())
     assert "    or persistent=True, epilogue='overlapped': " in text
-    assert ", not legal: it is no loop of one product whose result" in text
+    assert ", not legal: it is not a loop of one product whose result" in text
 
 
 # -- what a program states --
@@ -161,7 +161,7 @@ HINT = "\n  hint: leave the field out: kernel.explain() shows what is chosen, an
 ILLEGAL: list[tuple[dict[str, Any], str]] = [
     (
         {"overlap": "ping_pong"},
-        "overlap='ping_pong': it is for one loop of several products",
+        "overlap='ping_pong': it needs exactly one loop, with several products",
     ),
     (
         {"overlap": "rotate"},
@@ -201,4 +201,4 @@ def test_schedules_that_are_not_legal(stated: dict[str, Any], why: str) -> None:
 def test_options_forbid_what_a_program_states() -> None:
     with pytest.raises(TileUnsupportedError) as error:
         schedule_of(product(roles="producer"), Options(no_roles=True))
-    assert "roles='producer': the target or its options leave roles out" in str(error.value)
+    assert "roles='producer': warp specialization is not available" in str(error.value)

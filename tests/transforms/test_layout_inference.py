@@ -24,7 +24,7 @@ def buffers(func: S.PrimFunc) -> dict[str, Buffer]:
             if isinstance(node, S.Alloc)}  # fmt: skip
 
 
-def test_a_row_result_is_held_where_its_row_was() -> None:
+def test_a_row_result_is_in_the_threads_of_its_row() -> None:
     @T.prim_func
     def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=128):
@@ -154,7 +154,7 @@ def test_a_tile_operation_of_threads_that_data_decides_is_refused() -> None:
                 T.copy(A, tile)
 
     assert refusal(main) == (
-        "a tile operation stands in a branch that only some threads of a warp take\n"
+        "a tile operation is in a branch that only some threads of a warp execute\n"
         "  expected: a condition that is the same for all threads, or that whole warps share "
         "(such as `tx < 128`)\n"
         "  got: a condition that differs between the threads of a warp\n"
@@ -173,7 +173,7 @@ def test_a_fragment_of_part_of_a_warp_is_refused(kind: str) -> None:
                 T.copy(A, tile)
 
     assert refusal(main) == (
-        "a tile operation stands in a branch that only some threads of a warp take\n"
+        "a tile operation is in a branch that only some threads of a warp execute\n"
         "  expected: a condition that is the same for all threads, or that whole warps share "
         "(such as `tx < 128`); other threads may copy or fill shared and global memory, "
         "and one thread alone fragments of its own\n"
@@ -207,7 +207,7 @@ def halves(apart: bool) -> S.PrimFunc:
 def test_threads_that_share_a_product_name_one_operand() -> None:
     assert refusal(halves(False)) == (
         "the gemm operand `a` differs between the threads that compute the product\n"
-        "  expected: one place for all of them: they share out the product\n"
+        "  expected: one address for all of them: they compute the product together\n"
         "  got: an index computed from the thread index, for threads 0 to 63\n"
         "  hint: name the operands of all these threads, or write a branch for each warpgroup "
         "(`if tx < 128:`) with a product of its own"

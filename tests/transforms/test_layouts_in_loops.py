@@ -203,7 +203,7 @@ def log_sums(rows: int, columns: int, threads: int) -> Any:
 
 
 def layer_norm(rows: int, columns: int, tile: int, threads: int) -> Any:
-    """Rows of a length that is no multiple of the tile, which is filled up with zeros."""
+    """Rows of a length that is not a multiple of the tile, which is filled up with zeros."""
     tiles = -(-columns // tile)
 
     @T.prim_func

@@ -186,7 +186,7 @@ def test_the_tile_is_swizzled_in_panels_for_the_store_and_the_copy() -> None:
     assert "^ (tx % 8)" in stores and "tl_tma_store(&C_map" in stores
 
 
-def test_lanes_that_take_elements_of_the_tile_meet_around_a_store_of_blocks() -> None:
+def test_lanes_synchronize_around_a_matrix_store() -> None:
     """Lanes store for each other, so what each had read, or reads next, needs an order."""
 
     @T.prim_func

@@ -149,16 +149,14 @@ def test_runs_count_items_from_those_before() -> None:
     assert LOWERED in text and 'handed[0] = T.Cast("uint16", (first + 4) % 6)' in text
 
 
-def test_runs_of_whole_rounds_begin_alike() -> None:
+def test_runs_of_whole_rounds_begin_with_the_same_phase() -> None:
     text = lower_pipelines(scheduled(repeated(3, 12), "bulk"), SM_80).script()
     assert "handed" not in text and "first" not in text
     assert "T.mbarrier_wait(T.address_of(empty[0]), 1)" in text  # of the rounds before
 
 
 @pytest.mark.parametrize(("factor", "meets"), [(1, 0), (2, 1)])
-def test_lanes_meet_before_they_free_what_they_have_read_themselves(
-    factor: int, meets: int
-) -> None:
+def test_lanes_synchronize_before_they_release_a_stage(factor: int, meets: int) -> None:
     """What only the unit for matrices has read every lane has waited for."""
 
     @T.prim_func
@@ -221,7 +219,7 @@ def test_a_tile_that_is_used_between_runs_has_no_mbarriers() -> None:
     assert [note for note in notes(made) if "serial" in note] == [why]
 
 
-def test_a_fence_stands_before_what_the_async_proxy_reads() -> None:
+def test_a_fence_precedes_reads_of_the_async_proxy() -> None:
     class Fenced(Rewriter):
         def stmt(self, stmt: S.Stmt) -> list[S.Stmt] | S.Stmt:
             if not isinstance(stmt, S.Copy):
@@ -297,9 +295,9 @@ def test_pipelines_between_roles_are_proved(stages: int) -> None:
     assert refusal(pipeline_of(by_roles(stages, 7))) is None
 
 
-def test_threads_of_a_role_cannot_meet_those_of_another() -> None:
+def test_roles_cannot_share_a_barrier() -> None:
     node = pipeline_of(by_roles(2, None, "barrier"))
-    assert refusal(node) == "threads wait for each other for ever"
+    assert refusal(node) == "deadlock: threads wait for each other"
 
 
 @pytest.mark.parametrize("kind", [H.Acquire, H.Commit, H.Wait, H.Release])
@@ -349,7 +347,7 @@ def lower_from_roles(func: S.PrimFunc, target: str) -> S.PrimFunc:
     return func
 
 
-def test_inside_roles_warps_meet_at_barriers_of_their_own() -> None:
+def test_roles_have_their_own_named_barriers() -> None:
     lowered = lower_from_roles(by_roles(2, 7), "cuda -arch=sm_80")
     branches = [node for node in S.walk(lowered.body) if isinstance(node, S.If)]
     branch = next(node for node in branches if "mbarrier_arrive" in calls_in(node))

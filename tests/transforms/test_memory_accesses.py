@@ -60,7 +60,7 @@ def test_results_are_those_of_numpy(name: str) -> None:
 
 
 @pytest.mark.parametrize("apart", [32, 40])
-def test_stores_to_two_places_of_a_tensor_are_wide(apart: int) -> None:
+def test_stores_to_two_regions_of_a_tensor_are_wide(apart: int) -> None:
     @T.prim_func
     def halves(X: T.Tensor((16, 80), "float16"), Y: T.Tensor((16, 80), "float16")):
         with T.Kernel(2, threads=64) as b:

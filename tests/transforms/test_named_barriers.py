@@ -69,7 +69,7 @@ def test_more_numbers_than_barriers_are_an_error() -> None:
         sources(turning(numbers))
     lines = str(failure.value).splitlines()
     assert lines[:3] == [
-        "there is no named barrier left for number 115",
+        "all named barriers are in use; none is left for number 115",
         "  expected: at most 15 different ones besides that of all threads",
         "  got: 16, all values of run-time numbers included",
     ]

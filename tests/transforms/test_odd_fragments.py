@@ -162,7 +162,7 @@ def test_a_fragment_is_the_result_of_a_product(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_digits_stay_in_registers_as_they_are_asked_for(name: str) -> None:
+def test_operand_layouts_are_kept_as_requested(name: str) -> None:
     threads, layout, registers = LAYOUTS[name]
     asked = layout()
     found = infer_layouts(simplify_func(elementwise(asked, threads), SM_80), SM_80)
@@ -180,7 +180,7 @@ def test_digits_stay_in_registers_as_they_are_asked_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_a_loop_over_a_part_of_two_fragments_held_in_different_ways(way: dict[str, str]) -> None:
+def test_a_loop_over_a_part_of_two_fragments_with_different_layouts(way: dict[str, str]) -> None:
     """One of both is moved to shared memory. The loop keeps the mapping that the other one fits,
     although for accesses of shared memory alone it would take another."""
 

@@ -41,7 +41,7 @@ def moving(first, second):
         (lambda b, k: b * 4, lambda b, k: b * 4),  # each element onto itself
     ],
 )
-def test_regions_that_are_apart_or_the_same_are_left_alone(first, second) -> None:
+def test_disjoint_or_equal_regions_are_unchanged(first, second) -> None:
     func = moving(first, second)
     assert separate_overlaps(func, CPU) is func
 

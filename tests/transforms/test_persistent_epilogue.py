@@ -100,7 +100,7 @@ T.copy(c_held, C[by_before * 128:by_before * 128 + 128, bx_before * 64:bx_before
 """  # noqa: E501  # program text
 
 
-def test_a_part_goes_out_under_the_next_product() -> None:
+def test_a_subtile_is_stored_during_the_next_product() -> None:
     made = persistent(product())
     assert body_text(made) == TILES
     assert 'T.launch_thread("blockIdx.x", 132)' in made.script()
@@ -273,7 +273,7 @@ TABLES: dict[str, tuple[tuple[int, ...], bool, bool]] = {
 
 
 @pytest.mark.parametrize("case", TABLES)
-def test_results_whose_place_is_looked_up(case: str) -> None:
+def test_results_at_loaded_indices(case: str) -> None:
     sizes, bound, below = TABLES[case]
     func = by_table(sizes, 640, bound)
     assert parts(persistent(func))
@@ -303,7 +303,7 @@ def test_a_table_in_registers_that_the_loop_changes_keeps_a_block_for_each_tile(
     assert not parts(persistent(by_table((128, 1152, 512), 640, inside=changes)))
 
 
-def test_rows_of_a_looked_up_place_go_out_by_boxes_or_from_registers() -> None:
+def test_rows_at_loaded_indices_are_stored_by_tma_or_from_registers() -> None:
     text = tilelang.compile(by_table((1700, 101), 640), target=HOPPER).get_kernel_source()
     assert "if ((here_before >= 128) && (place_before >= 0)) {" in text
     assert text.count("tl_bar_sync") == 0  # no warp waits for another

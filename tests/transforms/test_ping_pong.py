@@ -22,7 +22,7 @@ from tilelang.transforms.schedule import ping_pong
 from tilelang.transforms.verify.schedule import refusal
 
 HOPPER = parse_target("cuda -arch=sm_90a")
-NOTE = "the warpgroups alternate iterations (ping-pong) and hand their operand over"
+NOTE = "the warpgroups alternate iterations (ping-pong) and pass their operand on"
 
 
 def latent(  # type: ignore[no-untyped-def]  # a traced function
@@ -257,7 +257,7 @@ def test_an_item_is_freed_behind_the_first_part_of_the_products_of_the_next() ->
     ]
 
 
-def test_nobody_meets_in_a_loop() -> None:
+def test_no_barrier_in_a_loop() -> None:
     kernel = tilelang.compile(latent(), target="cuda -arch=sm_90a", execution_backend="emulator")
     text = kernel.get_kernel_source()
     found = [text[m.start() : m.end()] for m in re.finditer(LOOP, text)]
@@ -314,11 +314,11 @@ def test_the_order_is_proved_with_the_roles_of_a_role(monkeypatch: pytest.Monkey
     release = [node for node in S.walk(second.body) if isinstance(node, H.Release)][-1]
     broken = _Without(release).rewrite(proved)
     found = [refusal(node) for node in S.walk(broken) if isinstance(node, H.Pipeline)]
-    assert [why for why in found if why is not None] == ["threads wait for each other for ever"]
+    assert [why for why in found if why is not None] == ["deadlock: threads wait for each other"]
 
 
 @pytest.mark.parametrize(("what", "most"), [("RESERVE", 2**18), ("SPARE", 200)])
-def test_a_warpgroup_and_a_block_have_room(
+def test_a_producer_warpgroup_fits_in_a_block(
     what: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ping_pong, what, most)

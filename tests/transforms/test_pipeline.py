@@ -404,7 +404,7 @@ def test_loops_of_some_threads_stay_serial() -> None:
                     T.copy(A[k * 8, 0], a)
                     T.copy(a, O[k * 8, 0])
 
-    assert notes(pipelined(kernel)) == ["serial: not all threads of the block run it together"]
+    assert notes(pipelined(kernel)) == ["serial: not all threads of the block execute it together"]
 
 
 def attention(stages: int, threads: int):  # type: ignore[no-untyped-def]  # a traced function
@@ -451,6 +451,6 @@ def test_a_producer_fills_one_stage_of_each_operand() -> None:
     assert producer.count("tl_mbarrier_wait(empty") == 2
 
 
-def test_one_stage_without_a_producer_is_filled_where_its_copy_stands() -> None:
+def test_one_stage_without_a_producer_is_synchronous() -> None:
     report = str(explain(attention(1, 256), "cuda -arch=sm_80"))
-    assert "serial: one stage, copies are finished where they stand" in report
+    assert "serial: one stage, copies are synchronous" in report

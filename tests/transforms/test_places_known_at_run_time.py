@@ -572,8 +572,8 @@ def test_tensors_without_elements_have_no_map_and_no_tiles() -> None:
 
 # -- places on which threads do not agree ----------------------------------------------------------
 REMARK = (
-    "threads are not known to agree on `row[0]`, a place of the copy that one of them issues for "
-    "all: its value counts; tilelang.sanitize finds those that have another one"
+    "`row[0]` is not proved uniform: one thread issues the copy, with its own value; "
+    "tilelang.sanitize finds threads with another value"
 )
 
 
@@ -595,7 +595,7 @@ def test_the_values_of_the_thread_that_issues_a_copy_count() -> None:
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::tilelang.errors.TileWarning")
-def test_the_emulator_reports_threads_that_name_other_places() -> None:
+def test_the_emulator_reports_threads_with_other_coordinates() -> None:
     func, given, _ = differing()
     report = tilelang.sanitize(func, *given, target="cuda -arch=sm_90a")
     (found,) = report.findings
@@ -613,7 +613,7 @@ def test_the_emulator_reports_threads_that_name_other_places() -> None:
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::tilelang.errors.TileWarning")
-def test_threads_that_agree_where_nobody_can_prove_it_are_no_finding() -> None:
+def test_unproved_uniform_coordinates_are_no_finding() -> None:
     func, given, wanted = differing(step=0)
     report = tilelang.sanitize(func, *given, target="cuda -arch=sm_90a")
     assert report.ok, report
@@ -621,7 +621,7 @@ def test_threads_that_agree_where_nobody_can_prove_it_are_no_finding() -> None:
 
 
 @pytest.mark.parametrize("place", [5, -5, 200, -128])
-def test_a_store_to_a_loaded_place_drops_rows_that_are_outside(place: int) -> None:
+def test_a_store_at_a_loaded_index_drops_rows_that_are_outside(place: int) -> None:
     @T.prim_func
     def rows(A: T.Tensor((128, 64), "float16"), P: T.Tensor((1,), "int32"),
              C: T.Tensor((256, 64), "float16")):  # fmt: skip

@@ -84,7 +84,7 @@ def test_a_branch_of_some_threads_has_a_first_thread_of_its_own() -> None:
     )
 
 
-def test_a_value_for_which_threads_meet_is_computed_by_all() -> None:
+def test_a_value_that_needs_a_barrier_is_computed_by_all_threads() -> None:
     def program(A: T.Tensor((64,), "int32")) -> None:
         with T.Kernel(1, threads=64):
             A[0] = T.syncthreads_count(A[1] > 0)

@@ -76,7 +76,7 @@ def test_a_staged_tile_reads_the_same(group: int, stages: int) -> None:
     np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_no_small_tile_is_read_in_place() -> None:
+def test_large_tiles_are_read_in_place() -> None:
     assert copies(scaled(1)) == ["A"]  # as large as the loop
     assert copies(scaled(128)) == ["A"]  # one number a row: hardware copies at least four bytes
     assert copies(scaled(48)) == ["A"]  # groups do not end with blocks

@@ -89,7 +89,7 @@ def held(func: S.PrimFunc) -> dict[str, str]:
         ((64, 64, 64), 128, ()),
     ],
 )
-def test_the_order_of_k_stands_at_the_product_and_in_its_plan(
+def test_the_order_of_k_is_a_hint_and_in_the_plan(
     tile: tuple[int, int, int], threads: int, order: tuple[tuple[str, object], ...]
 ) -> None:
     kernel = weights(tile[0], 2 * tile[1], 512, tile, 2, threads)
@@ -235,8 +235,8 @@ def test_k_is_shared_out_where_sums_start_from_zero_and_are_read_behind_the_loop
 def test_reports_say_that_k_is_shared_out() -> None:
     text = explain(weights(16, 64, 256, (16, 64, 128), 2, 256), "cuda -arch=sm_80")
     assert (
-        "64 x 16 x 128: mma.sync.m16n8k16.float16 on 4 x 1 warps, each 1 x 2 tiles in 4 steps, k "
-        "shared out to 2 groups of them, of the transposed product: B is in registers\n" in text
+        "64 x 16 x 128: mma.sync.m16n8k16.float16 on 4 x 1 warps, each 1 x 2 tiles in 4 steps, split-K "
+        "over 2 groups of them, operands swapped (transposed product): B is in registers\n" in text
     )
 
 
@@ -326,7 +326,7 @@ def test_reports_say_which_operand_is_in_registers() -> None:
         "128 x 128 x 64: wgmma.m64n128k16.float16 on 2 x 1 warpgroups, each 1 x 1 tiles in 4 steps"
     )
     turned = explain(weights(128, 128, 128, (128, 128, 64), 2, 256), target)
-    assert f"{line}, of the transposed product: B is in registers\n" in turned
+    assert f"{line}, operands swapped (transposed product): B is in registers\n" in turned
     assert f"{line}, A is in registers\n" in explain(scaled_rows(2), target)
 
 

@@ -261,7 +261,7 @@ def test_a_sum_is_scaled_while_it_collects() -> None:
     holds(sums, (a, f, np.zeros(16, F)), want / 2)
 
 
-def test_a_scaled_sum_may_be_held_by_all_threads() -> None:
+def test_a_scaled_sum_may_be_replicated_in_all_threads() -> None:
     @T.prim_func
     def groups(A: T.Tensor((64, 12), "int32"), B: T.Tensor((3,), "int32")):
         with T.Kernel(1, threads=64):

@@ -40,7 +40,7 @@ def registers(hint: Callable[[], Any], explicit: bool = True) -> tuple[list[str]
     return found, notes[0].strip() if notes else ""
 
 
-def test_without_hints_the_numbers_of_the_program_stand() -> None:
+def test_without_hints_the_numbers_of_the_program_are_used() -> None:
     func = roles(lambda: None)
     assert apply_register_hints(func, SM_80) is func
     both = ["tl_setmaxnreg_dec<40>();", "tl_setmaxnreg_inc<232>();"]

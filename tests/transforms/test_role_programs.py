@@ -17,7 +17,7 @@ TILES = np.random.default_rng(0).integers(0, 99, (4, 64, 64)).astype(np.float16)
 
 
 @pytest.mark.parametrize("who", ["a thread", "an elected thread", "a warp", "a part of a warp"])
-def test_a_copy_is_complete_when_its_barrier_is_told(who: str) -> None:
+def test_a_copy_is_complete_when_its_mbarrier_phase_is(who: str) -> None:
     warp = who == "a warp"
     part = who == "a part of a warp"
 
@@ -162,7 +162,7 @@ def test_tile_operations_of_any_threads_that_are_known() -> None:
     holds(parts, (TILE, 0 * TILE), wanted)
 
 
-def test_one_thread_reads_what_it_has_filled_and_lanes_meet() -> None:
+def test_one_thread_reads_its_own_tile_and_lanes_synchronize() -> None:
     @T.prim_func
     def alone(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
         with T.Kernel(1, threads=64):
@@ -195,7 +195,7 @@ def test_atomics_of_one_thread_count_once() -> None:
     holds(counts, (np.ones(64, np.int32),), 1 + 3 * np.arange(64, dtype=np.int32), on=EVERYWHERE)
 
 
-def test_a_tile_operation_in_a_loop_that_threads_leave_apart_is_refused() -> None:
+def test_a_tile_operation_in_a_divergent_loop_is_refused() -> None:
     @T.prim_func
     def loops(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
         with T.Kernel(1, threads=64):
@@ -327,7 +327,7 @@ def test_barriers_that_the_program_numbers_leave_some_to_its_roles() -> None:
     holds(ring, (a, 0 * a), 2 * a[:, ::-1], on=WITH_BARRIERS)
 
 
-def test_loads_of_a_role_whose_threads_do_not_meet_are_their_own() -> None:
+def test_loads_of_a_role_without_barriers_are_private() -> None:
     @T.prim_func
     def ring(A: T.Tensor((8, 64, 64), "float16"), B: T.Tensor((8, 64, 64), "float16")):
         with T.Kernel(1, threads=256):

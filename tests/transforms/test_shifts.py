@@ -162,7 +162,7 @@ def test_a_negative_unsigned_number_is_a_large_one() -> None:
 
 
 @pytest.mark.parametrize("backend", ["interpret", None])
-def test_extents_shift_alike(backend: str | None) -> None:
+def test_extents_shift_equally(backend: str | None) -> None:
     m = T.dynamic("m")
 
     @T.prim_func

@@ -83,7 +83,7 @@ def test_where_memory_is_not_short_programs_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("stages", [0, 1, 2])
-def test_tiles_of_one_iteration_share_a_place(stages: int) -> None:
+def test_tiles_of_one_iteration_share_memory(stages: int) -> None:
     made = lower(turns(stages=stages), TARGET, Options())
     assert f"shared_bytes={ROWS * 512}" in made.script().replace('"', "").replace(": ", "=")
     a = np.random.default_rng(0).integers(-4, 5, (4, ROWS, 128)).astype(np.float32)

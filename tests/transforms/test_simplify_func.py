@@ -116,7 +116,7 @@ def test_simplifying_twice_changes_nothing() -> None:
     assert isinstance(once, S.PrimFunc)
 
 
-def test_a_parallel_loop_without_an_iteration_goes() -> None:
+def test_a_parallel_loop_without_iterations_is_removed() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=32):

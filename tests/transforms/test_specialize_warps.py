@@ -93,7 +93,7 @@ with T.pipeline(3, (a.data, b.data), "bulk") as p:
                 by: T.int32 = tile % 2
                 T.fill(c, T.float32(0.0))
                 with T.run(p, 4) as first:
-                    for k in T.serial(4, num_stages=3, pipeline_note="3 stages: a, b copied ahead with bulk copies, mbarriers of the versions; filled by a warpgroup of its own, used by 2 warpgroups"):
+                    for k in T.serial(4, num_stages=3, pipeline_note="3 stages: a, b copied ahead with TMA, mbarriers of the versions; filled by a producer warpgroup, used by 2 warpgroups"):
                         T.wait(p, first + k, ahead=1)
                         T.gemm(a[(first + k) % 3, 0:128, 0:32], b[(first + k) % 3, 0:32, 0:64], c)
                         T.release(p, first + k)
@@ -127,7 +127,7 @@ REFUSED = {
     "it synchronizes threads itself with `sync_threads`": {"extra": meets},
     "`A` is written in the kernel": {"extra": writes_source},
     "192 threads are not a whole number of warpgroups": {"threads": 192},
-    "1024 threads leave no room for a producer warpgroup": {"threads": 1024},
+    "1024 threads and a producer exceed a block's limit": {"threads": 1024},
     "several blocks of one warpgroup share a multiprocessor": {"threads": 128},
 }
 
@@ -144,7 +144,7 @@ def test_who_keeps_one_role(why: str) -> None:
 def test_options_keep_one_role() -> None:
     for options in (Options(no_roles=True), Options(no_wgmma=True)):
         (note,) = notes(by_roles(product(), options))
-        assert note.endswith("; one role: the target or its options leave roles out")
+        assert note.endswith("; one role: warp specialization is not available")
 
 
 def test_a_loop_without_a_product_keeps_one_role() -> None:
@@ -187,7 +187,7 @@ def test_bounds_that_consumers_compute_keep_one_role() -> None:
 
 
 def test_a_schedule_that_cannot_be_proved_keeps_one_role() -> None:
-    why = "threads wait for each other for ever"
+    why = "deadlock: threads wait for each other"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tilelang.transforms.schedule.specialize_warps.refusal", lambda node: why)
         made = by_roles(product())
@@ -258,7 +258,7 @@ def roles_in(func: Any) -> bool:
 @pytest.mark.parametrize(("threads", "rows"), [(256, 128), (384, 192)])
 @pytest.mark.parametrize("K", [64, 128, 224])
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_products_of_tiles_in_turn(threads: int, rows: int, K: int, blocks: int) -> None:
+def test_products_of_consecutive_tiles(threads: int, rows: int, K: int, blocks: int) -> None:
     func = product(K=K, threads=threads, block=(rows, 64, 32), blocks=blocks)
     A, B = small(2 * rows, K), small(K, 128)
     same(func, A, B, A.astype(np.float32) @ B.astype(np.float32))
@@ -374,7 +374,7 @@ def test_explain_names_roles_and_registers() -> None:
         text = tilelang.compile(product(), target=HOPPER).explain()
     assert "blocks of 384 threads" in text
     assert "registers: 232 for consumers, 40 for the producer" in text
-    assert "filled by a warpgroup of its own, used by 2 warpgroups" in text
+    assert "filled by a producer warpgroup, used by 2 warpgroups" in text
 
 
 @pytest.mark.parametrize("warpgroups", sorted(REGISTERS))
@@ -447,7 +447,7 @@ def test_what_changes_behind_the_product_keeps_one_role() -> None:
     assert note.endswith("; one role: what is copied depends on what is computed")
 
 
-def test_what_is_found_out_stands_before_the_roles() -> None:
+def test_common_computation_is_before_the_roles() -> None:
     text = body_text(by_roles(by_table((100, 160))))
     before, after = text.split("with T.roles():")
     assert "group[0] = i" in before and "group[0] = i" not in after

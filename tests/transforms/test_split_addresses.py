@@ -53,7 +53,7 @@ def at(buffer: Buffer, *indices: object) -> E.AddressOf:
     return E.AddressOf(buffer, tuple(E.as_expr(index) for index in indices), "r")
 
 
-def test_what_an_unrolled_loop_adds_to_a_place_in_shared_memory() -> None:
+def test_an_unrolled_loop_adds_constants_to_a_shared_address() -> None:
     assert split(at(THERE, T * 8 + I * 64)) == [("t * 8", "i * 64")]
     assert split(at(THERE, T * 8 + I * 64 + 3)) == [("t * 8", "i * 64 + 3")]
     assert split(at(THERE, T * 8 + 3)) == [("t * 8", "3")]
@@ -64,7 +64,7 @@ def test_what_loops_or_threads_change_stays() -> None:
     assert split(at(THERE, T * 8 + (I ^ T))) == [("t * 8 + (i ^ t)", "None")]
 
 
-def test_a_constant_place_needs_no_register() -> None:
+def test_a_constant_address_needs_no_register() -> None:
     assert split(at(THERE, 5)) == [("5", "None")]
 
 
@@ -79,7 +79,7 @@ def test_a_stride_that_is_no_constant() -> None:
     assert split(at(WIDE, I + T, I + T)) == [("i + t", "None"), ("t", "i")]
 
 
-def test_values_are_not_taken_apart() -> None:
+def test_values_are_not_split() -> None:
     """Their sums wrap, those of an address and a constant do not."""
     loaded = E.Load(FLAGS, (T,))
     assert split(at(HERE, loaded + I, T)) == [("flags[t] + i", "None"), ("t", "None")]

@@ -125,7 +125,7 @@ def test_each_tile_of_a_loop_waits_for_the_one_before() -> None:
     assert "tl_tma_store(&C_map" in text_of(main)
 
 
-def test_a_branch_of_warps_meets_alone() -> None:
+def test_a_branch_of_warps_gets_a_named_barrier() -> None:
     @T.prim_func
     def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
         with T.Kernel(1, threads=256):

@@ -48,7 +48,7 @@ def steps(text: str) -> list[str]:
     return [names[item] for item in found]
 
 
-def test_a_store_of_a_loop_is_waited_for_where_the_threads_meet_next() -> None:
+def test_a_tma_store_is_waited_for_at_the_next_barrier() -> None:
     text = compiled(summed()).get_kernel_source()
     assert steps(text) == ["loop", "wait", "meet", "meet", "store", "wait"]
 

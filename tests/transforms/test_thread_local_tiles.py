@@ -80,7 +80,7 @@ def test_each_thread_works_on_its_own_array(program: Callable[..., Any], target:
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_loops_stand_in_place_of_the_operations() -> None:
+def test_loops_replace_the_operations() -> None:
     def program(A: T.Tensor((64,), "float32")) -> None:
         with T.Kernel(1, threads=16):
             tx = T.get_thread_binding()

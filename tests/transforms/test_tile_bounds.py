@@ -107,7 +107,7 @@ def test_conditions_and_data_decide_elsewhere() -> None:
     checked(program)
 
 
-def test_what_stands_behind_a_return_may_not_run() -> None:
+def test_statements_after_a_return_may_not_run() -> None:
     def program(A: T.Tensor((128,), "float32"), n: T.int32) -> None:
         with T.Kernel(1, threads=128):
             tile = T.alloc_shared((64,), "float32")

@@ -140,7 +140,9 @@ def test_reasons_of_the_tensor() -> None:
         "`n` elements of `A` along dimension 0 are not known to be a multiple of 16 bytes"
     )
     assert why(loading((1, 2, 3, 4, 5, 64), (64,))) == ("`A` has 6 dimensions, a tensor map 1 to 5")
-    assert why(loading((64, 64), (64, 4))) == "it takes 8 bytes of a row of `A`, not 16s"
+    assert (
+        why(loading((64, 64), (64, 4))) == "it takes 8 bytes of a row of `A`, not multiples of 16"
+    )
 
 
 def test_dynamic_extents_need_nothing_known() -> None:
@@ -174,13 +176,13 @@ def test_reasons_of_the_tile() -> None:
     )
     part = loading((64, 64), (64, 64), region=(slice(0, 64), slice(0, 32)))
     assert why(part, swizzled((64, 64), 16, 128)) == (
-        "it takes a part of the panels of 128 bytes of `s`"
+        "it copies a part of the 128-byte panels of `s`"
     )
     rows = loading((64, 64), (64, 64), region=(slice(4, 64), slice(0, 64)))
     assert why(rows, swizzled((64, 64), 16, 128)) == (
         "it begins inside the 8 rows of a swizzle of `s`"
     )
-    assert why(loading((64, 512), (64, 512), "float32")) == "it takes 128 boxes, more than 32"
+    assert why(loading((64, 512), (64, 512), "float32")) == "it needs 128 boxes, more than 32"
     five = loading((64, 8), (5, 5, 8), region=(2, slice(0, 5), slice(0, 8)))
     assert why(five) == "its boxes do not start at multiples of 128 bytes of the tile"
 

@@ -138,7 +138,7 @@ def test_what_is_no_box_is_copied_otherwise() -> None:
         func = passed_on((4, 40, 100), (32, 64), "float16")
         assert "tl_tma_load" not in compiled(func, SM_90A).get_kernel_source()
         assert (
-            "pipeline: serial: not with bulk copies: `s`: `100` elements of `A` along dimension 1 "
+            "pipeline: serial: not with TMA: `s`: `100` elements of `A` along dimension 1 "
             "are not known to be a multiple of 16 bytes"
         ) in explain(func, HOPPER, Options())
         source = numbers(4, 40, 100)
@@ -268,10 +268,10 @@ def test_a_copy_of_the_program_is_made_by_the_unit() -> None:
 
 def test_a_report_says_how_tiles_are_copied_and_why() -> None:
     text = explain(doubled(64, 64), HOPPER, Options())
-    assert text.count("  copy: boxes of a tensor map\n") == 2
+    assert text.count("  copy: TMA\n") == 2
     text = explain(doubled(64, 100), HOPPER, Options())
     why = "`100` elements of `A` along dimension 0 are not known to be a multiple of 16 bytes"
-    assert f"  copy: without a tensor map: {why}\n" in text
+    assert f"  copy: without TMA: {why}\n" in text
 
 
 def test_a_tile_of_the_unit_is_not_where_threads_have_written() -> None:
@@ -295,7 +295,7 @@ def test_a_tile_of_the_unit_is_not_where_threads_have_written() -> None:
 
 
 # -- pipelines that run again and again ------------------------------------------------------------
-def test_threads_that_exchange_a_tile_in_a_repeated_pipeline_meet() -> None:
+def test_threads_synchronize_to_exchange_a_tile_in_a_repeated_pipeline() -> None:
     """What stands between the steps of a pipeline is ordered like any other loop's body."""
 
     @T.prim_func
@@ -355,8 +355,8 @@ def test_boxes_and_copies_of_threads_share_a_loop(stages: int, K: int, again: in
 
 def test_a_report_says_which_tiles_are_boxes() -> None:
     assert (
-        "pipeline: 3 stages: a copied ahead with bulk copies, mbarriers of the versions; "
-        "b copied ahead with cp.async, one barrier per iteration; not all with bulk copies: "
+        "pipeline: 3 stages: a copied ahead with TMA, mbarriers of the versions; "
+        "b copied ahead with cp.async, one barrier per iteration; not all with TMA: "
         "`b`: `68` elements of `B` along dimension 0 are not known to be a multiple of 16 bytes"
     ) in explain(mixed(128, 68, 256), HOPPER, Options())
 

@@ -57,7 +57,7 @@ def test_tiles_are_added_by_the_unit(dtype: str) -> None:
     given, wanted = (a, np.ones((64, 64), dtype)), the_sum(a, 2)
     holds(func, given, wanted)
     lowered_holds(func, given, wanted)
-    assert notes(func)[-1] == "update: boxes of a tensor map"
+    assert notes(func)[-1] == "update: TMA"
 
 
 def test_updates_wait_for_each_other_only_where_something_else_reads() -> None:
@@ -123,7 +123,7 @@ def test_partial_tiles_are_added_where_the_tensor_is() -> None:
 @pytest.mark.parametrize(
     ("func", "why"),
     [
-        (summed("float32", where="fragment"), "it is none between global and shared memory"),
+        (summed("float32", where="fragment"), "it is not a copy between global and shared memory"),
         (summed("float64"), "TMA has no `add` of float64"),
         (summed("float32", order="release"), "its memory order is release"),
     ],
@@ -131,14 +131,14 @@ def test_partial_tiles_are_added_where_the_tensor_is() -> None:
 def test_what_the_unit_cannot_add_is_added_by_threads(func, why: str) -> None:
     text = compiled(func, SM_90A).get_kernel_source()
     assert "tl_tma_reduce" not in text and "tl_atomic_add" in text
-    assert f"update: without a tensor map: {why}" in notes(func)
+    assert f"update: without TMA: {why}" in notes(func)
     dtype = str(func.buffers[0].dtype)
     a = numbers(100, 192, dtype=dtype) % 4
     holds(func, (a, np.ones((64, 64), dtype)), the_sum(a, 2), on=(SM_90A,))
 
 
 def test_older_targets_and_switches_leave_updates_to_threads() -> None:
-    func, reason = summed("float32"), "update: without a tensor map:"
+    func, reason = summed("float32"), "update: without TMA:"
     assert f"{reason} tl.disable_tma_lower\n" in explain(func, HOPPER, Options(no_tma=True))
     ampere = parse_target("cuda -arch=sm_80")
     assert f"{reason} the target has no tensor maps\n" in explain(func, ampere, Options())
@@ -167,8 +167,8 @@ def test_boxes_carry_the_policies_of_copies() -> None:
     holds(func, (a, 0 * a), a)
     lowered_holds(func, (a, 0 * a), a)
     assert notes(func) == [
-        "copy: boxes of a tensor map, evict_first in the L2 cache",
-        "copy: boxes of a tensor map, evict_last in the L2 cache",
+        "copy: TMA, evict_first in the L2 cache",
+        "copy: TMA, evict_last in the L2 cache",
     ]
 
 
@@ -209,7 +209,7 @@ def test_a_policy_that_nothing_carries_is_reported() -> None:
             T.copy(A, r, eviction_policy="evict_first")
             T.copy(r, B)
 
-    assert "copy: 'evict_first' is for boxes of a tensor map only" in notes(tma_unhinted)
+    assert "copy: 'evict_first' is for TMA copies only" in notes(tma_unhinted)
 
 
 # -- instructions that copies ask for --------------------------------------------------------------
@@ -234,13 +234,13 @@ def test_a_small_copy_is_made_by_the_unit_where_it_asks_for_that() -> None:
     a = numbers(64, 32)
     holds(func, (a, 0 * a), a + 1)
     lowered_holds(func, (a, 0 * a), a + 1)
-    assert notes(func) == ["copy: boxes of a tensor map"]
+    assert notes(func) == ["copy: TMA"]
 
 
 def test_a_copy_that_asks_for_the_unit_in_vain_says_why() -> None:
     func = small(36, prefer_instruction="tma")
     assert notes(func) == [
-        "copy: without a tensor map: `36` elements of `A` along dimension 0 are not known to be a "
+        "copy: without TMA: `36` elements of `A` along dimension 0 are not known to be a "
         "multiple of 16 bytes"
     ]
     a = numbers(64, 36)
@@ -248,7 +248,7 @@ def test_a_copy_that_asks_for_the_unit_in_vain_says_why() -> None:
     holds(func, (a, 0 * a), wanted, on=(SM_90A,))
 
 
-def test_a_copy_over_strides_that_nobody_knows_says_why() -> None:
+def test_a_copy_over_unknown_strides_says_why() -> None:
     stride = T.dynamic("stride")
 
     @T.prim_func
@@ -260,7 +260,7 @@ def test_a_copy_over_strides_that_nobody_knows_says_why() -> None:
             T.copy(s, B)
 
     assert notes(tma_strided)[0] == (
-        "copy: without a tensor map: `stride` elements of `A` along dimension 0 are not known to "
+        "copy: without TMA: `stride` elements of `A` along dimension 0 are not known to "
         "be a multiple of 16 bytes"
     )
     room = numbers(64, 72)
@@ -284,10 +284,10 @@ def last_tile(**asked):
     return tma_last_tile
 
 
-def test_threads_meet_between_two_turns_of_a_load() -> None:
+def test_a_barrier_separates_two_phases_of_a_load() -> None:
     plain, func = last_tile(), last_tile(prefer_instruction="tma")
     reason = "it would need another barrier in each iteration"
-    assert notes(plain) == [f"copy: without a tensor map: {reason}"]
+    assert notes(plain) == [f"copy: without TMA: {reason}"]
     text = compiled(func, SM_90A).get_kernel_source()
     loop = text[
         text.index("for (int k") : text.index("// test_tma_words.py", text.index("turn[0] ^"))

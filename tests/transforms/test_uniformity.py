@@ -133,7 +133,7 @@ def test_the_threads_of_a_branch_agree_on_their_warpgroup() -> None:
     assert differing(kernel) == {0: True, 1: True, 2: False, 3: False, 4: False, 5: False}
 
 
-def test_parts_of_an_array_are_not_told_apart() -> None:
+def test_parts_of_an_array_are_not_distinguished() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8,), "int32"), n: T.int32):
         with T.Kernel(1, threads=64):
@@ -149,7 +149,7 @@ def test_parts_of_an_array_are_not_told_apart() -> None:
     assert differing(kernel) == {0: False, 1: True}
 
 
-def test_what_threads_load_is_alike_unless_the_kernel_changes_it() -> None:
+def test_loads_at_uniform_addresses_are_uniform_unless_the_kernel_writes() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32"), n: T.int32):
         with T.Kernel(1, threads=64):

@@ -68,7 +68,7 @@ def test_independent_neighbours_are_vectors(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", LEFT)
-def test_iterations_that_may_meet_or_scatter_are_not(case: str) -> None:
+def test_iterations_that_may_conflict_or_scatter_are_not(case: str) -> None:
     assert bits_of(loop(LEFT[case])) == [None]
 
 
@@ -89,7 +89,7 @@ def test_the_widest_value_says_how_many_lanes(dtype: str, value: Any, bits: int)
     assert bits_of(body) == [bits]
 
 
-def test_a_sum_is_a_vector_only_where_nobody_reads_it_on_the_way() -> None:
+def test_a_sum_is_vectorized_only_if_nothing_reads_it_in_the_loop() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8,), "float32")):
         with T.Kernel(1, threads=1):
@@ -165,7 +165,7 @@ def test_iterations_may_run_twice_where_none_reads_what_is_stored() -> None:
     assert notes(total) == [False]
 
 
-def test_different_rows_of_any_length_do_not_meet() -> None:
+def test_different_rows_of_any_length_do_not_alias() -> None:
     n = T.dynamic("n")
 
     @T.prim_func

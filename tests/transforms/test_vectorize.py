@@ -188,7 +188,7 @@ def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = 
     return main
 
 
-def test_what_some_lanes_take_is_loaded_for_all_where_it_stands_like_the_result() -> None:
+def test_a_load_of_some_lanes_is_widened_if_it_is_indexed_like_the_result() -> None:
     assert "tl_copy_16(A_vec, &A[" in body(chosen())
     for kept in (chosen(rows=80), chosen(shift=-8), chosen(other=True), chosen(written=True)):
         assert "A_vec" not in body(kept)

@@ -132,7 +132,7 @@ def test_registers_that_are_missing_are_found(program: S.PrimFunc, target) -> No
     assert tried >= 4
 
 
-def test_a_displacement_belongs_to_the_place() -> None:
+def test_a_displacement_belongs_to_the_address() -> None:
     """Shown by intervals; under a condition, at each thread and iteration."""
     t, i = E.Var("t", DType("int32")), E.Var("i", DType("int32"))
     own = E.AddressOf(Buffer("r", Shape((8,)), DType("float16"), "local"), (E.const(0),), "w")

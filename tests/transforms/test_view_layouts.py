@@ -134,7 +134,7 @@ def test_parts_of_the_registers_of_a_fragment_are_other_dtypes() -> None:
 
 
 @needs_cxx
-def test_wider_elements_that_a_layout_takes_apart_are_in_shared_memory() -> None:
+def test_wider_elements_that_a_layout_splits_are_in_shared_memory() -> None:
     @T.prim_func
     def main(A: T.Tensor((64,), "int16"), B: T.Tensor((32,), "int32")):
         with T.Kernel(1, threads=64):
@@ -278,7 +278,7 @@ def test_elements_of_other_dtypes_in_a_swizzled_tile() -> None:
 
 
 @needs_cxx
-def test_a_row_of_a_swizzled_tile_is_asked_about_as_a_whole() -> None:
+def test_a_row_of_a_swizzled_tile_is_analysed_as_a_whole() -> None:
     @T.prim_func
     def main(A: T.Tensor((16, 64), "float16"), B: T.Tensor((2, 16), "int32")):
         with T.Kernel(1, threads=32):
@@ -320,7 +320,7 @@ def test_two_layouts_for_one_tile_are_refused() -> None:
             T.copy(A, s)
 
     assert message(main, TileValueError) == (
-        "the layout of `v` differs from that of another name of its memory\n"
+        "the layout of `v` differs from that of another view of its memory\n"
         "  expected: one layout for a tile and its views\n"
         "  got: T.annotate_layout for more than one of `s`, `v`\n"
         "  hint: annotate the allocated tile only; its views follow"
@@ -351,7 +351,7 @@ def test_a_shared_layout_that_takes_wider_elements_apart_is_refused() -> None:
             T.fill(v, 0)
 
     assert message(main, TileUnsupportedError) == (
-        "the layout of `s` does not fit other names of its memory\n"
+        "the layout of `s` does not fit other views of its memory\n"
         "  expected: a layout of the whole tile that keeps elements of wider dtypes together\n"
         "  got: T.Layout of shape (8, 8), also used as `v`\n"
         "  hint: annotate the allocated tile, and keep runs of neighbours whole"
@@ -370,7 +370,7 @@ def test_a_window_that_moves_over_an_annotated_tile_is_refused() -> None:
                 T.copy(w, A[k, 0])
 
     assert message(main, TileUnsupportedError) == (
-        "the layout of `s` does not fit other names of its memory\n"
+        "the layout of `s` does not fit other views of its memory\n"
         "  expected: views whose extents, strides and offset are constants\n"
         "  got: other values for `w`\n"
         "  hint: leave out the annotation, or index the tile itself"

@@ -243,7 +243,7 @@ def test_an_item_is_released_where_its_products_are_complete_anyway() -> None:
 
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize("length", [64, 128, 320])
-def test_releases_that_are_held_back_hold_nobody_up(length: int, stages: int) -> None:
+def test_deferred_releases_delay_no_thread(length: int, stages: int) -> None:
     A, B = small(length, 64), small(length, 64) // 2
     X, Y = np.zeros((64, 64), np.float32), np.zeros((length, 64), np.float32)
     wanted, blocks = X.copy(), Y.copy()

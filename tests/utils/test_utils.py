@@ -199,7 +199,7 @@ def test_nan_and_infinity_agree_with_themselves() -> None:
     assert torch_assert_close(a, a.copy())
 
 
-def test_difference_is_told_with_its_place() -> None:
+def test_difference_is_reported_with_its_index() -> None:
     a = np.zeros((4, 5))
     b = a.copy()
     b[2, 3], b[1, 1] = 7.0, 3.0
@@ -210,7 +210,7 @@ def test_difference_is_told_with_its_place() -> None:
     )
 
 
-def test_difference_beside_infinities_is_told() -> None:
+def test_difference_next_to_infinities_is_reported() -> None:
     a, b = np.array([np.inf, 1.0]), np.array([np.inf, 2.0])
     with pytest.raises(AssertionError) as error:
         torch_assert_close(a, b)

@@ -17,9 +17,9 @@ from tilelang.ir import stmt as S
 from tilelang.target import Target
 
 MODEL = "model"  # instead of configurations, or of a strategy
-_OVERLAP = 0.2  # share of what is not the bottleneck that does not run beside it
+_OVERLAP = 0.2  # share of the other resources' time that does not overlap with the bottleneck
 _OUTSIDE = ("memory", "cache")  # parts that all processors share
-_AROUND = "launches"  # nothing runs beside it
+_AROUND = "launches"  # nothing overlaps with it
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class ProfileArgs:
     Attributes:
         warmup, rep: milliseconds of a full measurement.
         timeout: seconds that compiling, checking or measuring one candidate may take.
-        supply_type: how inputs are made where nobody gives any.
+        supply_type: how inputs are made where none are given.
         ref_prog: a function of the inputs that gives what is right.
         supply_prog: gives the inputs, from the list of their parameters (``KernelParam``).
         rtol, atol, max_mismatched_ratio: of the comparison with ``ref_prog``.

@@ -202,7 +202,7 @@ class Here:
         return attempt(getattr(self._bench, name), *args)
 
     def kill(self) -> None:
-        """Nothing: this process goes on."""
+        """Do nothing: this process continues."""
 
     def close(self) -> None:
         """Release the kernels."""

@@ -96,7 +96,7 @@ class Report(Preformatted):
             spread = "-" if row.spread is None else f"{100 * row.spread:.0f} %"
             lines.append([text(row.config), time, spread, row.state])
         body = table(lines).splitlines()
-        # Notes are long and stand behind the columns.
+        # Notes are long and follow the columns.
         notes = ["", *(f"  {row.note}" if row.note else "" for row in rows)]
         more = len(self.rows) - len(rows)
         tail = [f"... {more} more"] if more else []

@@ -157,7 +157,7 @@ def _release(trials: Trials, count: int) -> None:
 
 def _final(trials: Trials) -> None:
     """Measure the best few for the full time, alternately, so that temperature affects all
-    alike."""
+    equally."""
     best = ranked(trials)[:FINALISTS]
     close = [c for c in best if c.latency < trials.worse * best[0].latency]
     if len(close) > 1:

@@ -24,7 +24,7 @@ class Artifact:
     flags: tuple[str, ...] = ()
     explain: str = ""
     device: CudaModule | None = None  # of a program for a GPU: its kernels and host steps
-    # Bytes that the address of a parameter must be a multiple of, by name; None: not told.
+    # Bytes that the address of a parameter must be a multiple of, by name; None: unknown.
     alignments: tuple[tuple[str, int], ...] | None = None
 
     @property

@@ -87,7 +87,7 @@ class Foreign:
 
     Attributes:
         platform: of XLA, which its kernels run on.
-        handler: text of C that stands before ``runtime/_xla.c``.
+        handler: C text that precedes ``runtime/_xla.c``.
         program: a kernel as that text declares it; gets the kernel, its target and its contract.
             None for a kernel that runs another way.
     """

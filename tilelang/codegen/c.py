@@ -114,8 +114,8 @@ def argument_of(function: str, text: str) -> str | None:
 
 
 def term(text: str) -> str:
-    """``text`` without outer parentheses where it is a sum, so that it may stand in a sum or
-    comparison: C binds shifts, masks, comparisons and choices weaker than those."""
+    """``text`` without outer parentheses where it is a sum, so that it can be an operand of a
+    sum or comparison: C binds shifts, masks, comparisons and choices weaker than those."""
     inner = bare(text)
     return text if any(sign in inner for sign in "&|^<>?=") else inner
 
@@ -346,7 +346,7 @@ class CPrinter:
     def is_index(self, expr: E.Expr) -> bool:
         """Whether ``expr`` is arithmetic on loop and block variables, sizes and constants.
 
-        Such expressions are computed in 64 bits, in conditions and addresses alike. Everything
+        Such expressions are computed in 64 bits, in conditions and in addresses. Everything
         else (loaded values above all) keeps the wrapping arithmetic of its own dtype, so that a
         condition and the address it guards always agree.
         """

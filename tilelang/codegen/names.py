@@ -36,9 +36,9 @@ _MACRO = re.compile(r"_*[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|_[A-Z_].*")
 
 
 class Names:
-    """Hands out identifiers: the wanted name, or the name with a number when it is taken.
+    """Allocates identifiers: the wanted name, or the name with a number when it is taken.
 
-    Nobody gets a name that starts with ``tl_`` or ``__``: macros and helpers of the headers have
+    No name starts with ``tl_`` or ``__``: macros and helpers of the headers have
     those for what they declare.
 
     Args:

@@ -14,7 +14,7 @@ TYPES = {
 PHILOX = next(iter(TYPES))
 
 
-def one_generator(call: E.Call, name: str) -> str:
+def generator_type(call: E.Call, name: str) -> str:
     """The type of the generators of a kernel, in which ``call`` is; ``name`` so far, or ""."""
     if call.atom is not RNG_INIT:
         return name or TYPES[PHILOX]

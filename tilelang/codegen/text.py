@@ -59,7 +59,7 @@ def quote_format(text: str) -> str:
 
 
 def comment(text: str) -> str:
-    """``text`` as it may stand behind ``//``: in one line that does not go on in the next."""
+    """``text`` as a ``//`` comment: one line without a continuation."""
     return re.sub(r"[^ -~]|[\\?]", "_", text)
 
 

@@ -35,7 +35,7 @@ class SharedAddresses:
     """The names of addresses in the body of one loop.
 
     Attributes:
-        lines: what has to stand at the start of the body: the names that its text uses.
+        lines: statements for the start of the body: the names that its text uses.
     """
 
     def __init__(self, body: S.Stmt, fresh: Callable[[str], str]) -> None:

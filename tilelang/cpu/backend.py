@@ -68,8 +68,8 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
 
 
 def _exact_flags(func: S.PrimFunc) -> tuple[str, ...]:
-    """Flags for a program that asks for sums or products which are rounded on their own: compilers
-    of C join `a * b + c`, and most can be told so for a whole file only."""
+    """Flags for a program that asks for sums or products which are rounded on their own: C
+    compilers fuse `a * b + c`, and most have a flag only for a whole file."""
     exact = any(
         call.op in ARITHMETIC
         for stmt in S.walk(func.body)

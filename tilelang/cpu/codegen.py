@@ -12,7 +12,7 @@ from dataclasses import field
 
 from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, unit_bytes, value_type
 from tilelang.codegen.names import Names
-from tilelang.codegen.random_states import one_generator
+from tilelang.codegen.random_states import generator_type
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
 from tilelang.cpu.loops.loop_fission import unsupported_intrinsic
@@ -50,7 +50,7 @@ class Unit:
     # Error code - 1 -> message and the check that gives it.
     failures: dict[tuple[str, Site], None] = field(default_factory=dict)
     endless: bool = False  # whether a loop may go on for ever, until somebody interrupts it
-    dots: bool = False  # whether factors of products share words
+    dots: bool = False  # whether GEMM operands are packed in 32-bit words
     vectors: bool = False  # whether a loop is one over vectors
     vector_math: int = 0  # calls of functions of vectors
     vector_small: bool = False  # whether it converts floats of eight bits
@@ -125,7 +125,7 @@ class CpuPrinter(CPrinter):
                 expected="thread code, or a T.Parallel of all threads of the block",
                 got=f"`{expr!r}`",
             )
-        self.draws = one_generator(expr, self.draws)
+        self.draws = generator_type(expr, self.draws)
         state = f"&tl_random[{self.thread}]"
         if expr.atom is RNG_INIT:
             return f"({self.draws}_init({', '.join([state, *args])}), 0)"
@@ -377,7 +377,7 @@ class BlockWriter(Writer):
     def fail_unless(
         self, cond: E.Expr, message: str, assumed: bool = False, threads: str = ""
     ) -> None:
-        """Stop with an error code that the runtime turns into ``message`` and the place."""
+        """Stop with an error code that the runtime turns into ``message`` and its location."""
         failure = message, Site(repr(cond), self.here, not self.p.host, assumed, threads)
         self.unit.failures.setdefault(failure)
         code = list(self.unit.failures).index(failure) + 1

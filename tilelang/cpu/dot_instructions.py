@@ -1,4 +1,4 @@
-"""Dot-product instructions: narrow factors are multiplied and summed in pairs or fours.
+"""Dot-product instructions: narrow operands are multiplied and summed in pairs or fours.
 
 A *word* of 32 bits holds ``group`` neighbours in k of an operand; an instruction adds, to each lane
 of its sums, the products of the factors of a word. Every row says for which machines it is, in what
@@ -77,7 +77,7 @@ class Words:
         return "\n".join([*lines, "#endif", *self._tiles(), ""])
 
     def _tiles(self) -> list[str]:
-        """The kernel for tiles; and how factors are put into words: group and offset."""
+        """The kernel for tiles, and how operands are packed: group and offset."""
         prefix, tiles = f"TL_{self.prefix}", self.tiles
         if tiles is None:
             return []
@@ -95,7 +95,7 @@ class Words:
         ]
 
     def most_words(self, k: int) -> int:
-        """Words of ``k`` factors on the machine where they need most room."""
+        """32-bit words for ``k`` elements, on the machine that needs most."""
         units = (*self.units, self.tiles) if self.tiles else self.units
         counts = {unit.group: -(-k // unit.group) for unit in units}
         return max(
@@ -155,8 +155,8 @@ _BYTES = ("int8", "uint8")
 
 
 def words_of(a: DType, b: DType, accumulator: DType) -> Words | None:
-    """How operands of ``a`` and ``b`` become words; None where their kernel takes them as they
-    are, or as numbers of the accumulator."""
+    """How operands of ``a`` and ``b`` are packed in words; None where their kernel takes them
+    unpacked, or in the dtype of the accumulator."""
     if a in _BYTES and b in _BYTES and accumulator == "int32":
         return SIGNED_BYTES if a == b == "int8" else BYTES[a == "int8", b == "int8"]
     if a == b == "bfloat16" and accumulator == "float32":

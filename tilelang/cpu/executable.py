@@ -22,7 +22,7 @@ from tilelang.runtime.library import Library, load_library
 from tilelang.runtime.native import make_launcher
 from tilelang.runtime.pylauncher import PyLauncher
 
-# Nobody looks at errno or at the flags of floating-point exceptions. Unless GCC is told so, a
+# errno and the flags of floating-point exceptions are not used. Without these options GCC keeps a
 # choice between floats is a branch to it, and no loop with one is a vector. Values are the same.
 BASE_FLAGS = ("-O2", "-fwrapv", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math")
 POOL = """#define _GNU_SOURCE

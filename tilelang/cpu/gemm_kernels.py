@@ -41,9 +41,9 @@ ISAS = (
     Isa("", 16, 8, 2),
 )
 PANEL_BYTES = LINE = 64
-# Rows of C that are so many bytes apart fall into the same set of the first cache, which has so
-# many lines.
-MEETING, WAYS = 4096, 8
+# Rows of C at this stride in bytes fall into one set of the L1 cache, which has this many ways.
+#
+CACHE_SET_STRIDE, WAYS = 4096, 8
 
 
 def panel_width(dtype: str) -> int:
@@ -57,9 +57,9 @@ class KernelSpec:
 
     ``words`` says how factors share words of 32 bits, if they do: A then has rows of words with
     what the sums start from behind them, and strides that follow from that. ``b_row`` is the row
-    stride of a B that is read where it lies, 0 for panels. With ``taps``, (kernel, distance of
+    stride of a B that is read in place, 0 for panels. With ``taps``, (kernel, distance of
     lines, distance of columns), A has so many pieces of ``k`` elements in both directions, and B
-    one behind the other.
+    contiguous.
     """
 
     dtype: str
@@ -121,7 +121,7 @@ def emit_kernel(spec: KernelSpec) -> str:
         last = position == len(isas) - 1
         word = "else" if last else f"{'el' * bool(position)}if {_chosen(spec, isa)}"
         lines += [f"#{word}"] * (len(isas) > 1)
-        rows_conflict = spec.c_row * spec.size % MEETING == 0
+        rows_conflict = spec.c_row * spec.size % CACHE_SET_STRIDE == 0
         full, count = _blocks(spec.m, min(isa.rows, WAYS) if rows_conflict else isa.rows)
         rest = count * full < spec.m
         lines += _types(spec, isa)
@@ -226,7 +226,7 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
 
 
 def _prefetch(spec: KernelSpec, rows: int) -> str:
-    """Fetches what the next block needs of A, where its rows lie one behind the other: about a line
+    """Fetches what the next block needs of A, where its rows are contiguous: about a line
     for each step. What a part of B is multiplied with does not stay in the first cache until the
     next part, and a processor does not follow so many rows at a time."""
     is_contiguous = spec.words is not None or (spec.a_col == 1 and 0 <= spec.a_row - spec.k <= 16)
@@ -270,7 +270,8 @@ def _tiles(spec: KernelSpec) -> str:
 
 
 def _driver(spec: KernelSpec) -> str:
-    """Loops over panels and row blocks; columns that stick out are computed beside and copied."""
+    """Loops over panels and row blocks; columns beyond the tile are computed in a buffer and
+    copied."""
     ctype, operand = spec.ctype, spec.operand
     width = panel_width(spec.dtype)
     name, row = spec.name, spec.c_row

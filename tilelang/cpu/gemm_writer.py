@@ -78,7 +78,7 @@ class GemmWriter:
         return c, c_row
 
     def _passing_rows(self) -> tuple[str, int]:
-        """The product of few rows with a B that is read where it lies; gives its result and row
+        """The product of few rows with a B that is read in place; gives its result and row
         stride."""
         a, a_row, _ = self._rows(self.stmt.a, "a")
         b, b_row, _ = self._rows(self.stmt.b, "b")
@@ -164,7 +164,7 @@ class GemmWriter:
 
     def _panels(self, in_place: bool) -> tuple[str, int]:
         """Pointer to B in panels, packed here unless the tile is stored that way; or to a small B
-        where it lies, and the stride of its rows; that with ``in_place`` in any case."""
+        in place, and the stride of its rows; that with ``in_place`` in any case."""
         region = self.stmt.b
         if self.stmt.hints.panels is not None:
             return self.p.pointer(region.buffer), 0
@@ -182,7 +182,7 @@ class GemmWriter:
         return target, 0
 
     def _words(self, words: Words) -> tuple[str, str]:
-        """Pointers to A and B as words."""
+        """Pointers to packed A and B."""
         tiles = self._word_tiles(words)
         self._pack(words, tiles, f"TL_{words.prefix}_LAYOUT")
         return tiles[0][-1], tiles[1][-1]
@@ -190,7 +190,8 @@ class GemmWriter:
     def _pack(
         self, words: Words, tiles: list[tuple[Region, str, int, bool, str]], how: str
     ) -> None:
-        """Operands become words; ``how``: factors in a word, and what is added to those of B."""
+        """Pack the operands in 32-bit words; ``how``: elements per word, and the offset added to
+        those of B."""
         for region, form, size, trans, target in tiles:
             source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
             self.w.put(
@@ -229,8 +230,8 @@ class GemmWriter:
         return c, c_row
 
     def _word_tiles(self, words: Words) -> list[tuple[Region, str, int, bool, str]]:
-        """Each operand with the form it gets, its rows or columns, whether it is transposed, and
-        the address of its words."""
+        """Each operand with its packing, its rows or columns, whether it is transposed, and its
+        packed address."""
         self.w.unit.support.setdefault(words.prefix, words.text)
         self.w.unit.dots = True
         stmt, most = self.stmt, words.most_words(self.k)
@@ -243,7 +244,7 @@ class GemmWriter:
         ]
 
     def _brain_halves(self, words: Words) -> tuple[str, int]:
-        """The product of bfloat16 by words of two, or of one where a factor is subnormal."""
+        """The product of bfloat16 in pairs, or element by element where one is subnormal."""
         tiles, (c, c_row) = self._word_tiles(words), self._result()
         fast = KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, words)
         exact = KernelSpec(self.wide, self.m, self.n, self.k, self.k + 1, 1, c_row)

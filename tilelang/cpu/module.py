@@ -28,7 +28,7 @@ GENERATOR_BYTES = 64  # at least what a generator takes
 INCLUDES = ("tl_math.h", "tl_float.h", "tl_gemm.h", "tl_block.h")
 TOGETHER = "tl_together.h"  # only where blocks wait for each other
 RANDOM = "tl_random.h"  # only where threads draw random numbers
-DOT, TILE = "tl_dot.h", "tl_tile.h"  # only where factors of products share words
+DOT, TILE = "tl_dot.h", "tl_tile.h"  # only where GEMM operands are packed in words
 VECTOR = "tl_vector.h"  # only where loops are over vectors
 MANY_CALLS = 16  # of functions of vectors: more are calls of one copy
 VECTOR_MATH, VECTOR_SMALL = "tl_vector_math.h", "tl_vector_small.h"
@@ -67,7 +67,7 @@ def inline_headers(source: str) -> str:
     return f"{FEATURES}{source}"
 
 
-# Names beside those of programs: of the entry, of launches, of the struct of a launch.
+# Names in addition to those of programs: of the entry, of launches, of the struct of a launch.
 RESERVED = (
     "spaces", "result", "blocks", "grid", "svint32_t", "svdot_s32", "svreinterpret_s8_s32",
 )  # fmt: skip

@@ -2,9 +2,9 @@
 
 A kernel wants its left operand as rows of the accumulator's type and its right operand in panels:
 ``[ceil(N / width)][K][width]``, so that one step of the inner loop reads one contiguous row. A tile
-whose layout nobody else sees is stored that way from the start, which makes the copy that fills it
-the packing step; a loop over elements stores them where the kernel wants them. Narrow floats are
-widened at the same moment: their values are exact in float32.
+whose layout no other statement depends on is stored that way from the start, which makes the copy
+that fills it the packing step; a loop over elements stores them where the kernel wants them. Narrow
+floats are widened at the same moment: their values are exact in float32.
 
 ``choose_operands`` runs while copies and products are whole. It replaces the tiles and marks the
 statements (hint ``operand``); ``lower_operand_copies`` then writes the marked copies as loops.
@@ -101,7 +101,7 @@ def _choose(launch: S.Launch) -> S.Stmt:
         ):
             continue
         if any(words_of(g.a.dtype, g.b.dtype, wide) is not None for g in gemms):
-            continue  # the product makes words of the tile, as the machine wants them
+            continue  # the product packs the tile, as the machine needs it
         rows, columns = int(buffer.shape[0]), int(buffer.shape[1])
         only_b = data not in uses.as_a and not any(g.trans_b for g in uses.as_b[data])
         width = panel_width(wide)

@@ -1,7 +1,7 @@
 """Small GEMM operands that a kernel reads unpacked.
 
-A kernel reads parts of rows again and again. Packed, they are one piece of memory; where they lie,
-they spread over the first cache as the stride of the rows has it. An operand that fits into the
+A kernel reads parts of rows again and again. Packed, they are one piece of memory; in place, the
+stride of the rows spreads them over the L1 cache. An operand that fits into the
 cache with all that lies between its rows has room there in any case, and packing it would take
 about as long as a small product does.
 """
@@ -17,7 +17,7 @@ ROOM = 16 << 10  # bytes; half of the first cache
 
 
 def small_a(stmt: S.Gemm) -> bool:
-    """Whether the left operand of ``stmt`` is read where it lies."""
+    """Whether the left operand of ``stmt`` is read in place."""
     return _small(stmt, stmt.a)
 
 

@@ -174,7 +174,7 @@ class Compiler(HostCompiler):
 
 @dataclass(frozen=True)
 class PlainCompiler(Compiler):
-    """A C compiler of which only that it works is asked; enough for launchers."""
+    """A C compiler that was only tested to work; enough for launchers."""
 
     language: ClassVar[str] = "plain C"
 
@@ -186,7 +186,7 @@ class PlainCompiler(Compiler):
 
 
 def find_compiler(store: Store | None = None, quiet: bool = False) -> Compiler | None:
-    """The C compiler of this machine, or None, which is said once per process.
+    """The C compiler of this machine, or None, with one warning per process.
 
     Looks at ``CC``, then ``cc``, ``gcc``, ``clang``, then the ``ziglang`` package.
 

@@ -84,7 +84,7 @@ class VectorPrinter:
 
     Attributes:
         family: the letter of the vector types.
-        before: lines that have to stand before the statement that is being printed.
+        before: lines for before the statement that is being printed.
         fixed: names of what does not change in the loop -> its text.
         scalars: declarations of the program's names that do not change in the loop.
         lanes: text of a vector -> its name, for what is computed lane by lane.
@@ -206,7 +206,7 @@ class VectorPrinter:
 
     @contextmanager
     def masked(self, mask: str) -> Iterator[None]:
-        """Only the lanes of ``mask``, of those that are on, are asked for."""
+        """Only the active lanes of ``mask`` are evaluated."""
         old, safe = self.mask, set(self.safe)
         self.mask = self.named("on", self.type("mask"), f"{old} & {mask}") if old else mask
         try:
@@ -271,7 +271,7 @@ class VectorPrinter:
         return self.decoded(dtype, f"TL_EACH({kind}, {self.name(self.var)}, {text})")
 
     def elements(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
-        """Elements as they lie in memory, neighbours or a few apart."""
+        """Elements in memory order, contiguous or with a small stride."""
         names = frozenset(self.varying - {self.var})
         stride = stride_of(buffer, indices, self.var, names)
         if stride not in _LOADS or buffer.dtype.bits < 8:
@@ -411,7 +411,7 @@ class VectorPrinter:
         return isinstance(expr, E.Const) and expr.value == expr.value
 
     def logic(self, expr: E.Binary) -> str:
-        """``and``, ``or``: the right side is asked for the lanes that need it."""
+        """``and``, ``or``: the right side is evaluated for the lanes that need it."""
         a = self.value(expr.a)
         if not reads_memory(expr.b):
             return f"({a} {'&' if expr.op == 'land' else '|'} {self.value(expr.b)})"
@@ -478,7 +478,7 @@ class VectorPrinter:
 
     def uniform_select(self, expr: E.Select) -> str:
         """A choice that is the same in all lanes, where it saves reads of memory: one side is
-        computed. Nothing of a side may stand before the statement."""
+        computed. No part of a side may be hoisted before the statement."""
         if self.varies(expr.cond) or (self.mask and reads_memory(expr.cond)):
             return ""
         if not reads_memory(expr.t) and not reads_memory(expr.f):

@@ -23,7 +23,7 @@ _WGMMA = re.compile(r"wgmma.* serialized(?: due to (.*))?$")
 _BUDGET = re.compile(r"'setmaxnreg' ignored;? ?(.*?)\.?$")
 
 _SPILLS = "bytes of registers are spilled"
-# What stands in a sentence of `sentence`, or of spills -> what helps.
+# Text in a sentence of `sentence`, or of spills -> advice.
 _HINTS = (
     ("insufficient register",
      "give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))"),

@@ -16,7 +16,7 @@ from tilelang.codegen.gpu.calls import (
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter, thread_index
 from tilelang.codegen.gpu.rows import constant
-from tilelang.codegen.random_states import one_generator
+from tilelang.codegen.random_states import generator_type
 from tilelang.codegen.text import quote
 from tilelang.cuda.forms import (
     ATOMIC_SUFFIX,
@@ -230,7 +230,7 @@ def _wgmma(p: GpuPrinter, call: E.Call) -> str:
 
 def _described(p: GpuPrinter, call: E.Call, name: str, start: E.Expr, step: E.Expr) -> str:
     """The descriptor of an operand that begins ``step`` units of 16 bytes behind ``start``. Terms
-    are added in turns: what all instructions of a product share comes first."""
+    are added in this order: what all instructions of a product share comes first."""
     form = ", ".join(str(call.attr(f"{name}_{part}")) for part in ("swizzle", "leading", "stride"))
     text = f"tl_wgmma_operand<{form}>({bare(p.value(start))})"
     parts: list[E.Expr] = []
@@ -275,7 +275,7 @@ def _ptx_ldmatrix(p: GpuPrinter, call: E.Call) -> str:
 def _rng(p: GpuPrinter, call: E.Call) -> str:
     """One generator per thread."""
     known = p.state.get("tl_rng", "").partition(" ")[0]
-    p.state["tl_rng"] = f"{one_generator(call, known)} tl_rng;"
+    p.state["tl_rng"] = f"{generator_type(call, known)} tl_rng;"
     args = [p.value(arg) for arg in call.args]
     name = call.op.removeprefix("rng_")
     if call.dtype.is_float:

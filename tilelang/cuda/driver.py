@@ -62,7 +62,7 @@ _RELAXED = 2  # CUstreamCaptureMode
 _NOT_SUPPORTED = 801
 _ENCODERS = ("cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col")
 
-# Words of the table that :meth:`Driver.table` writes; the C launcher reads the same places.
+# Words of the table that :meth:`Driver.table` writes; the C launcher reads the same entries.
 TABLE_HEADER = 10
 
 

@@ -100,7 +100,7 @@ class CudaExecutable(Executable):
     @property
     def final_backend(self) -> str:
         """The backend of calls, after they have waited for the C launcher."""
-        return _kind(self.call.settled()) if isinstance(self.call, LateLauncher) else self.backend
+        return _kind(self.call.resolved()) if isinstance(self.call, LateLauncher) else self.backend
 
     @property
     def resources(self) -> Resources:

@@ -81,7 +81,7 @@ class Nvrtc:
         return f"nvrtc {self.version[0]}.{self.version[1]} {self._stamp()}"
 
     def _stamp(self) -> str:
-        """Size of the library: tells patch releases apart without reading it."""
+        """Size of the library: distinguishes patch releases without reading it."""
         try:
             return str(os.stat(self.path).st_size)
         except OSError:  # found by the system's loader

@@ -138,7 +138,7 @@ def _tma_store(p: GpuPrinter, call: E.Call) -> str:
 
 
 def _box(p: GpuPrinter, call: E.Call) -> str:
-    """A box of a copy of the language: the places, a cache policy, the coordinates."""
+    """A box of a copy of the language: the addresses, a cache policy, the coordinates."""
     name, leading = call.atom.text, len(call.atom.operands)
     words = [argument(p, call, at) for at in range(len(call.args))]
     policy = str(call.attr("eviction_policy", "evict_normal"))

@@ -96,7 +96,7 @@ class Event(ctypes.Structure):
 
 
 class Report(ctypes.Structure):
-    """Room for what a launch found."""
+    """Buffers for the findings of a launch."""
 
     _fields_ = (
         ("abi", c_uint32), ("reserved", c_uint32), ("findings", ctypes.POINTER(Finding)),

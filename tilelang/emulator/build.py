@@ -45,8 +45,8 @@ _INCLUDE = folder_flags(CUDA)
 TEXT = "kernel.cu"  # the name of the generated source in debug information
 
 _RUNTIME_FLAGS = ("-O1", "-pthread", "-fno-strict-aliasing", "-fvisibility=default")
-# Sources compiled together. Half of the time of a source goes to headers of the standard library,
-# so that all of them in one unit take a third of the time of a unit for each.
+# Sources compiled together. Half of the time of a source is spent on headers of the standard
+# library, so that all of them in one unit take a third of the time of a unit for each.
 _UNITS = 1
 # Libraries that few kernels need: their sources, and the libraries that these need in turn.
 _LIBRARIES = {
@@ -73,7 +73,7 @@ class KernelLibrary:
         library: the loaded library.
         source: the generated source, to which debug information refers.
         kernels: the names of its kernels.
-        arrays: names of the arrays that stand for registers, by the number the runtime knows.
+        arrays: names of the arrays that represent registers, by the number the runtime knows.
     """
 
     library: Library

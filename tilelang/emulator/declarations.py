@@ -2,7 +2,7 @@
 
 A variable that belongs to a thread block has no counterpart in C++. Where loads and stores are
 checked, calls also tell the runtime which tile of the arena a pointer addresses, and where an array
-begins that stands for registers. Nothing else of a kernel's source changes, and its lines keep
+begins that represents registers. Nothing else of a kernel's source changes, and its lines keep
 their numbers.
 """
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 CHECKS = (
     "races", "bounds", "alignment", "counters", "timeline", "registers", "lost-writes", "warps",
 )  # fmt: skip
-# "lost-writes" and "warps" report what a program may do on purpose: overwrite what nobody has read,
-# and rely on a whole warpgroup.
+# "lost-writes" and "warps" report what a program may do on purpose: overwrite what no thread has
+# read, and rely on a whole warpgroup.
 _DEFECTS = CHECKS[:-2]
 DEFAULT_CHECKS = ("races", "bounds", "alignment", "counters", "registers")
 SCHEDULES = ("fifo", "random", "late", "early")
@@ -452,7 +452,7 @@ class _Parameters:
 
 
 def checks_of(names: object) -> tuple[str, ...]:
-    """The checks that ``names`` (a name, names, or None for the usual ones) stands for."""
+    """The checks that ``names`` (a name, names, or None for the usual ones) selects."""
     if names is None:
         return DEFAULT_CHECKS
     if isinstance(names, str):

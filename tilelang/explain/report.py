@@ -216,15 +216,15 @@ def _by_boxes(node: S.Stmt) -> str:
     operation = "update" if update else "copy"
     policy = hints.eviction_policy
     if hints.tma_note is not None:
-        return f"{operation}: without a tensor map: {hints.tma_note}"
+        return f"{operation}: without TMA: {hints.tma_note}"
     if in_bulk(node):
         hint = f", {policy} in the L2 cache" if policy is not None else ""
         if hints.cluster_mask is not None:
             hint += f", loaded once for blocks {hints.cluster_mask:#b} of the cluster"
         if hints.unproved is not None:
             hint += f", at the coordinates of one thread (not proved uniform: `{hints.unproved}`)"
-        return f"{operation}: boxes of a tensor map{hint}"
-    return f"copy: {policy!r} is for boxes of a tensor map only" if policy is not None else ""
+        return f"{operation}: TMA{hint}"
+    return f"copy: {policy!r} is for TMA copies only" if policy is not None else ""
 
 
 def _product(plan: GemmPlan) -> str:
@@ -241,9 +241,9 @@ def _product(plan: GemmPlan) -> str:
     if plan.copies > 1:
         text += f", {plan.copies} times over"
     if plan.k_slices > 1:
-        text += f", k shared out to {plan.k_slices} groups of them"
+        text += f", split-K over {plan.k_slices} groups of them"
     if plan.swapped:
-        text += ", of the transposed product: B is in registers"
+        text += ", operands swapped (transposed product): B is in registers"
     elif plan.by_warpgroups and isinstance(plan.a, Registers):
         text += ", A is in registers"
     return f"{text}; not by wgmma: {plan.why}" if plan.why else text
@@ -261,7 +261,7 @@ def _rate(gemm: S.Gemm) -> str:
 
 def _conversion(conversion: Conversion, note: Note | None) -> str:
     reason = "" if note is None else f" ({note.why}{_at(note.loc)})"
-    text = f"conversion: `{conversion.name}` is held in another layout than this needs{reason}; "
+    text = f"conversion: `{conversion.name}` is in another layout than needed here{reason}; "
     several = "s" if conversion.barriers != 1 else ""
     cost = f"{conversion.bytes} bytes through shared memory, {conversion.barriers} barrier{several}"
     text += cost if conversion.bytes else "moved within the warps"

@@ -148,6 +148,13 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
     """Create an uninitialized output tensor, which the function must return.
 
     ``T.empty((M, N), dtype)``, ``T.empty(M, N, dtype=dtype)`` and ``T.empty([M], dtype)``.
+
+    Args:
+        shape: extents, integers or expressions of symbols and sizes; at least one.
+        dtype: element type in any form that ``T.dtype`` accepts.
+
+    Raises:
+        TileValueError: no extent.
     """
     items = list(shape)
     if len(items) > 1 and _is_element_type(items[-1]):

@@ -1,7 +1,7 @@
 """Loops: ``T.Parallel``, ``T.Pipelined``, ``T.serial`` and the others.
 
 Every kind but ``T.Parallel`` means the serial loop; the kind and its options are hints to the
-compiler. ``T.Parallel`` runs each index tuple once, in no order, shared out over the threads.
+compiler. ``T.Parallel`` runs each index tuple once, in no order, distributed over the threads.
 """
 
 from __future__ import annotations
@@ -284,12 +284,12 @@ class _ParallelLoop(Loop):
             hints=self.hints,
             loc=self.loc,
         )
-        active.emit(_joined(loop))
+        active.emit(_collapsed(loop))
 
 
-def _joined(outer: ParallelNode) -> ParallelNode:
+def _collapsed(outer: ParallelNode) -> ParallelNode:
     """One loop for two that are perfectly nested: any order of all their iterations is legal, so
-    that all of them can be shared out over the threads."""
+    that all of them can be distributed over the threads."""
     inner = outer.body
     if not isinstance(inner, ParallelNode) or any(
         loop.loop_layout is not None or loop.hints for loop in (outer, inner)
@@ -515,7 +515,7 @@ parallel = Parallel
 
 
 class PersistentTileScheduler:
-    """Deals the tiles of a matrix to persistent workers; state is kept in two variables.
+    """Distributes the tiles of a matrix over persistent workers; state is kept in two variables.
 
     ``init(worker)`` starts, ``valid()`` says whether a tile is left, ``m_idx``/``n_idx`` are its
     coordinates and ``next_tile()`` goes on. ``swizzle_size`` tiles of the minor axis are visited

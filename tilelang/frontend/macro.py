@@ -48,10 +48,10 @@ class _Variables(type):
         return isinstance(instance, Variable)
 
     def __call__(cls, name: str, dtype: object = "int32") -> Any:
-        return made_variable("T.Var", name, dtype)
+        return new_variable("T.Var", name, dtype)
 
 
-def made_variable(what: str, name: object, dtype: object) -> Variable:
+def new_variable(what: str, name: object, dtype: object) -> Variable:
     """A variable that the program names itself."""
     if not isinstance(name, str):
         raise TileTypeError(f"the name of {what} is not a text", expected="a str", got=shown(name))

@@ -137,7 +137,7 @@ def statement(value: ast.expr) -> ast.stmt:
 
 
 def leaves(target: ast.expr) -> Iterator[ast.expr]:
-    """The names and places of a (nested, starred) assignment target, left to right."""
+    """The names and elements of a (nested, starred) assignment target, left to right."""
     if isinstance(target, (ast.Tuple, ast.List)):
         for target_element in target.elts:
             yield from leaves(target_element)

@@ -193,7 +193,7 @@ class Follow:
         """What ``name`` holds."""
         return self.scope.bindings[name].value
 
-    def settle(self) -> None:
+    def merge_paths(self) -> None:
         """End of the statement: what the names hold on every way to the next one."""
         for name in self.names:
             self.scope.following[name].pop()
@@ -236,7 +236,7 @@ class Follow:
     def _ends(self, name: str, old: object, new: Binding, own: Sequence[Block]) -> bool:
         """Whether the binding ``new`` is one of its block alone."""
         if _is_tile(old) and isinstance(new.value, (bool, int, float, Expr)):
-            return name not in self.behind  # nobody takes the one for the other
+            return name not in self.behind  # they cannot be confused
         if name in self.carried or name in self.behind or any(new.block is b for b in own):
             return False
         return name in self.captured or any(same_value((name, new.value), x) for x in self.inside)

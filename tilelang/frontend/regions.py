@@ -507,8 +507,8 @@ def check_number(value: object, kind: DType) -> None:
 
 
 def lost_fraction(element: Load, value: object) -> str | None:
-    """What is said where an integer element loses a fraction, surely or again and again: that of a
-    constant, or of a sum that goes on from the element."""
+    """What is said where an integer element loses a fraction, certainly or repeatedly: that of a
+    constant, or of a sum that accumulates in the element."""
     if isinstance(value, Expr) and value.dtype.is_float:
         lossy = _has_fraction(value) and any(load is element for load in find(value, Load))
     else:

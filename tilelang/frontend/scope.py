@@ -538,8 +538,8 @@ class Scope:
                 expected="range(...), T.serial, T.Parallel, T.Pipelined, T.unroll, T.vectorized, "
                 "T.grid or T.Persistent",
                 got=describe(source),
-                hint="for a loop at trace time use a list comprehension, or a macro that calls "
-                "itself; for a device loop index the sequence with T.serial(n)",
+                hint="`for i, x in enumerate(values)` is unrolled while tracing; for a loop of the "
+                "device use T.serial(n)",
             )
         return ForStatement(self, source, names, single, followed)
 

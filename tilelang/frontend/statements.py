@@ -83,7 +83,7 @@ class IfStatement(_Statement):
             if orelse is None:
                 self.follow.ways.append(self.follow.first)
             self.builder.emit(If(cond=self.cond, then=self.done[0], orelse=orelse, loc=self.loc))
-        self.follow.settle()
+        self.follow.merge_paths()
 
 
 class _LoopStatement(_Statement):
@@ -118,7 +118,7 @@ class _LoopStatement(_Statement):
             follow.ways.append(follow.first)
         elif runs == 0:
             follow.ways = [follow.first]
-        follow.settle()
+        follow.merge_paths()
 
 
 class WhileStatement(_LoopStatement):
@@ -146,7 +146,7 @@ class WhileStatement(_LoopStatement):
             self.ended(self.block, None)
             self.builder.emit(While(cond=self.cond, body=body, loc=self.loc))
         else:
-            self.follow.settle()
+            self.follow.merge_paths()
 
 
 class ForStatement(_LoopStatement):
@@ -231,5 +231,5 @@ class WithStatement(_Statement):
                     self.follow.back = list(self.follow.ways)
                     self.follow.check_again([self.inside])
                 self.follow.ways.append(self.follow.first)
-            self.follow.settle()
+            self.follow.merge_paths()
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.codegen.gpu.calls import address_of, arguments, demand_whole_block
+from tilelang.codegen.gpu.calls import address_of, arguments, require_whole_block
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.cuda.calls import WRITERS as CUDA_WRITERS
@@ -54,7 +54,7 @@ def _directed(p: GpuPrinter, call: E.Call) -> str:
 
 def _barrier(p: GpuPrinter, call: E.Call) -> str:
     """The block's barrier; there are none for some of its threads."""
-    demand_whole_block(p, call, "HIP")
+    require_whole_block(p, call, "HIP")
     return "__syncthreads()"
 
 

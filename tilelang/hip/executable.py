@@ -81,7 +81,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
 def loaded(program: Program, artifact: Artifact, result: CodeObject, arch: str) -> HipExecutable:
     """A code object behind a launcher."""
     func, module = program.func, artifact.device
-    assert module is not None  # whoever has code has asked for it
+    assert module is not None  # generated code implies a request for it
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="hip",

@@ -21,7 +21,7 @@ _REPLACED = {
 
 
 def plain(text: str) -> str:
-    """``text`` without what stands under ``#if TL_ARCH >= ...``: instructions of NVIDIA's."""
+    """``text`` without the parts under ``#if TL_ARCH >= ...``: instructions of NVIDIA's."""
     kept: list[str] = []
     branches: list[str] = []  # of the conditions around a line: "drop", "keep" or ""
     for line in text.splitlines():

@@ -13,7 +13,7 @@ _FORMAT = re.compile(r"%([-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l|z|j)?([diouxXeEfgGcs
 
 
 def decoded(words: Sequence[int]) -> Iterator[str]:
-    """The text of each record; at the end a line if there was no room for all.
+    """The text of each record; at the end a line if some were dropped.
 
     Args:
         words: the memory, its head included.

@@ -77,8 +77,8 @@ class KernelUse:
     """What one kernel needs, as the compiler reports it.
 
     Attributes:
-        registers: 32-bit vector registers of a lane; ``accumulators`` those of matrices beside
-            them; ``scalars`` registers of a wavefront.
+        registers: 32-bit vector registers of a lane; ``accumulators`` the additional ones of
+            matrices; ``scalars`` registers of a wavefront.
         scratch: bytes of memory of a lane; ``spills`` of registers.
         shared: bytes of LDS that the text declares itself.
         waves: wavefronts that a SIMD unit can hold.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["NEGATIVE_INDICES", "UNINITIALIZED", "run"]
 
 UNINITIALIZED = ("error", "warn", "zero")  # what a read of what nothing has written may do
-NEGATIVE_INDICES = ("outside", "warn", "error")  # what an index that turns out negative may do
+NEGATIVE_INDICES = ("outside", "warn", "error")  # indices negative at run time
 
 
 def run(

@@ -120,7 +120,7 @@ def spin(
     """Wait in a loop without a body until somebody else changes what its condition reads."""
 
     def what() -> str:
-        return f"{_who(s, active)} wait in a while loop for a value that nobody changes"
+        return f"{_who(s, active)} wait in a while loop for a value that no thread changes"
 
     while not ready():
         yield Wait(ready, what, loc, inside=False)

@@ -26,7 +26,7 @@ from tilelang.records import dataclass
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
-_PHASES = {0: 1, 1: 2, 2: 4, 3: 8}  # value of CUtensorMapSwizzle -> chunks that change places
+_PHASES = {0: 1, 1: 2, 2: 4, 3: 8}  # value of CUtensorMapSwizzle -> chunks that are permuted
 # By the values of CUtensorMapDataType.
 _KINDS = (
     "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64",

@@ -9,7 +9,7 @@ import numpy as np
 from tilelang.errors import InternalError, TileUnsupportedError, assert_never
 from tilelang.interpret import values
 from tilelang.interpret.calls import call, raw_address
-from tilelang.interpret.lanes import Active, anyone, narrow
+from tilelang.interpret.lanes import Active, any_active, narrow
 from tilelang.interpret.values import Value
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
@@ -153,9 +153,9 @@ def _select(s: DivergentGroup, node: Select, active: Active) -> Value:
         return evaluate(s, node.t if cond else node.f, active)
     else:
         yes, no = narrow(active, cond), narrow(active, ~cond)
-        if not anyone(no):
+        if not any_active(no):
             return evaluate(s, node.t, active)
-        if not anyone(yes):
+        if not any_active(yes):
             return evaluate(s, node.f, active)
         t, f = evaluate(s, node.t, yes), evaluate(s, node.f, no)
     if node.dtype.lanes > 1 and node.cond.dtype.lanes == 1:

@@ -224,7 +224,7 @@ def _halves(word: Array) -> tuple[Array, Array]:
     return low, high
 
 
-def _joined(low: Array, high: Array) -> Array:
+def _packed(low: Array, high: Array) -> Array:
     first, second = (
         np.ascontiguousarray(np.asarray(x)).view(np.uint16).astype(np.uint32) for x in (low, high)
     )
@@ -234,7 +234,7 @@ def _joined(low: Array, high: Array) -> Array:
 def _pairwise(op: Callable[[Array, Array], Array]) -> Meaning:
     def run(s: DivergentGroup, node: Call, active: Active) -> Value:
         (a, b), (c, d) = (_halves(word) for word in _words(s, node, active))
-        return _joined(op(a, c), op(b, d))
+        return _packed(op(a, c), op(b, d))
 
     return run
 
@@ -251,13 +251,13 @@ def _duplicated_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 def _pair_rounded(s: DivergentGroup, node: Call, active: Active) -> Value:
     low, high = _words(s, node, active)
-    return _joined(low.astype(np.float16), high.astype(np.float16))
+    return _packed(low.astype(np.float16), high.astype(np.float16))
 
 
 def _pair_rounded_to_bfloat16(s: DivergentGroup, node: Call, active: Active) -> Value:
     kind = DType("bfloat16")
     low, high = (values.encode(values.rounded(x, kind), kind) for x in _words(s, node, active))
-    return _joined(low, high)
+    return _packed(low, high)
 
 
 def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
@@ -271,7 +271,7 @@ def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
                 got=f"bits from {int(bit.max())} {s.site.text(None)}",
             )  # fmt: skip
     mask = (1 << bits) - 1
-    return _joined(*(((word >> at & mask) + bias).astype(np.float16) for at in (low, high)))
+    return _packed(*(((word >> at & mask) + bias).astype(np.float16) for at in (low, high)))
 
 
 def _load_pair(s: DivergentGroup, node: Call, active: Active) -> Value:

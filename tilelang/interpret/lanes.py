@@ -38,9 +38,9 @@ class Lanes:
         self.threads = threads
         self.parent = parent
         self.to_parent = to_parent
-        self.loop_vars = loop_vars  # the loop variables that tell the iterations apart
+        self.loop_vars = loop_vars  # the loop variables that distinguish the iterations
         self.ids: npt.NDArray[Any] = np.arange(count)
-        self.nobody: Mask = np.zeros(count, np.bool_)
+        self.empty: Mask = np.zeros(count, np.bool_)
 
     def index_in(self, other: Lanes) -> npt.NDArray[Any] | None:
         """For each lane the lane of ``other`` it belongs to; None when they are unrelated."""
@@ -56,7 +56,7 @@ class Lanes:
         return self.ids if active is None else np.flatnonzero(active)
 
 
-def anyone(active: Active) -> bool:
+def any_active(active: Active) -> bool:
     """Whether a lane is active."""
     return active is None or bool(active.any())
 

@@ -126,7 +126,7 @@ class Block:
         self.lanes = lanes
         self.index = index
         self.launch = launch
-        self.gone = lanes.nobody.copy()  # threads that left the kernel
+        self.gone = lanes.empty.copy()  # threads that left the kernel
         self.barriers: dict[int, Rendezvous] = {}
         self.mbarriers: dict[tuple[Memory, int], MBarrier] = {}
         self.pipelines: dict[Var, Items] = {}
@@ -380,7 +380,7 @@ class DivergentGroup:
         active: Active,
         shift: int = 0,
     ) -> Value:
-        """The elements of ``buffer`` at the index expressions, or ``shift`` places further."""
+        """The elements of ``buffer`` at the index expressions, or ``shift`` positions further."""
         bound = self.bound(buffer)
         indices, wide = self.indices(buffer, exprs, active, shift)
         copy = self.copies(bound, int(wide))
@@ -424,7 +424,7 @@ class DivergentGroup:
     def open_loop(self) -> LoopRecord:
         """A record for an iteration of a shared loop: `continue` ends it, outer loops are out of
         reach."""
-        record = LoopRecord(self.lanes.nobody, self.lanes.nobody)
+        record = LoopRecord(self.lanes.empty, self.lanes.empty)
         self.loops = [record]
         return record
 

@@ -33,7 +33,7 @@ def pipeline(s: DivergentGroup, node: H.Pipeline, active: Active, execute: Execu
 
 
 def run(s: DivergentGroup, node: H.Run, active: Active, execute: Execute) -> Steps:
-    """More items, numbered from those that the active threads have handed on."""
+    """More iterations, numbered from those that the active threads have released."""
     assert isinstance(node.pipe, Var)
     handed = s.block.pipelines[node.pipe].handed
     threads = s.lanes.members(active)

@@ -34,7 +34,7 @@ _LANES = np.arange(WARP)
 # Row and column of the elements 0 and 1 of each lane.
 _ROW = np.stack([_LANES % 4 * 2, _LANES % 4 * 2 + 1], axis=1)
 _COLUMN = np.stack([_LANES // 4, _LANES // 4], axis=1)
-# The same where a program takes the places for known: those of ``thread_elements()`` on all chips
+# The same where a program assumes the element layout: that of ``thread_elements()`` on all chips
 # so far, quarter by quarter of the simdgroup.
 _QUAD = _LANES // 4
 _OWN = (

@@ -22,7 +22,7 @@ from tilelang.errors import (
 from tilelang.interpret import atomics, barriers, memory, pointers, schedule, values
 from tilelang.interpret.analysis import PRIVATE, plain, variables
 from tilelang.interpret.blocks import launch
-from tilelang.interpret.lanes import Active, Mask, anyone, narrow, union
+from tilelang.interpret.lanes import Active, Mask, any_active, narrow, union
 from tilelang.interpret.machine import DivergentGroup, LoopRecord
 from tilelang.interpret.parallel import run_parallel, spelled_out
 from tilelang.interpret.sync import Steps, Wait, join
@@ -106,13 +106,13 @@ def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
                 check(s, node, active)
             case Break():
                 s.leave_iteration(active, True)
-                return s.lanes.nobody
+                return s.lanes.empty
             case Continue():
                 s.leave_iteration(active, False)
-                return s.lanes.nobody
+                return s.lanes.empty
             case ThreadReturn():
                 s.leave_kernel(active)
-                return s.lanes.nobody
+                return s.lanes.empty
             case ReducerUpdate():
                 reducer_update(s, node, active)
             case Launch():
@@ -137,7 +137,7 @@ def sequence(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> Steps:
     """Statements in order, until no lane is left."""
     facts = s.run.facts
     k = 0
-    while k < len(stmts) and anyone(active):
+    while k < len(stmts) and any_active(active):
         stmt = stmts[k]
         step = 1
         groups: list[Mask] = []
@@ -196,7 +196,7 @@ def _interleaved(
 
 
 def _together(active: Active, groups: list[Mask], results: list[Active]) -> Active:
-    """Lanes that go on after groups ran apart."""
+    """Lanes that continue after divergent groups."""
     if all(before is after for before, after in zip(groups, results)):
         return active
     array: Active = np.zeros_like(groups[0])
@@ -249,18 +249,18 @@ def for_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
     start, stop, step = (
         s.collapse(s.exact(bound, active), active) for bound in (node.start, node.stop, node.step)
     )
-    record = LoopRecord(s.lanes.nobody, s.lanes.nobody)
+    record = LoopRecord(s.lanes.empty, s.lanes.empty)
     s.loops.append(record)
     live, count = active, 0
     if np.ndim(start) == np.ndim(stop) == np.ndim(step) == 0 and step != 0:
         for index in range(int(start), int(stop), int(step)):
             s.bind(node.var, np.int64(index))
             live = _resumed(record, s, (yield from execute(s, node.body, live)))
-            if not anyone(live):
+            if not any_active(live):
                 break
         s.loops.pop()
         return _staying(s, active)
-    while anyone(live):
+    while any_active(live):
         at = np.asarray(start).astype(np.int64) + np.asarray(step).astype(np.int64) * count
         going = np.where(step > 0, at < stop, at > stop)[()]
         if np.ndim(going):
@@ -279,12 +279,12 @@ def for_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
 
 def while_loop(s: DivergentGroup, node: While, active: Active) -> Steps:
     """Repeat while the condition holds, for the lanes in which it does."""
-    record = LoopRecord(s.lanes.nobody, s.lanes.nobody)
+    record = LoopRecord(s.lanes.empty, s.lanes.empty)
     s.loops.append(record)
     live = active
     if s.run.facts.spins(node) and s.lanes.threads is not None:
         yield from barriers.spin(s, lambda: not _holds(s, node, active), active, node.loc)
-    while anyone(live):
+    while any_active(live):
         cond = s.collapse(s.eval(node.cond, live), live)
         if np.ndim(cond):
             live = narrow(live, cond)
@@ -306,9 +306,9 @@ def _holds(s: DivergentGroup, node: While, active: Active) -> bool:
 
 def _resumed(record: LoopRecord, s: DivergentGroup, live: Active) -> Active:
     """Lanes for the next iteration: those at the end of this one and those that continued."""
-    if record.continued is not s.lanes.nobody:
+    if record.continued is not s.lanes.empty:
         live = union(live, record.continued)
-        record.continued = s.lanes.nobody
+        record.continued = s.lanes.empty
     return live
 
 
@@ -328,7 +328,7 @@ def tile_op(s: DivergentGroup, node: TileOp, active: Active) -> Generator[Wait, 
         return
     if isinstance(node, Copy) and not node.arrives:
         return
-    first = s.lanes.nobody.copy()
+    first = s.lanes.empty.copy()
     first[s.lanes.members(active)[0]] = True
     arrival = call(MBARRIER_ARRIVE, node.barrier)
     assert isinstance(arrival, Call)
@@ -336,7 +336,8 @@ def tile_op(s: DivergentGroup, node: TileOp, active: Active) -> Generator[Wait, 
 
 
 def store(s: DivergentGroup, node: Store, active: Active) -> None:
-    """``buffer[indices] = value``; in a shared loop, updates of one element happen in turn."""
+    """``buffer[indices] = value``; in a shared loop, updates of one element happen one after the
+    other."""
     lanes = s.lanes
     if (
         (lanes.threads is None or s.per_thread or node.buffer.attrs.reducer is not None)
@@ -354,7 +355,7 @@ def store(s: DivergentGroup, node: Store, active: Active) -> None:
         rank = ranks(keys.reshape(-1))
         if rank.any():
             for step in range(int(rank.max()) + 1):
-                now = lanes.nobody.copy()
+                now = lanes.empty.copy()
                 now[members[rank == step]] = True
                 s.store(node.buffer, node.indices, s.eval(node.value, now), now)
             return

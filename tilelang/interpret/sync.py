@@ -93,10 +93,10 @@ class Rendezvous:
         """``count`` threads arrive; the phase they have to see ended."""
         phase = self.phase
         self.arrived += count
-        self.settle()
+        self.complete_phases()
         return phase
 
-    def settle(self) -> None:
+    def complete_phases(self) -> None:
         """End the phase when enough threads have come."""
         need = max(1, self.expected())
         while self.arrived >= need:
@@ -105,7 +105,7 @@ class Rendezvous:
 
     def passed(self, phase: int) -> bool:
         """Whether ``phase`` is over (threads that left the kernel count as arrived)."""
-        self.settle()
+        self.complete_phases()
         return self.phase != phase
 
 
@@ -135,7 +135,7 @@ class MBarrier:
 @dataclass
 class Items:
     """What has become of the items of a pipeline; ``users``: threads that wait for each;
-    ``handed``: how many the runs of each thread have handed on."""
+    ``handed``: how many iterations the runs of each thread have released."""
 
     stages: int
     users: int

@@ -336,7 +336,7 @@ def atomic(s: DivergentGroup, node: AtomicTile, active: Active) -> None:
             write_tile(s, node.dst, np.asarray(new), False, active)
             return
     for lane in s.lanes.members(active):  # each thread has a place of its own, or names one
-        only = s.lanes.nobody.copy()
+        only = s.lanes.empty.copy()
         only[lane] = True
         old, old_per_lane = read_tile(s, node.dst, only)
         own = old[lane] if old_per_lane else old

@@ -57,7 +57,7 @@ def _offsets(
 
 
 def _swizzled(address: Array, swizzle: int) -> Array:
-    """Bits 4 to 6 of an address, combined with bits 7 to 9 as far as the swizzle goes."""
+    """Bits 4 to 6 of an address, combined with bits 7 to 9 within the span of the swizzle."""
     return np.asarray(address ^ ((address >> 7 & SPANS[swizzle] // UNIT - 1) << 4))
 
 

@@ -31,7 +31,7 @@ def register_layout(name: str, m: int, k: int, result: str) -> tuple[Array, Arra
 
     mfma m x m (CDNA 3 manual, "Dense Matrix Multiply-Accumulate"): 64 / m groups of lanes have a
     part of k each, in a run; of the sum they have four neighbours in turn, of float64 one.
-    Instructions one behind the other use the registers in turn: any k is in some of them. wmma of
+    Consecutive instructions use the registers alternately: any k is in some of them. wmma of
     RDNA 4: a half of the lanes has a half of k and of the columns. wmma of RDNA 3: both halves have
     all k, and the even or odd columns.
     """

@@ -200,7 +200,8 @@ def _is_number(value: object) -> bool:
 
 
 def _has_elements(value: object) -> bool:
-    """Whether comparing means numbers. A text or None only tells a tile from something else."""
+    """Whether comparing means numbers. A text or None only distinguishes a tile from something
+    else."""
     return isinstance(value, (NoArray, list, tuple)) or _is_number(value) or hasattr(value, "ndim")
 
 

@@ -1,7 +1,7 @@
-"""Instruction table entries: operands, effects and ordering of each instruction, said once.
+"""Instruction table entries: operands, effects and ordering of each instruction.
 
-An :class:`Atom` is a row of plain data. Passes ask the row of a call (``call.atom``) and know no
-instruction by its name. The portable rows stand in ``ir/tables.py``, those of one vendor in
+An :class:`Atom` is a row of plain data. Passes read the row of a call (``call.atom``) and never
+compare names of instructions. The portable rows are in ``ir/tables.py``, those of one vendor in
 ``target/``.
 """
 
@@ -55,7 +55,7 @@ class Operand:
         name: of the parameter of ``T.<name>``; the role where it is empty.
         default: of that parameter.
         dtype: that values are converted to.
-        many: stands for all further operands.
+        many: describes all further operands.
         example: what the smallest program gives; where it is None, the space says it. Of registers
             their number and dtype.
     """
@@ -201,7 +201,7 @@ class Atom:
         strict: further names in programs, whose operands have no defaults.
         options: attributes that programs give.
         check: what its operands have to be besides, by its name in the language's table.
-        forms: programs may give the operands in several forms, which its writer tells apart.
+        forms: programs may give the operands in several forms, which its writer distinguishes.
         by_name: calls the function that its attribute "name" says.
         identity: gives its operand; it only says something about it.
         displaces: takes each address as a register and a constant.
@@ -242,7 +242,7 @@ class Atom:
     semantics: str = ""
 
     def canonical(self) -> str:
-        """What stands for the row where programs are compared."""
+        """The key of the row where programs are compared."""
         return self.name
 
     @property
@@ -257,12 +257,12 @@ class Atom:
 
     @cached_property
     def reads(self) -> tuple[int, ...]:
-        """Positions of the operands whose places are read."""
+        """Positions of the operands that point to memory that is read."""
         return tuple(at for at, operand in enumerate(self.operands) if "r" in operand.access)
 
     @cached_property
     def writes(self) -> tuple[int, ...]:
-        """Positions of the operands whose places are written."""
+        """Positions of the operands that point to memory that is written."""
         return tuple(at for at, operand in enumerate(self.operands) if "w" in operand.access)
 
     def is_barrier(self, *scopes: str) -> bool:

@@ -5,7 +5,7 @@ the range of its dtype, only "any value of the dtype" is concluded (and divisibi
 two, which wrapping keeps).
 
 There is one assumption, and the caller makes it: a variable whose interval has an *infinite* end
-(a block index below a symbolic extent, say) stands for an index of unknown size, and arithmetic
+(a block index below a symbolic extent, say) is an index of unknown size, and arithmetic
 with it is taken not to overflow. A variable without an interval may have any value of its dtype.
 
 Names for arithmetic are seen through. A condition that holds (:meth:`Bounds.given`) narrows the
@@ -51,7 +51,7 @@ from tilelang.ir.intervals import (
     either,
     full,
     product,
-    settled,
+    wrapped,
 )
 from tilelang.ir.linear import Linear
 from tilelang.records import dataclass
@@ -64,12 +64,12 @@ MOST_DEEP = 24  # conditions around each other that are looked at
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What is known at one place of a program; immutable, extended by the ``with_`` methods and by
+    """The facts at one position of a program; immutable, extended by the ``with_`` methods and by
     conditions that hold.
 
     Attributes:
         ranges: intervals of variables of index arithmetic.
-        names: what names stand for.
+        names: values of names.
         narrowed: intervals of expressions that conditions speak of.
         facts: sums over unbounded integers that are at least 0.
         depth: the number of conditions that were added.
@@ -207,7 +207,7 @@ class Bounds:
         return replace(self, narrowed={**self.narrowed, term: found})
 
     def opened(self, var: Expr) -> Expr | None:
-        """What ``var`` is a name of, if that has the same value wherever it stands."""
+        """The value of the name ``var``, if it is the same everywhere."""
         value = self.names.get(var) if type(var) is Var else None
         return None if value is None or holds(value, Load, Call) else value
 
@@ -305,7 +305,7 @@ def _exact(expr: Expr, bounds: Bounds) -> Linear | None:
 
 
 def _plain(expr: Expr, bounds: Bounds) -> frozenset[Var]:
-    """The variables of ``expr`` that do not stand for index arithmetic."""
+    """The variables of ``expr`` that are not index arithmetic."""
     unknown = (var for var in expr.variables if var not in bounds.ranges)
     return frozenset(var for var in unknown if not _is_index_name(var, bounds))
 
@@ -377,7 +377,7 @@ def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
             stack.extend(pending)
             continue
         value = _value(node, memo, bounds) if named is None else memo[named]
-        found = settled(value, node.dtype)
+        found = wrapped(value, node.dtype)
         own = bounds.narrowed.get(node)
         memo[node] = found if own is None else _within(found, own)
         stack.pop()

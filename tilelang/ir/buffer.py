@@ -42,7 +42,7 @@ OPAQUE = ("shared.barrier", "shared.cluster_barrier", "shared.tmem", "local.desc
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a tensor whose rows lie one behind the other."""
+    """Strides, in elements, of a tensor with contiguous rows."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -150,7 +150,7 @@ class Buffer(NoArray):
         return self.storage == "local.var" and self.shape == (1,)
 
     def as_element(self) -> Expr | None:
-        """The value this buffer stands for as an operand: only ``alloc_var`` has one."""
+        """The value of this buffer as an operand: only ``alloc_var`` has one."""
         return Load(self, (const(0),)) if self.is_var else None
 
     def stride_list(self) -> tuple[int | Expr, ...]:

@@ -38,7 +38,7 @@ class How(Enum):
     """By which way, and when, memory is accessed."""
 
     PLAIN = 0  # by the executing threads, finished with the statement
-    POINTER = 1  # a call does it through an address: from ``where`` on, nobody says how far
+    POINTER = 1  # a call does it through an address: from ``where`` on, of unknown size
     NAMED = 2  # the address gets a name or is computed with: accesses may follow later
     ASYNC = 3  # by the async proxy (TMA, tensor core); something waits for it
     TENSOR = 4  # in tensor memory, by its own instructions
@@ -306,7 +306,7 @@ def _declared(target: E.AddressOf) -> str:
 
 
 def _pointed(target: E.AddressOf) -> Where:
-    """What lies behind a pointer: its elements in one dimension, else the first."""
+    """The memory behind a pointer: its elements in one dimension, else the first."""
     if target.extent is None or len(target.indices) != 1:
         return target.indices
     return Region(target.buffer, target.indices, (as_extent(target.extent),))

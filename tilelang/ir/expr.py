@@ -54,7 +54,7 @@ def _key_of(value: object) -> object:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return struct.pack("<d", value)  # keeps -0.0 and NaN payloads apart
+        return struct.pack("<d", value)  # distinguishes -0.0 and NaN payloads
     if isinstance(value, bool):
         return ("b", value)
     if isinstance(value, tuple):
@@ -699,7 +699,7 @@ def _is_operand(value: object) -> bool:
 
 
 def _as_element(value: object) -> Expr | None:
-    """The value of an object that stands for one element (an ``alloc_var`` buffer)."""
+    """The value of an object that denotes one element (an ``alloc_var`` buffer)."""
     convert = getattr(value, "as_element", None)
     return convert() if convert is not None else None
 

@@ -37,7 +37,7 @@ def _ranges(node: S.Stmt) -> Iterator[Range]:
 
 
 def _values(launch: S.Stmt) -> Iterator[Range | Name]:
-    """:func:`ranges_of`, and names that stand for one integer wherever they are bound."""
+    """:func:`ranges_of`, and names with one integer value at all bindings."""
     nodes = tuple(S.walk(launch))
     values: dict[E.Var, E.Expr | None] = {}
     for node in nodes:
@@ -52,7 +52,7 @@ def _values(launch: S.Stmt) -> Iterator[Range | Name]:
 
 
 def bounds_of(stmt: S.Stmt) -> Bounds:
-    """What is known of the block, thread and loop variables of a launch, and of its names, of
+    """The facts about the block, thread and loop variables of a launch, and of its names, of
     which the tile of a block that goes through tiles is one."""
     return Bounds().with_ranges(_values(stmt))
 
@@ -68,7 +68,7 @@ def known_of(func: S.PrimFunc) -> Bounds:
 
 
 class FactWalk:
-    """Rewrites expressions with what is known where they stand.
+    """Rewrites expressions with the facts that hold there.
 
     Args:
         known: what is known everywhere.
@@ -108,7 +108,7 @@ class FactWalk:
     def after(self, stmt: S.Stmt) -> Bounds:
         """What is known once ``stmt`` is done."""
         if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
-            if stmt.var not in self.known.names:  # a name that is bound in several places
+            if stmt.var not in self.known.names:  # a name with several bindings
                 return self.known.named(stmt.var, stmt.value)
         if isinstance(stmt, S.Assert):
             return self.known.given(stmt.cond, True, self.written)
@@ -173,7 +173,7 @@ class FactWalk:
         return E.holds(expr, E.Load, E.Call)
 
     def chain(self, expr: E.Expr) -> list[E.Expr]:
-        """``expr`` after the operands of sums, products and the like that stand in it."""
+        """``expr`` after the operands of sums, products and the like in it."""
         found = [expr]
         for node in found:
             if isinstance(node, E.Binary) and node.op not in ("land", "lor"):
@@ -181,7 +181,7 @@ class FactWalk:
         return found[::-1]
 
     def rewritten(self, expr: E.Expr) -> E.Expr:
-        """A node whose operands are asked for by :meth:`expr`."""
+        """A node whose operands come from :meth:`expr`."""
         if isinstance(expr, E.Select) and expr.lazy:
             cond = self.expr(expr.cond)
             t, f = self.where(expr.cond, True, expr.t), self.where(expr.cond, False, expr.f)
@@ -209,7 +209,7 @@ def _within(known: Bounds, var: E.Var, first: E.Expr, stop: E.Expr) -> Bounds:
 
 
 def _leaves(stmt: S.Stmt) -> bool:
-    """Whether what stands after ``stmt`` is not reached from it."""
+    """Whether control does not reach the statement after ``stmt``."""
     if isinstance(stmt, S.Seq):
         return any(map(_leaves, stmt.stmts))
     return isinstance(stmt, _LEAVES)

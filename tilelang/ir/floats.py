@@ -80,7 +80,7 @@ def encode_results(values: npt.ArrayLike, dtype: DType | str) -> Array:
 
 
 def decode(codes: npt.ArrayLike, dtype: DType | str) -> Array:
-    """Numbers that ``codes`` stand for: float32, same shape (float64 for float64).
+    """Values of ``codes``: float32, same shape (float64 for float64).
 
     Args:
         codes: integers as ``encode`` gives them; the bits above the format's width are ignored.
@@ -200,7 +200,7 @@ def to_storage(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True)
 
 
 def from_storage(array: npt.ArrayLike, dtype: DType | str) -> Array:
-    """Numbers held by a storage array: float32 for encoded floats, else the array's own type."""
+    """Values of a storage array: float32 for encoded floats, else the array's own type."""
     kind = DType(dtype).element_of
     codes = np.asarray(array)
     if kind.packing > 1:

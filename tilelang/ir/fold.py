@@ -163,7 +163,7 @@ def _extreme(op: str, x: bool | int | float, y: bool | int | float) -> bool | in
 
 # -- operands -----------------------------------------------------------------------------------
 def _literal_dtype(value: bool | int | float, other: DType) -> DType:
-    """Dtype of a Python literal beside an operand of dtype ``other``."""
+    """Dtype of a Python literal with another operand of dtype ``other``."""
     scalar = other.element_of
     if isinstance(value, bool):
         return scalar if not scalar.is_bool else BOOL

@@ -1,8 +1,10 @@
-"""What statements and buffers carry besides their meaning: hints of programs, decisions of passes.
+"""Hints of programs and decisions of passes on statements and buffers, which do not change their
+meaning.
 
-One frozen class for buffers and for each kind of statement; a field that nobody states has its
-default. Programs state hints by name (``annotations={...}``). The frontend reads those that mean
-something, once (:meth:`Hints.of`). The others stay in ``other`` until the first pass drops them.
+One frozen class for buffers and for each kind of statement; a field that is not stated has
+its default. Programs state hints by name (``annotations={...}``). The frontend reads those that
+mean something, once (:meth:`Hints.of`). The others stay in ``other`` until the first pass drops
+them.
 """
 
 from __future__ import annotations
@@ -57,13 +59,13 @@ class Hints:
         return all(name in names for name, _ in self.stated)
 
     def without(self: Own, *names: str) -> Own:
-        """A copy in which nobody has stated the fields of ``names``; itself where nobody has."""
+        """A copy without the fields of ``names``; itself where none is stated."""
         left = {name: getattr(type(self), name) for name in names}
         stated = any(not _same(getattr(self, name), default) for name, default in left.items())
         return replace(self, **left) if stated else self
 
     def canonical(self) -> Pairs:
-        """What stands for the hints where programs are compared."""
+        """The key of the hints where programs are compared."""
         return self.stated
 
 
@@ -78,8 +80,8 @@ class BufferHints(Hints):
         register_layout: how a fragment is spread over threads.
         layout: where elements of a tile are.
         made: its indices are the compiler's own.
-        joined: the :class:`Interleaving` of the tiles that it lies with.
-        converted: the fragment whose elements it hands on.
+        interleaving: the :class:`Interleaving` of the tiles that it is interleaved with.
+        converted: the fragment whose elements it exchanges.
         matrices: it holds whole matrices of a simdgroup.
         handed_over: mbarriers order its accesses.
         align: bytes that its offset is a multiple of; 0 where anything goes.
@@ -93,7 +95,7 @@ class BufferHints(Hints):
     register_layout: Any = None
     layout: Any = None
     made: bool = False
-    joined: Any = None
+    interleaving: Any = None
     converted: str = ""
     matrices: bool = False
     handed_over: bool = False

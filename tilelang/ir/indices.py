@@ -2,7 +2,7 @@
 
 Sums, differences, products, quotients, remainders, minima and maxima of loop, block and thread
 variables, sizes, integer parameters and constants are *index arithmetic*. Where such an expression
-is an index, an extent, a side of a comparison or what becomes int64, it stands for the exact
+is an index, an extent, a side of a comparison or what becomes int64, it has the exact
 integer: ``A[bx * 65536 * 65536]`` has no overflow in 32 bits. As a value of int32 (stored, say) it
 wraps like every other value.
 
@@ -108,7 +108,7 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
 
 
 def plain_values(body: S.Stmt) -> frozenset[Var]:
-    """The variables bound in ``body`` that do not stand for index arithmetic."""
+    """The variables bound in ``body`` that are not index arithmetic."""
     plain: set[Var] = set()
     for stmt in S.find(body, S.Let):
         if not is_index(stmt.value, plain):

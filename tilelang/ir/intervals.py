@@ -68,7 +68,7 @@ def full(dtype: DType) -> Interval:
     return Interval(0, 1) if dtype.is_bool else ANY
 
 
-def settled(bounds: Interval, dtype: DType) -> Interval:
+def wrapped(bounds: Interval, dtype: DType) -> Interval:
     """The interval of the wrapped value, from that of the exact one."""
     if not dtype.is_integer:
         return bounds

@@ -18,14 +18,14 @@ def exchange_in(stmt: Stmt) -> Call | None:
     return next((call for call in calls if call.atom.exchanges), None)
 
 
-def exchange_in_shared_loop(call: Call, turns: int = 1, loc: Loc | None = None) -> Exception:
-    """The error for ``call``, by which threads tell each other values, where ``turns`` iterations
-    of a ``T.Parallel`` belong to a thread: which of them are neighbours is not the program's word
-    but the compiler's choice."""
+def exchange_in_shared_loop(call: Call, count: int = 1, loc: Loc | None = None) -> Exception:
+    """The error for ``call``, by which threads exchange values, where ``count`` iterations
+    of a ``T.Parallel`` belong to a thread: which of them are neighbours is the compiler's choice,
+    not the program's."""
     return TileUnsupportedError(
         f"T.{call.op} runs in the iterations of a shared loop",
         expected="thread code, outside T.Parallel or with an iteration for each thread",
-        got=f"`{call!r}`" + (f", with {turns} iterations for a thread" if turns > 1 else ""),
+        got=f"`{call!r}`" + (f", with {count} iterations for a thread" if count > 1 else ""),
         hint="neighbouring iterations are not defined; use the thread index",
         loc=loc,
     )

@@ -69,7 +69,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Fields as :data:`VALUES` and :data:`NUMBERS` describe them; None where nobody states one.
+    """Fields as :data:`VALUES` and :data:`NUMBERS` describe them; None where not stated.
 
     Attributes:
         tiles: the grid over which a persistent block loops.

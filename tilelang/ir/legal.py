@@ -142,7 +142,7 @@ class _Checker:
         self.loc = outer
 
     def kind(self, stmt: S.Stmt) -> None:
-        """Whether statements of this class may stand here."""
+        """Whether statements of this class are legal here."""
         name = type(stmt).__name__
         if type(stmt) not in self.level.statements:
             self.fail(f"the statement {name} may not appear")
@@ -239,7 +239,7 @@ class _Checker:
             self.fail(f"`{var.name}` is bound twice")
         self.bound.add(var)
 
-    # -- expressions and places ------------------------------------------------------------------
+    # -- expressions and accesses ------------------------------------------------------------------
     def expr(self, expr: Expr) -> None:
         """Names and accesses in ``expr``."""
         if not expr.variables <= self.bound:

@@ -1,4 +1,4 @@
-"""IR levels: tables of what may stand at each of the three.
+"""IR levels: tables of what is legal at each of the three.
 
 *Tile IR* is what tracing makes: tile operations and parallel loops over logical tiles. *Scheduled
 IR* also says in what order threads and copies go on, and where tiles live: pipelines, roles and
@@ -44,7 +44,7 @@ class Level:
 
     Attributes:
         lowered: accesses are of elements: no call has a region as its operand, and constant
-            indices of on-chip memory lie inside it.
+            indices of on-chip memory are in bounds.
         planned: a product may say how threads compute it.
     """
 

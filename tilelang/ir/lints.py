@@ -1,8 +1,8 @@
 """Lints: remarks on programs that run, but hardly as they were meant.
 
-Each is certain: no program that the language gives a meaning to is told to be wrong. A remark is a
-``TileWarning`` at the user's line; ``TILELANG_LINTS_OFF`` names those that are not made ("all" for
-none), and Python's own filters of warnings hold, too.
+Each is certain: no correct program gets one. A remark is a ``TileWarning`` at the user's line;
+``TILELANG_LINTS_OFF`` names those that are not made ("all" for none), and Python's own filters of
+warnings hold, too.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _overwrites(stmt: S.Stmt) -> bool:
 
 
 def _adds(stmt: S.Stmt) -> bool:
-    """Whether the statement is ``x[i] += ...`` in any words; a choice may leave x[i] out."""
+    """Whether the statement is ``x[i] += ...`` in any form; a choice may leave x[i] out."""
     return (
         isinstance(stmt, S.Store)
         and not any(isinstance(node, E.Select) for node in E.walk(stmt.value))
@@ -315,7 +315,7 @@ def _neighbours(stmt: S.Stmt, extents: tuple[tuple[E.Var, int], ...]) -> Iterato
     if isinstance(stmt, S.Store) and extents and not stmt.buffer.storage.startswith("local.v"):
         loads = [] if E.holds(stmt.value, E.Select) else E.find(stmt.value, E.Load)
         for load in loads:
-            if load.buffer is stmt.buffer and _apart(load, stmt, dict(extents)):
+            if load.buffer is stmt.buffer and _is_other_iteration(load, stmt, dict(extents)):
                 yield Remark(
                     "order-of-iterations",
                     f"an iteration of T.Parallel reads `{load!r}`, which another one writes, and "
@@ -330,7 +330,7 @@ def _neighbours(stmt: S.Stmt, extents: tuple[tuple[E.Var, int], ...]) -> Iterato
         yield from _neighbours(block, extents)
 
 
-def _apart(load: E.Load, stmt: S.Store, extents: dict[E.Var, int]) -> bool:
+def _is_other_iteration(load: E.Load, stmt: S.Store, extents: dict[E.Var, int]) -> bool:
     """Whether the two differ in one index, by a distance that iterations of a loop have."""
     differing = [(a, b) for a, b in zip(load.indices, stmt.indices) if a is not b]
     if len(differing) != 1 or stmt.buffer.storage == "local":

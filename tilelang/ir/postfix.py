@@ -172,7 +172,7 @@ def depth_of(program: int | Program) -> int:
 
 
 def encode(program: Program) -> list[int]:
-    """A program as words: their number of pairs, then pairs of operation and operand."""
+    """A program as 64-bit integers: their number of pairs, then pairs of operation and operand."""
     words = [len(program)]
     for step in program:
         if isinstance(step, int):

@@ -170,7 +170,7 @@ class ExprPrinter:
         return f"({inner},)" if len(extents) == 1 else f"({inner})"
 
     def region(self, region: Region) -> str:
-        """``buffer[low:high, ..]``; a dimension of extent 1 is one index beside longer ones."""
+        """``buffer[low:high, ..]``; a dimension of extent 1 is printed as one index."""
         name = self.names.of(region.buffer)
         if region.anchored and not region.tile_dims():
             return f"{name}[{', '.join(self.expr(low) for low in region.mins)}]"

@@ -341,7 +341,7 @@ class _Printer:
         return f"{self.names.of(buffer)}[{inner}]"
 
     def alloc_stmt(self, stmt: S.Alloc) -> None:
-        """An allocation where it stands, or what is left of one at the top of the kernel."""
+        """An allocation in place, or its rest at the top of the kernel."""
         if stmt.buffer not in self.hoisted:
             self.line(self.alloc(stmt.buffer))
         elif stmt.init is None or isinstance(stmt.init, Const):
@@ -407,7 +407,7 @@ class _Printer:
         self.names.close()
 
     def run(self, stmt: H.Run) -> None:
-        """A run of a pipeline; the number of its first item ends with it."""
+        """A run of a pipeline; the number of its first iteration is only valid in it."""
         of = f"{self.text.expr(stmt.pipe)}, {self.text.expr(stmt.count)}"
         self.names.open()
         self.line(f"with T.run({of}) as {self.names.define(stmt.first)}:")

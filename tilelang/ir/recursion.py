@@ -1,4 +1,4 @@
-"""Recursion limits: room for walks over deeply nested programs.
+"""Recursion limits: raise it for walks over deeply nested programs.
 
 Walks over statements call themselves for each level. A ladder of some hundred ``elif`` is that
 many levels, more than Python allows by itself.

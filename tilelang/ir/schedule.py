@@ -1,7 +1,7 @@
 """Statements of the schedule: pipelines of tiles, roles of threads, fences between proxies.
 
-They say what is ordered and leave open how: a pass chooses a mechanism of the target and lowers
-them. For values they mean nothing but that copies are complete where they are waited for.
+They say what is ordered and not how: a pass chooses a mechanism of the target and lowers them.
+For values they mean nothing but that copies are complete where they are waited for.
 
 A pipeline hands *items* from the statements that fill its tiles to those that use them. Item ``n``
 lives in version ``n % stages`` of every tile. ``Acquire(p, n)`` .. copies .. ``Commit(p, n)`` fill
@@ -23,8 +23,8 @@ class Pipeline(Stmt):
 
     ``tiles`` are the storage of buffers whose first dimension counts the versions. ``mechanism``
     names the row of the mechanism table that orders it. Where ``body`` ends, every copy has
-    arrived, for all threads, and nobody uses the tiles any more. ``proxy``: by which way the tiles
-    are used; who fills them by another one has to fence that.
+    arrived, for all threads, and no thread uses the tiles any more. ``proxy``: by which way the
+    tiles are used; who fills them by another one has to fence that.
     """
 
     pipe: Var = var_()
@@ -37,9 +37,9 @@ class Pipeline(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Run(Stmt):
-    """``body`` passes on ``count`` more items of ``pipe``: ``first`` and those behind it.
+    """``body`` runs ``count`` more iterations of ``pipe``: ``first`` and the next ones. ``first``
 
-    ``first`` is the number of items of the runs before. All threads of a pipeline run it equally
+    is the number of iterations of the runs before. All threads of a pipeline run it equally
     often, each time with the same count. A pipeline without runs passes on its items once.
     """
 
@@ -51,7 +51,7 @@ class Run(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PipelineStep(Stmt):
-    """Something that a thread does with the item ``number`` of ``pipe``."""
+    """A step of a thread for iteration ``number`` of ``pipe``."""
 
     pipe: Expr = expr_()
     number: Expr = expr_()
@@ -59,22 +59,22 @@ class PipelineStep(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Acquire(PipelineStep):
-    """The version of the item may be overwritten: whoever used it has released it."""
+    """The stage of the iteration may be overwritten: all its users have released it."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Commit(PipelineStep):
-    """The copies since the item was acquired are all of them.
+    """The copies since the stage was acquired are all of them.
 
-    A mechanism that counts items commits those that do not exist, too, without acquiring them.
+    A mechanism that counts iterations commits those that do not exist, too, without acquiring them.
     """
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Wait(PipelineStep):
-    """The item has arrived, for every thread that waits.
+    """The stage is full, for every thread that waits.
 
-    ``ahead``: how many of the items committed after it may still be in flight.
+    ``ahead``: how many stages committed after it may still be in flight.
     """
 
     ahead: int = attr_(0)
@@ -82,7 +82,7 @@ class Wait(PipelineStep):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Release(PipelineStep):
-    """The executing thread does not use the item any more."""
+    """The executing thread does not use the stage any more."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

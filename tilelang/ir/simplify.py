@@ -1,4 +1,4 @@
-"""Expression simplification, with what is known of the variables.
+"""Expression simplification with facts about variables.
 
 Integer sums are kept in a canonical linear form, so equal index expressions become the same object
 and their differences constants: ``(k + 1) * 32 - k * 32`` is ``32``. Everything else is a rule of
@@ -120,7 +120,7 @@ class _Simplifier:
             if _parts(node) is not None and self.repeatable(node):
                 simple = self.total(node)
             else:
-                simple = self.settle(self.rebuilt(node) if below else self.guarded(node))
+                simple = self.normalize(self.rebuilt(node) if below else self.guarded(node))
                 simple = self.constant(simple) if simple.dtype.is_bool else simple
             memo[node] = memo[simple] = simple
         return memo[expr]
@@ -203,7 +203,7 @@ class _Simplifier:
                 terms[operand] = terms.get(operand, 0) + factor
         return self.expr_of(Linear.made(terms, constant, node.dtype).recomposed())
 
-    def settle(self, node: Expr) -> Expr:
+    def normalize(self, node: Expr) -> Expr:
         """``node``, whose children are simple, rewritten until no rule applies."""
         trail: list[str] = []
         for _ in range(_STEPS):
@@ -374,7 +374,7 @@ def _size(expr: Expr) -> int:
 def _folded(node: Expr) -> Expr:
     """``node`` built anew, so that constants among its operands fold."""
     if isinstance(node, Binary):
-        if _settled(node):
+        if _is_folded(node):
             return node
         zero = isinstance(node.b, Const) and node.b.value == 0
         return node if zero and node.op in _DIVISIONS else binary(node.op, node.a, node.b)
@@ -406,7 +406,7 @@ def _parts(node: Expr) -> tuple[tuple[Expr, int], ...] | None:
     return None
 
 
-def _settled(node: Binary) -> bool:
+def _is_folded(node: Binary) -> bool:
     """Whether building ``node`` anew certainly gives ``node``: both operands are different
     integers of one dtype, at most one is constant, and that is none of which an identity speaks."""
     a, b = node.a, node.b
@@ -442,7 +442,7 @@ def _orders(node: Binary) -> tuple[tuple[Expr, Expr], ...]:
 
 
 def _admits(name: str, node: Expr) -> bool:
-    """Whether ``name`` in a pattern may stand for ``node``."""
+    """Whether ``name`` in a pattern matches ``node``."""
     if name not in "cdkl":
         return True
     if not isinstance(node, Const) or not node.dtype.is_integer:

@@ -234,7 +234,7 @@ class For(Stmt):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Parallel(Stmt):
-    """Every index tuple of ``extents`` once, shared out over the thread group, in any order.
+    """Every index tuple of ``extents`` once, distributed over the thread group, in any order.
 
     ``loop_layout`` (a ``layout.Fragment``) fixes which thread runs which indices.
     """
@@ -515,7 +515,7 @@ class Im2col(ElementOp):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Gather(ElementOp):
-    """Each element of ``dst`` becomes ``value``, where ``vars`` are its places in the region; of
+    """Each element of ``dst`` becomes ``value``, where ``vars`` are its indices in the region; of
     ``src`` it reads what the value names. ``mode`` and ``barrier`` are those of a ``Copy``."""
 
     src: Region = read_()
@@ -631,7 +631,7 @@ class PrimFunc(Preformatted):
     @property
     def buffer_map(self) -> dict[Buffer | Var, Buffer]:
         """The tensor parameters as a mapping: parameters here are the buffers themselves, so each
-        stands for itself. Scalars are no keys."""
+        maps to itself. Scalars are not keys."""
         return {buffer: buffer for buffer in self.buffers}
 
     @property

@@ -1,7 +1,7 @@
 """What each operator and intrinsic is, declared once.
 
-Printers, the simplifier, the interpreter, legality checks and code generators ask these tables;
-nobody decides by an operation's name what it does.
+Printers, the simplifier, the interpreter, legality checks and code generators read these tables;
+no code compares names of operations.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def _exchange(
     )  # fmt: skip
 
 
-# Lowering adds room for the values, and for which threads have one.
+# Lowering adds scratch memory for the values, and a mask of the threads that have one.
 THREAD_ALLREDUCE = Atom(
     "thread_allreduce", 2, 4, "same", effect=Effect.SYNC, exchanges="block",
     names=("tvm_thread_allreduce",), writer="block reduction",

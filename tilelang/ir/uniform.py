@@ -121,7 +121,7 @@ class Varying:
 
     # -- statements ----------------------------------------------------------------------
     # ``now`` is what differs before a statement, and then behind it. Here it is one set for all
-    # places, so that nothing is ever taken out of it.
+    # positions; nothing is ever removed from it.
     def _fork(self, now: set[E.Var]) -> set[E.Var]:
         """What differs at the beginning of a block that is entered with ``now``."""
         return now
@@ -187,7 +187,7 @@ class Varying:
             divides |= varying_exit(stmt.body, self)
             now |= inside | self._exits.pop() | (self._written(stmt) if divides else set())
             if inside is now:
-                return  # all places are visited again anyway
+                return  # all positions are visited again anyway
 
     def _private_writes(self, stmt: S.Stmt) -> list[effects.Access]:
         cached = self._writes.get(stmt)
@@ -247,7 +247,7 @@ def varying_exit(body: S.Stmt, varying: Varying) -> bool:
     return _may_leave(body) and search(body, False)
 
 
-@lru_cache(maxsize=1024)  # asked for every loop in every round of an analysis
+@lru_cache(maxsize=1024)  # queried for every loop in every round of an analysis
 def _may_leave(body: S.Stmt) -> bool:
     """Whether ``body`` has a break or continue of the loop around it at all."""
     return leaves(body)

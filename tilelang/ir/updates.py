@@ -1,6 +1,6 @@
 """Reduction updates: an element changed by an operation in any order, such as ``s[i] += x``.
 
-``s[i] = s[i] + x``, ``max``, ``min``, ``*``, ``&``, ``|``, ``^``, their words for booleans; with
+``s[i] = s[i] + x``, ``max``, ``min``, ``*``, ``&``, ``|``, ``^``, the boolean forms of these; with
 casts to a wider dtype and back, under a choice that else keeps the element, and as a comparison
 that keeps the larger or smaller one. Several of them on an element give the same value in every
 order, apart from the rounding of floats.

@@ -244,7 +244,7 @@ def without_allocations(stmt: Stmt, gone: Container[Var]) -> Stmt:
 
 
 def replace_buffers(stmt: Stmt, mapping: Mapping[Buffer, Buffer]) -> Stmt:
-    """``stmt`` with buffers replaced, in accesses, regions and allocations alike."""
+    """``stmt`` with buffers replaced, in accesses, regions and allocations."""
     return map_buffers(stmt, lambda buffer: mapping.get(buffer, buffer)) if mapping else stmt
 
 

@@ -332,7 +332,7 @@ def several(items: Any, what: str, kinds: str) -> list[Any]:
     """The items of a sequence as a list.
 
     Raises:
-        TileTypeError: it is one thing, or text.
+        TileTypeError: it is a single value, or text.
     """
     if isinstance(items, (str, bytes, Mapping)) or not hasattr(items, "__iter__"):
         raise TileTypeError(

@@ -39,12 +39,12 @@ def _followed(foreign: Any) -> Future[Any]:
     """A future of another library as one of ``concurrent.futures``."""
     future: Future[Any] = Future()
 
-    def settle(done: Any) -> None:
+    def copy_result(done: Any) -> None:
         error = done.exception()
         if error is not None:
             future.set_exception(error)
         else:
             future.set_result(done.result())
 
-    foreign.add_done_callback(settle)
+    foreign.add_done_callback(copy_result)
     return future

@@ -227,7 +227,7 @@ def _write_own(path: Path, data: bytes) -> None:
 
 
 def _keep_to_owner(path: Path) -> None:
-    """Nobody else may write what :func:`load_library` executes."""
+    """No other user may write what :func:`load_library` executes."""
     with contextlib.suppress(OSError):  # a file system without permissions
         path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS)
 

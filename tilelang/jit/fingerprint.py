@@ -69,7 +69,7 @@ class Fingerprint:
 
     def __init__(self, value: object, reads: Callable[[FunctionType], Iterable[object]]) -> None:
         self._reads = reads
-        self._inside: dict[int, int] = {}  # objects around the part in hand -> their depth
+        self._inside: dict[int, int] = {}  # objects around the current part -> their depth
         self._remaining = _MOST
         self.constant = True
         self.key = self._of(value)

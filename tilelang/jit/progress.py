@@ -11,7 +11,7 @@ __all__ = ["progress", "shows_bars"]
 
 
 def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
-    """``tqdm`` over ``items``, shown where somebody watches.
+    """``tqdm`` over ``items``, shown in a terminal or notebook.
 
     Args:
         options: of ``tqdm``, e.g. ``desc`` and ``total``.

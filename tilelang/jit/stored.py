@@ -41,7 +41,7 @@ def dumps(value: object) -> str:
     nodes: list[Any] = []
     numbers: dict[object, int] = {}
     begun: set[object] = set()
-    alive: list[Any] = []  # numbers stand for objects only as long as these live
+    alive: list[Any] = []  # numbers identify objects only as long as these live
     todo: list[tuple[Any, Any]] = [(value, _MARK)]
     while todo:
         entry, node = todo.pop()

@@ -150,8 +150,14 @@ def alloc_var(
     ``alloc_var(dtype)``, ``alloc_var(dtype, init)``, ``alloc_var(dtype, scope)`` and
     ``alloc_var(dtype, init, scope)``; a text as second argument is a scope.
 
+    Args:
+        dtype: element type in any form that ``T.dtype`` accepts.
+        init: initial value, a number or an expression, cast to ``dtype``; 0 by default.
+        scope: ``"local.var"`` or ``"local"``, with the same meaning.
+
     Raises:
-        TileValueError: a constant ``init`` that the dtype cannot hold.
+        TileTypeError: more than three arguments, or a dtype without values.
+        TileValueError: a constant ``init`` that the dtype cannot hold, or another scope.
     """
     if len(args) > 2:
         raise TileTypeError(
@@ -324,7 +330,10 @@ def alloc_tcgen05_smem_desc(dtype: object = "uint64") -> Buffer:
 
 
 def alloc_tcgen05_instr_desc(dtype: object = "uint32") -> Buffer:
-    """Allocate a tcgen05 instruction descriptor."""
+    """Allocate a tcgen05 instruction descriptor: one private value of each thread.
+
+    Source: PTX ISA, "tcgen05.mma", "Instruction descriptor".
+    """
     return alloc_descriptor("tcgen05_instr", dtype)
 
 

@@ -274,9 +274,9 @@ def FloatImm(dtype: object, value: float, *, span: object = None) -> Expr:
 
 def SizeVar(name: str, dtype: object = "int32", *, span: object = None) -> ir.Var:
     """Return a run-time dimension."""
-    from tilelang.frontend.macro import made_variable
+    from tilelang.frontend.macro import new_variable
 
-    return made_variable("T.SizeVar", name, dtype)
+    return new_variable("T.SizeVar", name, dtype)
 
 
 def Call(dtype: object, op: str, args: Sequence[object], *, span: object = None) -> Expr:

@@ -125,7 +125,11 @@ def call_extern(*args: object, dtype: object = None, span: object = None) -> Exp
     """Call a C or CUDA function by name: ``T.call_extern(dtype, "name", *args)``.
 
     Well known mathematical functions work everywhere, others need a back end whose device
-    source has them. Buffers and regions are passed as pointers.
+    source has them (:func:`import_source`). Buffers and regions are passed as pointers.
+
+    Args:
+        args: the dtype of the result, unless ``dtype`` gives it, the name, and the arguments.
+        dtype: the dtype of the result.
     """
     return _call("call_extern", args, dtype)
 

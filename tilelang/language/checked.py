@@ -1,6 +1,6 @@
-"""What type checkers see of the decorators of kernels; nothing imports this at run time.
+"""The decorators of kernels as type checkers see them; nothing imports this at run time.
 
-What stands in a kernel is read by the tracer: ``A: T.Tensor((M, N), "float16")`` is no type, and
+The tracer reads the body of a kernel: ``A: T.Tensor((M, N), "float16")`` is no type, and
 names are bound as the language binds them. Checkers leave functions alone that are decorated so.
 """
 

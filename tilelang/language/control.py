@@ -247,7 +247,7 @@ def evaluate(value: Any) -> Expr | None:
     """Evaluate an expression as a statement.
 
     Returns:
-        What stands for the statement as a side of ``T.if_then_else``.
+        The value of the statement as a side of ``T.if_then_else``.
     """
     active = builder("T.evaluate")
     if value is None:

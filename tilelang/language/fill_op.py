@@ -48,7 +48,7 @@ def fill(buffer: object, value: object, annotations: dict[str, Any] | None = Non
 
 
 def clear(buffer: object, annotations: dict[str, Any] | None = None) -> None:
-    """Set every element to 0; see :func:`fill`."""
+    """Set every element of a buffer, region or element to 0; see :func:`fill`."""
     check_options(annotations=annotations)
     _fill("T.clear", buffer, 0)
 

@@ -319,6 +319,10 @@ def _side(value: object, what: str) -> object:
 def if_then_else(cond: object, t: object, f: object, *, span: object = None) -> Any:
     """Return ``t`` if ``cond`` else ``f``; the side not taken is not evaluated.
 
+    Args:
+        cond: a bool expression or number, where not 0 is true.
+        t, f: scalars; the result has the dtype of a binary operation on both.
+
     Calls of intrinsics without a value are statements: ``T.if_then_else(leader,
     T.warpgroup_arrive(), T.evaluate(0))`` is an ``if``, and gives no value.
     """

@@ -126,8 +126,8 @@ def _bound(base: object, what: str) -> object:
     """The element that a name was bound to; anything else as it is.
 
     Raises:
-        TileTypeError: the name stands for a value that is no element, or whose place may be
-            another one by now.
+        TileTypeError: the name is bound to a value that is not an element, or whose address
+            may have changed.
     """
     if not isinstance(base, Var) or base.dtype.is_handle:
         return base
@@ -289,7 +289,14 @@ def _vector_store(
 
 
 def ldg32(src: object, pred: object = None) -> Expr:
-    """Load 32 bits of global memory as uint32; 0 where ``pred`` does not hold."""
+    """Load 32 bits of global memory as uint32; 0 where ``pred`` does not hold.
+
+    Args:
+        src: an element of global memory, where the load starts.
+        pred: a condition; without it the load is unconditional.
+
+    Source: PTX ISA, "ld.global".
+    """
     return _vector_load("T.ldg32", src, pred, "global", 32)
 
 
@@ -449,8 +456,7 @@ def _unravel(position: Expr, buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def _elements_of(count: int, dst: _Run, src: _Run) -> int:
-    """How many elements ``count`` stands for: that many, or the bytes of those that both pointers
-    speak of."""
+    """The number of elements of ``count``: that many, or the bytes of both pointers."""
     extent = dst.extent
     size = count * 8 if extent is not None and extent == src.extent != count else 0
     return extent if extent is not None and size == extent * dst.buffer.dtype.bits else count

@@ -135,7 +135,11 @@ def ws_op(op_id: str) -> WSOpRef:
 
 
 def annotate_ws_schedule(schedule: WSSchedule) -> None:
-    """Set the schedule of the kernel."""
+    """Assign the annotated operations of the kernel to warps, in the order of ``schedule``.
+
+    Raises:
+        TileTypeError: something that is not a ``T.WSSchedule``.
+    """
     what = "T.annotate_ws_schedule"
     if not isinstance(schedule, WSSchedule):
         raise TileTypeError(

@@ -39,7 +39,16 @@ def view(src: Buffer, shape: object = None, dtype: object = None) -> Buffer:
 
 
 def reshape(src: Buffer, shape: object) -> Buffer:
-    """Return the storage of ``src`` as a row-major buffer of another shape."""
+    """Return the storage of ``src`` as a row-major buffer of another shape.
+
+    Args:
+        src: a contiguous buffer.
+        shape: new extents, with the same number of elements.
+
+    Raises:
+        TileTypeError: something that is not a buffer.
+        TileValueError: another number of elements.
+    """
     return _view("T.reshape", src, shape, None)
 
 

@@ -279,7 +279,7 @@ def _reduction(op: str) -> Callable[[object], Expr]:
         return call(f"warp_reduce_{op}", expr)
 
     function.__name__ = function.__qualname__ = f"warp_reduce_{op}"
-    function.__doc__ = f"Reduce ``value`` over the warp by ``{op}``, in its dtype, for every lane."
+    function.__doc__ = f"Reduce ``value`` over the warp's 32 lanes by ``{op}``, for all of them."
     return function
 
 

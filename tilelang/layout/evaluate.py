@@ -83,7 +83,7 @@ def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
             got=type(node).__name__,
         )
 
-    if expr.depth > _DEEP:  # children first: no call goes far down
+    if expr.depth > _DEEP:  # children first: recursion stays shallow
         for node in postorder(expr):
             visit(node)
     return np.asarray(visit(expr), dtype=np.int64)

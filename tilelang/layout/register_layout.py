@@ -38,7 +38,7 @@ def long_modes(*modes: Mode) -> tuple[Mode, ...]:
 
 @dataclass(frozen=True)
 class RegisterLayout:
-    """Where each element of a tile is held: in which threads, in which of their registers.
+    """The threads and registers that hold each element of a tile.
 
     Attributes:
         shape: extents of the tile.
@@ -114,7 +114,7 @@ class RegisterLayout:
 
     @property
     def padded(self) -> bool:
-        """Whether some places are empty because modes exceed an extent."""
+        """Whether some registers are unused because modes exceed an extent."""
         return any(
             prod(mode.extent for mode in modes) > extent
             for extent, modes in zip(self.shape, self.modes)
@@ -400,7 +400,7 @@ class RegisterLayout:
         result = RegisterLayout.of_fragment(fragment, threads)
         if result is None:
             raise TileUnsupportedError(
-                "the layout of a fragment cannot be used to share out a tile",
+                "the layout of a fragment cannot be used to distribute a tile",
                 expected=f"threads 0 to {threads - 1}, threads and registers that are sums of "
                 "modes of the indices (each index split by // and %)",
                 got=f"T.Fragment of shape {fragment.shape} over {fragment.get_thread_size()} "
@@ -436,7 +436,7 @@ class RegisterLayout:
 
     @staticmethod
     def exact(shape: Sequence[int], threads: int, vector: int = 1) -> RegisterLayout:
-        """The same without empty places: an extent is spread over as many threads as divide it.
+        """The same without unused registers: an extent is spread over as many threads as divide it.
 
         Args:
             vector: the product of some innermost extents, whose elements stay in one thread.

@@ -33,7 +33,7 @@ class Drawing:
     Attributes:
         title: what is drawn, in one line.
         rows: cells, row by row; dimensions before the last two follow each other.
-        row_names, column_names: the indices that the rows and columns stand for.
+        row_names, column_names: the indices of the rows and columns.
         colours: how many different colours there are.
     """
 

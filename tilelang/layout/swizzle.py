@@ -51,7 +51,7 @@ def swizzled(shape: tuple[int, ...], bits: int, span: int) -> Layout:
         return (*lead, as_expr(column // width), row, as_expr(moved))
 
     rows, panels = shape[-2], shape[-1] // width
-    covers = fits(shape, bits, span)  # then chunks change places within their rows
+    covers = fits(shape, bits, span)  # then chunks are permuted within their rows
     return Layout(shape, forward, (*shape[:-2], panels, rows, width) if covers else None)
 
 

@@ -124,7 +124,7 @@ def _merged(row: tuple[Mode, ...]) -> tuple[Mode, ...]:
 
 def _flat(shape: tuple[int, ...], modes: tuple[tuple[Mode, ...], ...]) -> tuple[Mode, ...] | None:
     """Modes of the row-major position, as few as there are, so that other rows than those of
-    ``shape`` may split them; only the outermost may have empty places."""
+    ``shape`` may split them; only the outermost may have unused positions."""
     result: tuple[Mode, ...] = ()
     for extent, dim_modes in zip(shape, modes):
         real = tuple(mode for mode in dim_modes if mode.extent > 1)
@@ -169,7 +169,7 @@ def _register(mode: Mode, stride: int) -> Mode:
 def seen_layout(layout: Layout, old: Span, new: Span) -> Layout | None:
     """Where the elements of ``new`` are when those of ``old`` are laid out by ``layout``.
 
-    None where an element of ``new`` would lie in several places, or ``old`` is a part of the
+    None where an element of ``new`` would have several addresses, or ``old`` is a part of the
     storage and says nothing about the rest.
     """
     if not old.whole or max(old.bits, new.bits) % min(old.bits, new.bits):

@@ -7,9 +7,9 @@ from tilelang.codegen.gpu.calls import (
     SHARED,
     address_of,
     arguments,
-    demand_whole_block,
     lane_text,
     narrowed,
+    require_whole_block,
 )
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
@@ -99,8 +99,8 @@ def _reduce(p: GpuPrinter, call: E.Call) -> str:
 
 
 def _barrier(p: GpuPrinter, call: E.Call) -> str:
-    """The barrier of the threadgroup, which all of its threads meet in."""
-    demand_whole_block(p, call, "Metal")
+    """The barrier of all threads of the threadgroup."""
+    require_whole_block(p, call, "Metal")
     return _BARRIER
 
 

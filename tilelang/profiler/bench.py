@@ -13,7 +13,7 @@ from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.profiler.clocks import BACKENDS, Clock, find_clock
 from tilelang.profiler.timing import MODES, Timing
 
-# Of several functions measured side by side each gets its time in as many parts, in turn.
+# The time of each of several compared functions is split in this many alternating parts.
 _TURNS = 5
 _MOST_READINGS = 20_000
 
@@ -48,8 +48,8 @@ def measure_together(
     rep: float = 100,
     backend: str | Clock = "event",
 ) -> dict[str, Timing]:
-    """A timing of each function, measured in turns, so that neither the clock of the machine nor
-    its temperature decides by the order. Arguments as those of :func:`do_bench`, for each."""
+    """A timing of each function, measured alternately, so that neither the clock of the machine nor
+    its temperature affects the comparison. Arguments as those of :func:`do_bench`, for each."""
     _check(backend, BACKENDS, "backend")
     plans = []
     for name, fn in functions.items():

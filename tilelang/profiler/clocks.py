@@ -64,7 +64,8 @@ class HostClock:
 
 
 class EventClock:
-    """Events on the stream of whoever has memory; the L2 cache is flushed before each call."""
+    """Events on the stream of the framework that has the memory; the L2 cache is flushed before
+    each call."""
 
     is_host = False
     calls = 1

@@ -1,4 +1,4 @@
-"""A kernel beside others that compute the same: one table as text or JSON."""
+"""A kernel compared with others that compute the same: one table as text or JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Comparison(Preformatted):
     """What ``profiler.compare`` gives; printing it prints the table.
 
     Attributes:
-        timings: name -> timing, the kernel first; all measured in turns.
+        timings: name -> timing, the kernel first; all measured alternately.
         work: what the kernel's program does, by which rates are given for all of them.
         roof: of the machine, if one has been measured (:func:`tilelang.tools.roof`).
     """

@@ -25,7 +25,7 @@ class Sweep(Preformatted):
 
     Attributes:
         name: of the parameter.
-        points: value of the parameter -> the kernel beside the others.
+        points: value of the parameter -> the comparison of the kernel with the others.
         roof: of the machine, if one has been measured.
     """
 
@@ -109,7 +109,7 @@ def sweep(
     Args:
         make: gives the kernel for a value.
         values: of the parameter.
-        others: name -> function of the kernel's inputs, measured beside it in turns.
+        others: name -> function of the kernel's inputs, measured alternately with it.
         name: of the parameter, for tables and pictures.
         warmup, rep: milliseconds to spend on each function at each value.
 

@@ -102,7 +102,7 @@ class Counter:
         return int(found.value) if isinstance(found, E.Const) else None
 
     def extent(self, of: object, known: Mapping[E.Var, E.Expr]) -> int:
-        """An extent as a number; 1 where nobody knows."""
+        """An extent as a number; 1 where unknown."""
         found = self.value(of, known)
         self.exact &= found is not None
         return 1 if found is None else max(0, found)

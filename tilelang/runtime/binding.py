@@ -46,9 +46,10 @@ class Bound:
 def count_error(spec: LaunchSpec, count: int) -> ArgumentCountError:
     """A call with the wrong number of arguments."""
     names = ", ".join(spec.params[position].name for position in spec.inputs) or "none"
+    results = "; a call allocates and returns those in out_idx" * (count < len(spec.inputs))
     return ArgumentCountError(
         f"Kernel expected {len(spec.inputs)} inputs, but {count} are provided.",
-        hint=f"the inputs of {spec.name} are: {names}",
+        hint=f"the inputs of {spec.name} are: {names}{results}",
     )
 
 

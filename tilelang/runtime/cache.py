@@ -263,7 +263,7 @@ def _read_own(path: Path) -> bytes:
 
 
 def _is_own_folder(path: Path) -> bool:
-    """Whether ``path`` is a directory, no link, that the user owns and nobody else can write."""
+    """Whether ``path`` is a directory, no link, that the user owns and no other user can write."""
     try:
         state = path.lstat()
     except OSError:
@@ -272,7 +272,7 @@ def _is_own_folder(path: Path) -> bool:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Whether the user owns a file or directory and nobody else can write it."""
+    """Whether the user owns a file or directory and no other user can write it."""
     if not hasattr(os, "getuid"):
         return True
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

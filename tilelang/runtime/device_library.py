@@ -20,7 +20,7 @@ class DeviceLibrary:
         self._pid = os.getpid()
 
     def check(self, code: int, action: str) -> None:
-        """Raise the error that ``code`` stands for; 0 is success."""
+        """Raise the error of ``code``; 0 is success."""
         if code:
             raise self.error(code, action)
 

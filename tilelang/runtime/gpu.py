@@ -121,7 +121,7 @@ class GpuLauncher(PyLauncher):
         return int(result.data_ptr()) if is_torch(result) else describe(result).pointer
 
     def fail(self, code: int) -> None:
-        """Raise the error that the code of a run stands for."""
+        """Raise the error of the return code of a run."""
         name = self.spec.name
         if code <= DRIVER:
             raise self._gpu.error(DRIVER - code, f"running kernel {name}")
@@ -159,18 +159,18 @@ class LateLauncher:
         self._call = slow
         self._is_built = is_built
         self._fast = fast
-        self._is_settled = False
+        self._is_resolved = False
 
     def __call__(self, *args: Any) -> Any:
-        if not self._is_settled and self._is_built():
-            self.settled()
+        if not self._is_resolved and self._is_built():
+            self.resolved()
         return self._call(*args)
 
-    def settled(self) -> Callable[..., Any]:
+    def resolved(self) -> Callable[..., Any]:
         """The launcher that calls will go through, once it is there."""
-        if not self._is_settled:  # two threads may both make one; either will do
+        if not self._is_resolved:  # two threads may both make one; either will do
             self._call = self._fast()
-            self._is_settled = True
+            self._is_resolved = True
         return self._call
 
 

@@ -52,7 +52,7 @@ class Compiler(Protocol):
     """A C compiler that builds the extension."""
 
     def __hash__(self) -> int:
-        """Equal compilers hash alike."""
+        """Equal compilers have equal hashes."""
 
     @property
     def identity(self) -> str:

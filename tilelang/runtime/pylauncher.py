@@ -2,7 +2,7 @@
 
 A call with the dtypes, shapes, strides and devices of an earlier one reuses its checked plan by one
 dictionary lookup. All other calls go through :func:`tilelang.runtime.binding.bind`. The C launcher
-hands calls that it cannot check to an object of this class, so that both behave alike.
+hands calls that it cannot check to an object of this class, so that both behave the same.
 """
 
 from __future__ import annotations
@@ -212,14 +212,14 @@ class PyLauncher:
         return plan
 
     def _number(self, param: Param, arg: Any, key: list[Any]) -> int | float:
-        """The value of a scalar or a pointer; what describes a tensor for a pointer goes into
-        ``key``."""
+        """The value of a scalar or a pointer; the description of a tensor for a pointer is
+        added to ``key``."""
         if param.views and type(arg) is not int:
             self._foreign(arg, key)
         return convert_scalar(self.spec, param, arg)
 
     def _foreign(self, arg: Any, key: list[Any]) -> int:
-        """Address of a tensor of another framework; what describes it goes into ``key``."""
+        """Address of a tensor of another framework; its description is added to ``key``."""
         if arg is None:
             key.append(None)
             return 0
@@ -304,7 +304,7 @@ class PyLauncher:
         return self.allocate(like, position, shape)
 
     def fail(self, code: int) -> None:
-        """Raise the error that the kernel's return code stands for."""
+        """Raise the error of the kernel's return code."""
         spec = self.spec
         if 0 < code <= len(spec.sites):
             raise spec.sites[code - 1].error(spec.messages[code - 1])

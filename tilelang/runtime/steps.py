@@ -1,4 +1,5 @@
-"""The host part of a GPU program: steps over 64-bit slots, as words that Python and C both run.
+"""The host part of a GPU program: steps over 64-bit slots, as 64-bit integers that Python and C
+both run.
 
 A program is an array of 64-bit integers, so it can be stored, handed to the C launcher as it is,
 and run without any host compiler by :class:`Machine`. Steps follow one another:
@@ -145,7 +146,7 @@ def parameter(value: int | bytes, form: int) -> bytes:
 
 
 class _Reader:
-    """Decodes words into nested tuples, once per kernel."""
+    """Decodes the integers into nested tuples, once per kernel."""
 
     def __init__(self, words: Sequence[int]) -> None:
         self.words = words
@@ -213,7 +214,7 @@ class _Stop(Exception):  # noqa: N818  # a nested step ends the run by it
 
 
 class Machine:
-    """Runs a program of words on a GPU.
+    """Runs an encoded program on a GPU.
 
     Args:
         words: the program.

@@ -46,7 +46,7 @@ class TensorInfo:
         device, index: "cpu", "cuda", "hip", "metal", ... and the number of the device.
         pointer: address of the first element.
         readonly: writing is forbidden.
-        raw: the framework has few types, so storage types stand for the types they hold.
+        raw: the framework has few types, so storage types replace the types that they hold.
         owner: object that must stay alive while the memory is used.
     """
 
@@ -170,7 +170,7 @@ def _refuse_jax_tracer(obj: object) -> None:
     """Refuse an array of JAX without values.
 
     Raises:
-        ArgumentTypeError: it stands for others while JAX traces a program.
+        ArgumentTypeError: it is a tracer while JAX traces a program.
     """
     core: Any = sys.modules.get("jax.core")
     if core is not None and isinstance(obj, core.Tracer):
@@ -251,7 +251,7 @@ def _describe_numpy(array: Any, owner: object) -> TensorInfo:
     name = array.dtype.name if array.dtype.isnative else array.dtype.str
     name = dlpack.INFINITE_E4M3 if name == "float8_e4m3" else name
     size = array.dtype.itemsize or 1
-    # What stands alone in a dimension has no neighbour there.
+    # A dimension of extent 1 has no neighbours.
     steps = [s if extent > 1 else 0 for extent, s in zip(array.shape, array.strides)]
     if any(step % size for step in steps):
         raise ArgumentTypeError(

@@ -1,5 +1,5 @@
 """What programs use where a machine lacks a feature: an architecture that has it, or, on the GPUs
-of other vendors, words that every GPU has."""
+of other vendors, intrinsics that every GPU has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilelang.target.features import lowest_with
 from tilelang.target.parse import Target
 
 _PRODUCT = "T.gemm, which uses the matrix instructions of the chip"
-# Features of NVIDIA's GPUs that words of programs need -> words for all GPUs.
+# Features of NVIDIA's GPUs that intrinsics need -> intrinsics for all GPUs.
 INSTEAD: dict[str, str] = {
     "mbarrier": "T.sync_threads(), or T.copy in a loop of T.Pipelined",
     "bulk_copy": "T.copy",

@@ -1,7 +1,7 @@
 """The instructions of AMD's GPUs as rows.
 
-Sources: AMD CDNA 3 and RDNA 3/4 instruction set manuals. The C++ functions that print them stand in
-``hip/include/tl_amdgpu.h``.
+Sources: AMD CDNA 3 and RDNA 3/4 instruction set manuals. The C++ functions that implement them are
+in ``hip/include/tl_amdgpu.h``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The matrix instructions of AMD's GPUs: which there are, and which register holds what.
+"""The matrix instructions of AMD's GPUs: shapes, dtypes and register layouts. All are issued
 
-All are issued with their operands exchanged, so that they compute the transposed product: a lane
-then holds neighbours along a row of the result. Lane ``t`` has row ``t % m`` of A and of the
-result, and column ``t % m`` of B; which k (columns) it has, ``t // m`` says.
+with swapped operands, so that they compute the transposed product: a lane then holds neighbours
+along a row of the result. Lane ``t`` has row ``t % m`` of A and of the result, and column ``t % m``
+of B; which k (columns) it has, ``t // m`` says.
 
 The order of k is free as long as both factors have the same. So there are three kinds of ``mfma``:
 
 * the instruction itself;
-* ``deep``: instructions one behind the other, whose registers follow each other, so that a lane has
+* ``deep``: consecutive instructions, whose registers follow each other, so that a lane has
   16 bytes along k and loads them at once;
 * ``chained``: of instructions in which a lane has more than four numbers along k, with k in the
   order in which the registers of a result are columns. A result is the factor of another product

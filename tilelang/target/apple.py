@@ -5,7 +5,7 @@ element of a matrix is not said there: a matrix is filled, loaded from and store
 whole, and multiplied. The layout of such rows is that of the registers that lowering moves
 elements through, which no instruction sees.
 
-On all chips so far the places are the same, and much code counts on them (ml-explore/mlx,
+On all chips so far this layout is the same, and much code relies on it (ml-explore/mlx,
 ``mlx/backend/metal/kernels/steel/gemm/mma.h``). Rows that need "simdgroup_elements" do, too:
 ``thread_elements()`` gives the two elements of a thread.
 """
@@ -16,23 +16,23 @@ from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import Mode
 from tilelang.target import operations as O
-from tilelang.target.matrices import BLOCK, HELD, MmaAtom, Modes
+from tilelang.target.matrices import BLOCK, PER_LANE, MmaAtom, Modes
 
 _ROWS: Modes = (Mode(BLOCK, "thread", 4),)
-_COLUMNS: Modes = (Mode(4, "thread", 1), Mode(HELD, "register", 1))
-_PLACES = (_ROWS, _COLUMNS)
+_COLUMNS: Modes = (Mode(4, "thread", 1), Mode(PER_LANE, "register", 1))
+_UNKNOWN = (_ROWS, _COLUMNS)
 _KNOWN = (  # lane 16 a + 8 b + 4 c + 2 d + e: row 4 a + 2 c + d, columns 4 b + 2 e and the next one
     (Mode(2, "thread", 16), Mode(4, "thread", 2)),
-    (Mode(2, "thread", 8), Mode(2, "thread", 1), Mode(HELD, "register", 1)),
+    (Mode(2, "thread", 8), Mode(2, "thread", 1), Mode(PER_LANE, "register", 1)),
 )
 
 SIMDGROUP: tuple[MmaAtom, ...] = tuple(
     MmaAtom(
         BLOCK, BLOCK, BLOCK, DType(kind), DType(kind), DType("float32"), needs,
-        a_modes=places, b_modes=places, c_modes=places, row="multiply_add_matrix", opaque=True,
-        known=places is _KNOWN,
+        a_modes=modes, b_modes=modes, c_modes=modes, row="multiply_add_matrix", opaque=True,
+        known=modes is _KNOWN,
     )
-    for needs, places in (("simdgroup_elements", _KNOWN), ("simdgroup", _PLACES))
+    for needs, modes in (("simdgroup_elements", _KNOWN), ("simdgroup", _UNKNOWN))
     for kind in ("float16", "bfloat16", "float32")
 )  # fmt: skip
 

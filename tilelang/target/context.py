@@ -29,7 +29,7 @@ class Context:
 
     Attributes:
         target: the machine.
-        options: what the program was told to be compiled with.
+        options: the options of the compilation.
         memory: how much shared memory there is (the field of a schedule).
     """
 

@@ -1,4 +1,4 @@
-"""Which GPUs this machine has, asked from the drivers by ctypes when somebody wants to know.
+"""Which GPUs this machine has, read from the drivers by ctypes on request.
 
 Nothing here runs at import, no context is created on a device, and a machine without a driver
 costs one failed ``dlopen``.

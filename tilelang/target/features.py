@@ -39,7 +39,7 @@ FEATURES: dict[str, str] = {
     "clc": "clusterlaunchcontrol: work of blocks that have not started",
     "clc_multicast": "the same, sent to all blocks of a cluster",
     "setmaxnreg": "setmaxnreg: registers move between warpgroups",
-    "roles": "warps that copy and warps that compute: mbarriers, bulk copies and setmaxnreg",
+    "roles": "warps that copy and warps that compute: mbarriers, TMA and setmaxnreg",
     "division_branches": "a division of float32 is a dozen instructions with a branch",
     "vector_red": "red.global.add of vectors of float32",
     "access_256": "loads and stores of 256 bits of global memory",

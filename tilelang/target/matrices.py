@@ -16,7 +16,7 @@ from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.records import dataclass
 
 BLOCK = 8  # rows of A, columns of B of one block
-HELD = BLOCK * BLOCK // 32  # elements of a square block in each thread of a warp
+PER_LANE = BLOCK * BLOCK // 32  # elements of a square block in each thread of a warp
 WARPGROUP = 128  # threads
 
 Modes = tuple[Mode, ...]
@@ -67,7 +67,7 @@ class MmaAtom:
     @property
     def k_run(self) -> int:
         """Elements of a factor that one thread holds as neighbours along k, in registers that
-        follow each other; 1 where blocks of other rows stand between."""
+        follow each other; 1 where blocks of other rows are between."""
         last = self.a_modes[1][-1]
         return last.extent if (last.kind, last.stride) == ("register", 1) else 1
 

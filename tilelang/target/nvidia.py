@@ -1,7 +1,7 @@
 """The instructions of NVIDIA's GPUs as rows: one group for each family.
 
 Sources: PTX ISA, "Instruction Set" (each family names its section); the C++ functions that the rows
-name stand in the device headers. A row with a ``doc`` is a function of programs, ``T.<name>``: its
+name are in the device headers. A row with a ``doc`` is a function of programs, ``T.<name>``: its
 parameters, checks, documentation and smallest program come from here.
 """
 

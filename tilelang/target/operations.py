@@ -1,4 +1,4 @@
-"""Operations that lowering makes, as rows: what asynchronous units and matrix registers do.
+"""Operations that lowering generates, as rows: asynchronous copies and matrix registers.
 
 Passes name rows by what they mean. The feature of a row (``needs``) says which machines have it;
 dialects print it. Rows that only programs write stand with their vendors.
@@ -277,8 +277,8 @@ TMEM_PLACE = Operand("place", "tensor memory")
 TMEM_FREE = intrinsic("tmem_free", "tcgen05", "", TMEM_PLACE, own_order=True)
 
 # -- loads to LDS, which are counted ---------------------------------------------------------------
-# What the lanes of a wavefront load lies one behind the other. The instructions of a thread are
-# counted while they are in flight; those of one item of a pipeline are what other machines call a
+# The lanes of a wavefront load contiguous memory. The instructions of a thread are
+# counted while they are in flight; those of one stage of a pipeline are what other machines call a
 # group.
 LOAD_LDS = Atom(
     "load_lds", 2, 2, "void", effect=Effect.WRITE, needs="direct_lds", lowered=True,
@@ -294,7 +294,7 @@ LOADS_COMMIT = Atom(
     orders=Order("commit", "thread", "cp_async"), text="tl_loads_commit",
     semantics="commit a group",
 )  # fmt: skip
-# ``count`` items of ``loads`` instructions stay in flight, fewer where the operand says that fewer
+# ``count`` stages of ``loads`` instructions stay in flight, fewer where the operand says that fewer
 # have been started.
 LOADS_WAIT = Atom(
     "loads_wait", 1, 1, "void", effect=Effect.SYNC, needs="direct_lds", lowered=True,

@@ -67,7 +67,7 @@ class Analyzer:
 
     Args:
         fn: what ``@T.prim_func`` gives, a module that holds one such function, or a kernel.
-        device: a machine of ``tilelang.carver.arch`` or a target; an architecture stands for its
+        device: a machine of ``tilelang.carver.arch`` or a target; an architecture means its
             largest part.
         symbols: values of the symbols in shapes and of scalar parameters, by name.
 
@@ -135,6 +135,6 @@ class _Traffic(Counter):
                 self.moved += times * (access.reads + access.writes) * size
 
     def _elements(self, access: Access, known: Mapping[E.Var, E.Expr]) -> int:
-        if access.how in (How.POINTER, How.NAMED):  # nobody says how far: one, as a lower bound
+        if access.how in (How.POINTER, How.NAMED):  # unknown extent: one, as a lower bound
             return 1
         return prod(self.extents(access.region.extents, known))

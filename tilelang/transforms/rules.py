@@ -1,9 +1,9 @@
 """Rewrite rules: the rows of a table, and the pass of a phase, which applies them in one walk.
 
-A :class:`Rule` says which types of nodes it is about and what such a node becomes. A
-:class:`Phase` is the pass over a table of rules. It goes through a program once, parts before what
-they are in, and at each node it applies the rows about it in the order of the table: a row sees
-what the rows above it made of the node, and what all rows made of the parts of the node.
+A :class:`Rule` names node types and rewrites such a node. A :class:`Phase` is the pass over a table
+of rules. It goes through a program once, parts before what they are in, and at each node it applies
+the rows about it in the order of the table: a row sees what the rows above it made of the node, and
+what all rows made of the parts of the node.
 
 A row about an expression rewrites each distinct expression once. A row about the whole program
 comes last. What a row needs to know of its surroundings it asks the :class:`Place`. A check is a
@@ -36,8 +36,8 @@ class Place:
         func: the program as the phase got it.
         context: what it is compiled for.
         launch: the kernel around, as the phase got it; None outside of kernels.
-        around: the statements around, the outermost first, and the one at hand, as the phase got
-            them.
+        around: the statements around, the outermost first, and the current one, as the phase got
+        them.
         names: values that have names in the block at hand.
     """
 

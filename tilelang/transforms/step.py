@@ -20,7 +20,7 @@ class Step:
         name: the pass, as reports and dumps name it.
         run: the pass itself.
         does: what it does, in the field's terms.
-        after: why it stands where it stands: what holds there.
+        after: the reason of its position: what holds there.
         needs: the feature of a target without which it has nothing to do.
         unless: the option of a compilation that leaves it out.
         level: the level of what it gives (see :mod:`tilelang.ir.levels`), where that is not the

@@ -1,7 +1,7 @@
 """Matrices of which two of four neighbours are zero: making them, and their packed form.
 
-Packed, a matrix has the two values of each group that are kept, and for each of them its place in
-the group (2 bits, the first one lowest) in a matrix of metadata; one element of metadata holds
+Packed, a matrix has the two values of each group that are kept, and for each of them its position
+in the group (2 bits, the first one lowest) in a matrix of metadata; one element of metadata holds
 the places of several groups (PTX ISA, "Sparse matrix storage").
 """
 
@@ -71,7 +71,7 @@ def compress(dense: Any, meta_dtype: Any = "int16") -> tuple[Any, Any]:
             expected=f"at most {keep} of {size} neighbours in a row other than 0",
             got=f"{int(used.sum(-1).max())} at row {int(np.argwhere(used.sum(-1) > keep)[0][0])}",
         )
-    # Places of what is kept in order; a group with fewer values keeps zeros besides.
+    # Positions of the kept values in order; a group with fewer values keeps zeros, too.
     order = np.argsort(~used, axis=-1, kind="stable")[..., :keep]
     places = np.sort(order, axis=-1)
     values = np.take_along_axis(groups, places, -1).reshape(rows, -1)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tilelang.runtime.device_array import DeviceMemory
 
 # Elements of a large tensor that are drawn, and repeated from there on. A prime, so that no two
-# rows or tiles are alike: what mixes them up is seen as before.
+# rows or tiles are equal: mixing them up is still detected.
 PERIOD = 1_000_003
 
 
@@ -196,7 +196,7 @@ def to_device(tensor: Any, device: str) -> Any:
     """``tensor`` on a GPU, by torch or cupy.
 
     Raises:
-        TileValueError: neither is imported, or torch has no GPU, so nobody has memory there.
+        TileValueError: neither is imported, or torch has no GPU, so no framework has memory there.
     """
     torch: Any = sys.modules.get("torch")
     cupy: Any = sys.modules.get("cupy")
@@ -228,7 +228,7 @@ def as_float(tensor: Any, dtype: DType | None = None) -> Any:
     """
     if hasattr(tensor, "detach"):
         return tensor.detach().cpu().double().numpy()
-    if hasattr(tensor, "__cuda_array_interface__"):  # cupy, which converts only when told to
+    if hasattr(tensor, "__cuda_array_interface__"):  # cupy, which converts on request only
         tensor = tensor.get()
     found = np.asarray(tensor)
     if dtype is not None and found.ndim and found.dtype == dtype.as_numpy():

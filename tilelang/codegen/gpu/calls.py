@@ -34,7 +34,7 @@ def address_of(call: E.Call, position: int) -> E.AddressOf:
     return arg
 
 
-def demand_whole_block(p: GpuPrinter, call: E.Call, machine: str) -> None:
+def require_whole_block(p: GpuPrinter, call: E.Call, machine: str) -> None:
     """A barrier must be one of all threads of its block where the machine has no other; its number
     says nothing then."""
     block_threads = p.threads[0] * p.threads[1] * p.threads[2]

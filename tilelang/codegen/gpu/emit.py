@@ -209,7 +209,7 @@ class _Kernel:
             self._launch_var(var, count)
 
     def _declare_maps(self) -> None:
-        """Variables that stand for tensor maps, and names for the maps."""
+        """Variables of tensor maps, and names for the maps."""
         self.printer.taken = self.module.maps
         inner = S.find(self.stmt.body, S.Let)
         lets = [*self.module.slots.device.values(), *inner]

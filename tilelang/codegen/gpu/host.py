@@ -33,7 +33,7 @@ from tilelang.ir.postfix import Program, program_of
 from tilelang.records import dataclass
 
 Launcher: TypeAlias = "Callable[[S.Launch], LaunchPlan]"
-# Comparison of floats -> operation, whether the sides change places, whether it is negated.
+# Comparison of floats -> operation, whether the operands are swapped, whether it is negated.
 _REAL = {
     "eq": ("feq", False, False), "ne": ("feq", False, True), "lt": ("flt", False, False),
     "le": ("fle", False, False), "gt": ("flt", True, False), "ge": ("fle", True, False),

@@ -17,7 +17,7 @@ ATOM, PRODUCT, SUM = 2, 1, 0  # how tightly the text binds
 
 @dataclass(frozen=True)
 class Term:
-    """Text of C type int (or int64_t when `wide`) whose value lies in [low, high]."""
+    """Text of C type int (or int64_t when `wide`) with a value in [low, high]."""
 
     text: str
     low: float

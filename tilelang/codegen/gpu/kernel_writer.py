@@ -18,11 +18,11 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.intervals import Interval
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.target.matrices import HELD
+from tilelang.target.matrices import PER_LANE
 
 
 class _Counter(NamedTuple):
-    """A variable that goes around with a loop: its start, and its step after an iteration."""
+    """A counter that wraps around with a loop: its start, and its step after an iteration."""
 
     start: str
     step: str
@@ -84,7 +84,7 @@ class KernelWriter(Writer):
         name = self.p.pointer(buffer)
         length = storage_units(buffer, stmt)
         if buffer.attrs.matrices:
-            kind, count = self.p.dialect.matrices[str(buffer.dtype)], length // HELD
+            kind, count = self.p.dialect.matrices[str(buffer.dtype)], length // PER_LANE
             self.put(f"{kind} {name}[{count}];")
         elif buffer.storage in ("local", "local.var", "local.descriptor"):
             self.put(self.p.dialect.local.format(kind=kind, name=name, length=length))
@@ -191,7 +191,7 @@ class KernelWriter(Writer):
         """The remainders that the loop counts along with its variable, and the rest of its body.
 
         Each is ``(var + c) % S``. One that is next to the following one takes over its value, so
-        that only the last one of a chain compares. Phases stand behind: ``(var + c) // S % 2``,
+        that only the last one of a chain compares. Phases follow: ``(var + c) // S % 2``,
         which change where the remainder has come back to 0.
         """
         count = loop.hints.counted
@@ -242,7 +242,7 @@ class KernelWriter(Writer):
 
     # -- effects -----------------------------------------------------------------------------------
     def effect(self, value: E.Expr) -> None:
-        """An expression for its effect: calls stand alone, anything else is discarded."""
+        """An expression for its effect: a call is a statement, anything else is discarded."""
         text = self.p.call(value) if isinstance(value, E.Call) else self.p.value(value)
         self.put(f"{text};" if isinstance(value, E.Call) else f"(void){text};")
 

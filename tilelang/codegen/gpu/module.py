@@ -118,7 +118,7 @@ def walk_steps(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def launches(steps: Sequence[Step]) -> Iterator[LaunchPlan]:
-    """Every launch, in order, whatever it stands in."""
+    """Every launch, in order, at any depth."""
     return (step for step in walk_steps(steps) if isinstance(step, LaunchPlan))
 
 

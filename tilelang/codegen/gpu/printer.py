@@ -36,7 +36,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
 from tilelang.target.alternatives import unavailable
-from tilelang.target.matrices import HELD
+from tilelang.target.matrices import PER_LANE
 
 _SIGNED = ("int32", "int64")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -130,11 +130,11 @@ class GpuPrinter(CPrinter):
         return super().load(buffer, indices)
 
     def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
-        """A pointer to one element; of packed elements, to the byte that holds it. What of an index
-        is immediate stands apart from the rest."""
+        """A pointer to one element; of packed elements, to the byte that holds it. The constant
+        part of an index is separate from the rest."""
         name = self.pointer(buffer)
         if buffer.attrs.matrices:  # counted in whole ones
-            indices = (simplify(indices[0] // HELD),)
+            indices = (simplify(indices[0] // PER_LANE),)
         indices, immediate = self.split_immediate(buffer, indices)
         offset = self.offset(buffer, indices)
         if is_packed(buffer.dtype):

@@ -1,4 +1,4 @@
-"""Calls as text: what the row of an instruction says, in the words of a dialect."""
+"""Calls as text: the row of an instruction, as text of a dialect."""
 
 from __future__ import annotations
 

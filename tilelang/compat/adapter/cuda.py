@@ -182,8 +182,8 @@ class TLCUDASourceWrapper:
         """Text that encodes tensor maps.
 
         Args:
-            desc_name_map: host variable -> name of the tensor map. Every name stands for one map,
-                so two maps of one tensor never meet.
+            desc_name_map: host variable -> name of the tensor map. Every name belongs to one map,
+                so two maps of one tensor never get the same name.
             desc_name_var_map: name of the tensor map -> host variable of its tensor, where that
                 is not the parameter itself.
         """

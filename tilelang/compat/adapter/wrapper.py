@@ -96,11 +96,11 @@ class TLWrapper(BaseWrapper):
         self.pass_configs = pass_configs
 
     def assign_host_module(self, host_mod: Any) -> None:
-        """Set the host part, if it is apart."""
+        """Set the host part, if it is separate."""
         self.host_mod = host_mod
 
     def assign_device_module(self, device_mod: Any) -> None:
-        """Set the device part, if it is apart."""
+        """Set the device part, if it is separate."""
         self.device_mod = device_mod
 
     def wrap(self, c_source: str) -> str:

@@ -1,4 +1,4 @@
-"""Metadata of 2:4 sparse operands: how many elements a word of it tells of."""
+"""Metadata of 2:4 sparse operands: how many elements one word describes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP_CONFIG: dict[DType, tuple[int, int]] = {
 
 
 def get_e_factor(a_dtype: Any, meta_dtype: Any) -> int:
-    """How many elements of ``a_dtype`` one element of ``meta_dtype`` tells of."""
+    """How many elements of ``a_dtype`` one element of ``meta_dtype`` describes."""
     _, group = GROUP_CONFIG[DType(a_dtype)]
     return DType(meta_dtype).bits // _BITS_PER_GROUP * group
 

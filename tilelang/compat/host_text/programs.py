@@ -144,7 +144,7 @@ class PythonPrinter(Printer):
     """Programs as Python expressions of type int or bool."""
 
     # Python chains comparisons, so a comparison inside one needs brackets on both sides: what is
-    # beside them binds at least as tightly as `|`.
+    # next to them binds at least as tightly as `|`.
     infix = {
         "mul": ("*", 12), "floordiv": ("//", 12), "floormod": ("%", 12), "add": ("+", 11),
         "sub": ("-", 11), "shl": ("<<", 10), "shr": (">>", 10), "bitand": ("&", 9),

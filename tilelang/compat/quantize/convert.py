@@ -47,7 +47,7 @@ def _reader(kind: str, bits: int, meaning: Callable[[Expr, int], Any]) -> Conver
 
 def _tir_packed_to_signed_convert(storage_type: str = "uint", storage_nbit: int = 8) -> Convert:
     """A function ``(nbit, value, position, dtype)`` that reads fields stored with an offset: a
-    field f stands for f - 2**(nbit - 1)."""
+    field f means f - 2**(nbit - 1)."""
     return _reader(storage_type, storage_nbit, lambda field, nbit: field - (1 << (nbit - 1)))
 
 
@@ -78,7 +78,7 @@ def _tir_packed_to_unsigned_convert_with_zeros(
 def _tir_packed_to_fp4_to_f16(storage_type: str = "uint", storage_nbit: int = 8) -> Convert:
     """A function ``(4, value, position, "float16")`` that reads a sign and a power of two.
 
-    Three bits e stand for 2**(e - 7), 0 for 0; there are no fractions. For the usual 4-bit float
+    Three bits e mean 2**(e - 7), 0 for 0; there are no fractions. For the usual 4-bit float
     (two bits of exponent, one of fraction) declare the tensor as ``float4_e2m1fn`` and cast.
     """
     storage = _storage(storage_type, storage_nbit)
@@ -100,7 +100,7 @@ def _tir_u8_to_f8_e4m3_to_f16(nbit: int, val: Any, dtype: Any) -> Expr:
     exact from 2**-6 on; below, the subnormal ones are read as normal ones."""
     _only("this conversion", nbit == 8 and DType(dtype) == "float16", "8 bits to float16")
     byte = cast(as_expr(val), DType("int32")) & 255
-    # Seven exponent and fraction bits move three places up; the bias grows from 7 to 15.
+    # Seven exponent and fraction bits move up by three; the bias grows from 7 to 15.
     return _as_half((byte & 127) * 128 + (8 << 10) | byte >> 7 << 15)
 
 

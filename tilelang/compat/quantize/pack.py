@@ -9,7 +9,7 @@ import numpy as np
 from tilelang.errors import TileValueError
 
 # Where fields of a 32-bit word go after the general interleaving, for narrow fields: (mask of the
-# bits, places to the left); what no entry names stays. Key: bits of a field, target dtype.
+# bits, positions to the left); what no entry names stays. Key: bits of a field, target dtype.
 _MOVES: dict[tuple[int, str], tuple[tuple[int, int], ...]] = {
     (1, "int8"): (
         (0x000000F0, 12), (0x0000F000, 12), (0x000F0000, -12), (0x0F000000, -12),

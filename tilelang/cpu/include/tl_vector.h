@@ -123,7 +123,7 @@ typedef short tl_short16 __attribute__((vector_size(32)));
 TL_FROM_8(u8, i32, z) TL_FROM_8(u8, u32, z) TL_FROM_8(i8, i32, s) TL_FROM_8(i8, u32, s)
 TL_FROM_16(u16, i32, z) TL_FROM_16(u16, u32, z) TL_FROM_16(i16, i32, s) TL_FROM_16(i16, u32, s)
 // Every second, third or fourth element from P on, and those before P backwards: whole vectors, of which no element is
-// beyond those asked for. I: integers as wide as an element. TL_CHOSEN takes lane AT of A and B one behind the other.
+// beyond those asked for. I: integers as wide as an element. TL_CHOSEN takes lane AT of A and B contiguous.
 #ifdef __clang__
 #define TL_CHOSEN(F, T, I, A, B, AT)                                                              \
     ({                                                                                            \

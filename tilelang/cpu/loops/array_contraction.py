@@ -1,11 +1,11 @@
 """Array contraction: a tile of which each iteration uses one row becomes that row.
 
-Where loops over the rows of tiles were joined, each iteration of the one loop often fills a row of
+Where loops over the rows of tiles were fused, each iteration of the one loop often fills a row of
 a tile, goes over it a few times, and no other iteration asks for it: a normalisation of several
 rows. One row then stays in the first cache, where all of them would not.
 
 The row is filled before anything else is done with it in the iteration, by a loop over its whole
-length, so that what it held before does not count. Relies on loops having been joined, and on tiles
+length, so that its earlier contents do not matter. Relies on loops having been fused, and on tiles
 that need no memory at all being gone.
 """
 
@@ -39,7 +39,7 @@ def contract_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         if not row_dims:
             return launch
         names = (data.name for data in counts if data in row_dims)
-        lines = tuple(f"`{name}` needs one row: an iteration uses no other" for name in names)
+        lines = tuple(f"`{name}` is reduced to one row (array contraction)" for name in names)
         return with_lines(
             replace(launch, body=_ContractToRow(row_dims).rewrite(launch.body)), lines
         )

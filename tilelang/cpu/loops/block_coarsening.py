@@ -13,7 +13,7 @@ depends on neither is the same in all of these blocks and is done once. Blocks h
 each of them may be a part of another. Only bodies whose whole effect is what they load and store
 are widened, and every tensor that they write to has the index in its last dimension.
 
-Relies on loops having been joined and tiles contracted: what is left of tiles is seen whole.
+Relies on loops having been fused and tiles contracted: what is left of tiles is seen whole.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Rows:
         return self.parallel.get(var) or 0
 
     def values(self) -> Iterator[E.Expr]:
-        """What statements compute, the places of stores aside."""
+        """The values that statements compute, without the indices of stores."""
         for node in S.walk(self.body):
             yield from (node.value,) if isinstance(node, S.Store) else effects.expressions(node)
 

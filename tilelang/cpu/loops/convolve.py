@@ -27,7 +27,7 @@ from tilelang.transforms.analysis.combine import accumulator
 from tilelang.transforms.analysis.dependence import steps_of
 from tilelang.transforms.analysis.loops import trip_count
 
-ROOM = 256 << 10  # bytes of the part of the image; the second cache has room for it beside weights
+ROOM = 256 << 10  # bytes of the part of the image; the L2 cache holds it together with the weights
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _sizes(loop: S.For, column: S.Im2col, gemm: S.Gemm, uses: dict[E.Var, int]) 
 
 
 def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
-    """Whether the product is one of all columns with weights that can be read where they lie."""
+    """Whether the product is one of all columns with weights that can be read in place."""
     a, b, c = gemm.a, gemm.b, gemm.c
     if gemm.trans_a or gemm.trans_b or not tile.is_whole or len(tile.extents) != 2:
         return False

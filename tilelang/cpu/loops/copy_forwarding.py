@@ -7,7 +7,7 @@ as they were copied and in their order, they are read from the tensor, and the t
 that is read many times, or across its rows, stays: it is dense where the tensor's rows are pages
 apart.
 
-Relies on loops having been joined and tiles contracted: copies that could disappear in what uses
+Relies on loops having been fused and tiles contracted: copies that could disappear in what uses
 their elements have done so, and a loop that copies is one that is left.
 """
 
@@ -33,7 +33,7 @@ from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
-NEAR = 4  # elements apart, which are in the same lines of memory
+NEAR = 4  # elements, which are in the same cache lines
 
 
 def forward_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -42,7 +42,7 @@ def forward_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 class LaunchWalker(FactWalk):
-    """Rewrites sequences and loops with what is known where they stand, the inner ones first."""
+    """Rewrites sequences and loops with the facts that hold there, the inner ones first."""
 
     def __init__(self, func: S.PrimFunc) -> None:
         super().__init__(known_of(func), frozenset(effects.written(func.body)))
@@ -127,7 +127,7 @@ class _Forwarder(LaunchWalker):
         rewritten = super().visit(stmt)
         if not self.gone:
             return rewritten
-        lines = tuple(f"`{data.name}` is read where it was copied from" for data in self.gone)
+        lines = tuple(f"`{data.name}` is read in place (copy forwarding)" for data in self.gone)
         rewritten = ForwardLoads(self.gone).rewrite(rewritten)
         assert isinstance(rewritten, S.Launch)
         return with_lines(rewritten, lines)
@@ -145,7 +145,7 @@ class _Forwarder(LaunchWalker):
         return made if len(stmts) == len(S.flat(made)) else S.Seq(stmts=(*stmts,))
 
     def _is_legal(self, copy: TileCopy) -> bool:
-        """Whether all that is copied exists, and nobody writes it."""
+        """Whether the whole source exists and nothing writes it."""
         source, bounds = copy.source, self.known
         for loop in copy.loops:
             bounds = bounds.with_range(loop.var, loop.start, loop.stop)

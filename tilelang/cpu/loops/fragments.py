@@ -19,7 +19,7 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 def lower_fragments_to_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without fragments, and without keys that only tile operations read."""
 
-    def settled(launch: S.Launch) -> S.Stmt:
+    def lowered(launch: S.Launch) -> S.Stmt:
         body = map_stmts(launch, S.Stmt, lambda stmt: with_known_hints(stmt, "thread"))
         allocs = S.find(body, S.Alloc)
         if all(node.buffer.storage != FRAGMENT for node in allocs):
@@ -35,4 +35,4 @@ def lower_fragments_to_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
         return map_buffers(body, array)
 
-    return rewrite_launches(func, settled)
+    return rewrite_launches(func, lowered)

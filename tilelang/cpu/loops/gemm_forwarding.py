@@ -95,12 +95,12 @@ class _Forwarder(LaunchWalker):
         if not clears or gemm.c.buffer.data is not copy.src.buffer.data or not gemm.c.is_whole:
             return False
         if gemm.c.dtype != accumulator(gemm.a.dtype, gemm.c.dtype):
-            return False  # sums are beside the tile, and converted
+            return False  # the sums are in another buffer, and converted
         may_alias = any(self.memory.may_alias(copy.dst.buffer, x.buffer) for x in (gemm.a, gemm.b))
         return not may_alias and self._moves_whole(copy, tile=copy.src, memory=copy.dst)
 
     def _moves_whole(self, copy: S.Copy, tile: Region, memory: Region) -> bool:
-        """Whether a copy is all that a tile of the block is there for, beside one product, and a
+        """Whether only a copy and one product use a tile of the block, and a
         product can use the region in ``memory`` itself."""
         if self.uses.get(tile.buffer.data) != 2 or tile.buffer.storage not in TILE_SCOPES:
             return False

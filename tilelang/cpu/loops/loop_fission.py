@@ -50,7 +50,7 @@ def unsupported_intrinsic(call: E.Call) -> TileUnsupportedError:
 
 
 def check_intrinsics(launch: S.Launch) -> None:
-    """Refuse barriers in the hands of other operations than those that are counted here.
+    """Refuse barriers that operations other than those counted here use.
 
     Intrinsics that complete a barrier need it as an object in memory, and none is left. What an
     unknown function does with the memory of a thread cannot be told, nor what an instruction of

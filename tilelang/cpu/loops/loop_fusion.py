@@ -33,23 +33,23 @@ from tilelang.transforms.analysis.dependence import Facts, Memory, steps_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.notes import with_lines
 
-REACH = 16  # statements between two loops that are joined
+REACH = 16  # statements between two loops that are fused
 FEW = 32  # iterations of a loop with functions or a sum that may become parts of a nest
 TOTALS = 4  # variables that a loop sums in: their partial results stay in registers
-LARGEST = 24  # elements that a joined innermost loop stores
+LARGEST = 24  # elements that a fused innermost loop stores
 
 
 def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with loops over the same elements joined."""
+    """``func`` with loops over the same elements fused."""
     memory = Memory(func)
 
-    def joined(launch: S.Launch) -> S.Stmt:
+    def fuse(launch: S.Launch) -> S.Stmt:
         fuser = _Fuser(memory)
         body = fuser.visit(launch.body)
         fused = replace(launch, body=_numbered(body)) if fuser.count else launch
         return with_lines(fused, fuser.notes())
 
-    return rewrite_launches(func, joined)
+    return rewrite_launches(func, fuse)
 
 
 class _Fuser:
@@ -57,25 +57,25 @@ class _Fuser:
         self.memory = memory
         self.plain: dict[S.For, bool] = {}  # loops that have been looked at
         self.neighbours: dict[S.For, bool] = {}
-        self.count = 0  # loops that have joined others
+        self.count = 0  # loops that were fused into others
         self.hosts: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
         self.obstacles: dict[int, str] = {}  # line -> why its loop stays one of its own
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt`` with the loops of each sequence in it joined."""
+        """``stmt`` with the loops of each sequence in it fused."""
         inner = rewrite_blocks(stmt, self.visit)
         return self.sequence(inner) if isinstance(inner, S.Seq) else inner
 
-    def sequence(self, seq: S.Seq, settled: int = 0) -> S.Stmt:
-        """The loops of one sequence joined; the sequence itself where none is.
+    def sequence(self, seq: S.Seq, tried: int = 0) -> S.Stmt:
+        """The loops of one sequence fused; the sequence itself where none is.
 
         Args:
-            settled: statements at its start that have been tried with each other: a loop that takes
+            tried: statements at its start that have been tried with each other: a loop that takes
                 in one after the other would look at all of them again each time.
         """
         before = self.count
         stmts = S.flat(seq)
-        new = sum(not _is_early(stmt) for stmt in stmts[settled:])
+        new = sum(not _is_early(stmt) for stmt in stmts[tried:])
         ordered = sorted(stmts, key=lambda stmt: not _is_early(stmt))
         out = ordered[: len(ordered) - new]
         for loop in ordered[len(ordered) - new :]:
@@ -100,7 +100,7 @@ class _Fuser:
                 self.note(stmt, loop, "")
                 before = [between for between in out[position + 1 :] if between not in behind]
                 return [*self.append([*out[:position], *before], self.fused(loop, stmt)), *behind]
-            obstacle = obstacle or (loop, why or "what stands between them depends on both")
+            obstacle = obstacle or (loop, why or "statements between them depend on both")
         if obstacle is not None:
             self.note(stmt, *obstacle)
         return [*out, stmt]
@@ -111,7 +111,7 @@ class _Fuser:
             return
         line, host = stmt.loc.line, f"line {loop.loc.line}"
         if why:
-            self.obstacles.setdefault(line, f"does not run in the loop of {host}: {why}")
+            self.obstacles.setdefault(line, f"is not fused into the loop of {host}: {why}")
         elif host not in (hosts := self.hosts.setdefault(line, [])):
             hosts.append(host)
 
@@ -119,7 +119,7 @@ class _Fuser:
         """What became of loops, for reports, in the order of the program's lines."""
         texts = {line: f"line {line} {why}" for line, why in self.obstacles.items()}
         for line, hosts in self.hosts.items():
-            texts[line] = f"line {line} runs in the loop of {' and of '.join(hosts)}"
+            texts[line] = f"line {line} is fused into the loop of {' and of '.join(hosts)}"
         return tuple(texts[line] for line in sorted(texts))
 
     def dependent(self, loop: S.For, between: list[S.Stmt]) -> list[S.Stmt]:
@@ -138,22 +138,22 @@ class _Fuser:
             return f"a loop sums {TOTALS} values at most"
         totals = [loop.hints.reduction or loop.hints.scan for loop in (a, b)]
         if all(totals) and (a.hints.scan or b.hints.scan):
-            return "a loop with a running total has no other"
+            return "a loop has at most one scan"
         first, second = self.memory.facts(a.body), self.memory.facts(b.body)
         if _is_innermost(first) and _is_innermost(second):
             if self.stores_neighbours(a) != self.stores_neighbours(b):
-                return "one of them stores elements that are no neighbours"
+                return "one of them stores elements that are not contiguous"
             if len({**first.stores, **second.stores}) > LARGEST:
                 return "the loop would be too long"
         elif _wants_vectors(a, first) or _wants_vectors(b, second):
-            return "one of them is computed in vectors"
+            return "one of them is vectorized"
         is_legal = self.memory.is_fusion_legal(a, b)
         return "" if is_legal else "an iteration uses what other iterations write"
 
     def fused(self, a: S.For, b: S.For) -> S.For:
         """One loop of the bodies of both."""
         self.count += 1
-        settled = S.flat(a.body)
+        tried = S.flat(a.body)
         body: S.Stmt = self.memory.concatenated(a.body, substitute_in(b.body, {b.var: a.var}))
         if a.hints.parallel is not None and b.hints.parallel is not None:
             hints = a.hints
@@ -162,7 +162,7 @@ class _Fuser:
         else:
             hints = LoopHints(reduction=(*a.hints.reduction, *b.hints.reduction))
         if isinstance(body, S.Seq) and S.For in self.memory.facts(body).kinds:
-            body = self.sequence(body, len(settled))
+            body = self.sequence(body, len(tried))
         return replace(a, body=body, hints=hints)
 
     def is_plain(self, loop: S.For) -> bool:

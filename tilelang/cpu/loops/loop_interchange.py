@@ -10,7 +10,7 @@ is its own: no other row uses it, in no step. Each element goes through the same
 same order, so results do not change. The copies disappear: what was read from their tiles is read
 where it came from, once for each row, so that it has to stay in a cache.
 
-Relies on loops having been joined and tiles contracted: a loop over the rows of a tile is one loop,
+Relies on loops having been fused and tiles contracted: a loop over the rows of a tile is one loop,
 and what lives in an iteration only is no tile any more.
 """
 
@@ -47,7 +47,7 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             if result is None:
                 return None
             gone.update(result[1])
-            return result[0], line_of(result[0], "takes each row whole")
+            return result[0], line_of(result[0], "runs row by row (loop interchange)")
 
         return interchanged
 

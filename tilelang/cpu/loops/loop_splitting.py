@@ -34,7 +34,7 @@ from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.normalize.simplify import SimplifyWalk
 
 SHORTEST = 16  # iterations of a row that are worth a loop of their own
-MOST = 3  # places at which a loop is cut
+MOST = 3  # indices at which a loop is split
 
 
 def split_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:

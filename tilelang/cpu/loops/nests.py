@@ -1,4 +1,4 @@
-"""Loop nests: how the passes over them walk, take loops apart, and write iterations out."""
+"""Loop nests: traversal, splitting and unrolling for the passes over them."""
 
 from __future__ import annotations
 

@@ -194,12 +194,12 @@ class _AtThread(ExprRewriter):
         if isinstance(stmt, S.Alloc) and stmt.init is None and stmt.buffer.is_var:
             return replace(stmt, init=E.const(0, stmt.buffer.dtype))  # variables start as zero
         if isinstance(stmt, (S.Reduce, S.Scan)) and self.loops.has_slots(stmt.src.buffer):
-            return replace(stmt, dim=stmt.dim + 1)  # the slot stands before the dimensions
+            return replace(stmt, dim=stmt.dim + 1)  # the slot is the first dimension
         return stmt
 
 
 def thread_loop(t: E.Var, count: int, body: S.Stmt, alive: Buffer | None = None) -> S.For:
-    """A loop over the threads of a block; a return in it goes to the next one."""
+    """A loop over the threads of a block; a return in it continues with the next one."""
     return S.counted(t, count, body, hints=LoopHints(threads=True, alive=alive))
 
 

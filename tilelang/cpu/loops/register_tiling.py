@@ -15,7 +15,7 @@ as it was.
 That pays where many loads do not depend on some loop at all. Windows that overlap along the vector
 alone are in the first cache anyway, and rows of them are read from memory in a better order one
 after the other. How many of which loop share most is counted; the variables of all have to fit into
-the registers of any machine. Relies on loops having been joined and tiles contracted; conditions of
+the registers of any machine. Relies on loops having been fused and tiles contracted; conditions of
 accesses are put in after it.
 """
 
@@ -281,7 +281,7 @@ def _note(nest: _Nest, factors: dict[E.Var, int]) -> str:
     subject = f"line {loc.line}" if loc is not None else f"the loop of {nest.inner.var.name}"
     loops = {loop.var for loop in nest.around}
     counts = (f"{n} {'iterations' if var in loops else 'blocks'}" for var, n in factors.items())
-    return f"{subject} takes {' x '.join(counts)} at a time, which share loads"
+    return f"{subject} takes {' x '.join(counts)} at a time (register tiling)"
 
 
 def _jammed(nest: _Nest, factors: dict[E.Var, int], launch: S.Launch) -> S.Stmt:

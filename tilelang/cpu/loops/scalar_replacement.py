@@ -2,7 +2,7 @@
 
 A tile of which each element is stored and then used in one iteration of a loop, and nowhere else,
 needs no memory: where it is stored once the value gets a name, otherwise it is a variable of the
-iteration. Loops that :mod:`~tilelang.cpu.loops.loop_fusion` joined hand their values on so.
+iteration. Loops that :mod:`~tilelang.cpu.loops.loop_fusion` fused pass their values on so.
 
 An element of a tile has the same value under its name: a store holds a value of the tile's dtype,
 rounded to it.
@@ -37,7 +37,7 @@ def replace_tiles_by_scalars(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         if not gone:
             return launch
         names = (data.name for data in tiles if data in gone)
-        lines = tuple(f"`{name}` needs no memory: it lives in one iteration" for name in names)
+        lines = tuple(f"`{name}` is kept in scalars (scalar replacement)" for name in names)
         return with_lines(replace(launch, body=_contracted(launch.body, gone)), lines)
 
     return rewrite_launches(func, contracted)

@@ -63,7 +63,7 @@ def memory_use(stmt: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:
         by = access.by
         if access.buffer.storage in PRIVATE or isinstance(by, S.TileOp):
             continue
-        # What is done in one step is in order, whoever does it.
+        # Statements of one step are in order, whichever thread executes them.
         atomic = isinstance(by, E.Call) and by.atom.effect is Effect.ATOMIC
         if access.reads and not atomic and not isinstance(by, S.ReducerUpdate):
             reads.add(access.data)
@@ -88,7 +88,7 @@ class _Serializer:
         self.barriers = Barriers(launch, self.loops)
         self.varying = self.loops.varying
         self.count = self.loops.count
-        self.ordered: set[E.Var] = set()  # varying lets that stay where they stand
+        self.ordered: set[E.Var] = set()  # varying lets that keep their position
         self.uses = _count_uses(launch.body)
         self.may_have_returned = False  # some thread, before the current statement
         self.present: list[E.Expr | None] = []  # masks that some thread is known to pass
@@ -224,7 +224,7 @@ class _Serializer:
             if isinstance(node, S.ThreadReturn):
                 return self.loops.alive is not None
             if isinstance(node, S.ReducerUpdate):
-                return True  # each thread contributes, alike or not
+                return True  # each thread contributes, with equal values or not
             if any(self.varying.has_effect(expr) for expr in node.exprs()):
                 return True
         return self.varying.touches(stmt)
@@ -312,7 +312,7 @@ class _Serializer:
     def _tile_op(self, stmt: S.TileOp, mask: E.Expr | None) -> list[S.Stmt]:
         issued = isinstance(stmt, S.Copy) and stmt.mode == "tma"
         if isinstance(stmt, S.Copy) and stmt.barrier is not None:
-            stmt = replace(stmt, barrier=None)  # it is complete where it stands
+            stmt = replace(stmt, barrier=None)  # it is synchronous
         private = any(access.data in self.varying.names for access in effects.own(stmt))
         if not private and not any(self.varying.expr(expr) for expr in stmt.exprs()):
             return [stmt]
@@ -349,7 +349,8 @@ class _Serializer:
         return [*test, S.If(cond=flag, then=S.seq(*stmts))]
 
     def _any(self, mask: E.Expr | None) -> tuple[list[S.Stmt], E.Expr]:
-        """Statements that find out whether some thread is here, and the expression that tells."""
+        """Statements that compute whether any thread is active here, and the expression with the
+        result."""
         flag = Buffer("any", Shape((1,)), BOOL, "local.var")
         zero = (E.const(0),)
         set_flag = S.Store(buffer=flag, indices=zero, value=E.const(True))
@@ -446,7 +447,7 @@ class _Serializer:
     def _divergent_iteration(
         self, stmt: S.For | S.While, loop: _DivergentLoop, more: E.Expr
     ) -> list[S.Stmt]:
-        """One iteration: who still goes on, the end when nobody does, and the body."""
+        """One iteration: the mask of active threads, the exit when it is empty, and the body."""
         flag = Buffer("any", Shape((1,)), BOOL, "local.var")
         t, zero = E.Var("t", INT), (E.const(0),)
         has_own_mask = loop.here is not loop.going

@@ -26,7 +26,7 @@ from tilelang.transforms.analysis.combine import (
     accumulator,
     combine,
     identity_of,
-    settled,
+    rounded,
     start_of,
     update_store,
 )
@@ -186,7 +186,7 @@ def _reduce_row(
     add = S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc)
     hints = LoopHints(reduction=((op, total),))
     loop = S.counted(k, length, add, "serial", hints, stmt.loc)
-    result = settled(E.Load(total, zero), dtype)
+    result = rounded(E.Load(total, zero), dtype)
     if not stmt.clear:
         old = E.Load(stmt.dst.buffer, indices)
         result = combine(stmt.kind, old, result, stmt.nan_propagate)

@@ -39,7 +39,7 @@ def unroll_and_jam(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         store = _update(loop, memory) if count and _rows(loop) else None
         if store is None:
             return None
-        return _jammed(loop, store, count), line_of(loop, f"takes {count} rows at a time")
+        return _jammed(loop, store, count), line_of(loop, f"takes {count} rows (unroll-and-jam)")
 
     return rewrite_nests(func, lambda launch: jammed)
 

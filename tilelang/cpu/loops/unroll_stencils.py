@@ -39,7 +39,7 @@ def unroll_stencils(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def unrolled(loop: S.For) -> tuple[S.Stmt, str] | None:
         result = _interchanged(loop, memory)
-        what = "runs in the loop over elements, tap after tap"
+        what = "has its window unrolled inside the loop over elements"
         return None if result is None else (result, line_of(loop, what))
 
     return rewrite_nests(func, lambda launch: unrolled)

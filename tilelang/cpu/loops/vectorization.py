@@ -96,8 +96,8 @@ def is_position(expr: E.Expr) -> bool:
 
 
 def added_value(store: S.Store, op: str) -> E.Expr | None:
-    """What a store brings together with the variable that it stores to; None where it does not.
-    Either may stand first: sums of integers are ordered by names."""
+    """The value that a store combines with the variable that it stores to; None where it does
+    not. Either operand may come first: sums of integers are ordered by names."""
     value = store.value
     if not isinstance(value, E.Binary) or value.op != op:
         return None
@@ -108,7 +108,7 @@ def added_value(store: S.Store, op: str) -> E.Expr | None:
 
 
 def moves_bits(store: S.Store) -> bool:
-    """Whether a store only moves an element, whose value nobody computes with."""
+    """Whether a store only moves an element, without computing with its value."""
     value = store.value
     plain = isinstance(value, E.Load) and value.buffer.dtype == store.buffer.dtype
     return plain and not cast("E.Load", value).buffer.is_var and store.buffer.dtype.bits >= 8
@@ -257,7 +257,7 @@ class _Loop:
     def may_conflict(self, store: Access, other: Access) -> bool:
         """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""
         a, b = (self.same.get(access.data, access.data) for access in (store, other))
-        return a is b and not self.iterations.are_apart(store, other)
+        return a is b and not self.iterations.are_disjoint(store, other)
 
 
 def _is_of(expr: E.Expr, total: Buffer) -> bool:

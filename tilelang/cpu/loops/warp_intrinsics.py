@@ -77,7 +77,7 @@ class Exchange(ExprRewriter):
         return var
 
     def words(self, name: str, flags: Buffer) -> Buffer:
-        """The bit masks of the warps made of the bools of their lanes."""
+        """The bit masks of the warps from the bools of their lanes."""
         words = Buffer(name, Shape((self.lanes // WARP,)), WORD, "local")
         warp, lane = E.Var("warp", INT), E.Var("lane", INT)
         word = E.Load(words, (warp,))

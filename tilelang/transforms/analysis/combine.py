@@ -1,6 +1,6 @@
 """What a reduction computes: start values, one step, and the dtype in which it is summed.
 
-Shared by every lowering of reductions, scans and reducers, for CPUs and GPUs alike.
+Shared by every lowering of reductions, scans and reducers, on CPUs and GPUs.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def start_of(kind: str, dtype: DType) -> E.Const:
     return E.special(value, dtype) if math.isinf(value) else E.const(value, dtype)
 
 
-def settled(total: E.Expr, dtype: DType) -> E.Expr:
-    """``total``, held in a wider dtype, rounded as a result of ``dtype``: small floats keep
+def rounded(total: E.Expr, dtype: DType) -> E.Expr:
+    """``total`` in a wider dtype, rounded to ``dtype``: small floats keep
     infinity, which a cast from a wider dtype would make the largest finite number."""
     value = E.cast(total, dtype)
     if value is total or dtype.bits > 8 or not dtype.is_float or not dtype.float_format.has_inf:

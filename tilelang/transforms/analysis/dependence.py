@@ -1,4 +1,4 @@
-"""Dependence analysis: may two accesses touch one element, and how many iterations apart.
+"""Dependence analysis: may two accesses touch one element, and at which distance of iterations?
 
 An index is a linear form: multiples of a loop's variable, and a rest that its iterations share.
 Where two accesses have the same multiple, the difference of their rests over it is the distance of
@@ -48,9 +48,9 @@ _ELEMENTS = {S.Seq, S.Let, S.Alloc, S.Store, S.For, S.If}
 class Iterations:
     """The iterations of the loop over ``var``; without it there is one.
 
-    ``varying``: variables that each iteration sets anew (of loops in it, names); ``values``: what
-    names stand for; ``extents``: how many values ``var`` and variables of ``varying`` have, which
-    are a step of one apart, where that is known.
+    ``varying``: variables that each iteration sets again (of loops in it, names); ``values``: what
+    names mean; ``extents``: how many values ``var`` and variables of ``varying`` have, which
+    have step one, where that is known.
     """
 
     var: E.Var | None = None
@@ -72,13 +72,13 @@ class Iterations:
             found = Interval(max(found.low, along.low), min(found.high, along.high))
         return found if found.low <= found.high else None
 
-    def are_apart(self, a: Access, b: Access) -> bool:
+    def are_disjoint(self, a: Access, b: Access) -> bool:
         """Whether no iteration touches what ``a`` or ``b`` touches in another one."""
         distance = self.distance(a, b)
         return distance is None or distance.low == distance.high == 0
 
     def _most(self, var: E.Expr | None) -> End:
-        """How far two values of ``var`` are apart, at most."""
+        """The largest distance of two values of ``var``."""
         if not isinstance(var, E.Var) or var not in self.extents:
             return INF
         return self.extents[var] - 1
@@ -197,7 +197,7 @@ def have_own_elements(body: S.Stmt, own: Mapping[E.Var, int], others: Mapping[E.
     varying, values = facts.bound.union(own, others), facts.pure_values()
     iterations = [Iterations(var, varying, values, extents) for var in own]
     return all(
-        is_same_element(store, access) and all(each.are_apart(store, access) for each in iterations)
+        is_same_element(store, access) and all(i.are_disjoint(store, access) for i in iterations)
         if access.data is store.data
         else E.same_exprs(access.indices, store.indices)
         for store in facts.accesses
@@ -302,7 +302,7 @@ class Facts:
 
 
 class Memory:
-    """Which names of a program may stand for the same memory, and what its statements do."""
+    """Which names of a program may alias, and what its statements do."""
 
     def __init__(self, func: S.PrimFunc) -> None:
         self.known: dict[S.Stmt, Facts] = {}
@@ -351,7 +351,7 @@ class Memory:
         )
 
     def keeps(self, stmt: S.Stmt, *buffers: Buffer) -> bool:
-        """Whether ``buffers`` surely hold after ``stmt`` what they held before."""
+        """Whether ``stmt`` certainly leaves the contents of ``buffers`` unchanged."""
         return self.facts(stmt).quiet and not any(self.is_written(b, stmt) for b in buffers)
 
     def is_independent(self, a: S.Stmt, b: S.Stmt) -> bool:
@@ -382,7 +382,7 @@ class Memory:
         return all(
             x.data not in self.any_address
             and y.data not in self.any_address
-            and iterations.are_apart(x, y)
+            and iterations.are_disjoint(x, y)
             for x, y in self._conflicts(first.accesses, second.accesses)
         )
 

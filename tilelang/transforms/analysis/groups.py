@@ -24,7 +24,7 @@ from tilelang.layout.evaluate import evaluate
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 MAX_BARRIERS = 16  # of a block
 # Annotation of copies and products: a barrier of their group follows, before one thread arrives.
-# Attribute of an operand that two groups of warps hand to each other, by mbarriers of the program:
+# Attribute of an operand that two groups of warps exchange under mbarriers of the program:
 # what a group does with it, and what it overwrites, the other one has had in between.
 NO_BARRIER = -1  # in place of the number of a barrier: all of them are taken
 
@@ -196,11 +196,11 @@ class Uniformity(Varying):
     def __init__(self, launch: S.Launch, also: Set[E.Var] = frozenset()) -> None:
         self.launch = launch
         self._lets: dict[E.Var, E.Expr] = {}  # values of names, where they depend on names alone
-        self._places: dict[S.Stmt, _Names] = {}  # what differs before a statement
+        self._states: dict[S.Stmt, _Names] = {}  # what differs before a statement
         super().__init__(launch, votes=True, also=also)
 
     def differs(self, expr: E.Expr, stmt: S.Stmt) -> bool:
-        place = self._places.get(stmt)
+        place = self._states.get(stmt)
         return self.expr(expr) if place is None else self._varies(expr, place)
 
     def expr(self, expr: E.Expr) -> bool:
@@ -210,7 +210,7 @@ class Uniformity(Varying):
         now = _Names(self.names)
         now.mask = np.ones(prod(launch.threads), np.bool_)
         self._visit(launch.body, now)
-        self.names.update(now, *self._places.values())
+        self.names.update(now, *self._states.values())
 
     def _varies(self, expr: E.Expr, now: set[E.Var]) -> bool:
         if not super()._varies(expr, now):
@@ -235,11 +235,11 @@ class Uniformity(Varying):
         super()._assign(name, varies, whole, now)
 
     def _visit(self, stmt: S.Stmt, now: set[E.Var]) -> None:
-        place, known = self._fork(now), self._places.get(stmt)
+        place, known = self._fork(now), self._states.get(stmt)
         if known is not None:  # in an iteration before
             place |= known
             place.mask = place.mask | known.mask
-        self._places[stmt] = place
+        self._states[stmt] = place
         if isinstance(stmt, S.Let) and not any(
             isinstance(node, (E.Load, E.Call)) for node in E.walk(stmt.value)
         ):
@@ -268,7 +268,7 @@ class Uniformity(Varying):
 
 
 def _folded(expr: E.Expr, threads: Mapping[E.Var, Any]) -> E.Expr:
-    """``expr`` with constants for its parts that the indices of ``threads`` decide alike."""
+    """``expr`` with constants for its parts that have one value for all ``threads``."""
     memo: dict[E.Expr, E.Expr] = {}
 
     def fold(node: E.Expr) -> E.Expr:
@@ -406,7 +406,7 @@ class ThreadGroups:
         uniform, differs = not self.values.divides(stmt), partial(self.values.differs, stmt=stmt)
         data = False  # whether data decides who takes which side
         remaining: list[Mask | None] = []
-        all_stay = True  # nobody leaves
+        all_stay = True  # no thread leaves
         for cond, block in ((stmt.cond, stmt.then), (inverse(stmt.cond), stmt.orelse)):
             chosen = None if uniform else exact_threads(cond, self.launch, lets, differs)
             data |= chosen is None and not uniform

@@ -46,7 +46,7 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
     """
     tensor, tile = stmt.src.buffer, stmt.dst
     if tensor.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
-        raise TmaIneligibleError("it is none from global to shared memory")
+        raise TmaIneligibleError("it is not a copy from global to shared memory")
     dtype = tensor.dtype
     kind = kind_of(dtype)
     strides = strides_of(tensor, bounds)
@@ -55,7 +55,7 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
     rows, columns = (int(extent) for extent in tile.extents[-2:])
     if not isinstance(channels, E.Const) or int(channels) % columns:
         raise TmaIneligibleError(
-            f"{columns} columns are not known to be channels of one place: `{tensor.name}` has "
+            f"{columns} columns are not proved to be channels of one pixel: `{tensor.name}` has "
             f"`{channels!r}`"
         )
     _check_window(stmt, rows, width)
@@ -90,7 +90,7 @@ def _panels(stmt: S.Im2col, layout: Layout | None) -> tuple[int, int]:
 
 
 def _check_window(stmt: S.Im2col, rows: int, width: int) -> None:
-    """What a map and an instruction have room for."""
+    """The limits of an im2col map and of the instruction."""
     reach = stmt.dilation * (stmt.kernel - 1)
     corners = (-stmt.pad, stmt.pad - reach)
     low, high = _CORNERS

@@ -1,7 +1,7 @@
 """Lanes: how an expression changes between neighbouring values of a variable.
 
 A vector access needs indices that count up by one from lane to lane, and a test that all lanes
-share needs a condition with one value. Both follow from how the lanes stand in the variable: they
+share needs a condition with one value. Both follow from how the lanes depend on the variable: they
 begin at a multiple of their number, so that quotients, masks and comparisons at multiples of it say
 the same for all of them.
 """

@@ -72,15 +72,15 @@ class Mechanism:
 
     @property
     def has_phases(self) -> bool:
-        """Whether it uses mbarriers, whose phases are counted from the first iteration on."""
+        """Whether it uses mbarriers, whose phases count from the first iteration."""
         return not MBARRIER_STEPS.isdisjoint(
             (*self.acquire, *self.commit, *self.wait, *self.release)
         )
 
 
 _ROWS = (
-    # PTX, "cp.async.commit_group", "cp.async.wait_group". A thread waits for groups of its own;
-    # meeting the others makes them visible to all and shows that the version used in the iteration
+    # PTX, "cp.async.commit_group", "cp.async.wait_group". A thread waits for its own groups; the
+    # barrier makes them visible to all and shows that the version used in the iteration
     # before is free.
     Mechanism(
         "cp_async", frozenset(("cp_async",)), "cp.async", "one barrier per iteration",
@@ -90,10 +90,11 @@ _ROWS = (
         close=(Step.WAIT_GROUPS, Step.BARRIER),
         counts_iterations=True,
     ),
-    # PTX, "mbarrier": the copy engine counts its bytes down. One thread announces them and issues
-    # the copies; every user frees the version. The parity of the phase tells full and empty apart.
+    # PTX, "mbarrier": TMA counts the bytes down. One thread announces them and issues
+    # the copies; every user frees the version. The parity of the phase distinguishes full and
+    # empty.
     Mechanism(
-        "bulk", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
+        "bulk", frozenset(("bulk_copy", "mbarrier")), "TMA",
         "mbarriers of the versions", "tma",
         acquire=(Step.WAIT_EMPTY,),
         commit=(Step.EXPECT,),
@@ -104,7 +105,7 @@ _ROWS = (
     # The same where barriers of the block order the uses of a version and the copy that overwrites
     # it (``sync/elide_empty_barriers.py``).
     Mechanism(
-        "bulk_met", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
+        "bulk_full", frozenset(("bulk_copy", "mbarrier")), "TMA",
         "an mbarrier of each version", "tma",
         commit=(Step.EXPECT,),
         wait=(Step.WAIT_FULL,),

@@ -23,9 +23,9 @@ def lanes_of_row(extents: Sequence[int], dim: int, threads: int, warp: int) -> i
 def has_barrier(
     stmt: S.Stmt, warp: int, threads: int | None = None
 ) -> TypeGuard[S.Reduce | S.Scan]:
-    """Whether ``stmt`` is a reduction or scan in which its threads certainly meet before they touch
-    its result: it combines rows of several warps, or what it reads or writes passes through a
-    workspace. Where it is not said how many ``threads`` there are: whether they may."""
+    """Whether ``stmt`` is a reduction or scan in which its threads certainly reach a barrier before
+    they touch its result: it combines rows of several warps, or what it reads or writes passes
+    through a workspace. Where it is not said how many ``threads`` there are: whether they may."""
     if not isinstance(stmt, (S.Reduce, S.Scan)) or is_private(stmt.src):
         return False
     shared_by = 1 if threads is not None and threads % warp else warp  # lanes that can shuffle

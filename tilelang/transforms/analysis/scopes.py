@@ -1,4 +1,4 @@
-"""Scopes of tiles that decide how a pass goes on."""
+"""Scopes of tiles on which passes depend."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""TMA boxes: whether a copy of a tile is boxes of a tensor map, and which.
+"""TMA legality: whether one tensor map describes a copy of a tile, and with which boxes.
 
 TMA moves a box of up to five dimensions between a tensor and shared memory, where the box
-lies dense, innermost dimension first, as the map's swizzle orders it. Outside of the tensor it
+is contiguous, innermost dimension first, as the map's swizzle orders it. Outside of the tensor it
 reads zeros and writes nothing, as ``T.copy`` does. A tile that is stored in panels, or that is
 longer than a box may be, takes several boxes.
 
@@ -32,7 +32,7 @@ MOST_DIMS = 5
 MOST_BOXES = 32  # of one tile; each is an instruction of its own
 _FARTHEST = 1 << 40  # bytes from one element to the next, below
 _WIDEST = (1 << 31) - 1  # coordinates are 32-bit
-# Values of CUtensorMapDataType. Copies move bits, so what has no name there goes by its size.
+# Values of CUtensorMapDataType. Copies move bits, so a dtype without an entry uses its size.
 KINDS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int32": 3, "int64": 5}
 KINDS_BY_SIZE = {8: 0, 16: 1, 32: 2, 64: 4}
 
@@ -193,7 +193,7 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
     if isinstance(copy, S.AtomicTile):
         check_reduction(copy)
     if tensor.buffer.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
-        raise TmaIneligibleError("it is none between global and shared memory")
+        raise TmaIneligibleError("it is not a copy between global and shared memory")
     dtype = tensor.buffer.dtype
     if dtype != tile.buffer.dtype:
         raise TmaIneligibleError(f"it converts {copy.src.dtype} to {copy.dst.dtype}")
@@ -253,7 +253,7 @@ def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
     if not (isinstance(tensor.elem_offset, int) and tensor.elem_offset == 0):
         raise TmaIneligibleError(f"`{name}` does not begin where its memory does")
     if tensor.attrs.base_alignment % CHUNK:
-        raise TmaIneligibleError(f"the address of `{name}` is no multiple of {CHUNK} bytes")
+        raise TmaIneligibleError(f"the address of `{name}` is not a multiple of {CHUNK} bytes")
     *outer, last = map(E.as_expr, tensor.stride_list())
     if not (isinstance(last, E.Const) and int(last) == 1):
         raise TmaIneligibleError(f"neighbours in the last dimension of `{name}` are not adjacent")
@@ -298,10 +298,10 @@ def shape_of(tile: Region) -> tuple[int, ...]:
 
 
 def span_of(buffer: Buffer, shape: tuple[int, ...], layout: Layout | None) -> int:
-    """The span of the swizzle in which a tile lies, 0 without one.
+    """The span of the swizzle of a tile, 0 without one.
 
     Raises:
-        TmaIneligibleError: it lies otherwise.
+        TmaIneligibleError: the tile has another layout.
     """
     span = 0 if layout is None else swizzle_of(layout, shape, buffer.dtype.bits)
     if span is None:
@@ -310,7 +310,7 @@ def span_of(buffer: Buffer, shape: tuple[int, ...], layout: Layout | None) -> in
 
 
 def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, list[_Axis]]:
-    """The span of the swizzle, and the tile's dimensions as they lie, innermost first."""
+    """The span of the swizzle, and the tile's dimensions in memory order, innermost first."""
     buffer, shape = tile.buffer, shape_of(tile)
     counts = [int(extent) for extent in tile.extents]
     span = span_of(buffer, shape, layout)
@@ -319,9 +319,7 @@ def _axes(tile: Region, layout: Layout | None, bounds: Bounds) -> tuple[int, lis
     width = span * 8 // buffer.dtype.bits
     *lead, rows, columns = shape
     if counts[-1] % width or not divisible_by(tile.mins[-1], width, bounds):
-        raise TmaIneligibleError(
-            f"it takes a part of the panels of {span} bytes of `{buffer.name}`"
-        )
+        raise TmaIneligibleError(f"it copies a part of the {span}-byte panels of `{buffer.name}`")
     last = len(shape) - 1
     panel, zero = rows * width, E.const(0)
     inner = [
@@ -373,10 +371,12 @@ def _box_and_loops(
     last, size = tensor.ndim - 1, tensor.dtype.bits // 8
     row = box_extents.get(last, 1) * size
     if row % CHUNK:
-        raise TmaIneligibleError(f"it takes {row} bytes of a row of `{tensor.name}`, not {CHUNK}s")
+        raise TmaIneligibleError(
+            f"it takes {row} bytes of a row of `{tensor.name}`, not multiples of {CHUNK}"
+        )
     count = prod(times for _, times, _ in loops)
     if count > MOST_BOXES:
-        raise TmaIneligibleError(f"it takes {count} boxes, more than {MOST_BOXES}")
+        raise TmaIneligibleError(f"it needs {count} boxes, more than {MOST_BOXES}")
     return tuple(box_extents.get(dim, 1) for dim in reversed(range(tensor.ndim))), loops
 
 

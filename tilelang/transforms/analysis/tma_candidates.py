@@ -17,7 +17,7 @@ def tma_boxes(stmt: TmaOp, layout: Layout | None, bounds: Bounds) -> Boxes:
     """
     if isinstance(stmt, S.Gather):
         name = stmt.src.buffer.name
-        raise TmaIneligibleError(f"its elements of `{name}` are at computed places")
+        raise TmaIneligibleError(f"its elements of `{name}` are at computed indices")
     if isinstance(stmt, S.Im2col):
         return image_of(stmt, layout, bounds)
     return boxes_of(stmt, layout, bounds)

@@ -103,8 +103,8 @@ def _copies(stmt: S.Stmt) -> bool:
 
 
 class _Seen(Rewriter):
-    """What the threads ``lanes`` do, if all of them do ``instead`` of a branch what stands beside
-    it."""
+    """What the threads ``lanes`` do, if all of them execute ``instead`` of a branch the other side
+    of it."""
 
     def __init__(
         self, launch: S.Launch, lanes: slice, instead: tuple[S.If, S.Stmt] | None = None
@@ -267,14 +267,13 @@ MANY = 64  # matrix instructions of one iteration
 def predicate_copies(stmt: S.If, place: Place) -> S.Stmt | list[S.Stmt]:
     """Predicate cp.async instructions of prologues.
 
-    The last iterations of a pipeline start no copies, so that all copies of an iteration stand
-    under one condition. A branch is a border over which the assembler moves nothing; with a
-    predicate at each copy it can spread the copies over the matrix instructions of the iteration,
-    whose time hides theirs. Below `MANY` instructions there is nothing to spread them over, and one
-    branch is cheaper.
+    The last iterations of a pipeline start no copies, so that one condition covers all copies of
+    an iteration. The assembler moves nothing across a branch; with a predicate at each copy it can
+    spread the copies over the matrix instructions of the iteration, whose time hides theirs. Below
+    `MANY` instructions there is nothing to spread them over, and one branch is cheaper.
 
     Relies on copies being single instructions, whose addresses may be computed whether they are
-    made or not: nothing below looks at the conditions that accesses stand under.
+    made or not: nothing below reads the conditions around accesses.
     """
     *around, given = place.around
     loops = [node for node in around if isinstance(node, S.For) and not is_unrolled(node)]

@@ -23,7 +23,7 @@ UNIT = 128  # bits that a descriptor counts
 _PLACES = {
     operations.WGMMA_SS: (1, 3),
     operations.WGMMA_RS: (2,),
-}  # of operands; distances stand behind
+}  # of operands; distances follow
 
 
 @rule(S.Eval, needs="wgmma")
@@ -31,9 +31,9 @@ def offset_descriptors(stmt: S.Eval, place: Place) -> S.Stmt:
     """Strength reduction of wgmma descriptors: a fixed descriptor plus a varying offset.
 
     A descriptor is made of an address by a mask, a shift and an "or" (PTX, "Matrix Descriptor"),
-    and the version of a tile changes with each item of a pipeline: so each product would begin with
-    that arithmetic, of both operands, between the wait for its item and its first instruction. The
-    parts of an index that all threads see alike, in units of 16 bytes, are added to the descriptor
+    and the version of a tile changes with each iteration of a pipeline: so each product would begin
+    with that arithmetic, of both operands, between the wait for its stage and its first
+    instruction. The uniform parts of an index, in units of 16 bytes, are added to the descriptor
     instead: it is the same as long as the warpgroup is, so that the device's compiler makes it
     before the loop.
 
@@ -45,15 +45,15 @@ def offset_descriptors(stmt: S.Eval, place: Place) -> S.Stmt:
         return stmt
     args, threads = list(call.args), frozenset(place.kernel.thread_vars)
     for at in _PLACES[call.atom]:
-        args[at], args[at + 1] = _apart(args[at], args[at + 1], threads)
+        args[at], args[at + 1] = _split(args[at], args[at + 1], threads)
     if all(a is b for a, b in zip(args, call.args)):
         return stmt
     moved = E.Call(call.atom, tuple(args), call.dtype, call.attrs)
     return S.Eval(value=moved, loc=stmt.loc)
 
 
-def _apart(address: E.Expr, distance: E.Expr, threads: frozenset[E.Var]) -> tuple[E.Expr, E.Expr]:
-    """A place and a distance that say the same, with all in the distance that can be."""
+def _split(address: E.Expr, distance: E.Expr, threads: frozenset[E.Var]) -> tuple[E.Expr, E.Expr]:
+    """An equal address and offset, with everything in the offset that can be."""
     if not isinstance(address, E.AddressOf) or len(address.indices) != 1:
         return address, distance
     (index,) = address.indices
@@ -92,7 +92,7 @@ def hoist_loop_invariants(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
 
     An index is a sum. What of it does not mention a variable of the loop becomes a constant
     (``A_at``), and so does any such part inside the rest. The same part is named once in a block
-    and what is below it. Indices stay exact: a name stands for the value before any wrapping.
+    and what is below it. Indices stay exact: a name has the value before any wrapping.
 
     An element of an index tensor (a page table, a list of rows) is such a part where the kernel
     writes to no element of the tensor, and every iteration loads it: it is loaded once.
@@ -232,7 +232,7 @@ class _Nest:
         return E.binary("add", total, E.const(form.constant, expr.dtype))
 
     def name(self, value: E.Expr) -> E.Var:
-        """The constant that stands for ``value``."""
+        """The constant with the value of ``value``."""
         var = self.named.get(value)
         if var is None:
             known = {part: self.name(part) for part in self.loaded_parts(value)}

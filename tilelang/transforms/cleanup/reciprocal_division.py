@@ -200,7 +200,7 @@ def _is_alone(call: E.Call) -> bool:
 
 
 def _is_plain(expr: E.Expr) -> bool:
-    """Whether ``expr`` does nothing and asks nobody."""
+    """Whether ``expr`` has no effect and reads no memory."""
     return not E.find(expr, E.Call, E.Select)
 
 

@@ -1,9 +1,9 @@
 """Which register of a fragment each iteration of a parallel loop accesses, decided by tables.
 
-For a loop spread by one :class:`RegisterLayout` and a fragment held by another, the question is
-always the same: does each thread that runs an iteration hold the element that the iteration
-names, and is its register the same for all threads? Both are answered by evaluating the indices
-for every thread and register at once.
+For a loop distributed by one :class:`RegisterLayout` and a fragment distributed by another, the
+question is always the same: does each thread that runs an iteration hold the element that the
+iteration accesses, and is its register the same for all threads? Both are answered by evaluating
+the indices for every thread and register at once.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def registers_of(
     if any(extent == 0 for _, _, extent in access.inner):
         return None
     inner = tuple(span for span in access.inner if _uses(access.indices, span[0]))
-    # The question is asked again when the operation is lowered, about a loop with new variables.
+    # The analysis runs again when the operation is lowered, on a loop with new variables.
     count = len(loop.vars)
     names = placeholders(count + len(inner))
     old = (*loop.vars, *(var for var, _, _ in inner))
@@ -142,7 +142,7 @@ def registers_of(
 
 @lru_cache(maxsize=64)
 def placeholders(count: int) -> tuple[E.Var, ...]:
-    """Variables that stand for those of any loop."""
+    """Placeholder variables for those of any loop."""
     return tuple(E.Var(f"i{number}", DType("int32")) for number in range(count))
 
 
@@ -177,7 +177,7 @@ def _registers(
         exists[spread.owner_table().reshape(-1)] = True
     full = (*points.shape[:2], *(extent for _, _, extent in inner))
     exists = np.broadcast_to(exists.reshape(*points.shape[:2], *(1,) * axes), full)
-    numbers = _places(indices, values, full, layout, exists)
+    numbers = _registers_of(indices, values, full, layout, exists)
     if numbers is None:
         return None
     return _fitted(numbers.reshape(points.shape[0], -1), exists.reshape(points.shape[0], -1), inner)
@@ -187,7 +187,7 @@ def _uses(indices: tuple[E.Expr, ...], var: E.Var) -> bool:
     return any(var in index.variables for index in indices)
 
 
-def _places(
+def _registers_of(
     indices: tuple[E.Expr, ...],
     values: dict[E.Var, Array],
     full: tuple[int, ...],
@@ -226,7 +226,7 @@ def _fitted(
     if bool((high[used] != low[used]).any()):
         return None
     if not used.all():
-        # Empty places continue the pattern of the others where there is one.
+        # Unused registers continue the pattern of the others where there is one.
         reference = registers[np.argmax(exists.sum(axis=1))]
         high = np.where(used, high, reference)
     base = int(high[0])
@@ -254,7 +254,7 @@ def mapping_from_layout(
     these are registers: all threads find it at the same distance from the first. Variables of
     loops inside the parallel one count, too, where all their values are in one thread.
 
-    Loop variables that the access does not use are shared out over the threads that hold copies,
+    Loop variables that the access does not use are distributed over the threads that hold copies,
     unless the access writes: then every holder runs them all.
     """
     nest = nest_of(access, loop, extents)

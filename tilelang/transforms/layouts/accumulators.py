@@ -58,7 +58,7 @@ class UpdateConflict:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _GuardedStore:
     """A store of a loop body: its indices, the conditions around it, inner loops with constants."""
 
     stmt: S.Store
@@ -68,8 +68,8 @@ class _Place:
 
 
 def updated_tiles(loop: S.Parallel) -> list[Buffer]:
-    """The tiles of which the body of ``loop`` stores elements that it also reads, apart from those
-    that have an element for each iteration."""
+    """The tiles of which the body of ``loop`` stores elements that it also reads, except those that
+    have an element for each iteration."""
     tiles: dict[E.Var, Buffer] = {}
     known = [a for a in effects.accesses(loop.body, nested=True) if a.how is effects.How.PLAIN]
     read = {access.data for access in known if access.reads}
@@ -85,8 +85,8 @@ def updated_tiles(loop: S.Parallel) -> list[Buffer]:
 def update_conflict(
     loop: S.Parallel, buffer: Buffer, spread: RegisterLayout | None
 ) -> UpdateConflict | None:
-    """Whether threads meet at an element of ``buffer`` when ``spread`` shares out the loop."""
-    accesses = [p for p in _places(loop.body, (), (), {}) if p.stmt.buffer.data is buffer.data]
+    """Whether threads conflict at an element of ``buffer`` when ``spread`` distributes the loop."""
+    accesses = [p for p in _stores_of(loop.body, (), (), {}) if p.stmt.buffer.data is buffer.data]
     extents = static_extents(loop)
     if spread is None or extents is None:
         return UpdateConflict()
@@ -152,22 +152,22 @@ def _update_conflict(
     return UpdateConflict(tuple(int(n) for n in names[conflicts[0]]), pair, threads, box)
 
 
-def _at_run_time(access: _Place, names: tuple[E.Var, ...]) -> bool:
+def _at_run_time(access: _GuardedStore, names: tuple[E.Var, ...]) -> bool:
     """Whether more than the loop variables decides about a store."""
     known = {*names, *(var for var, _, _ in access.inner)}
     return any(E.holds(c, E.Load, E.Call) or not c.variables <= known for c in access.conditions)
 
 
-def _places(
+def _stores_of(
     stmt: S.Stmt,
     conditions: tuple[E.Expr, ...],
     inner: tuple[tuple[E.Var, int, int], ...],
     lets: dict[E.Var, E.Expr],
-) -> Iterator[_Place]:
+) -> Iterator[_GuardedStore]:
     """The stores of a loop body, with lets of integers and booleans written out."""
     if isinstance(stmt, S.Store):
         indices = tuple(substitute(index, lets) for index in stmt.indices)
-        yield _Place(stmt, indices, conditions, inner)
+        yield _GuardedStore(stmt, indices, conditions, inner)
     if isinstance(stmt, S.Let) and (stmt.value.dtype.is_integer or stmt.value.dtype.is_bool):
         lets[stmt.var] = substitute(stmt.value, lets)
     elif isinstance(stmt, S.For):
@@ -178,19 +178,19 @@ def _places(
             inner = (*inner, (stmt.var, 0, 0))
     if isinstance(stmt, S.If):
         cond = substitute(stmt.cond, lets)
-        yield from _places(stmt.then, (*conditions, cond), inner, dict(lets))
+        yield from _stores_of(stmt.then, (*conditions, cond), inner, dict(lets))
         if stmt.orelse is not None:
             other = (*conditions, E.unary("lnot", cond))
-            yield from _places(stmt.orelse, other, inner, dict(lets))
+            yield from _stores_of(stmt.orelse, other, inner, dict(lets))
         return
     for block in stmt.blocks():
-        yield from _places(
+        yield from _stores_of(
             block, conditions, inner, lets if isinstance(stmt, S.Seq) else dict(lets)
         )
 
 
 def _table(
-    loop: S.Parallel, extents: tuple[int, ...], access: _Place
+    loop: S.Parallel, extents: tuple[int, ...], access: _GuardedStore
 ) -> tuple[Array, Any, tuple[E.Expr, ...]] | None:
     """The element of every iteration, which iterations store, and what is added to the indices that
     is the same in all of them; None where this is known at run time only."""
@@ -221,7 +221,7 @@ def _table(
     mask = np.ones(full, bool)
     for cond in access.conditions:
         fixed = _fixed(cond, names)
-        if fixed is not None:  # which value it is makes no difference to who meets
+        if fixed is not None:  # its value does not change which threads conflict
             mask = mask & (values[fixed] == values[fixed].flat[0])
             rests.append(cond)
             continue
@@ -278,7 +278,7 @@ class _Collected(Rewriter):
     """The body of a loop with updates of a tile as those of a reducer."""
 
     def __init__(self, loop: S.Parallel, buffer: Buffer) -> None:
-        # Conditions may say what a name stands for where the store says the name.
+        # Conditions may use the value of a name where the store uses the name.
         body = inline_lets(loop.body, lambda value: isinstance(value, (E.Var, E.Const)))
         self.body = map_stmts(body, S.Seq, lambda seq: _without_names(seq, buffer))
         updates = [u for s in S.walk(self.body) if (u := update_of(s)) and u.place.buffer is buffer]
@@ -293,7 +293,7 @@ class _Collected(Rewriter):
                 f"{buffer.name}_part", Shape(buffer.shape), wide, FRAGMENT,
                 attrs=BufferHints(reducer=(self.kind, "none")),
             )  # fmt: skip
-        self.atomic = self.kind in _ATOMICS and _takes_atomics(
+        self.atomic = self.kind in _ATOMICS and _has_atomics(
             buffer, kinds, [index for update in updates for index in update.place.indices]
         )
 
@@ -321,7 +321,7 @@ class _Collected(Rewriter):
         return result
 
 
-def _takes_atomics(buffer: Buffer, kinds: set[DType], indices: list[E.Expr]) -> bool:
+def _has_atomics(buffer: Buffer, kinds: set[DType], indices: list[E.Expr]) -> bool:
     """Whether threads update a shared tile itself: a large one of 32-bit integers, at computed
     indices, for which every thread would hold all elements of a reducer."""
     if kinds != {buffer.dtype} or str(buffer.dtype) not in ("int32", "uint32"):
@@ -390,7 +390,7 @@ def depends_on_order(
 
 
 def may_depend_on_order(loop: S.Parallel, buffer: Buffer) -> None:
-    """Warn of updates that are no reduction, where the run decides whether threads meet."""
+    """Warn of updates that are no reduction, where only the run shows whether threads conflict."""
     store = next(s for s in S.find(loop.body, S.Store) if s.buffer.data is buffer.data)
     message = (
         f"`{store!r}` may be run for one element of `{buffer.name}` by several threads at once, "

@@ -76,7 +76,7 @@ def _candidates(
     shape: tuple[int, ...], bits: int, panels: bool
 ) -> Iterator[tuple[Layout, tuple[int, ...]]]:
     """Chunks of 16 bytes permuted within spans, by the row or by groups of rows; ``panels`` first,
-    whose spans lie one behind the other; at last pairs of chunks by the row, for accesses of halves
+    whose spans are contiguous; at last pairs of chunks by the row, for accesses of halves
     of chunks. Each with the box of its images."""
     spans = [span for span in SPANS if fits(shape, bits, span)]
     for span in spans if panels else ():

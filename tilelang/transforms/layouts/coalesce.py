@@ -1,7 +1,8 @@
 """Coalescing: how well a thread map of a loop accesses global memory.
 
-Counted are the 32-byte sectors that the first warp asks for, vector by vector. It tells whether
-following a small fragment (a row of a larger tile, say) would spoil the accesses of the tile.
+The cost is the number of 32-byte sectors that the first warp requests, vector by vector. It shows
+whether following a small fragment (a row of a larger tile, say) would spoil the accesses of the
+tile.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, 
 
 
 def _count(points: list[Array], bits: int, run: int = 0) -> tuple[int, int]:
-    """Sectors over the vectors of a warp, and vectors; rows of the array lie far apart."""
+    """Sectors over the vectors of a warp, and vectors; rows of the array are in different
+    sectors."""
     *lead, last = points
     row_number = np.zeros(last.shape, np.int64)
     for index in lead:

@@ -1,6 +1,6 @@
 """Layout conversion: operations whose fragments have an unsuitable layout work on a copy.
 
-Where the elements only change places inside the warps, shuffles bring them to a second fragment in
+Where elements only move between lanes of a warp, shuffles bring them to a second fragment in
 the layout that the operation needs, and bring the results back. Otherwise the fragment is written
 to a shared tile, the operation uses the tile (or a second fragment filled from it), and the result
 goes back the same way. Correct for every combination of layouts; the cost is one exchange. An
@@ -141,7 +141,7 @@ class Conversion(Rewriter):
         return converted
 
     def may_stay(self, buffer: Buffer, layout: RegisterLayout | None, most: int) -> bool:
-        """Whether a copy of ``buffer`` may take its room for longer than one operation."""
+        """Whether a copy of ``buffer`` may be live for longer than one operation."""
         if layout is not None and layout.register_count * buffer.dtype.bits > MOST_REGISTERS * 32:
             return False
         return buffer.constant_bytes <= min(most, self.room)

@@ -1,6 +1,6 @@
 """Deferred cross-lane reductions: sums over iterations cross the lanes once, after the loop.
 
-A running total of rows that several lanes hold is the same in each of them::
+A running total of rows that several lanes hold is equal in all of them::
 
     for ...:
         part = sum of a row of scores             by the lanes of the row, then between them

@@ -139,12 +139,12 @@ def in_panels(
     operand: Descriptor, start: E.Expr, extent: int, step: int, bounds: Bounds | None,
     shares: int = 1,
 ) -> bool:  # fmt: skip
-    """Whether elements of a row, taken ``step`` at a time from ``start`` on, lie in whole panels
-    or inside one.
+    """Whether elements of a row, in steps of ``step`` from ``start`` on, cover whole panels or are
+    inside one.
 
     Args:
-        extent: of all that is taken.
-        shares: warpgroups that take equal parts of it, each from its own start on.
+        extent: of the whole part.
+        shares: warpgroups that get equal parts of it, each from its own start on.
     """
     size = operand.bits // 8
     width, share = operand.span // size, extent // shares

@@ -7,7 +7,7 @@ the statement, and all that follow read it there.
 With a matrix instruction the result is cut into one tile per warp, each tile into tiles of the
 instruction. Operands in shared memory want rows swizzled in chunks of 16 bytes, operands in
 fragments the register layout of the instruction. Where no instruction fits (dtype, architecture,
-sizes, threads that are no whole warps) every thread computes a part of the result with plain
+sizes, threads that are not whole warps) every thread computes a part of the result with plain
 multiplications, which works for everything.
 
 Where the target multiplies by warpgroups (``wgmma``) that comes first: the unit reads operands from
@@ -48,7 +48,7 @@ from tilelang.transforms.layouts.descriptors import (
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 WARPGROUP_ROWS = 64  # rows of an instruction of a warpgroup
 CHUNK_BITS = 128
-INTERLEAVED_BITS = 64  # 32 lanes then read from each bank twice, one behind the other
+INTERLEAVED_BITS = 64  # 32 lanes then read from each bank twice, in sequence
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class GemmPlan:
         swapped: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
             are the warps and the sum; c, a and b are still the layouts of C, A and B.
         why: why no instruction of a warpgroup computes it, where the target has them.
-        k_slices: groups of warps that share out k. Each adds up its part; C has as many matrices.
+        k_slices: groups of warps that split k. Each adds up its part; C has as many matrices.
     """
 
     atom: MmaAtom | None
@@ -341,11 +341,11 @@ def _by_warpgroups(
     k = rows if stmt.trans_a else columns
     swapped = stmt.hints.swapped
     if stmt.hints.k_run > 1:
-        return "its weights are in registers in another order of k"
+        return "its operand is in registers in a permuted order of k"
     if first % WARPGROUP or threads % WARPGROUP:
-        return f"threads {first} to {first + threads - 1} are no whole warpgroups"
+        return f"threads {first} to {first + threads - 1} are not whole warpgroups"
     if k * stmt.a.dtype.bits % 256:
-        return f"k = {k} is no multiple of {256 // stmt.a.dtype.bits}"
+        return f"k = {k} is not a multiple of {256 // stmt.a.dtype.bits}"
     policy = GemmWarpPolicy.Square if swapped else GemmWarpPolicy(stmt.policy)
     shares = _shares(m, n, threads // WARPGROUP, policy)
     if shares is None:
@@ -400,7 +400,7 @@ def _described(
     if layout is None and default is None:
         return f"no swizzle divides the rows of `{buffer.name}`"
     if layout is None:
-        return f"no swizzle fits `{buffer.name}` under all its names"
+        return f"no swizzle fits all views of `{buffer.name}`"
     return descriptor_of(region, layout, k_inner, bounds)
 
 
@@ -621,8 +621,8 @@ class _Matrix:
 def _shared_layout(region: Region, k_inner: bool, by_rows: bool) -> Layout | None:
     """The layout wanted of the last two dimensions of a shared factor.
 
-    Chunks of 16 bytes of eight neighbouring rows lie in different banks, as ldmatrix and 16-byte
-    copies like it. A factor of 8 bits or less that is contiguous along m or n is read byte by byte
+    Chunks of 16 bytes of eight neighbouring rows are in different banks, which ldmatrix and 16-byte
+    copies need. A factor of 8 bits or less that is contiguous along m or n is read byte by byte
     down its columns, for which rows one after the other with a gap are better. With
     ``by_rows`` the
     instruction loads matrices from rows of one distance.

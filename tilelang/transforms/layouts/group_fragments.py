@@ -1,7 +1,7 @@
 """Fragments of a group of threads that an operation of more threads accesses, too.
 
-``T.clear(acc)`` in front of `if tx < 128:`, whose threads alone use ``acc``: the elements are held
-by that group, so the operation is done there. One that only fills the fragments of several groups
+``T.clear(acc)`` in front of `if tx < 128:`, whose threads alone use ``acc``: that group holds the
+elements, so it executes the operation. One that only fills the fragments of several groups
 is done in each of them.
 """
 

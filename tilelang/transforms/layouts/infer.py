@@ -141,8 +141,8 @@ class _Inference(Priced):
                 may_depend_on_order(op.stmt, buffer)
 
     def spread_in_shared(self, op: Op, moved: Collection[Buffer]) -> RegisterLayout | None:
-        """How the loop of ``op`` is shared out when it has the tiles ``moved`` in shared memory:
-        these ask for nothing any more."""
+        """How the loop of ``op`` is distributed when the tiles ``moved`` are in shared memory:
+        these require no layout any more."""
         if op.loop is None or op.extents is None or not moved:
             return self.spread_of(op.stmt)
         loop = replace_buffers(op.loop, {buffer: in_shared(buffer) for buffer in moved})
@@ -180,13 +180,13 @@ class _Inference(Priced):
                 layout = self.best(buffer, sites)
                 if layout is not None:
                     self.layouts[buffer] = layout
-                    self.note(buffer, "fewest bank conflicts of all that were tried", sites[0][0])
+                    self.note(buffer, "fewest bank conflicts of the layouts tried", sites[0][0])
         for buffer, copies in self.boxed.copies.items():
             layout = self.boxed.first(buffer, (None,))
             if buffer not in self.layouts and layout is not None:
-                self.lay_out(buffer, layout, "copied in boxes of a tensor", copies[0])
+                self.lay_out(buffer, layout, "required by TMA copies", copies[0])
             if not self.boxed.suits(buffer, self.layouts.get(buffer)):
-                self.boxed.give_up(buffer, f"the layout of `{buffer.name}` is another")
+                self.boxed.give_up(buffer, f"`{buffer.name}` has another layout")
 
     def converted_tiles(self, body: S.Stmt) -> dict[Buffer, Buffer]:
         """The shared tiles through which fragments go in ``body``, each with a layout against bank

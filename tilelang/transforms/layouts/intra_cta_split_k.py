@@ -48,7 +48,7 @@ def _path(body: S.Stmt, product: S.Gemm) -> list[S.Stmt]:
 
 
 def split_k_partials(tile: Buffer, slices: int) -> Buffer:
-    """Room for ``slices`` sums of the shape of ``tile``."""
+    """A buffer for ``slices`` partial sums of the shape of ``tile``."""
     return Buffer(f"{tile.name}_parts", Shape((slices, *tile.shape)), tile.dtype, tile.storage)
 
 

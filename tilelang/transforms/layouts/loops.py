@@ -42,7 +42,7 @@ def free_mapping(
         for other, runs in others:
             if (cost := requests(loop, other, runs)) < least:
                 mapping, least = other, cost
-    if mapping.replicated and takes_one_thread(loop):
+    if mapping.replicated and needs_single_thread(loop):
         mapping = mapping.alone()
     exchange = exchange_in(loop.body) if mapping.register_count > 1 else None
     if exchange is not None:
@@ -55,7 +55,7 @@ def _mappings(
 ) -> Iterator[tuple[RegisterLayout, dict[Access, int]]]:
     """Mappings of a loop, each with the vectors of its accesses: the widest along the last variable
     first. Narrower ones follow where not all accesses have such vectors, and those along other
-    variables where a tensor lies so."""
+    variables where a tensor is contiguous there."""
     if not extents:
         yield RegisterLayout.linear(extents, threads), {}
     for loop_var, extent in zip(loop.vars, extents):
@@ -80,7 +80,7 @@ def _mappings(
             width = width // 2 if width > least and min(vectors.values()) < width else 0
 
 
-def takes_one_thread(loop: S.Parallel) -> bool:
+def needs_single_thread(loop: S.Parallel) -> bool:
     """Whether one thread alone may run an iteration.
 
     With results in registers, all threads that hold copies of them run it, and one of these makes
@@ -140,8 +140,8 @@ def _width(
 ) -> int:
     """Elements per thread and step: 16 bytes of the widest memory access along the last extent,
     fewer if accesses are not aligned or there is less than a vector per thread. Vectors of 8 bytes
-    that all threads have alike beat wider ones that some lack: registers without an element take a
-    predicate at every use."""
+    that all threads have are better than wider ones that some lack: registers without an element
+    take a predicate at every use."""
     width, total = max(runs.values(), default=1), prod(extents)
     if width > 1:
         width = min(width, max(1, VECTOR_BITS // bits))

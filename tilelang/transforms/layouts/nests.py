@@ -1,10 +1,10 @@
 """Nested loops inside the body of a parallel loop.
 
 A vectorized loop around the whole body, whose iterations touch elements of their own, is one more
-dimension of the nest: how the lanes are shared out is then a question of layouts, too.
+dimension of the nest: the distribution of the lanes is then part of layout inference, too. The
 
-Of parallel loops the outer one is shared out over the threads; an inner one that is not perfectly
-nested has nobody left to share its iterations with, so the thread that runs the outer iteration
+outer parallel loop is distributed over the threads; an inner one that is not perfectly
+nested has no threads left to share its iterations, so the thread that runs the outer iteration
 runs all of them. They may come in any order, so a serial loop is one of the legal ones, and the
 layouts of fragments that it accesses are then found for the outer loop as a whole.
 """
@@ -26,7 +26,7 @@ def serial_inside(stmt: S.Stmt) -> S.Stmt:
 
     def outer(loop: S.Parallel) -> S.Stmt:
         body = map_stmts(loop.body, S.Parallel, _serial)
-        return _joined(loop if body is loop.body else replace(loop, body=body))
+        return _collapsed(loop if body is loop.body else replace(loop, body=body))
 
     return map_stmts(stmt, S.Parallel, outer)
 
@@ -45,7 +45,7 @@ def _serial(loop: S.Parallel) -> S.Stmt:
     return result
 
 
-def _joined(loop: S.Parallel) -> S.Parallel:
+def _collapsed(loop: S.Parallel) -> S.Parallel:
     """``loop`` with a vectorized loop that is all of its body as its last dimension."""
     lanes = loop.body
     if not isinstance(lanes, S.For) or lanes.kind != "vectorized" or loop.loop_layout is not None:

@@ -3,7 +3,7 @@
 A shared tile that a loop computes (weights that are unpacked, activations that are scaled) and only
 products read makes a round trip through shared memory for nothing: the loop can leave each element
 in the thread that multiplies it. Such a tile becomes a fragment here. It gets an order of k that
-suits its source: the instruction does not care which k its registers stand for as long as both
+suits its source: the instruction does not depend on which k its registers hold as long as both
 operands agree, so each thread takes neighbours along k ("k_run" steps of them), which are wide
 loads of packed numbers, and the other operand is loaded in the same order (see
 :mod:`tilelang.transforms.lower.gemm_k_permuted`). Fragments of the program that only loops touch
@@ -55,7 +55,7 @@ def promote_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 @dataclass
 class _Uses:
-    """Every statement that touches one buffer, apart from its allocation."""
+    """Every statement that touches one buffer, except its allocation."""
 
     loops: list[S.Stmt] = field(default_factory=list)  # copies, fills and parallel loops
     products: list[S.Gemm] = field(default_factory=list)
@@ -71,7 +71,7 @@ class _Promoter:
         self.plans: dict[S.Gemm, GemmPlan] = {}
 
     def run(self) -> S.Launch:
-        """The launch with the tiles that are held."""
+        """The launch with the promoted tiles."""
         products = S.find(self.launch.body, S.Gemm)
         if not products:
             return self.launch
@@ -114,7 +114,7 @@ class _Promoter:
 
     # -- queries -------------------------------------------------------------------------
     def collect(self, stmt: S.Stmt) -> None:
-        """Uses of every buffer, and where statements stand."""
+        """Uses of every buffer, and the positions of statements."""
         if isinstance(stmt, S.Seq):
             for position, child in enumerate(stmt.stmts):
                 self.blocks[child] = (id(stmt), position)
@@ -196,7 +196,7 @@ class _Promoter:
         return any(storage == FRAGMENT or storage.startswith("shared") for storage in storages)
 
     def follows(self, product: S.Gemm, writer: S.Stmt) -> bool:
-        """Whether ``product`` stands in the block of ``writer``, after it, for the same threads."""
+        """Whether ``product`` follows ``writer`` in the same block, for the same threads."""
         here, there = self.blocks.get(product), self.blocks.get(writer)
         if here is None or there is None or here[0] != there[0] or here[1] <= there[1]:
             return False
@@ -227,8 +227,8 @@ class _Promoter:
         return True
 
     def can_swap_operands(self, product: S.Gemm, buffer: Buffer) -> bool:
-        """Whether the result of ``product`` may be held transposed: all that is added to it is a
-        product with ``buffer``."""
+        """Whether the result of ``product`` may be transposed in registers: all that is added to it
+        is a product with ``buffer``."""
         c, annotated = product.c, dict(self.launch.hints.layout_map)
         if c.buffer.storage != FRAGMENT or not c.is_whole or c.buffer in annotated:
             return False
@@ -296,7 +296,7 @@ class _Promoter:
         return few and self.k_slices(product) > 0
 
     def k_slices(self, product: S.Gemm) -> int:
-        """Groups of warps that share out k of ``product``, computed transposed, where there are
+        """Groups of warps that split k of ``product``, computed transposed, where there are
         more warps than tiles of right rows; 0 if that cannot be."""
         plan, (first, threads) = self.plan(product), self.groups.of(product)
         if plan.atom is None or plan.n % plan.atom.m:
@@ -314,8 +314,8 @@ class _Promoter:
 def _ordered(
     body: S.Stmt, orders: Mapping[S.Gemm, GemmHints], sums: Mapping[Buffer, Buffer]
 ) -> S.Stmt:
-    """``body`` with the order of k at the products that have one, and with their sums in parts
-    where k is shared out."""
+    """``body`` with the permutation of k at the products that have one, and with partial sums where
+    k is split."""
 
     def product(stmt: S.Gemm) -> S.Stmt:
         hints = orders.get(stmt, stmt.hints)

@@ -50,7 +50,7 @@ from tilelang.transforms.layouts.gemm_plan import (
     max_mma_rows,
     plan_gemm,
 )
-from tilelang.transforms.layouts.loops import free_mapping, takes_one_thread
+from tilelang.transforms.layouts.loops import free_mapping, needs_single_thread
 from tilelang.transforms.layouts.sharing import check_sharing
 from tilelang.transforms.layouts.shuffles import warp_shuffles
 from tilelang.transforms.layouts.storage import Storage
@@ -61,13 +61,13 @@ from tilelang.transforms.notes import Note
 
 Known = TypeVar("Known", bound="Layouts")
 # Why a fragment is in shared memory.
-_NAMES = "no registers have its layout under all its names, so it is in shared memory"
-_WRITTEN = "threads write elements of it that they name, so it is in shared memory"
+_NAMES = "no register layout fits all its views, so it is in shared memory"
+_WRITTEN = "threads write its elements at their own indices, so it is in shared memory"
 MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread may hold
 
 
 class NotInRegistersError(Exception):
-    """A fragment that no layout fits under all its names; caught where inference starts."""
+    """A fragment whose views no common layout fits; caught where inference starts."""
 
     def __init__(self, note: Note) -> None:
         super().__init__(note.why)
@@ -83,7 +83,7 @@ class GroupsDifferError(TileUnsupportedError):
             f"the fragment `{buffer.name}` is used by {before} threads and by {threads}",
             expected="a fragment used by one group of threads",
             got=f"groups of {before} and {threads} threads",
-            hint="use a fragment per branch, or pass the tile through shared memory",
+            hint="use a fragment per branch, or exchange the tile through shared memory",
             loc=stmt.loc,
         )
 
@@ -119,25 +119,25 @@ class Layouts:
         self.floating: dict[Buffer, set[E.Var]] = {}  # -> names in indices of plain writes
         self.ops: list[Op] = []
         self.known: dict[S.Stmt, Op] = {}
-        self.users: dict[Buffer, list[int]] = {}  # fragment -> places in ops, in order
-        self.changed: set[int] = set()  # places in ops that a layout has changed for
+        self.users: dict[Buffer, list[int]] = {}  # fragment -> positions in ops, in order
+        self.changed: set[int] = set()  # positions in ops for which a layout has changed
         self.surroundings = Surroundings(launch, self.groups)
 
-    def settled(self: Known, layouts: Mapping[Buffer, RegisterLayout]) -> Known | None:
-        """A copy of this, behind :meth:`seed`, with all layouts, where fragments have those of
+    def propagated(self: Known, layouts: Mapping[Buffer, RegisterLayout]) -> Known | None:
+        """A copy of this, after :meth:`seed`, with all layouts, where fragments have those of
         ``layouts``; None where they cannot have them."""
         result = copy(self)
         result.registers, result.notes = dict(self.registers), dict(self.notes)
         result.changed = set()
         for buffer, layout in layouts.items():
             if not result.hold(
-                buffer, layout, "cheapest of all that its operations ask for", self.launch
+                buffer, layout, "cheapest of the layouts that its operations allow", self.launch
             ):
                 return None
         result.spread(range(len(self.ops)))
         for _ in result.choices():
             result.spread(result.changed)
-        result.settle_reducers()
+        result.replicate_reducers()
         return result
 
     def note(self, buffer: Buffer, why: str, stmt: S.Stmt) -> None:
@@ -295,7 +295,7 @@ class Layouts:
         """Two names of a tile are annotated, and not with the same layout."""
         names = ", ".join(f"`{name.name}`" for name in self.storage.of(buffer))
         return TileValueError(
-            f"the layout of `{buffer.name}` differs from that of another name of its memory",
+            f"the layout of `{buffer.name}` differs from that of another view of its memory",
             expected="one layout for a tile and its views",
             got=f"T.annotate_layout for more than one of {names}",
             hint="annotate the allocated tile only; its views follow",
@@ -398,7 +398,8 @@ class Layouts:
         return is_coalesced(op.loop, spread, free, self.context.limits.warp)
 
     def suits(self, buffer: Buffer, layout: RegisterLayout) -> bool:
-        """Whether the loops that touch a fragment access global memory well if it is held so."""
+        """Whether the loops that touch a fragment access global memory well with this layout of
+        it."""
         for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
             for access in op.touched:
                 if access.buffer is not buffer or op.loop is None or op.extents is None:
@@ -410,7 +411,7 @@ class Layouts:
 
     def assign(self, op: Op, spread: RegisterLayout, why: str, slices: bool = False) -> bool:
         """Layouts of unknown fragments when ``spread`` shares out the loop of ``op``."""
-        why = f"{why} {word_of(op.stmt)}"
+        why = f"{why} {operation_name(op.stmt)}"
         changed = False
         for access in op.touched:
             if access.buffer not in self.registers and op.loop is not None:
@@ -421,7 +422,7 @@ class Layouts:
         return changed
 
     def spread_reduce(self, stmt: S.Reduce) -> None:
-        """A result is held where the reduced elements were."""
+        """The threads that held the reduced elements hold the result."""
         src, dst = stmt.src, stmt.dst
         source = self.registers.get(src.buffer)
         if source is None or dst.buffer in self.registers or dst.buffer.storage != FRAGMENT:
@@ -434,7 +435,7 @@ class Layouts:
             if prod(result.shape) != 1 or prod(constant_shape(dst.buffer)) != 1:
                 return
             result = replace(result, shape=(1,), modes=((),))
-        self.hold(dst.buffer, result, f"what reducing `{src.buffer.name}` leaves", stmt)
+        self.hold(dst.buffer, result, f"the result of reducing `{src.buffer.name}`", stmt)
 
     def known_mapping(self, op: Op) -> RegisterLayout | None:
         """The register layout of the loop of ``op`` as its known fragments ask for it."""
@@ -450,7 +451,7 @@ class Layouts:
     def choices(self) -> Iterator[None]:
         """Give one free loop or fragment a layout at a time, until none is left.
 
-        What a loop cannot give now it cannot give later, so that each is asked once.
+        A loop that gives no layout now gives none later, so each is tried once.
         """
         free = [op for op in self.ops if op.extents is not None and self.is_free(op)]
         free.sort(key=_order)
@@ -479,18 +480,18 @@ class Layouts:
         if self.storage.several(buffer):
             even = self.storage.even(buffer, threads)
             tried += [even] if even is not None else []
-            # A tile whose names cut it apart differently is better off in shared memory, where a
+            # A tile whose views split it differently is better in shared memory, where a
             # reducer cannot be: its copies are partial results.
             small = even is not None and prod(shape) * buffer.dtype.bits <= MAX_COPIED
             if small or is_reducer(buffer):
                 tried.append(RegisterLayout.fully_replicated(shape, threads))
-        why = "spread evenly; no operation asks for more"
+        why = "distributed evenly; no operation requires another layout"
         if not any(self.hold(buffer, layout, why, self.launch) for layout in tried):
             raise self.not_in_registers(buffer)
 
-    def settle_reducers(self) -> None:
-        """Reducers to which a loop contributes in threads without a copy, at computed indices for
-        example, are held by all threads: then every contribution has a copy to go to."""
+    def replicate_reducers(self) -> None:
+        """Replicate reducers in all threads if a loop contributes in threads without a copy, at
+        computed indices for example: then every thread has a copy for its contribution."""
         missed = True
         while missed:
             missed = False
@@ -500,11 +501,11 @@ class Layouts:
                         shape = constant_shape(access.buffer)
                         threads = self.fragments[access.buffer]
                         everywhere = RegisterLayout.fully_replicated(shape, threads)
-                        why = "at elements that not only the loop variables name, it is updated by"
+                        why = "updated at indices other than loop variables by"
                         for name in self.storage.of(access.buffer):
                             self.notes.pop(name, None)
                         if not self.hold(
-                            access.buffer, everywhere, f"{why} {word_of(op.stmt)}", op.stmt
+                            access.buffer, everywhere, f"{why} {operation_name(op.stmt)}", op.stmt
                         ):
                             raise self.not_in_registers(access.buffer)
                         missed = True
@@ -528,8 +529,8 @@ class Layouts:
         return mapping or free_mapping(op.loop, op.extents, op.threads, self.bounds)
 
     def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, RegisterLayout | None]]:
-        """The fragments of ``stmt`` that it cannot use as they are held, each with the layout in
-        which it could; None stands for shared memory."""
+        """The fragments of ``stmt`` whose layouts it cannot use, each with a layout that it could;
+        None: shared memory."""
         if isinstance(stmt, S.Gemm):
             pairs = [
                 (region.buffer, operand.spread if isinstance(operand, Registers) else None)
@@ -551,14 +552,14 @@ class Layouts:
         return [(buffer, self.wanted(op, buffer, spread)) for buffer in buffers]
 
     def differs(self, buffer: Buffer, layout: RegisterLayout | None) -> bool:
-        """Whether a fragment is held otherwise than a product wants it."""
+        """Whether a fragment has another layout than a product needs."""
         return layout is None or not self.registers[buffer].same(layout)
 
     def wanted(
         self, op: Op, buffer: Buffer, spread: RegisterLayout | None
     ) -> RegisterLayout | None:
-        """The layout in which the loop of ``op`` could use ``buffer``, if shuffles can bring it
-        there; None stands for shared memory."""
+        """The layout in which the loop of ``op`` could use ``buffer``, if shuffles can convert to
+        it; None: shared memory."""
         uses = [access for access in op.touched if access.buffer is buffer]
         current = self.layout_of(buffer)
         if spread is None or op.loop is None or current is None or is_reducer(buffer):
@@ -600,14 +601,14 @@ def _names(expr: E.Expr) -> set[E.Var]:
     return {node for node in E.walk(expr) if isinstance(node, E.Var)}
 
 
-def word_of(stmt: S.Stmt) -> str:
+def operation_name(stmt: S.Stmt) -> str:
     """The statement's name in the language."""
     return {"Copy": "T.copy", "Fill": "T.fill"}.get(type(stmt).__name__, "T.Parallel")
 
 
 def _order(op: Op) -> tuple[bool, bool, int, int]:
     """Free loops choose in this order: those that allow no copies first, fills last."""
-    alone = op.loop is not None and takes_one_thread(op.loop)
+    alone = op.loop is not None and needs_single_thread(op.loop)
     return isinstance(op.stmt, S.Fill), not alone, -_reach(op), -prod(op.extents or ())
 
 

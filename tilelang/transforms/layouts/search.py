@@ -51,7 +51,7 @@ class Priced(Layouts):
         )
 
     def cost_of(self, op: Op) -> float:
-        """Cycles of one operation, its tiles being held as it needs them."""
+        """Cycles of one operation, with its tiles in the layouts that it needs."""
         warp = self.context.limits.warp
         if isinstance(op.stmt, S.Reduce):
             source, target = self.endpoints_of(op.stmt)
@@ -120,7 +120,7 @@ class Priced(Layouts):
         return self.layout_of(stmt.src.buffer), self.layout_of(stmt.dst.buffer)
 
     def layouts_for(self, buffer: Buffer) -> Iterator[RegisterLayout]:
-        """What the operations on ``buffer`` would have it held in, each for itself."""
+        """The layouts that the operations on ``buffer`` would choose, each for itself."""
         shape = constant_shape(buffer)
         for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
             if isinstance(op.stmt, S.Reduce):
@@ -154,7 +154,7 @@ class Priced(Layouts):
 def cheapest(seeded: Found) -> Found:
     """The layouts that follow from those of ``seeded``, made better while another layout of one
     fragment makes the whole launch cheaper: the others follow it, or stay as they are."""
-    best = seeded.settled({})
+    best = seeded.propagated({})
     assert best is not None
     if not any(True for _ in best.offers(seeded.registers)):
         return best
@@ -197,8 +197,8 @@ def cheapest(seeded: Found) -> Found:
 
 
 def _tried(seeded: Found, layouts: Mapping[Buffer, RegisterLayout]) -> Found | None:
-    """:meth:`Layouts.settled`; None, too, where an operation cannot be done so."""
+    """:meth:`Layouts.propagated`; None, too, where an operation cannot be done so."""
     try:
-        return seeded.settled(layouts)
+        return seeded.propagated(layouts)
     except (NotInRegistersError, TileUnsupportedError):
         return None

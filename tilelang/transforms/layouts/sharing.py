@@ -11,8 +11,8 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 
 
 def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
-    """Refuse an operation in a branch of threads that are no whole warps, unless they are known
-    and share out its elements without meeting. One thread alone has nobody to meet: it holds all
+    """Refuse an operation in a branch of threads that are not whole warps, unless they are known
+    and distribute its elements without a barrier. A single thread needs none: it holds all
     of the fragments that are used by it only.
 
     Raises:
@@ -24,7 +24,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
         lo, count = groups.of(stmt)
         raise TileUnsupportedError(
             f"the gemm operand `{name}` differs between the threads that compute the product",
-            expected="one place for all of them: they share out the product",
+            expected="one address for all of them: they compute the product together",
             got=f"an index computed from the thread index, for threads {lo} to {lo + count - 1}",
             hint="name the operands of all these threads, or write a branch for each warpgroup "
             "(`if tx < 128:`) with a product of its own",
@@ -40,7 +40,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
         "some threads that are not consecutive" if several else f"threads {lo} to {lo + count - 1}"
     )
     raise TileUnsupportedError(
-        "a tile operation stands in a branch that only some threads of a warp take",
+        "a tile operation is in a branch that only some threads of a warp execute",
         expected="a condition that is the same for all threads, or that whole warps share "
         "(such as `tx < 128`)"
         + (
@@ -58,7 +58,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
 
 
 def _is_private(stmt: S.Stmt) -> bool:
-    """Whether any threads can share out the elements of an operation without waiting."""
+    """Whether any threads can distribute the elements of an operation without waiting."""
     if loop_of(stmt) is None and not isinstance(stmt, S.PrintTile):
         return False
     accesses = effects.accesses(stmt, nested=True)

@@ -1,7 +1,7 @@
 """Warp shuffles that convert a fragment from one layout to another, without shared memory.
 
-Where every element that a thread needs is held by some thread of its own warp, shuffles can bring
-it: register by register, one shuffle for each source register that any lane asks for. The plan is
+Where every element that a thread needs is in some thread of its own warp, shuffles can move it:
+register by register, one shuffle for each source register that any lane needs. The plan is
 made from the tables of both layouts, and its expressions are checked against them.
 """
 
@@ -47,7 +47,7 @@ def warp_shuffles(
     src: RegisterLayout, dst: RegisterLayout, warp: int
 ) -> tuple[ShuffleSource, ...] | None:
     """For each register of ``dst`` where it comes from; None if not from the same warp, if the
-    places are no sums of modes of the thread number, or if it takes too many shuffles."""
+    positions are not sums of modes of the thread number, or if it takes too many shuffles."""
     threads = dst.threads
     if src.threads != threads or threads % warp or src.shape != dst.shape:
         return None

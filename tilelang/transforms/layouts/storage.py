@@ -95,7 +95,7 @@ class Storage:
             hint = "leave out the annotation, or index the tile itself"
             got = f"other values for {', '.join(moving)}"
         return TileUnsupportedError(
-            f"the layout of `{buffer.name}` does not fit other names of its memory",
+            f"the layout of `{buffer.name}` does not fit other views of its memory",
             expected=expected,
             got=got,
             hint=hint,
@@ -103,8 +103,8 @@ class Storage:
         )
 
     def even(self, buffer: Buffer, threads: int) -> RegisterLayout | None:
-        """A way to spread ``buffer`` that all its names can have: modes that end where a row of
-        any of them ends, without empty places."""
+        """A distribution of ``buffer`` that fits all its views: modes that end where a row of
+        any of them ends, without unused registers."""
         spans = [span_of(name) for name in self.of(buffer)]
         own = span_of(buffer)
         bits = min((span.bits for span in spans if span is not None), default=0)
@@ -133,7 +133,7 @@ def used_buffers(node: S.Stmt) -> list[Buffer]:
 
 
 def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
-    """``launch`` with the fragment ``data`` in shared memory, under all its names.
+    """``launch`` with the fragment ``data`` in shared memory, with all its views.
 
     Raises:
         TileUnsupportedError: it is a reducer, whose copies are partial results.

@@ -20,7 +20,7 @@ from tilelang.transforms.layouts.access import (
     registers_of,
     sets_all_copies,
 )
-from tilelang.transforms.layouts.loops import free_mapping, takes_one_thread
+from tilelang.transforms.layouts.loops import free_mapping, needs_single_thread
 
 
 def mapping_by(
@@ -31,13 +31,13 @@ def mapping_by(
     threads: int,
     free: Callable[[], RegisterLayout],
 ) -> RegisterLayout | None:
-    """The register layout that the known fragments of a loop ask for; None if they ask for none.
+    """The register layout that the known fragments of a loop require; None if they require none.
 
     The program's own ``loop_layout`` decides first, then fragments that the loop writes, then
-    those with the fewest copies and the most dimensions; a reducer takes contributions where it is
-    held, and asks for nothing. Copies are none for iterations that one thread alone may run.
-    A loop that moves memory and only reads fragments keeps the mapping that is best for memory,
-    ``free``, where these are held as it needs them.
+    those with the fewest copies and the most dimensions; a reducer takes contributions in the
+    threads that hold it, and asks for nothing. Copies are none for iterations that one thread alone
+    may run. A loop that moves memory and only reads fragments keeps the mapping that is best for
+    memory, ``free``, where these have the layouts that it needs.
     """
     if loop.loop_layout is not None:
         layout = loop.loop_layout
@@ -51,7 +51,7 @@ def mapping_by(
                                  -len(pair[0].indices)))  # fmt: skip
     for access, layout in known:
         mapping = mapping_from_layout(access, layout, loop, extents)
-        if mapping is not None and not (mapping.replicated and takes_one_thread(loop)):
+        if mapping is not None and not (mapping.replicated and needs_single_thread(loop)):
             names = set[E.Var]().union(*(index.variables for index in access.indices))
             decides = all(var in names or extent == 1 for var, extent in zip(loop.vars, extents))
             spread = mapping if decides else free()
@@ -70,9 +70,9 @@ def known_mapping(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLay
         raise InternalError("a loop of constant extents is needed")
     touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
     free = partial(free_mapping, loop, extents, threads, bounds)
-    return mapping_by(loop, extents, touched, _held, threads, free) or free()
+    return mapping_by(loop, extents, touched, _register_layout, threads, free) or free()
 
 
-def _held(buffer: Buffer) -> RegisterLayout | None:
+def _register_layout(buffer: Buffer) -> RegisterLayout | None:
     layout: RegisterLayout | None = buffer.attrs.register_layout
     return layout

@@ -69,7 +69,7 @@ class BoxedTiles:
         return True
 
     def give_up(self, buffer: Buffer, why: str) -> None:
-        """Copy a tile in another way, if nobody asked for boxes.
+        """Copy a tile without TMA, unless the program requires TMA.
 
         Raises:
             NotBoxedError: so it is.

@@ -67,8 +67,8 @@ class Surroundings:
 
 def _live_ranges(stmt: S.Stmt, time: int, ranges: Ranges) -> int:
     """Enter when the fragments in ``stmt``, which begins at ``time``, are used first and last; when
-    it ends. An operation reads, and then it writes: what it reads last makes room for what it
-    writes. Through a loop lives what an iteration reads before it writes it."""
+    it ends. An operation reads, and then it writes: the registers of what it reads last are free
+    for what it writes. Through a loop lives what an iteration reads before it writes it."""
     whole = isinstance(stmt, (S.TileOp, S.Parallel))
     for access in effects.accesses(stmt, nested=whole):
         if access.buffer.storage == FRAGMENT and access.mode != effects.NAME:

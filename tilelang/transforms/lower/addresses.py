@@ -39,8 +39,8 @@ class _Apply(ExprRewriter):
         """The physical array of ``buffer``; it keeps the layout as a note for the allocator."""
         result = self.arrays.get(buffer)
         if result is None:
-            joined = buffer.attrs.joined
-            physical = layout if joined is None else pitched(layout, _pitch(buffer, joined))
+            group = buffer.attrs.interleaving
+            physical = layout if group is None else pitched(layout, _pitch(buffer, group))
             # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
             extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
             span = swizzle_of(layout, extents, buffer.dtype.width) or 0
@@ -61,8 +61,8 @@ class _Apply(ExprRewriter):
         # Simplified once, as a whole, with what is known of the variables.
         values = dict(zip(layout.forward_vars, indices))
         image = [substitute(output, values) for output in layout.forward_index]
-        joined = buffer.attrs.joined
-        version = E.const(0) if joined is None else image.pop(0) * _pitch(buffer, joined)
+        group = buffer.attrs.interleaving
+        version = E.const(0) if group is None else image.pop(0) * _pitch(buffer, group)
         for output, extent in zip(image, layout.output_shape()[-len(image) :]):
             address = E.binary("add", E.binary("mul", address, E.const(extent)), output)
         address = E.binary("add", version, address)
@@ -106,6 +106,6 @@ class _Apply(ExprRewriter):
             )
 
 
-def _pitch(buffer: Buffer, joined: Interleaving) -> int:
+def _pitch(buffer: Buffer, group: Interleaving) -> int:
     """How far versions are from each other, in elements."""
-    return joined.pitch * 8 // buffer.dtype.width
+    return group.pitch * 8 // buffer.dtype.width

@@ -1,6 +1,6 @@
 """All-reduce: combine partial results of several threads, so that all of them get the total.
 
-Which threads belong together is said by modes of the thread number: those that differ in these
+Modes of the thread number say which threads combine: those that differ in these
 modes only. Modes inside a warp are combined by shuffles (a butterfly, which gives all lanes the
 same bits); the rest go through a shared workspace once: two barriers however many warps there are.
 Of many totals each lane combines a share only: in each step it gives away the half of them that is

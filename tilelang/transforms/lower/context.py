@@ -47,7 +47,7 @@ class Lowering:
     group: Group
     bounds: Bounds
     arrays: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> registers
-    workspaces: list[Buffer] = field(default_factory=list)  # made by the operation in hand
+    workspaces: list[Buffer] = field(default_factory=list)  # allocated by the current operation
     fragments: int = 0  # registers of all fragments of the launch
     matrices: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> its matrices
 
@@ -87,7 +87,7 @@ class Lowering:
         return barrier_of(self.group)
 
     def workspace(self, name: str, dtype: object, count: int) -> Buffer:
-        """A new shared buffer of one dimension, for the operation in hand only."""
+        """A new shared buffer of one dimension, for the current operation only."""
         buffer = Buffer(name, Shape((count,)), DType(dtype), "shared", attrs=MADE)
         self.workspaces.append(buffer)
         return buffer

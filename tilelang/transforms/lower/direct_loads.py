@@ -1,9 +1,9 @@
 """Copies that go from global memory straight to LDS: ``global_load_lds``.
 
-The instruction writes what the lanes of a wavefront load to LDS one behind the other, from a place
-that all lanes share (M0). So the tile is taken apart in the order in which it lies in LDS: where it
-is swizzled, lanes load from where the swizzle says. What the instruction cannot do, threads copy
-through their registers, and the note of the loop says why.
+The instruction writes what the lanes of a wavefront load to LDS contiguously, from an address that
+all lanes share (M0). So the tile is split in the order of its LDS addresses: where it is swizzled,
+lanes load from where the swizzle says. What the instruction cannot do, threads copy through their
+registers, and the note of the loop says why.
 
 Source: AMD CDNA 3 instruction set manual, "Memory Scopes and Temporal Hints", "LDS Loads".
 """
@@ -34,7 +34,7 @@ def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt
     """Thread IR of a copy by loads to LDS, or why there is none.
 
     Args:
-        facts: conditions under which the copy stands.
+        facts: conditions around the copy.
     """
     why = _refusal(stmt, ctx)
     if why:
@@ -50,7 +50,7 @@ def lower_direct(stmt: S.Copy, facts: Iterable[E.Expr], ctx: Lowering) -> S.Stmt
         if span is None:
             why = f"`{stmt.dst.buffer.name}` does not lie in LDS without gaps"
         elif prod(shape) % (run * ctx.threads):
-            why = f"{prod(shape)} elements are no whole loads of {ctx.threads} threads"
+            why = f"{prod(shape)} elements are not whole loads of {ctx.threads} threads"
         elif not _aligned(stmt, run, ctx):
             why = f"rows of `{stmt.src.buffer.name}` are not aligned to {size} bytes"
         elif not _inside(stmt, tuple(facts), ctx):
@@ -64,11 +64,11 @@ def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
     """Why no width is legal; empty where one is."""
     src, dst = stmt.src, stmt.dst
     if src.buffer.storage != "global" or not dst.buffer.storage.startswith("shared"):
-        return "it is no copy from global to shared memory"
+        return "it is not a copy from global to shared memory"
     if src.dtype is not dst.dtype or src.dtype.lanes > 1 or src.dtype.bits not in (8, 16, 32, 64):
         return "numbers are converted on the way"
     if ctx.group.lo % ctx.warp or ctx.threads % ctx.warp:
-        return f"{ctx.threads} threads are no whole wavefronts"
+        return f"{ctx.threads} threads are not whole wavefronts"
     if not all(isinstance(extent, int) for extent in (*dst.buffer.shape, *dst.extents)):
         return "the size of the tile is only known at run time"
     tile, there = (Shape(e for e in side.extents if not same_extent(e, 1)) for side in (dst, src))
@@ -80,8 +80,8 @@ def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
 
 
 def _span(buffer: Buffer, rank: int, run: int) -> int | None:
-    """Bytes that the swizzle of a tile spans, 0 for rows one behind the other; None where the
-    versions of the tile do not lie dense."""
+    """Bytes that the swizzle of a tile spans, 0 for contiguous rows; None where the versions of the
+    tile are not contiguous."""
     layout = buffer.attrs.layout
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     if layout is None:

@@ -223,7 +223,7 @@ def membership(region: Region, indices: Sequence[E.Expr], but: int | None = None
     """Conditions that an element of the buffer belongs to the region; none for the whole.
 
     Args:
-        but: a dimension that is not asked about.
+        but: a dimension that is left out.
     """
     conditions: list[E.Expr] = []
     for dim, (low, extent, full_extent, index) in enumerate(

@@ -1,9 +1,9 @@
 """Epilogue: results of matrix instructions to global memory in whole rows.
 
 In the registers of a matrix instruction a thread holds two neighbours of a row, and a store of a
-warp touches eight rows in pieces of half a sector. For narrow elements every warp therefore turns
-16 rows at a time in its own strip of shared memory, whose rows are an odd number of 16-byte chunks
-apart so that neither side meets bank conflicts, and stores 16 bytes per thread.
+warp touches eight rows in pieces of half a sector. For narrow elements every warp therefore
+transposes 16 rows at a time in its own strip of shared memory, whose rows are an odd number of
+16-byte chunks apart so that neither side meets bank conflicts, and stores 16 bytes per thread.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _added(a: tuple[E.Expr, E.Expr], b: tuple[E.Expr, E.Expr]) -> tuple[E.Expr, 
 
 
 def _tile(src: Region, ctx: Lowering) -> _Tile | None:
-    """The tile of a warp if the fragment is held as matrix instructions leave it."""
+    """The tile of a warp if the fragment has the accumulator layout of matrix instructions."""
     around = around_tiles(register_layout_of(src.buffer), ctx.threads)
     across = None if around is None else _outer(around[1], 4, ctx.warp)
     if around is None or across is None:

@@ -1,9 +1,9 @@
 """Epilogue subtiles: parts of a result that warps store while the next tile is computed.
 
 A warp holds strips of 16 rows. A part is 64 columns of a strip: the warp rounds them, stores them
-to a place of its own in shared memory by ``stmatrix``, and one lane gives that to TMA as
-a box. The place was read by the unit before: the lane has waited until only the boxes of the other
-places may be in flight. Nothing here meets another warp.
+to its own slot in shared memory by ``stmatrix``, and one lane issues a TMA store of that box. The
+place was read by the unit before: the lane has waited until only the boxes of the other places may
+be in flight. Nothing here meets another warp.
 
 Sources: PTX ISA, "stmatrix", "cp.async.bulk.wait_group", "fence.proxy.async".
 """
@@ -41,7 +41,7 @@ class _Strip:
 def lower_subtile(stmt: S.Copy, subtile: Subtile, ctx: Lowering) -> S.Stmt | None:
     """Thread IR of ``subtile`` of a copy of a fragment; None where warps do not hold strips of
     whole subtiles."""
-    # One value for all lanes: else the unit's instruction stands in a loop over them.
+    # One value for all lanes: else the TMA instruction is in a loop over them.
     warp = ctx.fresh("warp")
     ctx = replace(ctx, bounds=ctx.bounds.with_range(warp, 0, ctx.threads // ctx.warp))
     number = E.call(operations.WARP_UNIFORM, ctx.thread // ctx.warp)
@@ -72,7 +72,8 @@ def lower_subtile(stmt: S.Copy, subtile: Subtile, ctx: Lowering) -> S.Stmt | Non
 
 
 def _strips(src: Region, warp: E.Var, ctx: Lowering) -> list[_Strip]:
-    """The strips of a warp if the fragment is held as matrix instructions leave it, else none."""
+    """The strips of a warp if the fragment has the accumulator layout of matrix instructions, else
+    none."""
     around = around_tiles(register_layout_of(src.buffer), ctx.threads)
     if around is None:
         return []

@@ -91,7 +91,7 @@ def accumulator_of(stmt: S.Gemm, ctx: Lowering) -> Accumulator:
     fragment = region.buffer.storage == FRAGMENT
     required = plan.c.spread if isinstance(plan.c, Registers) else None
     if fragment and (required is None or register_layout_of(region.buffer) != required):
-        raise InternalError(f"`{region.buffer.name}` is not held as the product needs it")
+        raise InternalError(f"`{region.buffer.name}` is not in the layout of the product")
     if fragment and region.dtype is dtype:
         return Accumulator(stmt, plan, ctx, ctx.registers(region.buffer), True)
     return Accumulator(stmt, plan, ctx, array("sum", dtype, plan.sum.register_count), False)

@@ -1,8 +1,8 @@
-"""Register double buffering: the first loads of an iteration are made in the one before.
+"""Register double buffering: the first loads of an iteration are issued in the one before.
 
-A barrier stands between the arrival of a stage and the loads of its operands, so that matrix units
-would wait for these loads once per iteration. Where the loop does nothing but copy and multiply,
-the barrier and the loads for the first step of the next iteration are moved before the
+There is a barrier between the arrival of a stage and the loads of its operands, so that matrix
+units would wait for these loads once per iteration. Where the loop does nothing but copy and
+multiply, the barrier and the loads for the first step of the next iteration are moved before the
 multiplications of the last step. What the last iteration of a constant number of them loads is an
 older stage, which is not used; where the number is known at run time the loads are tested.
 """
@@ -40,10 +40,10 @@ def product_of(loop: S.For) -> tuple[H.Wait, Sequence[S.Stmt], S.Gemm, H.Release
 def lower_double_buffered(
     loop: S.For, wait: H.Wait, gemm: S.Gemm, release: H.Release, ctx: Lowering
 ) -> tuple[list[S.Stmt], list[S.Stmt]] | None:
-    """What goes before the loop, and what stands for the product and its steps in the body.
+    """The statements before the loop, and those that replace the product and its steps in the body.
 
-    The body waits for the item of the next iteration, also in the last one: the pipeline has to
-    count items. None where the registers of a step cannot be handed to the next iteration.
+    The body waits for the stage of the next iteration, also in the last one: the pipeline has to
+    count stages. None where the registers of a step cannot be carried to the next iteration.
     """
     plan = plan_of(gemm)
     adds = isinstance(gemm.clear, E.Const) and not gemm.clear.value
@@ -76,6 +76,6 @@ def lower_double_buffered(
     allocs = [S.Alloc(buffer=fragment) for operand in operands for fragment in operand.arrays]
     before = [accumulator.start(), *allocs, waited(loop.start), *loads(loop.start)]
     following = E.binary("add", loop.var, loop.step)
-    # All loads of this item stand before the last step, so that it is free there.
+    # All loads of this stage come before the last step, so that the stage is free there.
     tail = [release, waited(following), *loads(following)]
     return before, list(steps(accumulator, operands, tail))

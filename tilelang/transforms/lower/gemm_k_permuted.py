@@ -25,7 +25,8 @@ REGISTER_ELEMENTS = 2  # of 16 bits in one register
 
 @dataclass(frozen=True)
 class PermutedOperand(SharedOperand):
-    """An operand in shared memory of a product whose other operand is held in runs along k."""
+    """An operand in shared memory of a product whose other operand is in registers in runs along
+    k."""
 
     per_load: ClassVar[int] = STEPS
 

@@ -76,7 +76,7 @@ class Operand(ABC):
     @property
     @abstractmethod
     def arrays(self) -> tuple[Buffer, ...]:
-        """Registers for what one load brings, used in turn."""
+        """Registers for one load, used alternately."""
 
     @abstractmethod
     def load(self, number: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:
@@ -106,7 +106,7 @@ class RegisterOperand(Operand):
         buffer = self.region.buffer
         assert isinstance(self.strategy, Registers)
         if register_layout_of(buffer) != self.strategy.spread:
-            raise InternalError(f"`{buffer.name}` is not held as the product needs it")
+            raise InternalError(f"`{buffer.name}` is not in the layout of the product")
         first = (step * self.tiles + tile) * self.register_count
         return E.AddressOf(self.ctx.registers(buffer), (first,), "r")
 
@@ -132,7 +132,7 @@ class SharedOperand(MemoryOperand):
 
     @cached_property
     def arrays(self) -> tuple[Buffer, ...]:
-        """Registers for what one load brings, used in turn; two where columns go in groups."""
+        """Registers for one load, used alternately; two where columns go in groups."""
         if self.given:
             return self.given
         name = "a" if self.left else "b"
@@ -300,7 +300,7 @@ class SharedOperand(MemoryOperand):
         return self.at(tile * height + first + outer, start + k)
 
     def _load_columns(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
-        """Neighbours of a row of B, which are of tiles one behind the other."""
+        """Neighbours of a row of B, which belong to consecutive tiles."""
         count, kind = self.plan.interleave, self.region.dtype
         tile, register, column = (self.ctx.fresh(name) for name in "tsu")
         k, outer = self.atom.b_layout.index_of(self.lane, register)

@@ -1,14 +1,14 @@
 """``Gemm`` by matrices that are objects of their own in the registers of a simdgroup.
 
 Such a matrix is loaded from memory and stored to it as a whole. Factors in shared memory are loaded
-from where they are. Which thread has which element nobody promises, so what the threads hold in
-registers goes through a room of one matrix in shared memory that each simdgroup has for itself:
+from where they are. Which thread holds which element is not documented, so values in registers go
+through a room of one matrix in shared memory that each simdgroup has for itself:
 every thread stores its elements, the simdgroup loads the matrix, and the other way round. So a
 fragment has an ordinary layout for all that computes with it. Where the places of elements are
 taken for known, each thread puts its own into the matrix.
 
 A loop that uses a fragment for nothing but the sums of a product keeps them in matrices: they are
-brought there before the loop and fetched behind it (:func:`held_accumulator`).
+brought there before the loop and fetched behind it (:func:`loop_accumulator`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
 from tilelang.target import operations
-from tilelang.target.matrices import BLOCK, HELD, MmaAtom
+from tilelang.target.matrices import BLOCK, PER_LANE, MmaAtom
 from tilelang.transforms.layouts.gemm_plan import GemmPlan, Registers, SharedLoad
 from tilelang.transforms.lower.context import Lowering
 from tilelang.transforms.lower.elements import array, loop
@@ -57,7 +57,7 @@ def lower_gemm_simdgroup(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     )
 
 
-def held_accumulator(loop_: S.For) -> S.Gemm | None:
+def loop_accumulator(loop_: S.For) -> S.Gemm | None:
     """The product whose sums nothing else in a loop touches, if there is one.
 
     The loop has at least one iteration, and where the product clears its sums it does so in the
@@ -123,7 +123,7 @@ class SimdgroupProduct:
     @staticmethod
     def array(name: str, kind: DType, count: int) -> Buffer:
         """Matrices of a simdgroup; each thread has its share of them."""
-        return Buffer(name, Shape((count * HELD,)), kind, "local", attrs=MATRICES)
+        return Buffer(name, Shape((count * PER_LANE,)), kind, "local", attrs=MATRICES)
 
     def fill(self, sums: Buffer) -> S.Stmt:
         """Zeros."""
@@ -141,26 +141,26 @@ class SimdgroupProduct:
             registers = S.seq() if own else S.Alloc(buffer=self.accumulator.registers)
             return S.seq(registers, S.seq() if held else self.fill(sums))
         var, given = self.ctx.fresh("t"), self.accumulator.registers
-        body = self._in(self.atom.c, sums, var, lambda at: E.Load(given, (var * HELD + at,)))
+        body = self._in(self.atom.c, sums, var, lambda at: E.Load(given, (var * PER_LANE + at,)))
         return S.seq(self.accumulator.start(), loop(var, self.rows * self.columns, body))
 
     def leave(self, sums: Buffer) -> S.Stmt:
         """C receives what the matrices hold."""
         var, at = self.ctx.fresh("t"), self.ctx.fresh("s")
-        registers, slot = self.accumulator.registers, var * HELD + at
+        registers, slot = self.accumulator.registers, var * PER_LANE + at
         matrix = _matrix(sums, var, "r")
         if self.atom.known:
-            held = array("elements", self.atom.c, HELD)
+            held = array("elements", self.atom.c, PER_LANE)
             taken = S.Store(buffer=registers, indices=(slot,), value=E.Load(held, (at,)))
             take = _call(operations.MATRIX_TAKE, _first(held, "w"), matrix)
-            body = S.seq(S.Alloc(buffer=held), take, loop(at, HELD, taken))
+            body = S.seq(S.Alloc(buffer=held), take, loop(at, PER_LANE, taken))
         else:
             room = self._room(self.atom.c)
             value = E.Load(room, (self._own + self._place(at),))
             fetched = S.Store(buffer=registers, indices=(slot,), value=value)
             target = E.AddressOf(room, (self._own,), "w")
             store = _call(operations.MATRIX_STORE, target, matrix, E.const(BLOCK))
-            body = S.seq(store, _meet(), loop(at, HELD, fetched), _meet())
+            body = S.seq(store, _barrier(), loop(at, PER_LANE, fetched), _barrier())
         return S.seq(loop(var, self.rows * self.columns, body), self.accumulator.finish())
 
     def multiply(self, sums: Buffer) -> S.Stmt:
@@ -225,7 +225,7 @@ class SimdgroupProduct:
 
     @property
     def _own(self) -> E.Expr:
-        """Where the room of the simdgroup begins."""
+        """The start of the buffer of the simdgroup."""
         return self.ctx.thread // self.ctx.warp * (BLOCK * BLOCK)
 
     def _room(self, kind: DType) -> Buffer:
@@ -236,7 +236,7 @@ class SimdgroupProduct:
         return known[0] if known else self.ctx.workspace(name, kind, count)
 
     def _place(self, at: E.Expr) -> E.Expr:
-        """The place of a register of the thread in a room."""
+        """The address of a register of the thread in a buffer."""
         row, column = self._map.index_of(self._lane, at)
         return E.as_expr(row * BLOCK + column)
 
@@ -247,19 +247,19 @@ class SimdgroupProduct:
         at = self.ctx.fresh("s")
         given = value(at)
         if self.atom.known:
-            held = array("elements", kind, HELD)
+            held = array("elements", kind, PER_LANE)
             kept = S.Store(buffer=held, indices=(at,), value=given)
             give = _call(operations.MATRIX_GIVE, _matrix(into, number, "w"), _first(held, "r"))
-            return S.seq(S.Alloc(buffer=held), loop(at, HELD, kept), give)
+            return S.seq(S.Alloc(buffer=held), loop(at, PER_LANE, kept), give)
         room = self._room(kind)
         store = S.Store(buffer=room, indices=(self._own + self._place(at),), value=given)
         source = E.AddressOf(room, (self._own,), "r")
         load = _call(operations.MATRIX_LOAD, _matrix(into, number, "w"), source, E.const(BLOCK))
-        return S.seq(loop(at, HELD, store), _meet(), load, _meet())
+        return S.seq(loop(at, PER_LANE, store), _barrier(), load, _barrier())
 
 
 def row_pitch(buffer: Buffer) -> int:
-    """Elements from a row of a shared matrix to the next; 0 where rows lie in another way."""
+    """The row stride of a shared matrix in elements; 0 where it is not constant."""
     layout = buffer.attrs.layout
     if not isinstance(layout, Layout):
         strides = buffer.stride_list()
@@ -274,7 +274,7 @@ def row_pitch(buffer: Buffer) -> int:
 
 
 def _matrix(array: Buffer, number: E.Expr, access: str) -> E.Expr:
-    return E.AddressOf(array, (E.as_expr(number * HELD),), access)
+    return E.AddressOf(array, (E.as_expr(number * PER_LANE),), access)
 
 
 def _call(atom: Atom, *args: E.Expr, **attrs: Any) -> S.Stmt:
@@ -285,5 +285,5 @@ def _first(held: Buffer, access: str) -> E.Expr:
     return E.AddressOf(held, (E.const(0),), access)
 
 
-def _meet() -> S.Stmt:
+def _barrier() -> S.Stmt:
     return S.do("sync_warp")

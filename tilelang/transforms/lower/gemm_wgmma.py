@@ -1,7 +1,7 @@
 """``Gemm`` by matrix instructions of warpgroups (``wgmma.mma_async``).
 
-The unit reads B, and A where that is in shared memory, by descriptors: the lowering says where the
-operand of the warpgroup begins and, in steps that are constants, where each instruction does. All
+The unit reads B, and A where that is in shared memory, by descriptors: the lowering gives the start
+of the operand of the warpgroup and, as constant offsets, that of each instruction. All
 instructions of a product are one batch: a fence orders what the threads did to the registers
 before it, a commit closes it, and the accumulator is read behind the wait only, which stands where
 ``insert_waits`` has put it. What is added up is not cleared first: the first instructions
@@ -125,9 +125,9 @@ class _Batch:
         self, name: str, described: object, region: Region, share: E.Expr, size: int,
         outer: E.Expr, k: E.Expr,
     ) -> tuple[tuple[E.Expr, ...], dict[str, int]]:  # fmt: skip
-        """Where the operand of the warpgroup begins, at row or column ``share`` of the region, of
-        which it takes ``size``; how far the instruction at (``outer``, ``k``) is from there; and
-        attributes that say how it lies."""
+        """Where the operand of the warpgroup begins, at row or column ``share`` of the region,
+        ``size`` of them; how far the instruction at (``outer``, ``k``) is from there; and
+        attributes that describe its layout."""
         assert isinstance(described, Descriptor)
         if not described.k_inner and described.ends_within(size):
             share, outer = E.const(0), share + outer  # panels are counted from the whole

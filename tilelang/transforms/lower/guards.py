@@ -42,7 +42,7 @@ def insert_guards(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 class _Guards(FactWalk):
-    """Walks with what is known where an access stands."""
+    """Walks with the facts that hold at each access."""
 
     def __init__(self, known: Bounds, written: frozenset[E.Var]) -> None:
         super().__init__(known, written)
@@ -124,7 +124,7 @@ class _Guards(FactWalk):
         vector = replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
         addresses = [arg for arg in args if isinstance(arg, E.AddressOf)]
         ends = product(addresses, (0, count - 1))
-        conditions = [self.condition(arg.buffer, _beside(arg.indices, at)) for arg, at in ends]
+        conditions = [self.condition(arg.buffer, _shifted(arg.indices, at)) for arg, at in ends]
         tests = [test for test in conditions if test is not None]
         if not tests:
             return vector
@@ -138,7 +138,7 @@ class _Guards(FactWalk):
         target, source = args[:2]
         assert isinstance(target, E.AddressOf)
         if isinstance(source, E.AddressOf):
-            amount: E.Expr = E.Load(source.buffer, _beside(source.indices, at))
+            amount: E.Expr = E.Load(source.buffer, _shifted(source.indices, at))
         else:
             amount = source.elements[at] if isinstance(source, E.Vector) else E.Lane(
                 source, E.const(at)
@@ -146,7 +146,7 @@ class _Guards(FactWalk):
         returns = len(args) > 2
         added = E.call(
             "atomic_add",
-            E.AddressOf(target.buffer, _beside(target.indices, at), target.access),
+            E.AddressOf(target.buffer, _shifted(target.indices, at), target.access),
             amount,
             dtype=target.buffer.dtype,
             memory_order="relaxed",
@@ -157,7 +157,7 @@ class _Guards(FactWalk):
         old = args[2]
         assert isinstance(old, E.AddressOf)
         return S.Store(
-            buffer=old.buffer, indices=_beside(old.indices, at), value=added, loc=stmt.loc
+            buffer=old.buffer, indices=_shifted(old.indices, at), value=added, loc=stmt.loc
         )
 
     def call_condition(self, call: E.Call) -> E.Expr | None:
@@ -203,8 +203,8 @@ def _holds(test: E.Expr, known: Bounds) -> bool:
     return prove(test, known) is True or prove(simplify(test, known), known) is True
 
 
-def _beside(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
-    """The element ``at`` places further along the last dimension."""
+def _shifted(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
+    """The element ``at`` positions further along the last dimension."""
     return (*indices[:-1], E.as_expr(indices[-1] + at)) if at else indices
 
 
@@ -238,7 +238,7 @@ class _Corners(Rewriter):
             if isinstance(node, E.Call) and node.atom.elements > 1:
                 for arg in node.args:
                     if isinstance(arg, E.AddressOf):
-                        self.access(arg.buffer, _beside(arg.indices, node.atom.elements - 1))
+                        self.access(arg.buffer, _shifted(arg.indices, node.atom.elements - 1))
         return expr
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:

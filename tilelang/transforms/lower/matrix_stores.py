@@ -1,7 +1,7 @@
 """Stores of matrix blocks to shared tiles: ``stmatrix``.
 
 A thread of a matrix instruction's result has two neighbours of a row, and a store of a warp writes
-eight rows in pieces of four bytes. Where the loop is shared out like that, four blocks of 8 x 8
+eight rows in pieces of four bytes. Where the loop is distributed like that, four blocks of 8 x 8
 elements of 16 bits go in one instruction, each lane naming one row of 16 bytes: a quarter of the
 instructions, and no bank conflicts where eight rows of one column of chunks lie in different banks,
 as swizzled tiles have them. Tiles that are stored transposed take it with ``.trans``.
@@ -56,7 +56,7 @@ def lower_matrix_store(
     cannot.
 
     Args:
-        spread: how the iterations are shared out; None for extents that are not constants.
+        spread: how the iterations are distributed; None for extents that are not constants.
     """
     store = stmt.body
     if not isinstance(store, S.Store) or not store.buffer.storage.startswith("shared"):

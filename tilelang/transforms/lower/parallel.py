@@ -78,9 +78,9 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
 
 
 def _in_rows(spread: RegisterLayout, ctx: Lowering) -> RegisterLayout:
-    """``spread`` with its registers numbered along rows, where neighbours of a row lie apart in the
-    registers of a thread, as results of products of wavefronts may: memory is accessed in vectors
-    then, of registers from here and there."""
+    """``spread`` with its registers numbered along rows, where neighbours of a row are not adjacent
+    in the registers of a thread, as results of products of wavefronts may: memory is accessed in
+    vectors then, from registers that are not adjacent."""
     last_modes = spread.modes[-1] if spread.modes else ()  # an operation on one element has no loop
     last = next((mode for mode in reversed(last_modes) if mode.extent > 1), None)
     strided = last is not None and last.kind == "register" and last.stride > 1
@@ -107,7 +107,7 @@ def _lanes(spread: RegisterLayout) -> int:
         return 1
     mode = next(d for d in reversed(spread.modes[dim]) if d.extent > 1)
     lanes = gcd(mode.extent, MAX_LANES)
-    # Empty places must not begin inside a vector.
+    # Unused registers must not begin inside a vector.
     return gcd(lanes, spread.shape[dim]) if spread.padded else lanes
 
 

@@ -17,7 +17,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.records import dataclass
-from tilelang.transforms.analysis.combine import register_dtype, settled
+from tilelang.transforms.analysis.combine import register_dtype, rounded
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
 from tilelang.transforms.layouts.shuffles import warp_shuffles
 from tilelang.transforms.lower.allreduce import Operation
@@ -48,7 +48,7 @@ class Target:
     def put(self, element: Element, total: E.Expr) -> S.Stmt:
         """Store one total."""
         kind = self.region.dtype
-        value = settled(total, kind)
+        value = rounded(total, kind)
         if self.op is not None:
             wide = register_dtype(kind)
             value = self.op(E.cast(element.load(), wide), E.cast(value, wide))

@@ -1,7 +1,7 @@
 """Pipeline lowering: each statement becomes the synchronization steps of its mechanism.
 
-Stands behind the lowering of tile operations, which still asks what waits for what (loads of a
-product move across a ``Wait``), and before the plan of shared memory, which counts barriers.
+Runs after tile operations are lowered, which still analyses what waits for what (loads of a
+product move across a ``Wait``), and before shared memory is planned, which counts barriers.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _HANDED_ON = frozenset(((H.Wait, Step.BARRIER), (H.Commit, Step.ARRIVE_FULL)))
 def lower_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without statements of the schedule, and the tiles of a stage next to each other.
 
-    A pipeline with mbarriers stands in no loop: their turns are counted from its first item on.
-    Each thread counts the items of its runs in a register.
+    A pipeline with mbarriers is never in a loop: their phases count from its first iteration. Each
+    thread counts the iterations of its runs in a register.
     """
     return rewrite_launches(func, lambda launch: _Lower(launch, context).result())
 
@@ -56,7 +56,7 @@ class _Lower(Rewriter):
         self.context = context
         self.pipelines: dict[E.Expr, _Pipeline] = {}
         self.branches = 0  # conditions around the statement
-        self.counted: set[E.Var] = set()  # numbers of the first items of runs around the statement
+        self.counted: set[E.Var] = set()  # first iterations of runs around it
         self.interleavings: dict[E.Var, Interleaving] = {}
 
     def result(self) -> S.Stmt:
@@ -67,10 +67,10 @@ class _Lower(Rewriter):
     def interleaved(self, buffer: Buffer) -> Buffer:
         """``buffer`` with its place among the tiles of its stage, which layouts and the plan of
         shared memory use."""
-        joined = self.interleavings.get(buffer.data)
-        if joined is None or buffer.attrs.joined is not None:
+        group = self.interleavings.get(buffer.data)
+        if group is None or buffer.attrs.interleaving is not None:
             return buffer
-        return replace(buffer, attrs=replace(buffer.attrs, joined=joined))
+        return replace(buffer, attrs=replace(buffer.attrs, interleaving=group))
 
     @cached_property
     def tiles(self) -> dict[E.Var, Buffer]:
@@ -147,7 +147,7 @@ class _Lower(Rewriter):
         ]
 
     def fresh(self, stmt: H.Pipeline) -> bool:
-        """Whether the items of each thread are counted from its first one on: it has one run."""
+        """Whether the iterations of each thread count from its first one: it has one run."""
         runs = S.find(stmt.body, H.Run)
         loops = S.find(stmt.body, S.For, S.While)
         if any(S.holds(loop, H.Run) for loop in loops):
@@ -156,7 +156,7 @@ class _Lower(Rewriter):
         return all(lo + count <= then for (lo, count), (then, _) in pairwise(groups))
 
     def run(self, stmt: H.Run) -> list[S.Stmt]:
-        """A run, which begins at the item behind those that the thread has handed on."""
+        """A run, which begins at the iteration after those that the thread has released."""
         pipe = self.pipelines[stmt.pipe]
         if stmt.first in self.counted:
             return [self.rewrite(stmt.body)]
@@ -177,7 +177,7 @@ class _Lower(Rewriter):
         ]
 
     def arrivals(self, stmt: H.Pipeline, kind: type[H.PipelineStep]) -> int:
-        """How many threads arrive for an item: those that commit, or those that wait, for it."""
+        """How many threads arrive for a stage: those that commit it, or those that wait for it."""
         mechanism = MECHANISMS[stmt.mechanism]
         steps = S.find(stmt.body, kind)
         groups = {self.groups.of(node) for node in steps if node.pipe is stmt.pipe}
@@ -197,10 +197,9 @@ class _Lower(Rewriter):
         return first % self.warp == 0 and count % self.warp == 0
 
     def freed(self, stmt: H.Release) -> list[S.Stmt]:
-        """A version is freed: by one lane of each warp that has used it. What the other lanes did
-        comes before it, as they meet first. Matrices that a unit has read for all of the warp have
-        been waited for by that lane, too (PTX, "wgmma.wait_group"). If nobody fills it any more,
-        nobody is told."""
+        """A version is released by one lane of each warp that has used it, after a barrier of the
+        warp. Matrices that a unit has read for all of the warp have been waited for by that lane,
+        too (PTX, "wgmma.wait_group"). A version that is not filled again needs no release."""
         pipe = self.pipelines[stmt.pipe]
         if pipe.done(stmt.number):
             return []
@@ -249,8 +248,8 @@ class _Lower(Rewriter):
         return E.call("sync_threads", named[group], group[1])
 
     def sequence(self, stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
-        """Statements in order. What fills an item, from ``Acquire`` to ``Commit``, is done by one
-        thread where the mechanism elects one."""
+        """Statements in order. One thread fills a stage, from ``Acquire`` to ``Commit``, where the
+        mechanism elects one."""
         result: list[S.Stmt] = []
         pending = list(stmts)
         while pending:
@@ -275,7 +274,7 @@ class _Lower(Rewriter):
         return result
 
     def elects(self, stmt: S.Stmt) -> bool:
-        """Whether one thread fills the item that is acquired here."""
+        """Whether one thread fills the stage that is acquired here."""
         return isinstance(stmt, H.Acquire) and self.pipelines[stmt.pipe].row.elected
 
     def lowered(self, stmt: S.Stmt) -> list[S.Stmt]:
@@ -297,7 +296,7 @@ def _uses(stmt: H.Pipeline) -> Iterator[effects.Access]:
 
 
 def _may_skip(pipeline: H.Pipeline) -> bool:
-    """Whether a thread may wait for an item of ``pipeline`` and not use it."""
+    """Whether a thread may wait for a stage of ``pipeline`` and not use it."""
     tiles = set(pipeline.tiles)
     return any(
         access.reads and access.data in tiles
@@ -330,7 +329,7 @@ def _bytes(stmt: S.Stmt, pipe: E.Expr) -> E.Expr:
 
 
 def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
-    """How many loads to LDS each thread starts for an item of ``pipe``, at least and at most, where
+    """How many loads to LDS each thread starts for a stage of ``pipe``, at least and at most, where
     it is filled."""
     items = S.flat(stmt)
     for number, item in enumerate(items):
@@ -342,7 +341,7 @@ def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
 
 
 def _latest(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Expr]:
-    """The last item that each ``Acquire`` of ``pipe`` gets, where its loops count up."""
+    """The last iteration that each ``Acquire`` of ``pipe`` fills, where its loops count up."""
     if isinstance(stmt, H.Acquire) and stmt.pipe is pipe:
         yield stmt.number
     for block in stmt.blocks():
@@ -356,8 +355,8 @@ def _latest(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Expr]:
 
 def _started(stmt: S.Stmt) -> tuple[int, int]:
     """Loads to LDS that a thread starts in ``stmt``: at least, and at most. A condition of the
-    program may hold for one item and not for the next; loops of unknown length start the loads of
-    one iteration or none."""
+    program may hold for one iteration and not for the next; loops of unknown length start the loads
+    of one iteration or none."""
     value = stmt.call
     own = int(value is not None and value.atom is operations.LOAD_LDS)
     blocks = [_started(block) for block in stmt.blocks()]
@@ -371,14 +370,14 @@ def _started(stmt: S.Stmt) -> tuple[int, int]:
 
 
 def _barriers(name: str, count: int, stages: int) -> Buffer:
-    """An mbarrier for each version, with ``count`` arrivals for each turn."""
+    """An mbarrier for each version, with ``count`` arrivals for each phase."""
     attrs = BufferHints(arrive_counts=(count,) * stages, made=True)
     return Buffer(name, Shape((stages,)), DType("uint64"), "shared.barrier", attrs=attrs)
 
 
 class _Pipeline:
-    """What is known of a pipeline; ``bytes``: of the item that is being filled; ``handed``: how
-    many items the thread has handed on."""
+    """The facts of a pipeline; ``bytes``: of the stage that is being filled; ``handed``: how many
+    iterations the thread has released."""
 
     def __init__(self, row: Mechanism, stages: int, fenced: bool) -> None:
         self.row = row
@@ -386,38 +385,37 @@ class _Pipeline:
         self.stages = stages
         self.full: Buffer | None = None
         self.empty: Buffer | None = None
-        self.fresh = False  # no thread has handed on an item before its run
+        self.fresh = False  # no thread has released a stage before its run
         self.together = False  # all lanes of a warp have waited when one has
-        self.latest: tuple[E.Expr, ...] = ()  # the last items that are filled, if that is known
+        self.latest: tuple[E.Expr, ...] = ()  # the last iterations that are filled, if known
         self.bytes: E.Expr = E.const(0)
         self.counts = False  # whether the instructions of a thread are counted
-        self.loads = 0  # of a thread for an item, at most
-        self.steady = False  # whether they are as many for every item
+        self.loads = 0  # of a thread for a stage, at most
+        self.steady = False  # whether they are as many for every stage
         self.loops: list[S.For] = []  # around the statement
         self.handed = Buffer("handed", Shape((1,)), DType("uint16"), "local.var")
-        # A turn has a version and a parity: after two rounds of all versions everything repeats.
+        # A phase has a version and a parity: after two rounds of all versions everything repeats.
         self.rounds = 2 * stages
 
     def passed(self, run: H.Run) -> E.Expr | None:
-        """How many items later the next run begins, None where it begins like this one."""
+        """How many iterations later the next run begins, None where it begins like this one."""
         passed_stages = simplify(run.count % self.rounds)
         return (
             None if isinstance(passed_stages, E.Const) and not int(passed_stages) else passed_stages
         )
 
     def first(self, number: E.Expr) -> bool:
-        """Whether an item is the first one of its version, which nobody has used."""
+        """Whether an iteration is the first one of its version, which no thread has used."""
         round = simplify(number // self.stages)
         return isinstance(round, E.Const) and not int(round)
 
     def done(self, number: E.Expr) -> bool:
-        """Whether no item that is filled takes the place of ``number``."""
+        """Whether no later iteration fills the version of ``number`` again."""
         after = number + self.stages
         return bool(self.latest) and all(prove(last < after) is True for last in self.latest)
 
     def more(self, number: E.Expr) -> E.Expr:
-        """How many items there are behind ``number``, at least; those that are not there load
-        nothing."""
+        """How many iterations follow ``number``, at least; those that do not exist load nothing."""
         loop = next(
             (outer for outer in reversed(self.loops) if outer.var in number.variables), None
         )
@@ -467,6 +465,6 @@ class _Pipeline:
                 parity = simplify(phase % 2)
                 return E.call(MBARRIER_WAIT, self.mbarrier(self.full, number), parity)
             case Step.WAIT_EMPTY:
-                # A version is empty before its first turn: that counts as the turn before it.
+                # A version is empty before its first phase: that counts as the phase before it.
                 parity = simplify((phase + 1) % 2)
                 return E.call(MBARRIER_WAIT, self.mbarrier(self.empty, number), parity)

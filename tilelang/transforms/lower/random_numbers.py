@@ -1,7 +1,7 @@
 """Random numbers of a lane loop: drawn before it, so that what uses them can be vectors.
 
-Threads draw from a state of their own: what matters is the order of a thread's draws, not what
-stands between them.
+Each thread draws from its own state: only the order of a thread's draws matters.
+
 """
 
 from __future__ import annotations

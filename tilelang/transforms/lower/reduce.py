@@ -200,7 +200,7 @@ def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
 # -- shared and global memory ---------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Split:
-    """How rows are shared out: ``lanes`` threads per row, ``rows`` rows at a time."""
+    """How rows are distributed: ``lanes`` threads per row, ``rows`` rows at a time."""
 
     lanes: int
     rows: int

@@ -35,7 +35,7 @@ def lower_reducer_fill(stmt: S.Fill, ctx: Lowering) -> S.Stmt:
 def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
     """An update outside ``T.Parallel``: every executing thread contributes to its own copy.
 
-    Relies on the layouts pass: such a reducer is held by all threads.
+    Relies on the layouts pass: all threads hold such a reducer.
     """
     dist = register_layout_of(stmt.buffer)
     if not dist.is_everywhere:

@@ -1,7 +1,7 @@
 """Lowering of what the schedule needed whole: roles (warp specialization), elementwise operations.
 
-Stands before layouts and barriers: they see which threads run a branch by its condition, give a
-group of warps a barrier of its own, and never put one of the whole block inside.
+Runs before layouts and barriers: these derive the threads of a branch from its condition, give a
+group of warps its own named barrier, and never insert a barrier of the whole block inside.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def lower_roles(stmt: H.Roles, place: Place) -> S.Stmt | None:
     branch: S.Stmt | None = None
     roles = [role for role in stmt.branches if isinstance(role, H.Role)]
     everyone = sum(role.count for role in roles) == threads
-    # Those from the first thread on stand behind a condition, which bounds their number below.
+    # Those from the first thread on are under a condition, which bounds their number below.
     for role in sorted(roles, key=lambda role: -role.first):
         body = _limited(role, place)
         if branch is None and everyone and len(roles) > 1:

@@ -15,7 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
-from tilelang.transforms.analysis.combine import register_dtype, settled, start_of
+from tilelang.transforms.analysis.combine import register_dtype, rounded, start_of
 from tilelang.transforms.analysis.scopes import is_fragment, is_private
 from tilelang.transforms.lower.allreduce import Operation
 from tilelang.transforms.lower.context import Lowering
@@ -157,9 +157,9 @@ class _Rows:
         """That element, converted."""
         return E.cast(E.cast(self.read(self.at(row, k)), self.stmt.dst.dtype), self.wide)
 
-    def settled(self, total: E.Expr) -> E.Expr:
+    def rounded(self, total: E.Expr) -> E.Expr:
         """A running value as a result."""
-        return settled(total, self.stmt.dst.dtype)
+        return rounded(total, self.stmt.dst.dtype)
 
     # -- who scans them ---------------------------------------------------------------------------
     def by_group(self) -> S.Stmt:
@@ -176,7 +176,7 @@ class _Rows:
         p = self.ctx.fresh("p")
         position = p * workers + worker if passes > 1 else worker
         row = unravel(self.others, position)
-        # All lanes of a warp have the same row, so shuffles may stand under the condition.
+        # All lanes of a warp have the same row, so shuffles are legal under the condition.
         inside = [] if passes * workers == count else [position < count]
         body = guarded(inside, self.by_warp(row) if lanes > 1 else self.by_thread(row))
         return loop(p, passes, body, "serial") if passes > 1 else body
@@ -195,7 +195,7 @@ class _Rows:
         new = self.op(E.Load(total, zero), self.value(row, k))
         step = S.seq(
             S.Store(buffer=total, indices=zero, value=new),
-            self.write(self.at(row, k), self.settled(E.Load(total, zero))),
+            self.write(self.at(row, k), self.rounded(E.Load(total, zero))),
         )
         return S.seq(
             S.Alloc(buffer=total),
@@ -223,7 +223,7 @@ class _Rows:
         joined = self.op(E.Load(totals, carry), E.Load(totals, own))
         body += [
             S.Store(buffer=totals, indices=own, value=joined),
-            guarded(inside, self.write(self.at(row, position), self.settled(E.Load(totals, own)))),
+            guarded(inside, self.write(self.at(row, position), self.rounded(E.Load(totals, own)))),
         ]
         if steps > 1:
             last = self.ctx.shuffle("sync", E.Load(totals, own), self.ctx.warp - 1)

@@ -50,7 +50,7 @@ from tilelang.transforms.lower.epilogue import lower_epilogue
 from tilelang.transforms.lower.epilogue_subtiles import lower_subtile
 from tilelang.transforms.lower.gemm_double_buffer import lower_double_buffered, product_of
 from tilelang.transforms.lower.gemm_mma import lower_gemm
-from tilelang.transforms.lower.gemm_simdgroup import SimdgroupProduct, held_accumulator
+from tilelang.transforms.lower.gemm_simdgroup import SimdgroupProduct, loop_accumulator
 from tilelang.transforms.lower.gemm_wgmma import lower_wait_products
 from tilelang.transforms.lower.matrix_stores import lower_matrix_store
 from tilelang.transforms.lower.parallel import lower_parallel
@@ -101,11 +101,11 @@ class _Tiles(ExprRewriter):
         self.thread = thread_number(launch)
         block = Group(self.thread, prod(launch.threads))
         self.ctx = Lowering(context, block, bounds_of(launch), fragments=_registers(launch))
-        self.counted: set[E.Expr] = set()  # pipelines with items that do not exist
+        self.counted: set[E.Expr] = set()  # pipelines with stages that do not exist
         self.elects: set[E.Expr] = set()  # pipelines that one thread fills
         self.own = OwnBarriers()
         self.repeats = 0  # loops around the statement whose iterations have an order
-        self.facts: tuple[E.Expr, ...] = ()  # conditions under which the statement stands
+        self.facts: tuple[E.Expr, ...] = ()  # conditions around the statement
         self.plain: list[
             tuple[str, Loc | None]
         ] = []  # of copies that are not loaded straight to LDS
@@ -159,8 +159,8 @@ class _Tiles(ExprRewriter):
         return isinstance(stmt, S.COPIES) and stmt.dst.buffer.storage != "global"
 
     def sequence(self, stmt: S.Seq) -> S.Stmt:
-        """Statements in order; loads by boxes that stand next to each other wait together, unless
-        one fills what another does: the unit keeps no order between them."""
+        """Statements in order; consecutive TMA loads wait together, unless two fill the same
+        elements: TMA keeps no order between them."""
         result: list[S.Stmt] = []
         pending = list(stmt.stmts)
         while pending:
@@ -200,8 +200,8 @@ class _Tiles(ExprRewriter):
         return [*before, with_known_hints(made_loop, "thread")]
 
     def held(self, loop: S.For) -> list[S.Stmt] | None:
-        """A loop that keeps the sums of a product in matrices, None where none does."""
-        gemm = held_accumulator(loop)
+        """A loop that keeps the accumulator of a product in matrices, else None."""
+        gemm = loop_accumulator(loop)
         if gemm is None or gemm.c.buffer.data in self.ctx.matrices:
             return None
         ctx = self.group_of(gemm)
@@ -275,7 +275,7 @@ class _Tiles(ExprRewriter):
         return result
 
     def boxes(self, stmt: S.TileCopy, ctx: Lowering) -> S.Stmt:
-        """A copy by boxes. What fills a pipeline is done by the thread that acquires the item."""
+        """A copy by boxes. The thread that acquires a stage fills it."""
         if stmt.barrier in self.elects:
             return S.seq(*issued(stmt, boxes_or_refuse(stmt, ctx.bounds)))
         if stmt.dst.buffer.storage == "global":
@@ -305,7 +305,7 @@ class _Tiles(ExprRewriter):
         return S.seq() if part.number != 0 else self.lower_one(whole, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
-        """A loop over elements; an asynchronous copy that nobody else commits commits itself."""
+        """A loop over elements; an asynchronous copy without another commit commits itself."""
         asynchronous = isinstance(stmt, S.COPIES) and stmt.mode == "async"
         if isinstance(stmt, S.Copy) and stmt.mode not in ("copy", "async"):
             raise TileUnsupportedError(

@@ -1,7 +1,7 @@
 """Copies by tensor maps: what one thread issues for a tile.
 
 The host encodes the map of a tensor, a box and a swizzle before the kernel starts; equal maps are
-one. Copies that fill items of a pipeline are ordered by it, those with a barrier of the program by
+one. Copies that fill stages of a pipeline are ordered by it, those with a barrier of the program by
 the program. Any other is complete where its statement ends: a load has a barrier of its own, on
 which its whole group waits, and for a store the thread that issued it waits until it is read.
 """
@@ -160,11 +160,11 @@ def _map(boxes: Boxes, access: str) -> E.Expr:
 
 @dataclass
 class OwnBarriers:
-    """The barriers of loads that are complete where they stand.
+    """The barriers of synchronous loads.
 
     Attributes:
-        before: what has to stand at the start of the kernel.
-        loops: how many stand around the statement in hand.
+        before: statements for the start of the kernel. loops: how many are around the current
+        statement.
     """
 
     before: list[S.Stmt] = field(default_factory=list)
@@ -186,13 +186,13 @@ class OwnBarriers:
         inside += [stmt for copy, boxes in planned for stmt in issued(copy, boxes, mbarrier)]
         parity, after = self.parity(loc)
         wait = S.do(MBARRIER_WAIT, mbarrier, parity, loc=loc)
-        # Others may still use what their tiles hold, or have another turn of the barrier to end.
+        # Other threads may still read the tiles, or wait for an earlier phase of the barrier.
         shared = any(copy.hints.cluster_mask is not None for copy in copies)
         before = [S.do(operations.CLUSTER_SYNC, loc=loc)] if shared else []
         return S.seq(*before, elected(S.seq(*inside), ctx), wait, *after)
 
     def parity(self, loc: Loc | None) -> tuple[E.Expr, list[S.Stmt]]:
-        """The parity of the turn that a load waits for, and what counts the turns."""
+        """The parity of the phase that a load waits for, and the counter of phases."""
         if not self.loops:
             return E.const(0), []
         phase = Buffer("turn", Shape((1,)), INT, "local", attrs=MADE)
@@ -212,7 +212,7 @@ def elected(body: S.Stmt, ctx: Lowering) -> S.Stmt:
 
 
 def announced(copy: S.TileCopy, ctx: Lowering) -> S.Stmt:
-    """A load with a barrier of the program, which is told of its bytes and not of an arrival."""
+    """A load with a barrier of the program: it expects the bytes and gets no arrival."""
     assert copy.barrier is not None
     boxes = boxes_or_refuse(copy, ctx.bounds)
     expect = E.call(MBARRIER_EXPECT, copy.barrier, boxes.bytes)

@@ -26,7 +26,7 @@ def vectorize_atomics(stmt: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
     two or four of them as one instruction, a quarter or half of the requests: still each element as
     one step, in no order, which is all that relaxed sums promise.
 
-    Only where nobody asks for the previous values, what is added is not read from what is added to,
+    Only where the previous values are not used, what is added is not read from what is added to,
     and the run is aligned to its size. Stands above the vectorizer, whose lane loops it reads, and
     behind the guards, since all of a run is inside or outside by then.
     """

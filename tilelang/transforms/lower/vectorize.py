@@ -90,7 +90,7 @@ class _Lanes:
         self.bounds = bounds_of(launch)
         self.written = effects.written(launch.body)
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
-        self.lets: dict[E.Var, E.Expr] = {}  # what names without loads stand for
+        self.lets: dict[E.Var, E.Expr] = {}  # values of names without loads
         self.certain: set[E.Expr] = set()  # what each iteration loads, whatever it chooses
         self.stored: set[E.Var] = set()  # storage that the loop stores to
         self.vectors: dict[
@@ -316,7 +316,7 @@ class _Loads:
     def loaded(self, load: E.Load, path: E.Expr | None, other: E.Expr | None) -> E.Expr:
         """``load`` as a lane of a vector; itself where it is none. Lanes that take the ``path`` and
         others have vectors of their own, but for what does no harm there: loads that they make as
-        well, and of what nobody writes, where each lane stores to an equal array.
+        well, and of memory that nothing writes, where each lane stores to an equal array.
 
         Args:
             other: the value where the path is not taken, if that is wanted.
@@ -419,7 +419,7 @@ def _in_memory(buffer: Buffer) -> bool:
 def _independent(loop: S.For, count: int) -> bool:
     """Whether the statements of ``loop`` may run one after the other, each for all ``count`` lanes.
 
-    Only stores, conditions and pure lets, whose values may stand where they are used. An element
+    Only stores, conditions and pure lets, whose values may be substituted. An element
     that is stored is used at the same place only, and by no other place in any lane. One of the
     stores may draw random numbers: its lanes stay in order.
     """

@@ -23,7 +23,7 @@ _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
 def close(room: Buffer, ctx: Lowering) -> S.Stmt:
-    """What stands behind the last reads of the workspace ``room``."""
+    """The statements after the last reads of the workspace ``room``."""
     barrier = ctx.barrier()
     call = barrier.call
     if call is None or int(room.shape[0]) * room.dtype.bits > 8 * LARGE:

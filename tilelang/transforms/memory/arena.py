@@ -1,7 +1,7 @@
 """Shared-memory arena: one allocation for all shared buffers of a kernel, with reuse by live range.
 
 Every buffer gets a fixed byte offset. Buffers that are never in use at the same time may overlap.
-The largest come first; barriers and small scalars stand at the end, where they do not disturb
+The largest come first; barriers and small scalars are at the end, where they do not disturb
 the alignment of tiles.
 """
 
@@ -127,7 +127,7 @@ class _Planner:
         """An offset for each allocation; interleaved tiles are placed with their leader."""
         groups: dict[E.Var, list[_Allocation]] = {}
         for allocation in allocations:
-            interleaving = allocation.live.buffer.attrs.joined
+            interleaving = allocation.live.buffer.attrs.interleaving
             groups.setdefault(
                 interleaving.leader if interleaving else allocation.live.buffer.data, []
             ).append(allocation)
@@ -137,7 +137,7 @@ class _Planner:
         placed: list[tuple[_Allocation, int]] = []
         for group in groups.values():
             for allocation in group:
-                interleaving = allocation.live.buffer.attrs.joined
+                interleaving = allocation.live.buffer.attrs.interleaving
                 at = interleaving.offset if interleaving else 0
                 placed.append((allocation, starts[group[0].live.buffer.data] + at))
         return sorted(placed, key=lambda pair: pair[0].live.order)
@@ -216,7 +216,7 @@ def _patterns(launch: S.Launch, used: Set[E.Var]) -> dict[E.Var, int]:
 
 
 def bytes_of(live: LiveRange) -> int:
-    """Room that a buffer takes, with the padding its layout adds."""
+    """Bytes of a buffer, with the padding of its layout."""
     buffer = live.buffer
     extents = list(buffer.shape)
     layout = buffer.attrs.layout
@@ -232,9 +232,9 @@ def bytes_of(live: LiveRange) -> int:
             got=f"{buffer.name}: {_shape(buffer)} {buffer.dtype}",
             hint="allocate the largest tile and use a part of it",
         )
-    interleaving, logical = buffer.attrs.joined, buffer.attrs.logical
+    interleaving, logical = buffer.attrs.interleaving, buffer.attrs.logical
     if interleaving is not None and logical is not None:
-        return int(interleaving.size * logical.shape[0])  # other tiles lie between its versions
+        return int(interleaving.size * logical.shape[0])  # other tiles are between its versions
     count = prod(int(extent) for extent in extents)
     if steps is not None and layout is None:
         count = 1 + sum((int(n) - 1) * int(step) for n, step in zip(extents, steps))

@@ -1,4 +1,4 @@
-"""Shared-memory fallback: extra barriers let tiles reuse the memory of tiles that are finished.
+"""Shared-memory fallback: extra barriers let tiles reuse the memory of dead tiles.
 
 Two tiles may overlap when a barrier separates the last use of one and the first of the other.
 Where a kernel does not fit, barriers are tried in front of the statements that touch a tile for the

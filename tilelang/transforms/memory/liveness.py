@@ -29,11 +29,11 @@ from tilelang.transforms.analysis.groups import inverse, thread_group_of
 _COPIES = (group("cp_async"), group("bulk_store"))
 _CONTROL = (S.If, S.For, S.While)
 _LOOPS = (S.For, S.While)
-_LAUNCH = 0  # stands for the control around what no control is around
+_LAUNCH = 0  # the control flow around statements at the top
 
 
 def is_planned(buffer: Buffer) -> bool:
-    """Whether ``buffer`` takes room in the shared memory of the block."""
+    """Whether ``buffer`` is allocated in the shared memory of the block."""
     return buffer.storage in ("shared", "shared.dyn") or is_barrier(buffer)
 
 
@@ -115,7 +115,8 @@ class LiveRanges:
     def _has_barrier_between(
         self, low: int, high: int, before: LiveRange, after: LiveRange
     ) -> bool:
-        """Whether a barrier surely stands between two positions whenever both ranges happen."""
+        """Whether there is certainly a barrier between two positions whenever both ranges
+        execute."""
         paths = before.path or (), after.path or ()
         if any(self._passes_barrier(low, high, path, self.barriers) for path in paths):
             return True
@@ -134,8 +135,8 @@ class LiveRanges:
         barriers: dict[int, list[int]],
         around: tuple[int, ...] = (_LAUNCH,),
     ) -> bool:
-        """Whether whoever runs what stands under ``path`` passes a barrier on the way, under
-        some part of it, between two positions."""
+        """Whether every thread that executes the statements under ``path`` passes a barrier, under
+        some prefix of it, between two positions."""
         for ident in (*around, *(control.ident for control in path)):
             if ident in self.early_exits:
                 return False
@@ -172,7 +173,7 @@ class Touches:
         self.planned = {node.buffer.data for node in allocs if is_planned(node.buffer)}
         self._launch, self._warp = launch, warp
         self._known: dict[S.Stmt, Touch] = {}
-        self._apart: dict[S.Stmt, bool] = {}
+        self._unrelated: dict[S.Stmt, bool] = {}
         self._groups: dict[E.Expr, tuple[int, int] | None] = {}
 
     def group(self, cond: E.Expr) -> tuple[int, int] | None:
@@ -192,9 +193,9 @@ class Touches:
 
     def is_unrelated(self, stmt: S.Stmt) -> bool:
         """Whether nothing in ``stmt`` has to do with shared memory or its order."""
-        unrelated = self._apart.get(stmt)
+        unrelated = self._unrelated.get(stmt)
         if unrelated is None:
-            unrelated = self._apart[stmt] = self._is_own_unrelated(stmt) and all(
+            unrelated = self._unrelated[stmt] = self._is_own_unrelated(stmt) and all(
                 map(self.is_unrelated, stmt.blocks())
             )
         return unrelated
@@ -394,7 +395,7 @@ class _Scan:
 
 
 def _role(path: tuple[Control, ...]) -> Control | None:
-    """The branch of warps that a path goes through."""
+    """The branch of warps on a path."""
     return next((control for control in path if control.group is not None), None)
 
 

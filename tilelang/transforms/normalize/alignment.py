@@ -44,7 +44,7 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
 
 
 def _pointed(func: S.PrimFunc) -> Iterator[tuple[Buffer, str]]:
-    """Tensors that stand at the address of a pointer parameter, with its name."""
+    """Tensors at the address of a pointer parameter, with its name."""
     pointers = {param for param in func.params if isinstance(param, E.Var)}
     for stmt in S.find(func.body, S.View):
         if isinstance(stmt.source, E.Var) and stmt.source in pointers:

@@ -30,7 +30,7 @@ def check_tile_bounds(func: S.PrimFunc, place: Place) -> S.PrimFunc:
     """Refuse accesses that certainly leave a tile.
 
     Global memory has a bounds rule; shared memory, fragments and local buffers have none, so an
-    index outside them would read or overwrite what lies beside them. Where some run of every block
+    index outside them would read or overwrite other buffers. Where some run of every block
     reaches such an access, whatever the data, the program is wrong and says so here, with the
     values of the loop variables. What depends on data or on conditions is left to the interpreter
     and the emulator.
@@ -53,7 +53,7 @@ class _Walk:
         self.bounds = Bounds()
 
     def block(self, stmt: S.Stmt) -> bool:
-        """Check ``stmt``; whether what stands after it is certainly reached."""
+        """Check ``stmt``; whether the statement after it is certainly reached."""
         if isinstance(stmt, S.Seq):
             return all(self.block(child) for child in stmt.stmts)
         self.accesses(stmt)

@@ -96,7 +96,7 @@ def _adds_to(stmt: S.Stmt, data: E.Var) -> bool:
 
 
 def _overwriting(seq: S.Seq) -> S.Stmt:
-    """``seq`` with products that overwrite zeros which stand before them."""
+    """``seq`` with products that overwrite zeros stored before them."""
     stmts = list(seq.stmts)
     for at, stmt in enumerate(stmts):
         zeroed = _zeros(stmt)

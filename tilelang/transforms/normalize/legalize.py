@@ -54,7 +54,7 @@ def strip_hints(stmt: S.Stmt, place: Place) -> S.Stmt:
 
 @rule(E.Call)
 def expand_library_calls(call: E.Call, place: Place) -> E.Expr:
-    """Replace calls of known library functions by the operations they stand for.
+    """Replace calls of known library functions by the operations that they name.
 
     ``T.call_extern("float16", "__float2half_rz", x)`` names a function of C or CUDA. What the table
     of :mod:`tilelang.ir.functions` knows is computed by the language's own operations, so that it
@@ -135,8 +135,8 @@ def _without_layout(stmt: S.Parallel | S.Copy) -> S.Stmt:
 def hoist_workspaces(launch: S.Launch, place: Place) -> list[S.Stmt]:
     """Move global workspaces of a kernel to its launch.
 
-    ``T.alloc_global`` inside ``T.Kernel`` is memory that all blocks of the launch share. It is made
-    before the launch, as those that stand outside of kernels are.
+    ``T.alloc_global`` inside ``T.Kernel`` is memory that all blocks of the launch share. It is
+    allocated before the launch, as those outside of kernels are.
 
     Raises:
         TileUnsupportedError: an extent that only the kernel knows.
@@ -229,7 +229,7 @@ def wrap_host_statements(func: S.PrimFunc, place: Place) -> S.PrimFunc:
     """Make work outside every kernel a kernel of one block and one thread.
 
     On a target whose cores run the host code as well, a program may compute outside ``T.Kernel``:
-    loops, stores, tile operations. What stands between two kernels is one such kernel;
+    loops, stores, tile operations. The statements between two kernels are one such kernel;
     declarations, assertions, and values that kernels use later stay what they are.
 
     Raises:
@@ -308,7 +308,7 @@ def _closed(group: list[S.Stmt], after: Sequence[S.Stmt]) -> list[S.Stmt]:
     for stmt in group:
         if isinstance(stmt, S.Alloc) and id(stmt.buffer) in used:
             raise TileUnsupportedError(
-                f"`{stmt.buffer.name}` is made outside of the kernels that use it",
+                f"`{stmt.buffer.name}` is allocated outside of the kernels that use it",
                 expected="memory that lives as long as one kernel, or T.alloc_global",
                 got=f"{stmt.buffer.storage} memory used before and in a later kernel",
                 loc=stmt.loc,

@@ -111,7 +111,7 @@ def unroll_register_slices(loop: S.For, place: Place) -> S.Stmt:
 
 def _interchanged(loop: S.For, values: range) -> S.Parallel | None:
     """The parallel loop that is all of the body of ``loop``, with ``loop`` as its first dimension
-    or, where iterations of that meet, inside it; None where that is another program."""
+    or, where its iterations conflict, inside it; None where that changes the program."""
     inner = loop.body
     while isinstance(inner, S.For) and values_of(inner) == range(1):
         inner = substitute_in(inner.body, {inner.var: inner.start})
@@ -178,8 +178,8 @@ def _sliced(loop: S.For) -> set[E.Var]:
 
 
 def _can_repeat(body: S.Stmt) -> bool:
-    """Whether ``body`` may stand several times: it makes no tiles, gives none another name, whose
-    place may depend on the iteration, and does not leave the loop."""
+    """Whether ``body`` may be repeated: it allocates no tiles, has no views, whose address may
+    depend on the iteration, and does not leave the loop."""
     once = (S.Alloc, S.View, S.Break, S.Continue)
     return not S.holds(body, *once)
 
@@ -197,14 +197,14 @@ def rasterize_blocks(launch: S.Launch, place: Place) -> S.Stmt:
     What blocks do does not depend on their order, unless they tell each other something: kernels
     with atomic updates, waits or loops of unknown length stay. Relies on constant grids.
     """
-    if not _may_turn(launch, place.context) or not _written_across(launch):
+    if not _can_transpose_grid(launch, place.context) or not _written_across(launch):
         return launch
     x, y, *other_extents = launch.grid
     i, j, *other_vars = launch.block_vars
     return replace(launch, grid=(y, x, *other_extents), block_vars=(j, i, *other_vars))
 
 
-def _may_turn(launch: S.Launch, context: Context) -> bool:
+def _can_transpose_grid(launch: S.Launch, context: Context) -> bool:
     """Whether the order of blocks is free, and the grid fits the other way round."""
     own = ("swizzle", "cluster_dims", "import_source", "prelude")  # orders or names blocks itself
     if len(launch.grid) < 2 or launch.hints.without(*own) is not launch.hints:
@@ -224,7 +224,7 @@ def _may_turn(launch: S.Launch, context: Context) -> bool:
 
 
 def _written_across(launch: S.Launch) -> bool:
-    """Whether all that is written to global memory lies along the second axis of the grid."""
+    """Whether all writes to global memory are along the second axis of the grid."""
     first, second = launch.block_vars[:2]
     lets = {s.var: s.value for s in S.find(launch.body, S.Let)}
 

@@ -54,7 +54,7 @@ def number_barriers(launch: S.Launch, place: Place) -> S.Launch:
     if len(above) > len(free):
         refused, stmt = list(above.items())[len(free)]
         raise TileValueError(
-            f"there is no named barrier left for number {refused}",
+            f"all named barriers are in use; none is left for number {refused}",
             expected=f"at most {MAX_BARRIERS - 1} different ones besides that of all threads",
             got=f"{len(above) + len(used) - 1}, all values of run-time numbers included",
             loc=stmt.loc,
@@ -74,7 +74,7 @@ def number_barriers(launch: S.Launch, place: Place) -> S.Launch:
 
 
 def _numbers(call: E.Call) -> Iterator[tuple[int, E.Expr]]:
-    """The numbers of barriers that a call takes, with their places."""
+    """The barrier numbers among the operands of a call, with their positions."""
     for at, (operand, number) in enumerate(zip(call.atom.operands, call.args)):
         if operand.space == "barrier id":
             yield at, number
@@ -93,13 +93,13 @@ def separate_overlaps(stmt: S.TileOp, place: Place) -> S.Stmt | list[S.Stmt]:
     """Copy an operand that an operation overwrites while it reads it.
 
     A tile operation reads all of its operands before it writes: ``T.copy(S[0:7], S[1:8])`` moves
-    rows, ``T.transpose(S, S)`` turns a tile in place. Loops over elements, and threads that share
-    them out, would read what others have written already. Where the region that an operation reads
-    may overlap the one that it writes, the elements are copied to a fragment first (an array of the
-    thread where the tile is one), and the operation reads that.
+    rows, ``T.transpose(S, S)`` transposes a tile in place. Loops over elements, and threads that
+    share them out, would read what others have written already. Where the region that an operation
+    reads may overlap the one that it writes, the elements are copied to a fragment first (an array
+    of the thread where the tile is one), and the operation reads that.
 
     Operations on one region element by element (a copy onto itself, a scan in place) need none.
-    Relies on constant extents having been folded; stands before anything that turns operations into
+    Relies on constant extents having been folded; runs before any pass that turns operations into
     loops or plans copies.
 
     Raises:
@@ -131,8 +131,8 @@ def _overlap(stmt: S.Stmt, read: Region, written: Region, place: Place) -> bool:
 
 
 def _lets(launch: S.Launch) -> dict[E.Var, E.Expr]:
-    """What names stand for. A value that memory or a call has given is another one each time: it
-    keeps its name."""
+    """The values of names. A value that comes from memory or a call may differ each time: it keeps
+    its name."""
     lets: dict[E.Var, E.Expr] = {}
     for stmt in S.find(launch.body, S.Let):
         if not E.holds(stmt.value, E.Load, E.Call):
@@ -188,10 +188,10 @@ _MOST_UNROLLED = 64  # iterations that are unrolled
 def lower_thread_local_tiles(stmt: S.TileOp, place: Place) -> S.Stmt:
     """Lower tile operations on arrays of a thread to loops.
 
-    ``alloc_local`` gives each thread an array. An operation on one is not shared out among the
-    threads: each of them copies, fills or adds all elements of its own; ``T.copy(A[tx * 4 : tx * 4
-    + 4], mine)`` brings each thread its four. The loops need no layout; to later passes they are
-    statements that every thread executes.
+    ``alloc_local`` gives each thread an array. An operation on one is not distributed over the
+    threads: each of them copies, fills or adds all elements of its own array; ``T.copy(A[tx * 4 :
+    tx * 4 + 4], mine)`` brings each thread its four. The loops need no layout; to later passes they
+    are statements that every thread executes.
 
     Only an atomic update of memory that threads share acts once for each element, with the array of
     whichever thread makes it: the front end has seen that it is the same in all of them.
@@ -314,10 +314,10 @@ def _region(arg: E.Expr) -> Region:
 def signal_gemm_completion(stmt: S.Gemm, place: Place) -> S.Stmt | list[S.Stmt]:
     """Let one thread arrive at the barrier of a GEMM.
 
-    ``T.gemm(A, B, C, mbar=bar)`` tells ``bar`` once that C may be read and that A and B may be
-    overwritten. So the threads meet behind it (the barrier pass puts that there, and waits for what
-    warpgroups have in flight), and the first of them arrives. Where the result is in tensor memory,
-    its unit arrives, and nothing of this is needed.
+    ``T.gemm(A, B, C, mbar=bar)`` arrives at ``bar`` once C may be read and A and B may be
+    overwritten. So a barrier follows it (the barrier pass inserts it, and waits for what warpgroups
+    have in flight), and the first of them arrives. Where the result is in tensor memory, its unit
+    arrives, and nothing of this is needed.
 
     Stands before all passes that ask who waits for whom: they see an arrival as the program would
     have written it.

@@ -27,8 +27,8 @@ PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "m
 def scalarize_vectors(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without vector values.
 
-    Where threads run beside each other, neighbouring elements of memory come to local arrays and
-    go back in loops, of which ``vectorize_loops`` makes one access.
+    Where threads run in parallel, neighbouring elements of memory are copied to local arrays and
+    back in loops, of which ``vectorize_loops`` makes one access.
     """
     rewriter = _Lanes(rows=context.has("simt"))
     body = rewriter.rewrite(func.body)
@@ -150,7 +150,7 @@ class _Lanes(Rewriter):
         return result
 
     def _call(self, expr: E.Call, at: int) -> E.Expr:
-        if expr.atom.moves and not (self.rows and _is_word(expr)):
+        if expr.atom.moves and not (self.rows and _is_single_access(expr)):
             self.changed = True
             expr = E.Call(portable("reinterpret"), expr.args, expr.dtype)
         if expr.op == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
@@ -180,12 +180,12 @@ class _Lanes(Rewriter):
         target, source = expr.args
         assert isinstance(target, E.AddressOf)
         if isinstance(source, E.AddressOf):
-            value: E.Expr = E.Load(source.buffer, _next(source.indices, at))
+            value: E.Expr = E.Load(source.buffer, _shifted(source.indices, at))
         else:
             value = source
         return E.call(
             "atomic_add",
-            E.AddressOf(target.buffer, _next(target.indices, at), target.access),
+            E.AddressOf(target.buffer, _shifted(target.indices, at), target.access),
             self.lane(value, at),
             dtype=expr.dtype.element_of,
             memory_order="relaxed",
@@ -383,7 +383,7 @@ def _is_sum(value: E.Expr) -> bool:
 
 
 def _in_row(buffer: Buffer, index: E.Ramp) -> bool:
-    """Whether a ramp goes over neighbours in memory that threads share."""
+    """Whether a ramp accesses neighbours in memory that threads share."""
     adjacent = isinstance(index.stride, E.Const) and int(index.stride.value) == 1
     wide = buffer.dtype.bits >= 8 and buffer.dtype.lanes == 1
     return adjacent and wide and buffer.storage.startswith(("global", "shared"))
@@ -402,11 +402,11 @@ def _marked(loop: S.For, through: str) -> S.For:
     return replace(loop, hints=LoopHints(through=through)) if through else loop
 
 
-def _is_word(call: E.Call) -> bool:
+def _is_single_access(call: E.Call) -> bool:
     """Whether one element is an access of its own: nothing is put together."""
     return call.dtype.lanes == call.args[0].dtype.lanes == 1
 
 
-def _next(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
-    """The element `at` places further along the last dimension."""
+def _shifted(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
+    """The element ``at`` positions further along the last dimension."""
     return (*indices[:-1], E.as_expr(indices[-1] + at))

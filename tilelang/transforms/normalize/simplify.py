@@ -1,9 +1,9 @@
-"""Simplify every expression with what is known where it stands.
+"""Simplify every expression with the facts that hold at its statement.
 
 Folds constants, merges linear index arithmetic and decides conditions by the ranges of loop and
 block variables, by names and by the conditions around. Branches whose condition is decided lose
 the dead side, a loop of one round becomes that round. Parallel loops without an iteration go, since
-nothing can be shared out among threads, and so do hints about fragments, which hold no program to
+nothing can be distributed over threads, and so do hints about fragments, which hold no program to
 an order: no pass takes them for a use.
 """
 
@@ -43,7 +43,7 @@ def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 class SimplifyWalk(FactWalk):
-    """Simplifies statements with what is known where they stand."""
+    """Simplifies statements with the facts that hold there."""
 
     laid_out: frozenset[Buffer] = frozenset()
 

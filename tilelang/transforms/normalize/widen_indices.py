@@ -34,7 +34,7 @@ from tilelang.records import dataclass
 from tilelang.transforms.rules import Place, rule
 
 INT64 = DType("int64")
-_UNKNOWN = Interval(0, 2)  # stands for what may be of any size
+_UNKNOWN = Interval(0, 2)  # the bound of values of any size
 
 
 @rule(S.PrimFunc)

@@ -3,7 +3,7 @@
 :mod:`choose` gives the schedules of a launch, the cheapest first. Each field has one applier, which
 writes what the field says into the launch, or refuses with a reason (an order that is not proved,
 say). The first schedule that all appliers accept is the schedule of the launch. Schedules that
-begin alike share what has been written for the fields they have in common.
+begin with the same fields share what has been written for these.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilelang.transforms.schedule.tma_legalization import legalize_tma_copies
 Applier = Callable[[Any, Schedule, Facts], State]
 
 # Fields in the order in which they are applied -> their values -> what applies them. Values that
-# stand in no row are what a launch has anyway.
+# are in no row apply to every launch.
 APPLIERS: dict[tuple[str, ...], dict[tuple[Value, ...], Applier]] = {
     ("persistent", "epilogue"): {
         (True, "staged"): loop_over_tiles,

@@ -1,6 +1,6 @@
 """The schedules that a launch can have, by price.
 
-A value of a field is barred by the target, by options, or by the items of the loops; values of
+A value of a field is barred by the target, by options, or by the statements of the loops; values of
 different fields exclude each other (``REQUIRES``). What is left has a price: cycles that a tile
 takes on a multiprocessor, with what the schedule overlaps left out. Whether the order of the
 pipelines can be proved is seen where a schedule is applied.
@@ -17,7 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.launch_schedule import VALUES, Schedule, Value
 from tilelang.records import dataclass
 from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
-from tilelang.transforms.schedule.items import ItemGraph, bytes_of, is_load
+from tilelang.transforms.schedule.iteration import IterationGraph, bytes_of, is_load
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
 
@@ -58,13 +58,13 @@ SPENDS: tuple[tuple[str, Value], ...] = (
     ("overlap", "ping_pong"),
     *NEEDS["stmatrix"],
 )
-NO_ROLES = "the target or its options leave roles out"
+NO_ROLES = "warp specialization is not available"
 
 # Cycles, operations and bytes of a multiprocessor of sm_90 (NVIDIA H100 Tensor Core GPU
 # Architecture): 16-bit products, lanes of a warp scheduler's four, bytes from the L2 cache.
 PRODUCTS, LANES, BYTES = 4096, 128, 64
 LATENCY = 800  # from a copy's issue to its arrival
-MEETING = 40  # at a barrier of the block
+BARRIER = 40  # at a barrier of the block
 OPERATIONS = 8  # for an element of a loop
 UNKNOWN = 16  # iterations of a loop whose number is not known
 
@@ -80,7 +80,7 @@ class Choices:
 def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     """What ``launch`` can have, with the fields that it states."""
     loops = [node for node in S.walk(launch.body) if is_pipelined(node)]
-    graphs = [ItemGraph.of(loop) for loop in loops]
+    graphs = [IterationGraph.of(loop) for loop in loops]
     barred = _barred(launch, graphs, facts)
     work = _Work.of(launch, graphs, barred)
     values = [[value for value in VALUES[name] if (name, value) not in barred] for name in FIELDS]
@@ -108,7 +108,7 @@ def _excludes(chosen: dict[str, Value]) -> tuple[str, Value] | None:
     return ("persistent", True) if alone and chosen["epilogue"] != "overlapped" else None
 
 
-def _barred(launch: S.Launch, graphs: list[ItemGraph], facts: Facts) -> Barred:
+def _barred(launch: S.Launch, graphs: list[IterationGraph], facts: Facts) -> Barred:
     """The values that ``launch`` cannot have -> why."""
     context, barred = facts.context, Barred()
 
@@ -122,7 +122,7 @@ def _barred(launch: S.Launch, graphs: list[ItemGraph], facts: Facts) -> Barred:
             bar(needing, why)
     for option, left_out in LEAVES_OUT.items():
         if getattr(context.options, option):
-            bar(left_out, "the options leave it out")
+            bar(left_out, "disabled by an option")
     if context.low_shared:
         bar(SPENDS, "shared memory is short")
     processors, grid = context.limits.processors, launch.grid
@@ -138,17 +138,17 @@ def _barred(launch: S.Launch, graphs: list[ItemGraph], facts: Facts) -> Barred:
     if all(bound.variables.isdisjoint(names) for bound in bounds):
         bar((("tile_order", "longest_first"),), "all tiles have loops of the same length")
     if all(len(graph.operand_sets) < 2 for graph in graphs):
-        bar((("barriers", "operand"),), "all tiles of an iteration are first used together")
+        bar((("barriers", "operand"),), "an iteration uses all operands together")
     whys = [cannot_rotate(graph) for graph in graphs]
     if graphs and all(whys):
         bar((("overlap", "rotate"),), whys[0])
     if len(graphs) != 1 or len(graphs[0].products) < 2:
-        bar((("overlap", "ping_pong"),), "it is for one loop of several products")
+        bar((("overlap", "ping_pong"),), "it needs exactly one loop, with several products")
     for name, value in ({} if launch.schedule is None else launch.schedule.stated()).items():
         others: list[Value] = [other for other in VALUES.get(name, ()) if other != value]
         bar(
             tuple((name, other) for other in others),
-            f"the kernel states {name}={value!r}",
+            f"the program states {name}={value!r}",
         )
     return barred
 
@@ -178,7 +178,7 @@ class _Work:
     one_stage: bool
 
     @classmethod
-    def of(cls, launch: S.Launch, graphs: list[ItemGraph], barred: Barred) -> _Work:
+    def of(cls, launch: S.Launch, graphs: list[IterationGraph], barred: Barred) -> _Work:
         """What ``launch`` does for a tile."""
         inside = [stmt for graph in graphs for stmt in S.flat(graph.loop.body)]
         loads = [stmt for stmt in inside if is_load(stmt)]
@@ -190,7 +190,7 @@ class _Work:
         sums = {node.c.buffer for node in nodes if isinstance(node, S.Gemm)}
         out = [copy for copy in copies if copy.dst.buffer.storage == "global"]
         computed = [
-            item for graph in graphs for item in graph.items if not isinstance(item, S.Gemm)
+            item for graph in graphs for item in graph.stmts if not isinstance(item, S.Gemm)
         ]
         return cls(
             trips=max((graph.trips or UNKNOWN for graph in graphs), default=1),
@@ -211,10 +211,10 @@ class _Work:
         if chosen["overlap"] != "none":
             # Rotated, each warpgroup computes for all rows of its own products.
             together = max(self.products, self.computation) + (chosen["overlap"] == "rotate")
-            # A single version is filled again between products that stand next to each other.
+            # A single version is filled again between consecutive products.
             together += max(0, 2 * self.copies - LATENCY) if self.one_stage else 0
         iteration = max(together, self.copies)
-        iteration += MEETING // 4 if producer else 2 * MEETING + self.copies // 8
+        iteration += BARRIER // 4 if producer else 2 * BARRIER + self.copies // 8
         start = LATENCY + (self.first if chosen["barriers"] == "operand" else self.copies)
         if persistent:
             start = 0 if chosen["prefetch_tiles"] or not self.once else LATENCY // 2
@@ -237,7 +237,7 @@ def _multiplied(stmt: S.Stmt) -> int:
 
 
 def _elements(stmt: S.Stmt) -> int:
-    """Elements that a loop, a reduction or a copy goes over."""
+    """Elements of a loop, a reduction or a copy."""
     extents: tuple[E.Expr | int, ...] = ()
     if isinstance(stmt, S.Parallel):
         extents = stmt.extents

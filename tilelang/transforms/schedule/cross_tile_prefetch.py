@@ -48,7 +48,7 @@ def prefetch_across_tiles(roles: RoleWriter, schedule: Schedule, facts: Facts) -
                 pipeline, *_ = S.find(result.launch.body, H.Pipeline)
                 if refusal(pipeline) is None:
                     return result
-    raise NotLegalError("no tile that is copied once can be copied by the producer")
+    raise NotLegalError("the producer can copy none of the tiles that are copied once")
 
 
 def _is_input(launch: S.Launch, loop: S.For, copy: S.Copy) -> bool:

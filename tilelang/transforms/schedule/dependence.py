@@ -108,9 +108,7 @@ def plan_loop(
     loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch, gathers: bool = False
 ) -> Plan:
     """The copies of ``loop`` that may run ahead; ``gathers``: so may parallel loops that fill tiles
-    from computed places.
-
-    Raises:
+    from computed indices. Raises:
         NotPipelinedError: none may; says why.
     """
     _check_control(loop)

@@ -1,4 +1,4 @@
-"""Gathers: parallel loops that fill a tile from global memory at places they compute, as copies.
+"""Gathers: parallel loops that fill a tile from global memory at computed indices, as copies.
 
 ``k[i, d] = KV[I[t, i], d]`` is no box, but asynchronous copies of its rows can run ahead like those
 of a box. Their addresses come from memory, too: what a copy reads for them is loaded to registers
@@ -33,7 +33,7 @@ def with_gathers(
     prefix: tuple[S.Stmt, ...], stmts: tuple[S.Stmt, ...], launch: S.Launch
 ) -> tuple[S.Stmt, ...]:
     """``stmts`` with the loops that are gathers as copies; names of ``prefix`` and of ``stmts``
-    stand for their values in them."""
+    are replaced by their values."""
     lets: dict[E.Var, E.Expr] = {}
     written, bounds = effects.written(launch.body), bounds_of(launch)
     result: list[S.Stmt] = []
@@ -48,7 +48,7 @@ def with_gathers(
 
 
 def _gather(loop: S.Parallel, lets: dict[E.Var, E.Expr], bounds: Bounds) -> S.Gather | None:
-    """``loop`` as a gather of a whole tile, None where it is none by whole words."""
+    """``loop`` as a gather of a whole tile, None where elements are not whole 32-bit words."""
     stored, extents = _stored(inline_lets(loop.body, lambda value: True)), static_extents(loop)
     if stored is None or extents is None or loop.loop_layout is not None:
         return None
@@ -100,7 +100,7 @@ def _counted_by(
     extents: tuple[int, ...],
     bounds: Bounds,
 ) -> dict[E.Var, E.Expr]:
-    """The variables of ``loop`` by the places of a tile that are counted in the same order."""
+    """The variables of ``loop`` by the dimensions of a tile that they count in the same order."""
     if extents == sizes:
         return dict(zip(loop.vars, places))
     number: E.Expr = E.const(0)
@@ -112,7 +112,7 @@ def _counted_by(
 
 @dataclass(frozen=True)
 class Indices:
-    """Registers ``held`` with what ``load`` gives at each of ``places``."""
+    """Registers ``held`` with the result of ``load`` at each of ``places``."""
 
     held: Buffer
     places: tuple[E.Var, ...]
@@ -127,8 +127,8 @@ class Indices:
 
 
 def with_registers(copy: S.TileCopy, var: E.Var, found: list[Indices]) -> S.TileCopy:
-    """``copy`` with registers, which it adds to ``found``, in place of what it loads for its places
-    by rows in each iteration of the loop over ``var``."""
+    """``copy`` with registers, which it adds to ``found``, instead of the loads of its row indices
+    in each iteration of the loop over ``var``."""
     if not isinstance(copy, S.Gather):
         return copy
     sizes, (_, row) = dict(zip(copy.vars, copy.dst.extents)), guarded(copy.value)

@@ -37,7 +37,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, substitute
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.schedule.items import ItemGraph, conflict
+from tilelang.transforms.schedule.iteration import IterationGraph, conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.pipeline import LoopWriter, append_note
 from tilelang.transforms.schedule.specialize_warps import RoleWriter
@@ -51,7 +51,7 @@ def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWri
     most = facts.context.limits.registers_at_start(prod(roles.launch.threads))
     room = (roles.registers[0] or most) - SPARE
     for key, loop in roles.loops.items():
-        uses = (access for item in loop.items for access in effects.accesses(item, nested=True))
+        uses = (access for item in loop.stmts for access in effects.accesses(item, nested=True))
         tiles = {access.data: access.buffer for access in uses}
         if register_bits(tiles.values()) // 32 // roles.threads > room:
             continue
@@ -96,7 +96,7 @@ class _Rotation:
         """
         step = writer.loop.step
         require(isinstance(step, E.Const) and int(step) == 1, "its iterations do not count up")
-        head, tail = _split(writer.items)
+        head, tail = _split(writer.stmts)
         waits, items, releases = zip(*writer.steps())
         early = any((*waits[head + 1 : tail], *releases[head : tail - 1]))
         require(not early, "the computation uses stages alone")
@@ -160,17 +160,18 @@ def _if_any(loop: S.For, stmts: list[S.Stmt], bounds: Bounds) -> list[S.Stmt]:
     return [S.If(cond=cond, then=S.seq(*stmts), loc=loop.loc)]
 
 
-def cannot_rotate(graph: ItemGraph) -> str:
+def cannot_rotate(graph: IterationGraph) -> str:
     """Why the last products of an iteration cannot overlap the next one; empty if they can."""
     try:
-        _split(graph.items)
+        _split(graph.stmts)
     except NotLegalError as why:
         return str(why)
     return ""
 
 
 def _split(items: Sequence[S.Stmt]) -> tuple[int, int]:
-    """Where the computation of ``items`` begins and ends, between the first and the last products.
+    """Where the computation among ``items`` begins and ends, between the first and the last
+    products.
 
     Raises:
         NotLegalError: it has not all of them, or they touch each other's data.
@@ -187,9 +188,9 @@ def _split(items: Sequence[S.Stmt]) -> tuple[int, int]:
     named = any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in items)
     require(not named, "an iteration has variables of its own")
     nested = any(isinstance(stmt, S.Gemm) for stmt in rest)
-    require(not nested, "products stand within the computation")
+    require(not nested, "there are products within the computation")
     require(not conflict(first, last), "the first and the last products use the same data")
-    require(not _needs_barrier(rest, last), "the last product reads what threads store meanwhile")
+    require(not _needs_barrier(rest, last), "the last product reads memory being written")
     return head, tail
 
 

@@ -20,7 +20,7 @@ def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S
     """``launch`` with the first block index reversed; later blocks run longer."""
     extent = E.as_expr(launch.grid[0]) if launch.grid else None  # none: one block
     if launch.hints.swizzle is not None or not isinstance(extent, E.Const):
-        raise NotLegalError("the order of its blocks is another one, or not known")
+        raise NotLegalError("its blocks have another order, or an unknown one")
     lets = {node.var: node.value for node in S.find(launch.body, S.Let)}
     var, last = launch.block_vars[0], E.const(int(extent) - 1, launch.block_vars[0].dtype)
 
@@ -38,4 +38,4 @@ def order_longest_first(launch: S.Launch, schedule: Schedule, facts: Facts) -> S
                 turned = simplified_with(launch, {var: last - var})
                 assert isinstance(turned, S.Launch)
                 return turned
-    raise NotLegalError("no loop of it is longer in later blocks")
+    raise NotLegalError("no loop is longer in later blocks")

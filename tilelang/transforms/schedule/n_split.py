@@ -16,7 +16,7 @@ from tilelang.transforms.schedule.legality import NotLegalError
 ROWS = 64  # of the instructions of a warpgroup
 
 
-FORM = "products and computation of an iteration cannot be shared out to two warpgroups"
+FORM = "products and computation of an iteration cannot be divided between two warpgroups"
 
 
 def require(condition: object, why: str = FORM) -> None:

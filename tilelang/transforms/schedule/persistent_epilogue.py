@@ -42,7 +42,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.schedule.items import is_load
+from tilelang.transforms.schedule.iteration import is_load
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
 from tilelang.transforms.schedule.row_stores import stored_rows
@@ -52,7 +52,7 @@ from tilelang.transforms.schedule.tma_copies import is_never_negative
 
 INDEX_DTYPE = DType("int32")  # of an index of the store of a result
 LEAST_STAGES = 3  # versions of the operands that the subtiles leave
-FORM = "it is no loop of one product whose result a warp can store by itself"
+FORM = "it is not a loop of one product whose result each warp can store without the others"
 _BARRIERS = 1024  # bytes of mbarriers beside the tiles
 
 
@@ -66,8 +66,8 @@ class _Overlapped(TileLoop):
     the result.
 
     Attributes:
-        allocs: all that stand at the top, without that of the shared tile of the result.
-        before, after: what else stands before the loop and behind it.
+        allocs: all at the top, without that of the shared tile of the result.
+        before, after: the other statements before and after the loop.
         rows: the loop that stores the result, if one does, and when all of its rows are stored, by
             boxes.
         region: where the result goes, by the variables of blocks and those of ``kept``.
@@ -105,7 +105,7 @@ class _Overlapped(TileLoop):
         self.region, self.values, self.kept = self.destination(out)
         parts = Subtiles.of(out, launch, facts, self.region)
         choices = [] if parts is None else parts.choices()
-        rooms = [self.versions_beside(choice, facts) for choice in choices]
+        rooms = [self.versions_that_fit(choice, facts) for choice in choices]
         require(any(rooms), FORM)
         self.parts, self.stages = next(pair for pair in zip(choices, rooms) if pair[1])
         self.saved = Buffer("place", Shape((max(1, len(self.kept)),)), INDEX_DTYPE, "local")
@@ -139,8 +139,8 @@ class _Overlapped(TileLoop):
         require(all(var.dtype is INDEX_DTYPE for var in needed), FORM)
         return region, values, needed
 
-    def versions_beside(self, parts: Subtiles, facts: Facts) -> int:
-        """The versions of the operands that ``parts`` leave room for; 0: too few."""
+    def versions_that_fit(self, parts: Subtiles, facts: Facts) -> int:
+        """How many versions of the operands fit beside ``parts``; 0: too few."""
         operands = [copy.dst.buffer for copy in S.find(self.inner, S.Copy) if is_load(copy)]
         tiles = [alloc.buffer for alloc in self.allocs]
         others = sum(
@@ -271,9 +271,9 @@ def may_persist(launch: S.Launch) -> bool:
 
 
 def _leaves_registers(stmt: S.Stmt) -> bool:
-    """Whether a statement beside the product computes nothing in registers: with the accumulator
-    and the result of the tile before it there are none left (596 bytes of spills where a loop
-    unpacks weights)."""
+    """Whether a statement other than the product computes nothing in registers: with the
+    accumulator and the result of the tile before it there are none left (596 bytes of spills where
+    a loop unpacks weights)."""
     if isinstance(stmt, S.Copy):
         return stmt.dst.buffer.storage != FRAGMENT
     return isinstance(stmt, (S.Gemm, S.Let))

@@ -1,16 +1,17 @@
 """Persistent kernel for attention: one block per multiprocessor loops over the tiles of the grid.
 
-A launch whose loop multiplies twice, the second time beside the first product of the next iteration
-(:mod:`overlap_gemms`), starts each of its blocks with loads that nothing hides and ends it with
-divisions and stores. With one block for each multiprocessor, whose body is a loop over the tiles of
-the grid, the producer copies the next tile's keys and values over the end of this one, and no block
-has to be started. Attention forward of 4 x 16 x 4096 x 128 takes 0.993 of its time on an H100 where
-its sums cross lanes once (:mod:`defer_reductions`), and 1.02 where they do so in each iteration.
+A launch whose loop multiplies twice, the second time overlapped with the first product of the next
+iteration (:mod:`overlap_gemms`), starts each of its blocks with loads that nothing hides and ends
+it with divisions and stores. With one block for each multiprocessor, whose body is a loop over the
+tiles of the grid, the producer copies the next tile's keys and values over the end of this one, and
+no block has to be started. Attention forward of 4 x 16 x 4096 x 128 takes 0.993 of its time on an
+H100 where its sums cross lanes once (:mod:`defer_reductions`), and 1.02 where they do so in each
+iteration.
 
 The rule: one pipelined loop, the same number of iterations in each block, two products in it of
 which the last overlaps, a known grid of more tiles than multiprocessors. Tiles with loops of
-different lengths stay blocks: whoever is free takes the next one. Tiles of the grid are blocks of
-the program, in no order, so that a store may be in flight while the next tile is computed
+different lengths stay blocks: a free multiprocessor takes the next one. Tiles of the grid are
+blocks of the program, in no order, so that a store may be in flight while the next tile is computed
 (the hint ``tiles`` marks the loop). Relied on: blocks do not wait for each other.
 """
 
@@ -27,20 +28,20 @@ from tilelang.transforms.schedule.tile_loop import Subtiles, TileLoop
 
 
 def loop_over_tiles(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
-    """``launch`` with a loop over tiles: a loop of two products, the same number of iterations in
-    each block, is all that it has beside copies of tiles and what registers hold."""
+    """``launch`` with a loop over tiles: apart from copies of tiles and computation in registers it
+    is one loop of two products, with as many iterations in each block."""
     loops, products = S.find(launch.body, S.For), S.find(launch.body, S.Gemm)
     alone = len(loops) == 1 and loops[0].kind == "pipelined" and len(products) == 2
     known = alone and trip_count(loops[0]) is not None
     known = known and all(isinstance(n, E.Const) for n in launch.grid)
     plain = may_persist(launch) and not launch.hints.swizzle
-    require(known and plain, "no loop of two products is all that a tile computes")
+    require(known and plain, "a tile computes more than one loop of two products")
     stmts, end, count = S.flat(launch.body), list[S.Stmt](), 0
     if schedule.epilogue == "subtiles":
         copies = result_copy(stmts, products[1].c.buffer)
         parts = None if copies is None else Subtiles.of(copies[0], launch, facts, copies[0].dst)
         if copies is None or parts is None:
-            raise NotLegalError("warps cannot store its result by themselves")
+            raise NotLegalError("a warp cannot store its part of the result without the others")
         out, tile, at = copies
         kept = [
             node for node in stmts[:at] if not (isinstance(node, S.Alloc) and node.buffer is tile)

@@ -28,7 +28,7 @@ Conditions: the loop has an even number of iterations and its pipelines an even 
 the weights are copied to a shared tile for the last product; each product has 64 rows; statements
 on the last accumulator work column by column; registers and shared memory suffice. Each pipeline is
 split into one for even and one for odd iterations, whose order is proved. The tile through which
-the result is stored reuses an operand of the same shape, which nobody reads after the loops.
+the result is stored reuses an operand of the same shape, which nothing reads after the loops.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.buffer_versions import UseVersions, versioned
 from tilelang.transforms.schedule.gemm_overlap import SPARE, register_bits, substituted
-from tilelang.transforms.schedule.items import SHARED, conflict
+from tilelang.transforms.schedule.iteration import SHARED, conflict
 from tilelang.transforms.schedule.legality import Facts, NotLegalError
 from tilelang.transforms.schedule.n_split import FORM, ROWS, ColumnHalf, columns, require
 from tilelang.transforms.schedule.pipeline import StageWriter, append_note
@@ -213,7 +213,7 @@ class _PingPong:
         self.after = [*roles.work[at + 1 :]]
         outside = {data for stmt in (*self.before, *self.after) for data in effects.used(stmt)}
         require(outside.isdisjoint(roles.tiles))
-        self.iteration = _match_iteration(self.writer.items, roles.tiles)
+        self.iteration = _match_iteration(self.writer.stmts, roles.tiles)
         count = trip_count(self.loop)
         even = count is not None and count >= 2 and count % 2 == 0
         require(even, "its number of iterations is odd, or not known")
@@ -257,7 +257,7 @@ class _PingPong:
         self.mbarriers = Buffer(
             "handed", Shape((2,)), DType("uint64"), "shared.barrier", attrs=attrs
         )
-        # The shared tiles in which a warpgroup hands over the values of its rows.
+        # The shared tiles through which a warpgroup passes the values of its rows.
         self.shared_rows = [
             {
                 row: Buffer(
@@ -268,7 +268,7 @@ class _PingPong:
             for _ in range(2)
         ]
         loop_data = {
-            data for stmt in (*self.before, *self.writer.items, *self.after)
+            data for stmt in (*self.before, *self.writer.stmts, *self.after)
             if not isinstance(stmt, S.Alloc) for data in effects.used(stmt)
         }  # fmt: skip
         fragments = [
@@ -293,7 +293,7 @@ class _PingPong:
         """Require that a warpgroup reads nothing that the other one computes or writes to memory,
         except what is handed over."""
         written = effects.written(self.whole.body)
-        looped = {data for item in self.writer.items for data in effects.written(item)}
+        looped = {data for item in self.writer.stmts for data in effects.written(item)}
         iteration = self.iteration
         products = (*iteration.first, iteration.last)
         require(all(gemm.c.buffer in fragments for gemm in products))
@@ -312,7 +312,7 @@ class _PingPong:
     def reuse_operand_tile(self) -> None:
         """Store results through the tile of an operand instead of an extra one."""
         stmts = [
-            node for node in (*self.before, *self.writer.items) if not isinstance(node, S.Alloc)
+            node for node in (*self.before, *self.writer.stmts) if not isinstance(node, S.Alloc)
         ]
         elsewhere, later = (
             {data for stmt in part for data in effects.used(stmt)} for part in (stmts, self.after)
@@ -362,7 +362,7 @@ class _PingPong:
         loop = self.loop
         j, zero = E.Var(loop.var.name, loop.var.dtype), E.const(0)
         stop = E.const(self.pairs)
-        note = "the warpgroups alternate iterations (ping-pong) and hand their operand over"
+        note = "the warpgroups alternate iterations (ping-pong) and pass their operand on"
         noted = append_note(loop, note)
         stmts: list[S.Stmt] = [
             *(S.Alloc(buffer=tile) for tile in (group.sums, group.weights)),

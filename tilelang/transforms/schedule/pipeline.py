@@ -38,14 +38,14 @@ from tilelang.transforms.schedule.tma_copies import TmaFacts
 from tilelang.transforms.verify.schedule import refusal
 
 GROUP_ROWS = 64  # that a product of a warpgroup has at least
-_BARRIERS = 1024  # bytes that barriers and small arrays beside the tiles may take
+_BARRIERS = 1024  # bytes reserved for barriers and small arrays
 
 
 def pipelined(launch: S.Launch, schedule: Schedule, facts: Facts) -> S.Launch:
     """``launch`` without loops of kind "pipelined".
 
     What became of each is in the hint ``pipeline_note`` of the serial loop that is left. One
-    whose copies run ahead stands in a ``Pipeline``, which orders everything done to its tiles.
+    whose copies run ahead is inside a ``Pipeline``, which orders all accesses to its tiles.
     """
     if not any(map(is_pipelined, S.walk(launch.body))):
         return launch
@@ -165,7 +165,7 @@ class LoopPlans:
         return launch
 
     def choose(self, stmt: S.Stmt, divergent: bool, is_repeated: bool = False) -> None:
-        """A choice for every pipelined loop in ``stmt``; ``is_repeated``: it stands in a loop or
+        """A choice for every pipelined loop in ``stmt``; ``is_repeated``: it is in a loop or
         under a condition."""
         inner = divergent
         if isinstance(stmt, (S.If, S.For, S.While)):
@@ -185,11 +185,11 @@ class LoopPlans:
             # A producer fills the only version again as soon as its last reader is done.
             mechanisms = tuple(row for row in mechanisms if row.elected and row.release)
         elif stages <= 1:
-            return Choice(loop, note="serial: one stage, copies are finished where they stand")
+            return Choice(loop, note="serial: one stage, copies are synchronous")
         if not mechanisms:
             return Choice(loop, note="serial: the target has no asynchronous copies")
         if divergent:
-            return Choice(loop, note="serial: not all threads of the block run it together")
+            return Choice(loop, note="serial: not all threads of the block execute it together")
         if not isinstance(loop.step, E.Const) or not int(loop.step):
             return Choice(loop, note="serial: its step is not a constant")
         try:
@@ -197,7 +197,7 @@ class LoopPlans:
             plan = plan_loop(loop, stages, mechanisms[0], self.launch, gathers)
             values = self.facts.groups.values
             if plan.cond is not None and values.differs(plan.cond, S.flat(loop.body)[-1]):
-                raise NotPipelinedError("not all threads of the block take the condition in it")
+                raise NotPipelinedError("its condition is not uniform in the block")
         except NotPipelinedError as why:
             return Choice(loop, note=f"serial: {why}")
         chosen = Choice(loop, plan, others=tuple(mechanisms[1:]), is_repeated=is_repeated)
@@ -218,7 +218,7 @@ class LoopPlans:
         if plan.mechanism.mode != "tma":
             return None
         if any(map(_is_warp_gemm, S.walk(plan.loop.body))):
-            return "warps multiply what is copied, and no producer fills it"
+            return "the products are by warps (mma), for which there is no producer"
         reasons: dict[E.Var, str] = {}
         for copy in plan.copies:
             why = self.facts.refusal(copy, versions=True)
@@ -236,7 +236,7 @@ class LoopPlans:
         return None
 
     def memory_refusal(self, choice: Choice) -> str | None:
-        """Where shared memory is short, as many versions as it has room for: copies that run ahead
+        """Where shared memory is short, as many versions as fit: copies that run ahead
         of the next run keep their tiles, so that nothing reuses their memory in between."""
         if not self.context.low_shared or not choice.runs:
             return None
@@ -284,7 +284,7 @@ class _Expand(Rewriter):
             return super()._visit(stmt)
         if choice.plan is not None:
             writer = LoopWriter(choice, self.tiles, choice.plan.per_mechanism())
-            pipelines = writer.one_role()
+            pipelines = writer.single_role()
             stmt = pipelines[0]
             if choice.runs:
                 self.around.append((choice, pipelines.pop(0)))
@@ -360,7 +360,7 @@ class LoopWriter:
         ]  # fmt: skip
         self.before += [S.Alloc(buffer=i.held) for writer in self.writers for i in writer.held]
         self.past = _iterations_past(loop.var - start, loop.step)
-        self.items = S.flat(_computation(plan, hoisted))
+        self.stmts = S.flat(_computation(plan, hoisted))
         used = {
             data: version
             for writer in self.writers
@@ -374,7 +374,7 @@ class LoopWriter:
             body = writer.run(body, trips(self.loop))
         return body
 
-    def one_role(self) -> list[H.Pipeline]:
+    def single_role(self) -> list[H.Pipeline]:
         """The pipelines, the first with the others in it, where all threads copy and compute. If
         it is run repeatedly, the first holds nothing but a run of itself."""
         loop, stages, past, writers = self.loop, self.plan.stages, self.past, self.writers
@@ -388,7 +388,7 @@ class LoopWriter:
         place = len(body) if stages > 1 else 0  # the only version is filled before the wait for it
         for writer in reversed(writers):
             body[place:place] = writer.fill(ahead, writer.number_at(past, stages - 1))
-        body += map(self.used.rewrite, self.items)
+        body += map(self.used.rewrite, self.stmts)
         body += (writer.release(writer.number_at(past)) for writer in writers)
         rolled = replace(as_serial(loop, self.note), body=S.seq(*body))
         inside = self.run(S.seq(*prologue, rolled), writers[:1])
@@ -411,19 +411,19 @@ class LoopWriter:
         return self.run(loop, self.writers)
 
     def steps(self) -> list[tuple[list[S.Stmt], S.Stmt, list[S.Stmt]]]:
-        """The items of an iteration, each with the waits before it and the releases behind it: a
-        pipeline is waited for before the first use of its tiles and released behind the last."""
+        """The statements of an iteration, each with the waits before and the releases after it: a
+        pipeline is waited for before the first use of its tiles and released after the last."""
         number, writers = self.writers[0].number_at(self.past), self.writers
-        spans = [_span(self.items, writer.plan.tiles) for writer in writers]
+        spans = [_span(self.stmts, writer.plan.tiles) for writer in writers]
         if len(writers) == 1:
-            spans = [(0, len(self.items) - 1)]
+            spans = [(0, len(self.stmts) - 1)]
         return [
             (
                 [writer.wait(number) for writer, span in zip(writers, spans) if span[0] == k],
                 self.used.rewrite(item),
                 [writer.release(number) for writer, span in zip(writers, spans) if span[1] == k],
             )
-            for k, item in enumerate(self.items)
+            for k, item in enumerate(self.stmts)
         ]
 
     def serial(self, note: str) -> S.For:
@@ -446,9 +446,9 @@ def _span(items: Sequence[S.Stmt], tiles: Collection[E.Var]) -> tuple[int, int]:
 
 
 def _with_indices(plan: Plan) -> tuple[Plan, list[Indices]]:
-    """``plan`` with registers in place of what its gathers load for their places."""
+    """``plan`` with registers instead of the row indices that its gathers load."""
     found: list[Indices] = []
-    if plan.cond is not None:  # the loads might stand under it
+    if plan.cond is not None:  # the loads might be under it
         return plan, found
     copies = [with_registers(copy, plan.loop.var, found) for copy in plan.copies]
     return replace(plan, copies=copies), found
@@ -470,7 +470,7 @@ def _iterations_past(value: E.Expr, step: E.Expr) -> E.Expr:
 @dataclass(frozen=True)
 class StageWriter:
     """Writes the steps of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
-    first iteration; ``held``: what its copies have loaded before for their places."""
+    first iteration; ``held``: the row indices that its copies have loaded before."""
 
     plan: Plan
     tiles: Mapping[E.Var, Buffer]
@@ -544,7 +544,7 @@ class StageWriter:
         return stmts if guard.value else []
 
     def load_indices(self, at: E.Expr) -> list[S.Stmt]:
-        """The loads for the places of copies of the iteration ``at``, if there is one."""
+        """The loads of the row indices for copies of the iteration ``at``, if there is one."""
         loads = [indices.loaded({self.plan.loop.var: at}) for indices in self.held]
         return self.if_exists(at, loads) if loads else []
 

@@ -29,7 +29,7 @@ class RowStores:
 
 def stored_rows(stmt: S.Parallel) -> RowStores | None:
     """What ``stmt`` stores to a tensor of 16-bit elements if it goes over a whole tile and does
-    nothing else; a condition may ask for the row, not for the column."""
+    nothing else; a condition may depend on the row, not on the column."""
     body: S.Stmt = stmt.body
     cond: E.Expr | None = None
     if isinstance(body, S.If) and body.orelse is None:

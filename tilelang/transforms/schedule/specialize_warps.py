@@ -3,9 +3,9 @@
 A launch whose pipelines have mbarriers becomes two roles around its body. The *consumers* are the
 threads that the program has, with everything it does; a *producer* warpgroup behind them runs the
 loops and conditions around the pipelines alone and fills their stages, as far ahead as there are
-versions. The register file is handed on: a producer needs few registers. What every thread finds
-out for itself before (the group of a tile in a table, say) stands before the roles, or in both
-where the loops around a pipeline find it out anew.
+versions. Registers move from the producer to the consumers (setmaxnreg): a producer needs few. What
+every thread finds out for itself before (the group of a tile in a table, say) comes before the
+roles, or in both where the loops around a pipeline find it out anew.
 
 The order by roles is proved; where it cannot be, or the launch does not qualify (``_check``), it
 gets one role and its loops say why. ``RoleWriter`` writes the roles. The other decisions of the
@@ -36,7 +36,7 @@ from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.schedule.buffer_versions import UseVersions, Version
 from tilelang.transforms.schedule.dependence import Plan
-from tilelang.transforms.schedule.items import SHARED, ItemGraph
+from tilelang.transforms.schedule.iteration import SHARED, IterationGraph
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.pipeline import (
     LoopForm,
@@ -54,7 +54,7 @@ MOST_THREADS = 1024
 ACCUMULATOR_REGISTERS, OTHER_REGISTERS = (
     128,
     26,
-)  # registers of the sums of m64n256, and those beside that ptxas asks for
+)  # registers of the accumulator of m64n256, and those that ptxas needs besides
 PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
@@ -74,7 +74,7 @@ def specialized(launch: S.Launch, schedule: Schedule, facts: Facts) -> RoleWrite
 
 
 def note_one_role(launch: S.Launch, why: str) -> S.Launch:
-    """``launch``, whose loops say why their pipelines are used by those who fill them."""
+    """``launch``, whose loops note why the threads that fill their pipelines also use them."""
     pipelines = S.find(launch.body, H.Pipeline)
     phases = any(MECHANISMS[pipeline.mechanism].has_phases for pipeline in pipelines)
     if not phases or S.holds(launch.body, H.Roles):
@@ -88,11 +88,11 @@ def note_one_role(launch: S.Launch, why: str) -> S.Launch:
 
 # -- the rule ----------------------------------------------------------------------------------
 def _check(launch: S.Launch, planned: LoopPlans, context: Context) -> None:
-    """The rule. A launch is specialised where the target hands registers on and has products of
-    warpgroups, a product reads tiles of a pipeline, its threads are whole warpgroups that leave
-    room for another, and it orders nothing itself: a producer takes part in no barrier of the
-    program and has no thread index that the program knows. With one warpgroup of consumers the
-    blocks of a multiprocessor hide each other's waits, if two of them fit there.
+    """The rule. A launch is specialised where the target can move registers between warps
+    (setmaxnreg) and has wgmma, a product reads tiles of a pipeline, its threads are whole
+    warpgroups and the block can have one more, and it orders nothing itself: a producer takes part
+    in no barrier of the program and has no thread index that the program knows. With one warpgroup
+    of consumers the blocks of a multiprocessor hide each other's waits, if two of them fit there.
 
     Raises:
         NotLegalError: it is not; says why.
@@ -102,7 +102,7 @@ def _check(launch: S.Launch, planned: LoopPlans, context: Context) -> None:
     if launch.threads[0] != threads or threads % WARPGROUP:
         raise NotLegalError(f"{threads} threads are not a whole number of warpgroups")
     if threads + WARPGROUP > MOST_THREADS:
-        raise NotLegalError(f"{threads} threads leave no room for a producer warpgroup")
+        raise NotLegalError(f"{threads} threads and a producer exceed a block's limit")
     if not plans or not all(plan.mechanism.has_phases for plan in plans):
         raise NotLegalError("a pipeline in it has no mbarriers")
     tiles = planned.versions()
@@ -120,7 +120,7 @@ def _check(launch: S.Launch, planned: LoopPlans, context: Context) -> None:
 
 def _registers(stmt: S.Stmt, threads: int) -> int:
     """Registers of a thread that one instruction of a product may take; the assembler wants it to
-    fit into those that a block begins with, whatever is handed on later (C7602)."""
+    fit into those that a block begins with, whatever setmaxnreg moves later (C7602)."""
     if not isinstance(stmt, S.Gemm) or stmt.c.buffer.storage != FRAGMENT:
         return 0
     sums = prod(extent for extent in stmt.c.buffer.shape if isinstance(extent, int)) // threads
@@ -144,7 +144,7 @@ def shared_bytes(launch: S.Launch, versions: Mapping[E.Var, Buffer] | None = Non
 def _check_order(launch: S.Launch) -> None:
     """What the program says of its threads and of their order itself."""
     if launch.hints.ws_schedule is not None:
-        raise NotLegalError("it has a schedule of roles of its own")
+        raise NotLegalError("the program assigns roles to warps itself")
     for stmt in S.walk(launch.body):
         if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
             raise NotLegalError("loops or the kernel may end early")
@@ -168,7 +168,7 @@ class RoleWriter:
         old: the launch before, with its loops over tiles and pipelines.
         tiles: tiles that are copied ahead -> the buffers with their versions.
         loops: the writers of its pipelined loops, by the identity of these.
-        front: what stands before the roles: allocations of ``tiles``, what all threads compute.
+        front: the statements before the roles: allocations of ``tiles``, common computation.
         work: the other statements, which consumers do.
         producing: what the producer does.
         registers: of a thread of the consumers, of a thread of the producer.
@@ -195,12 +195,12 @@ class RoleWriter:
         """The writer for ``launch``.
 
         Raises:
-            NotLegalError: what a producer does cannot be taken out of it.
+            NotLegalError: the statements of a producer cannot be separated from it.
         """
         plans, tiles = planned.plans, planned.versions()
         require(len(tiles) == sum(len(plan.tiles) for plan in plans), "two pipelines share a tile")
         count = prod(launch.threads) // WARPGROUP
-        note = "filled by a warpgroup of its own, used by " + (
+        note = "filled by a producer warpgroup, used by " + (
             f"{count} warpgroups" if count > 1 else "1 warpgroup"
         )
         if schedule.tile_order == "longest_first":
@@ -275,7 +275,7 @@ def _sets(plan: Plan, schedule: Schedule, loops: int) -> list[Plan]:
     """The parts of ``plan`` whose tiles arrive together."""
     if schedule.barriers == "stage":
         return [plan]
-    graph = ItemGraph.of(plan.loop, plan.tiles)
+    graph = IterationGraph.of(plan.loop, plan.tiles)
     sets = graph.operand_sets
     require(loops == 1 and len(sets) > 1, "no loop uses its operands at different times")
     require(len(graph.spans) == len(plan.tiles), "it does not use all that it copies ahead")
@@ -289,10 +289,10 @@ class _SplitRoles:
         self.launch, self.loops = launch, loops
 
     def run(self, stmts: list[S.Stmt]) -> tuple[list[S.Stmt], list[S.Stmt], S.Stmt]:
-        """What stands before the roles, the other statements, and what a producer does of them.
+        """The statements before the roles, the others, and those that a producer executes.
 
         Raises:
-            NotLegalError: what a producer does cannot be taken out of ``stmts``.
+            NotLegalError: the statements of a producer cannot be separated from ``stmts``.
         """
         common, private = self.common_prologue(stmts)
         rest = [stmt for stmt in stmts if stmt not in common]
@@ -310,10 +310,10 @@ class _SplitRoles:
         return common, rest, producing
 
     def producer_body(self, stmts: list[S.Stmt], private: set[E.Var]) -> S.Stmt:
-        """What a producer does of ``stmts``, with ``private`` arrays of its own.
+        """The statements of ``stmts`` that a producer executes, with its own ``private`` arrays.
 
         Raises:
-            NotLegalError: it cannot be taken out of them.
+            NotLegalError: they cannot be separated.
         """
         project = _Producer(self.launch, self.loops, private)
         body, before = project.block(stmts), 0
@@ -341,8 +341,8 @@ class _SplitRoles:
         return [], set()
 
     def private(self, stmts: list[S.Stmt]) -> set[E.Var]:
-        """The arrays of a thread at the top of the kernel that a producer can fill for itself
-        beside its loops over pipelines, time after time as consumers do."""
+        """The arrays of a thread at the top of the kernel that a producer can fill itself, outside
+        its loops over pipelines, as consumers do."""
         allocs = (stmt for stmt in stmts if isinstance(stmt, S.Alloc))
         private = {stmt.buffer.data for stmt in allocs if stmt.buffer.storage in PRIVATE}
         while private:
@@ -357,7 +357,7 @@ class _SplitRoles:
 def _budget(
     launch: S.Launch, schedule: Schedule, context: Context
 ) -> tuple[int | None, int | None]:
-    """Registers of consumers and producer; 0 where the program asks that nobody hands any on."""
+    """Registers of consumers and producer; 0 where the program forbids setmaxnreg."""
     threads, stated = prod(launch.threads), schedule.registers
     if stated == (0, 0) or launch.hints.min_blocks_per_sm > 1:
         return None, None
@@ -397,7 +397,7 @@ class _Producer:
     """The statements that fill the stages of ``loops``, with the loops and conditions around them.
 
     Args:
-        private: arrays of a thread that all threads fill alike.
+        private: arrays of a thread that all threads fill with the same values.
     """
 
     def __init__(
@@ -424,7 +424,7 @@ class _Producer:
         if not self.holds_loop(stmt):
             return [stmt] if effects.written(stmt) & self.private and self.can_repeat(stmt) else []
         if not isinstance(stmt, (S.For, S.If, S.Attr)):
-            raise NotLegalError(f"a pipeline stands in a {type(stmt).__name__}")
+            raise NotLegalError(f"a pipeline is inside a {type(stmt).__name__}")
         return [rewrite_blocks(stmt, lambda inner: self.block(list(S.flat(inner))))]
 
     def holds_loop(self, stmt: S.Stmt) -> bool:

@@ -101,7 +101,7 @@ class TileStage(StageWriter):
         return S.Alloc(buffer=tile, loc=self.plan.loop.loc)
 
     def in_roles(self, producing: S.Stmt, consuming: S.Stmt) -> tuple[S.Stmt, S.Stmt]:
-        """Both roles with the steps of the pipeline: the release stands behind the last part of a
+        """Both roles with the steps of the pipeline: the release follows the last part of a
         statement that reads the tile."""
         inputs, stmts = self._body(producing), [*self._body(consuming)]
         stmts.remove(self.plan.copies[0])
@@ -174,7 +174,7 @@ class Subtiles:
         return cls(out, packed, count, _rows(warps * count, dtype))
 
     def choices(self) -> list[Subtiles]:
-        """With room for all of them at once, and for half of them."""
+        """With buffers for all of them at once, and for half of them."""
         half, warps = self.count // 2, int(E.as_expr(self.rows.shape[0])) // self.count
         fits = half and self.count % half == 0
         return [self, *([replace(self, rows=_rows(warps * half, self.rows.dtype))] if fits else [])]

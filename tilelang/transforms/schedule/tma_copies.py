@@ -128,7 +128,7 @@ class TmaFacts:
         """Why the accelerator cannot make ``copy``; None if it can.
 
         Args:
-            versions: whether the tile is going to have several, one behind the other.
+            versions: whether the tile is going to have several, contiguous ones.
         """
         try:
             boxes = self.boxes(copy)

@@ -36,11 +36,10 @@ from tilelang.transforms.schedule.tma_copies import TmaFacts
 
 
 def legalize_tma_copies(launch: S.Launch, facts: Facts) -> S.Launch:
-    """``launch`` with every copy of mode "tma" one that the accelerator makes.
+    """``launch`` with every copy of mode "tma" legal for TMA. Runs after
 
-    Stands after the pipelines are planned, whose bulk copies stay as they are. Those that are
-    complete where they stand have the hint ``complete``; why a copy is not legal is in
-    ``tma_note``.
+    the pipelines are planned, whose TMA copies stay as they are. Synchronous copies have the hint
+    ``complete``; why a copy is not legal is in ``tma_note``.
     """
     launch = _for_clusters(launch)
     tma = facts.tma(launch)
@@ -109,8 +108,8 @@ def _remark(stmt: TmaOp, why: str | None, facts: TmaFacts) -> str | None:
     if unproved is None:
         return None
     message = (
-        f"threads are not known to agree on `{unproved!r}`, a place of the copy that one of them "
-        "issues for all: its value counts; tilelang.sanitize finds those that have another one"
+        f"`{unproved!r}` is not proved uniform: one thread issues the copy, with its own value; "
+        "tilelang.sanitize finds threads with another value"
     )
     if stmt.loc is not None:
         warnings.warn_explicit(message, TileWarning, stmt.loc.file, stmt.loc.line)
@@ -123,8 +122,8 @@ def _with_outcome(stmt: TmaOp, why: str | None) -> CopyHints:
 
 
 def _choose_tma_copies(launch: S.Launch, facts: TmaFacts) -> S.Launch:
-    """``launch`` with the copies by the accelerator that nobody asked for. Their barriers take
-    room, which a kernel that hardly fits into shared memory does not have."""
+    """``launch`` with TMA copies that the program does not require. Their barriers need shared
+    memory, which a kernel that hardly fits does not have."""
     context = facts.context
     if not context.has("tma") or context.options.no_tma or context.low_shared:
         return launch
@@ -161,9 +160,9 @@ _NO_BARRIER = "it would need another barrier in each iteration"
 
 def _loads_without_barrier(launch: S.Launch) -> set[S.Stmt]:
     """Loads in loops without a barrier between two iterations, where a barrier for the
-    phases of the load's mbarrier alone would cost more than the load gains. A barrier stands anyway
-    between two loads that fill the same elements, which threads read meanwhile; it does not where
-    mbarriers order the uses of a tile."""
+    phases of the load's mbarrier alone would cost more than the load gains. There is a barrier
+    anyway between two loads that fill the same elements, which threads read meanwhile; it does not
+    where mbarriers order the uses of a tile."""
     own = any(call.atom.signals for call in S.calls(launch.body))
     pipelines = S.find(launch.body, H.Pipeline)
     tiles = {data for node in pipelines for data in node.tiles}
@@ -285,7 +284,7 @@ def _is_bulk(stmt: S.Stmt) -> bool:
 
 
 def _announces(call: E.Call) -> bool:
-    """Whether a call tells a barrier of bytes, and no more."""
+    """Whether a call only makes a barrier expect bytes."""
     return call.atom.orders is not None and call.atom.orders.kind == "expect"
 
 

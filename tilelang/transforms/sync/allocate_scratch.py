@@ -1,9 +1,9 @@
 """Allocate the shared scratch memory of block-wide reductions.
 
 A reduction of one value of each thread (``tvm_thread_allreduce``) folds halves of the block onto
-each other in shared memory, and begins and ends with rendezvous of its own. Its room is a buffer of
-the program, so that the plan of shared memory counts it and may put it where a tile was. Reductions
-of one dtype share their room, and all of them the notes of which threads bring a value.
+each other in shared memory, and begins and ends with its own barriers. Its scratch memory is a
+buffer of the program, so that the plan of shared memory counts it and may put it where a tile was.
+Reductions of one dtype share their room, and all of them the notes of which threads bring a value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Kernel(ExprRewriter):
         self.buffers: dict[str, Buffer] = {}
 
     def node(self, expr: E.Expr) -> E.Expr:
-        """Reductions in an expression get their room."""
+        """Give reductions in an expression their scratch memory."""
         expr = rebuild(expr, self.expr)
         if not isinstance(expr, E.Call) or expr.atom is not THREAD_ALLREDUCE:
             return expr

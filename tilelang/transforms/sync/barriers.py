@@ -8,8 +8,8 @@ unless the branch belongs to whole warps, which get a barrier of their own, or t
 each warp and the hazard to threads of one warp.
 
 The async proxy (wgmma, TMA) sees what threads wrote to shared memory only if each of them has
-fenced it before it signals others (PTX, "Proxies"). So a fence stands before every barrier, whoever
-placed it, behind which a tile that the async proxy uses would be read.
+fenced it before it signals others (PTX, "Proxies"). So a fence precedes every barrier, whichever
+thread placed it, behind which a tile that the async proxy uses would be read.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class _Inserter:
         self, stmts: tuple[S.Stmt, ...], pending: PendingAccesses, at: ExecScope
     ) -> list[S.Stmt]:
         """Statements in order. Where branches of different threads wait for each other, as the
-        program wrote it, a barrier of all threads may only stand before the first of them."""
+        program wrote it, a barrier of all threads is legal only before the first of them."""
         roles = [k for k, stmt in enumerate(stmts) if self.is_role(stmt, at)]
         result: list[S.Stmt] = []
         for k, stmt in enumerate(stmts):
@@ -247,7 +247,7 @@ class _Inserter:
         self, stmts: tuple[S.Stmt, ...], pending: PendingAccesses, at: ExecScope
     ) -> list[S.Stmt]:
         """Barriers before the first of ``stmts`` if it acquires a stage that one thread
-        fills: that thread does all up to the commit, so no barrier can stand in between."""
+        fills: that thread does all up to the commit, so no barrier is legal in between."""
         first = stmts[0]
         if not (isinstance(first, H.Acquire) and self.mechanisms[first.pipe].elected):
             return []
@@ -330,8 +330,8 @@ class _Inserter:
 
     def phase_accesses(self, stmt: S.Stmt, at: ExecScope) -> tuple[list[Access], list[Access]]:
         """Accesses of a load that completes where it ends to its mbarrier: one thread begins a
-        phase, and all threads see its end. A parity cannot tell a phase from the next but one, so
-        that nobody may begin one before all have seen the end of the last."""
+        phase, and all threads see its end. A parity cannot distinguish a phase from the next but
+        one, so no thread may begin one before all have seen the end of the last."""
         if not (is_complete(stmt) and effects.in_bulk(stmt) and Q.fills_shared(stmt)):
             return [], []
         buffer = Buffer("turn", Shape((1,)), DType("uint64"), "shared")
@@ -418,12 +418,12 @@ class _Inserter:
     def order(
         self, later: Iterable[Access], pending: PendingAccesses, at: ExecScope, loc: Loc | None
     ) -> list[S.Stmt]:
-        """What has to stand before accesses ``later``; ``pending`` afterwards."""
+        """The statements needed before accesses ``later``; ``pending`` afterwards."""
         hazards = self.hazards(later, pending, at)
         if not hazards:
             return []
         if at.cond is not None:
-            # The rest is the program's own to order where no barrier can stand.
+            # The program has to order the rest where no barrier is legal.
             inside = [hazard for hazard in hazards if _ordered_in_branches(hazard)]
             return self.order_lanes(inside, pending, at, loc) if inside else []
         result: list[S.Stmt] = []
@@ -464,7 +464,7 @@ class _Inserter:
         """Order among some threads of a warp. Writes of elements that depend on data are left
         to the program: which of them comes last is not defined without a barrier of its own.
         Where it has barriers of its own, so are all accesses of single threads that depend on data
-        (see :meth:`may_be_apart`)."""
+        (see :meth:`is_user_ordered`)."""
         serious = [m for m in hazards if not self.is_user_ordered(m, at)]
         if not serious:
             return []
@@ -499,8 +499,8 @@ class _Inserter:
         return access if access.warp_ordered else self._warp_ordered[access]
 
     def is_user_ordered(self, hazard: Hazard, at: ExecScope) -> bool:
-        """Whether the program has to order two accesses itself: data decides about the
-        places, or (in a program with barriers of its own) about the threads that are there."""
+        """Whether the program has to order two accesses itself: the indices depend on
+        data, or (in a program with barriers of its own) about the threads that are there."""
         sides = (hazard.first, hazard.second)
         if any(side.joint or side.pending for side in sides):
             return False
@@ -568,7 +568,7 @@ class _Inserter:
 
     # -- branches ------------------------------------------------------------------------------
     def branch(self, stmt: S.If, pending: PendingAccesses, at: ExecScope) -> S.Stmt:
-        """Both sides, with what has to stand before them."""
+        """Both sides, with the barriers before them."""
         before = self.order_exprs(stmt, pending, at)
         inner = replace(at, path=(*at.path, stmt))
         if not self.values.divides(stmt):
@@ -598,10 +598,10 @@ class _Inserter:
         at: ExecScope,
         loc: Loc | None,
     ) -> tuple[list[S.Stmt], list[S.Stmt]]:
-        """Sides that the threads of ``at`` do not take together, and what stands before them.
+        """Sides that the threads of ``at`` execute separately, and the barriers before them.
 
-        A barrier inside orders the threads of its side only, so everything that a side does is
-        still open for the others.
+        A barrier inside orders the threads of its side only, so all accesses of a side are
+        still pending for the others.
         """
         before = self.flush(sides, pending, at, loc)
         blocks = []
@@ -638,7 +638,7 @@ class _Inserter:
 
     # -- loops ---------------------------------------------------------------------------------
     def loop(self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope) -> S.Stmt:
-        """A loop, scanned until the accesses it hands to its next iteration are all known."""
+        """A loop, scanned until all loop-carried accesses are known."""
         before = self.order_exprs(stmt, pending, at)
         inner = replace(at, path=(*at.path, stmt))
         is_uniform = not self.values.divides(stmt)
@@ -697,7 +697,7 @@ class _Inserter:
                 distances = (None, one, several)[distance]
                 outside = leave_loop(access, var, values, bound, distances)
                 if isinstance(stmt, S.For) and var is not stmt.var:
-                    # Threads begin at places of their own, and some are not in all iterations.
+                    # Threads begin at different indices, and some are not in all iterations.
                     outside = replace(outside, is_partial=True)
                 self._left[key] = self.known.canonical(outside)
             return self._left[key]
@@ -775,15 +775,15 @@ def _refuse(hazard: Hazard, at: ExecScope, loc: Loc | None) -> NoReturn:
         "barrier then goes in between"
     )
     own_hint = (
-        "if each thread keeps to elements of its own, give them a dimension (`s[tx, i]`), or place "
+        "if each thread uses only its own elements, give them a dimension (`s[tx, i]`), or place "
         "the barriers that the program needs by hand (T.sync_threads)"
     )
     line = f" at line {first.loc.line}" if first.loc is not None else ""
     raise TileUnsupportedError(
         f"threads exchange data through `{name}` where not all of them are",
         loc=loc,
-        expected="a place that all threads of the block (or of whole warps) reach together, so "
-        "that a barrier can stand there",
+        expected="a point that all threads of the block (or "
+        "of whole warps) reach together, where a barrier is legal",
         got=f"`{name}` {before}{line} and {here} here, under `{at.cond!r}`",
         hint=restart_hint
         if hazard.exact or first.joint or second.joint

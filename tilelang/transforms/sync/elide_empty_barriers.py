@@ -1,12 +1,12 @@
 """Elide the "empty" mbarriers of a pipeline where barriers of the block free its versions.
 
 A pipeline that TMA fills has two mbarriers for each version: it is full, it is empty.
-Where a barrier stands in every iteration between the last use of a version and the copy that
-overwrites it, no signal is needed that it is empty: ``bulk_met`` is the mechanism without it. The
+Where there is a barrier in every iteration between the last use of a version and the copy that
+overwrites it, no "empty" signal is needed: ``bulk_full`` is the mechanism without it. The
 verifier proves the order by these meetings, which the barriers of the block and of other pipelines
 are, or the pipeline stays as it is.
 
-A release stands for the end of the uses there, so it is moved up to the last of them: past meetings
+A release marks the end of the uses there, so it is moved up to the last of them: past meetings
 and past statements that neither use the tiles nor wait for anything.
 """
 
@@ -23,7 +23,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.visitor import map_stmts
 from tilelang.transforms.verify.schedule import is_block_barrier, refusal
 
-_ELIDED = {"bulk": "bulk_met"}
+_ELIDED = {"bulk": "bulk_full"}
 _ACCESSES = (Effect.NONE, Effect.HINT, Effect.READ, Effect.WRITE)
 _STAY = (S.Break, S.Continue, S.ThreadReturn, S.While, S.Gemm, H.WaitProducts, H.PipelineStep,
          H.Pipeline, H.Run, H.Roles)  # fmt: skip
@@ -60,7 +60,7 @@ def _early(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:
 
 
 def _can_move_before(pipeline: H.Pipeline, stmt: S.Stmt) -> bool:
-    """Whether a release may stand before ``stmt``, behind which it stood."""
+    """Whether a release may move before ``stmt``."""
     if is_block_barrier(stmt):
         return True
     tiles = set(pipeline.tiles)

@@ -99,7 +99,7 @@ def commutes(first: str, second: str) -> bool:
 # -- collecting -----------------------------------------------------------------------------------
 @dataclass
 class Scope:
-    """What is known where a statement stands."""
+    """The facts that hold at a statement."""
 
     threads: dict[E.Var, Values]
     lets: dict[E.Var, E.Expr] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Scope:
         return None if any(map(self.unknown, postorder(low))) else (low, extent)
 
     def unknown(self, node: E.Expr) -> bool:
-        """Whether ``node`` itself, beside its parts, is no arithmetic of known variables."""
+        """Whether ``node`` itself, without its operands, is not arithmetic of known variables."""
         if isinstance(node, (E.Load, E.AddressOf, E.Call, E.RegionArg, E.Lane)):
             return True
         return node.dtype.lanes > 1 or (isinstance(node, E.Var) and node in self.opaque)
@@ -185,7 +185,7 @@ class Scope:
 
     def bind_loop(self, stmt: S.For) -> tuple[E.Var, Values | None]:
         """Enter a loop variable; gives the variable that ranges over the iterations and its
-        values. Where threads start at places of their own that is the number of the iteration."""
+        values. Where threads start at different indices that is the number of the iteration."""
         if not isinstance(stmt.step, E.Const) or not int(stmt.step):
             return stmt.var, None
         step = int(stmt.step)
@@ -206,7 +206,7 @@ class Scope:
         return number, numbers
 
     def _owner(self, dims: tuple[Dim, ...]) -> Any:
-        """Layout and index map, if each index of the loop stands alone in some dimension."""
+        """Layout and index map, if each index of the loop is alone in some dimension."""
         if self.layout is None or getattr(self.layout, "replicated", True):
             return None
         if any(dim is None or dim[1] != 1 for dim in dims):
@@ -231,7 +231,7 @@ def watched(accesses: Iterable[effects.Access], scope: Scope, loc: Loc | None) -
         late = isinstance(access.by, S.COPIES) and access.by.mode == "async" and access.writes
         for mode in _modes(access):
             if access.how in (effects.How.POINTER, effects.How.NAMED):
-                # How much lies behind an address is not said: the whole buffer.
+                # The size behind an address is unknown: the whole buffer.
                 unknown = (None,) * access.buffer.ndim
                 yield scope.access(access.buffer, mode, access.indices, unknown, loc)
                 continue
@@ -316,7 +316,7 @@ class AccessTable:
         self._found: dict[object, tuple[Access, tuple[Dim, ...]]] = {}  # keeps identities taken
 
     def canonical(self, access: Access) -> Access:
-        """The access that stands for ``access``: the first one that is equal."""
+        """The representative of ``access``: the first one that is equal."""
         variables = {var for dim in access.dims if dim is not None for var in dim[0].variables}
         free = [(var, values) for var, values in access.free if var in variables]
         names: dict[E.Var, E.Expr] = {
@@ -449,7 +449,7 @@ class HazardAnalysis:
     def _hazard(self, a: Access, b: Access) -> Hazard | None:
         same_buffer = a.buffer is b.buffer
         for x, y in zip(a.dims, b.dims) if same_buffer else ():
-            if self._are_disjoint(a, x, b, y) or self._are_apart_modulo(a, x, b, y):
+            if self._are_disjoint(a, x, b, y) or self._are_disjoint_modulo(a, x, b, y):
                 return None
         if not a.pending and _one_thread(a, b):
             return None
@@ -521,8 +521,9 @@ class HazardAnalysis:
             return False
         return first[0] + shift > second[1] or second[0] > first[1] + shift
 
-    def _are_apart_modulo(self, a: Access, x: Dim, b: Access, y: Dim) -> bool:
-        """Whether two indices ``i % n`` and ``j % n`` differ: ``i - j`` is no multiple of ``n``."""
+    def _are_disjoint_modulo(self, a: Access, x: Dim, b: Access, y: Dim) -> bool:
+        """Whether two indices ``i % n`` and ``j % n`` differ: ``i - j`` is not a multiple of
+        ``n``."""
         if x is None or y is None or (x[1], y[1]) != (1, 1):
             return False
         first, second = x[0], y[0]

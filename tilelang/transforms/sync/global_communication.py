@@ -1,4 +1,4 @@
-"""Global memory through which the threads of one block hand data to each other.
+"""Global memory through which the threads of one block exchange data.
 
 Statements of a block take effect one after the other, in global memory too: what one of them has
 stored, the next one reads, whichever thread does it. Most tensors are only read, or only written
@@ -49,9 +49,9 @@ def _steps(stmt: S.Stmt) -> Iterator[S.Stmt]:
 
 
 def _written(stmt: S.Stmt) -> Iterator[E.Var]:
-    """Global memory that ``stmt`` stores to or updates, for a parallel loop with all that stands in
-    it. Intrinsics that move a value say no update: programs make an order of their own. Parts
-    of a result are different elements, each of which one warp has."""
+    """Global memory that ``stmt`` stores to or updates, for a parallel loop including its body.
+    Intrinsics that move a value have no update: programs order them. Subtiles of a result are
+    disjoint, and one warp has each."""
     if isinstance(stmt, (S.Copy, S.Parallel)) and stmt.hints.subtile is not None:
         return
     for access in effects.accesses(stmt, nested=isinstance(stmt, S.Parallel)):

@@ -13,11 +13,11 @@ the tile, and a barrier separates them from the thread before they do::
         ...                                      ...
                                              if elected: wait
 
-The barrier is the one that makes the threads' writes visible to TMA: whoever writes the tile takes
-part. It is done where nothing but this loop writes the tile, outside of branches, and nothing
-between the update and the barrier does: so the wait is still before every write that follows the
-update, and no thread writes before the barrier. A wait for an update that was never issued is over
-at once.
+The barrier is the one that makes the threads' writes visible to TMA: any thread that writes the
+tile takes part. It is done where nothing but this loop writes the tile, outside of branches, and
+nothing between the update and the barrier does: so the wait is still before every write that
+follows the update, and no thread writes before the barrier. A wait for an update that was never
+issued is over at once.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Insert waits for groups in flight: each where something first needs what the group does.
 
 Updates by TMA are waited for in ``store_waits.py``; which pipelines need no signal that a version
-is empty is known behind these waits (``elide_empty_barriers.py``). Here products of warpgroups are.
+is empty is known after these waits (``elide_empty_barriers.py``). Here products of warpgroups are.
 
-Each ``Gemm`` by instructions of warpgroups leaves its group open, and a wait stands before the
-first statement that needs it: one that touches the sum, overwrites an operand, or lets others do
-so (see ``analysis/in_flight_wgmma.py``). What the threads do in between overlaps the product. A
-loop is analyzed until the set of products that its iterations leave in flight is stable.
+Each ``Gemm`` by instructions of warpgroups leaves its group in flight, and a wait is inserted
+before the first statement that needs it: one that touches the sum, overwrites an operand, or lets
+others do so (see ``analysis/in_flight_wgmma.py``). What the threads do in between overlaps the
+product. A loop is analyzed until the set of products that its iterations leave in flight is stable.
 
 A pipeline stage that such products read is released after the wait that completes them
 anyway, at the latest where the statements around end: the producer has the next stages
@@ -16,7 +16,7 @@ Groups are waited for where they were issued: a branch or a role ends with what 
 before it.
 
 A program may leave products in flight itself (``T.wgmma_gemm``, ``T.gemm(wg_wait=-1)``) and wait
-with ``T.wait_wgmma(n)``. Then its other products are complete where they stand, and its waits say
+with ``T.wait_wgmma(n)``. Then its other products are synchronous, and its waits say
 here which accumulators they complete. Where an accumulator is used, or an operand overwritten,
 before such a wait, one is added, and a remark in ``explain()`` names the line. The order in which
 other threads overwrite operands in shared memory is the program's own, as with any other copy of
@@ -76,8 +76,8 @@ def _waited(launch: S.Launch) -> S.Launch:
 
 
 class _Waits:
-    """One launch. ``visit`` gives the statements that stand for one, and what may be in flight
-    behind them. ``by_program``: the program leaves products in flight itself."""
+    """One launch. ``visit`` gives the statements that replace one, and what may be in flight after
+    them. ``by_program``: the program leaves products in flight itself."""
 
     def __init__(self, launch: S.Launch, by_program: bool) -> None:
         self.needs = P.Needs(launch)
@@ -150,8 +150,8 @@ class _Waits:
     def sequence(self, stmt: S.Seq, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
         """Statements one after another, with releases where their products are complete.
 
-        A release is deferred past waits for the same iteration only: to fill that stage, nobody
-        waits for it, as a stage reuses one that was released in an earlier iteration.
+        A release is deferred past waits for the same iteration only: no thread waits for it
+        to fill that stage, as a stage reuses one that was released in an earlier iteration.
         """
         result: list[S.Stmt] = []
         deferred: list[tuple[S.Stmt, list[S.Gemm]]] = []
@@ -194,7 +194,7 @@ class _Waits:
     def flush(
         self, deferred: list[tuple[S.Stmt, list[S.Gemm]]], before: P.Pending
     ) -> tuple[list[S.Stmt], P.Pending]:
-        """The releases that were held back, behind what they need."""
+        """The deferred releases, after what they need."""
         products = [product for _, needed in deferred for product in needed if product in before]
         wait, before = self.complete(products, before, deferred[0][0])
         return [*wait, *(release for release, _ in deferred)], before
@@ -227,12 +227,12 @@ class _Waits:
         return [replace(stmt, body=S.seq(*stmts))], after
 
     def loop(self, stmt: S.For | S.While, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
-        """A loop. Tiles that nobody writes meanwhile keep their place to its end, so that its
+        """A loop. Tiles that no thread writes meanwhile stay live to its end, so that its
         barriers are for others.
 
         A product that adds to what threads have put into its registers is complete where the
-        iteration ends: to the assembler the first iteration's wait, which is for nothing, would
-        stand behind registers that threads define, and it serialises such products (C7515)."""
+        iteration ends: to the assembler the first iteration's wait, which has no effect, would
+        come after registers that threads define, and it serialises such products (C7515)."""
         outer, entered = self.needs.read_only, before
         self.needs.read_only = self.needs.unwritten(stmt)
         while True:
@@ -252,7 +252,7 @@ def _complete(gemm: S.Gemm) -> S.Gemm:
 
 
 def _can_defer_past(stmt: S.Stmt, releases: list[S.Stmt]) -> bool:
-    """Whether the releases of ``releases`` may stand behind ``stmt``."""
+    """Whether the releases of ``releases`` may move after ``stmt``."""
     steps = S.find(stmt, H.PipelineStep, H.Pipeline)
     if steps != [stmt]:
         return not steps and not isinstance(stmt, _BRANCHES)
@@ -294,7 +294,7 @@ def _unordered(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> TileUns
 def _remark(product: S.Gemm, role: str, access: effects.Access) -> str:
     return (
         f"waits for the product{_line(product)}, whose {role} `{access.buffer.name}` is: "
-        f"no T.wait_wgmma stands between them on every way"
+        f"not every path between them has a T.wait_wgmma"
     )
 
 

@@ -36,11 +36,8 @@ _MMA = re.compile(r"m(\d+)n(\d+)k(\d+)")
 def verify_bounds(func: S.PrimFunc, context: Context, everything: bool = False) -> S.PrimFunc:
     """``func`` itself, if no access leaves the registers that it names.
 
-    Relies on the attribute "made" of arrays that lowerings make, otherwise on nothing but the
-    program: it runs last.
-
-    Args:
-        everything: whether all on-chip memory is looked at, the program's own too.
+    Relies on the attribute "made" of arrays that lowerings allocate, otherwise only on the program:
+    it runs last. Args: everything: whether all on-chip memory is checked, the program's own too.
 
     Raises:
         TileIndexError: an access lies outside for some thread that makes it.
@@ -70,7 +67,7 @@ def undecided(func: S.PrimFunc) -> list[tuple[Buffer, E.Expr]]:
 
 @dataclass(frozen=True)
 class _Path:
-    """What is known where a statement stands.
+    """The facts that hold at a statement.
 
     Attributes:
         ranges: the values of loop and thread variables that have constant ones.
@@ -174,7 +171,7 @@ class _Walk:
         return all(isinstance(extent, int) for extent in buffer.shape)
 
     def inside(self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int) -> bool:
-        """Whether intervals show that an access lies inside."""
+        """Whether intervals prove that an access is in bounds."""
         for index, low, high in _limits(buffer, indices, bits):
             if low == 0 and isinstance(index, E.Const):
                 if not 0 <= int(index) < high:

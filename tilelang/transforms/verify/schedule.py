@@ -170,7 +170,7 @@ class _Reader:
                 raise _UnknownError("its roles may see different values of what is around it")
             path += (type(stmt), *exprs, *stmt.parts("var"))
         elif not isinstance(stmt, (S.Attr, H.Pipeline, H.Run)):
-            raise _UnknownError(f"a run of it stands in a {type(stmt).__name__}")
+            raise _UnknownError(f"a run of it is inside a {type(stmt).__name__}")
         if by_roles and S.holds(stmt, *_LEAVE):
             raise _UnknownError("its roles may leave what is around it at different times")
         blocks = stmt.blocks()
@@ -196,7 +196,7 @@ class _Reader:
         raise _UnknownError("a run of it does not count the iterations of its loop")
 
     def unused(self, stmt: S.Stmt) -> None:
-        """Refuse ``stmt`` if it touches tiles: it stands outside of the runs."""
+        """Refuse ``stmt`` if it touches tiles: it is outside of the runs."""
         for access in accesses(stmt, nested=True):
             if access.data in self.tiles and access.mode != NAME:
                 name = self.names[self.tiles[access.data]]
@@ -238,7 +238,7 @@ class _Reader:
         return program
 
     def orders(self, stmt: S.Stmt) -> bool:
-        """Whether steps of the pipeline stand in ``stmt``."""
+        """Whether ``stmt`` contains steps of the pipeline."""
         return any(
             isinstance(node, (H.PipelineStep, H.Run)) and self.is_own(node) for node in S.walk(stmt)
         )
@@ -262,7 +262,7 @@ class _Reader:
             elif isinstance(stmt, H.Run) and not self.is_own(stmt):
                 result += self.events(S.flat(stmt.body))
             else:
-                raise _UnknownError(f"a step of it stands in a {type(stmt).__name__}")
+                raise _UnknownError(f"a step of it is inside a {type(stmt).__name__}")
         return tuple(result)
 
     def is_barrier(self, stmt: S.Stmt) -> bool:

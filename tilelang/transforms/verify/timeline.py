@@ -6,7 +6,7 @@ from none to several rounds; after these everything repeats, since steps are nam
 iteration. Where it is run repeatedly, runs of all lengths follow each other: a run knows of earlier
 ones only how many iterations they had, and all versions are equal.
 
-Two threads stand for each group. Each keeps a vector clock: what happened before its present, of
+Two threads represent each group. Each keeps a vector clock: what happened before its present, of
 all threads. So one run speaks for every speed at which the threads may go.
 """
 
@@ -116,7 +116,7 @@ class Skeleton:
 
 
 class HazardError(Exception):
-    """What may go wrong; ``{n}`` stands for the name of tile n. Caught by :func:`hazard`."""
+    """A possible hazard; ``{n}`` is replaced by the name of tile n. Caught by :func:`hazard`."""
 
 
 @lru_cache(maxsize=256)
@@ -164,14 +164,14 @@ class _Barrier:
             self.pending = 0
 
     def passes(self, phase: int) -> bool:
-        """Whether a wait for the parity of ``phase`` goes on (that of -1 does at once)."""
+        """Whether a wait for the parity of ``phase`` returns (that of -1 does at once)."""
         return (len(self.phases) - 1) % 2 == phase % 2
 
 
 @dataclass
 class _Thread:
     """One thread. ``first``: the one of its group that is elected; ``base``: the number of the
-    first item of its run; ``end``: of that behind the last one."""
+    first iteration of its run; ``end``: of that after the last one."""
 
     index: int
     program: Program
@@ -242,7 +242,7 @@ class _Machine:
         while waiting:
             able = [index for index, ready in waiting.items() if ready()]
             if not able:
-                raise HazardError("threads wait for each other for ever")
+                raise HazardError("deadlock: threads wait for each other")
             for index in able:
                 try:
                     waiting[index] = next(flows[index])
@@ -316,7 +316,7 @@ class _Machine:
         """All copies of the stage have arrived before the thread goes on."""
         yield from self.steps(t, self.row.wait, number, ahead)
         if number >= t.end or not self.fillers:
-            raise HazardError("a stage is waited for that nobody fills")
+            raise HazardError("a stage is waited for that no thread fills")
         for filler in self.fillers:
             part = self.parts.get((number % self.stages, filler))
             if part is None or part.iteration != number or not t.saw(filler, part.done):

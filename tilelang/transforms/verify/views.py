@@ -101,7 +101,7 @@ def _positions(layout: RegisterLayout | Layout | None, span: Span, parts: int) -
 def _error(view: S.View, tile: Buffer, why: str) -> InternalError:
     return InternalError(
         f"the view `{view.buffer.name}` is not where `{tile.name}` is: {why}",
-        expected="one place for each element under all names",
+        expected="one address for each element in all views",
         got=f"{_layout(view.buffer)!r} and {_layout(tile)!r}"[:200],
         loc=view.loc,
     )

@@ -22,7 +22,7 @@ def get_num_sms(device_id: int = 0) -> int:
 
 
 def get_cuda_device_properties(device_id: int = 0) -> Any:
-    """What torch tells of a CUDA device.
+    """The properties of a CUDA device, from torch.
 
     Raises:
         TileUnsupportedError: there is no CUDA device.

@@ -45,7 +45,7 @@ Map = Callable[[Any, Any], tuple[Any, Any]]
 _SPANS = (32, 64, 128)  # bytes
 
 
-def operand_place(matrix: str, bits: int) -> Map:
+def operand_position(matrix: str, bits: int) -> Map:
     """(lane, register) of element (row, k) of operand "A" or "B" with elements of ``bits``: 16 rows
     and 256 bits of k. Each 32-bit register holds neighbours along k."""
     per = 32 // bits
@@ -60,7 +60,7 @@ def operand_place(matrix: str, bits: int) -> Map:
 
 
 def operand_element(matrix: str, bits: int) -> Map:
-    """The element (row, k) in (lane, register): the inverse of :func:`operand_place`."""
+    """The element (row, k) in (lane, register): the inverse of :func:`operand_position`."""
     per = 32 // bits
 
     def element(lane: Any, register: Any) -> tuple[Any, Any]:
@@ -71,7 +71,7 @@ def operand_element(matrix: str, bits: int) -> Map:
     return element
 
 
-def result_place(row: Any, column: Any) -> tuple[Any, Any]:
+def result_position(row: Any, column: Any) -> tuple[Any, Any]:
     """(lane, register) of a result: 8 rows in 8 groups of lanes, further rows and columns in
     further registers."""
     return 4 * (row % 8) + column % 8 // 2, 4 * (column // 8) + 2 * (row % 16 // 8) + column % 2
@@ -87,16 +87,16 @@ def _turned(place: Map) -> Map:
     return lambda i, j: place(j, i)
 
 
-shared_16x8_to_mma_32x4_layout_sr_a = operand_place("A", 32)
-shared_16x8_to_mma_32x4_layout_sr_b = operand_place("B", 32)
+shared_16x8_to_mma_32x4_layout_sr_a = operand_position("A", 32)
+shared_16x8_to_mma_32x4_layout_sr_b = operand_position("B", 32)
 shared_16x8_to_mma_32x4_layout_rs_a = _turned(shared_16x8_to_mma_32x4_layout_sr_a)
 shared_16x8_to_mma_32x4_layout_rs_b = _turned(shared_16x8_to_mma_32x4_layout_sr_b)
-shared_16x16_to_mma_32x8_layout_sr_a = operand_place("A", 16)
-shared_16x16_to_mma_32x8_layout_sr_b = operand_place("B", 16)
+shared_16x16_to_mma_32x8_layout_sr_a = operand_position("A", 16)
+shared_16x16_to_mma_32x8_layout_sr_b = operand_position("B", 16)
 shared_16x16_to_mma_32x8_layout_rs_a = _turned(shared_16x16_to_mma_32x8_layout_sr_a)
 shared_16x16_to_mma_32x8_layout_rs_b = _turned(shared_16x16_to_mma_32x8_layout_sr_b)
-shared_16x32_to_mma_32x16_layout_sr_a = operand_place("A", 8)
-shared_16x32_to_mma_32x16_layout_sr_b = operand_place("B", 8)
+shared_16x32_to_mma_32x16_layout_sr_a = operand_position("A", 8)
+shared_16x32_to_mma_32x16_layout_sr_b = operand_position("B", 8)
 shared_16x32_to_mma_32x16_layout_rs_a = _turned(shared_16x32_to_mma_32x16_layout_sr_a)
 shared_16x32_to_mma_32x16_layout_rs_b = _turned(shared_16x32_to_mma_32x16_layout_sr_b)
 mma_load_a_32x4_to_shared_16x8_layout = operand_element("A", 32)

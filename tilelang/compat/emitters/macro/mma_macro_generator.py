@@ -1,6 +1,6 @@
 """Products of one warp by ``mma.sync``, emitted instruction by instruction.
 
-A :class:`TensorCoreIntrinEmitter` knows how the warps of a block share out a product and emits the
+A :class:`TensorCoreIntrinEmitter` divides a product among the warps of a block and emits the
 intrinsics for it: loads of operands by ``ldmatrix``, products, stores. Its
 methods are called in kernels and in macros. Operands and sums are local arrays, or fragments that
 have the layouts of :meth:`~TensorCoreIntrinEmitter.make_mma_load_layout` and
@@ -14,8 +14,8 @@ from typing import Any
 import tilelang.language as T
 from tilelang.compat.emitters.layout.mma_layout import (
     operand_element,
-    operand_place,
-    result_place,
+    operand_position,
+    result_position,
 )
 from tilelang.compat.emitters.layout.utils import get_ldmatrix_offset, mma_store_index_map
 from tilelang.cuda.forms import MMA, SHORT
@@ -51,7 +51,7 @@ class TensorCoreIntrinEmitter:
         block_row_warps, block_col_warps: warps along m and along n.
         warp_row_tiles, warp_col_tiles: rows and columns of a warp.
         chunk: extent of k.
-        reduce_k: groups of warps that share out k.
+        reduce_k: groups of warps that split k.
         num_elems_per_byte: 1: operands have no elements of less than a byte.
         is_m_first: neighbouring warps are neighbours along n instead of m.
         thread_var: number of the thread; by default that of the kernel.
@@ -353,7 +353,7 @@ class TensorCoreIntrinEmitter:
         warps, others = (warps, others) if first else (others, warps)
         size = self.micro_size_x if first else self.micro_size_y
         count, held = extent // size, size * self.k_dim // self.WARP_SIZE
-        place = operand_place(matrix, (self.a_dtype if first else self.b_dtype).bits)
+        place = operand_position(matrix, (self.a_dtype if first else self.b_dtype).bits)
         outer_first = transposed != first
         shape = (warps * extent, self.chunk)
         self._fragment(local_buf, shape if outer_first else shape[::-1], f"operand {matrix}")
@@ -384,7 +384,7 @@ class TensorCoreIntrinEmitter:
         self._fragment(local_buf, shape, "results")
 
         def forward(m: Any, n: Any) -> tuple[Any, Any]:
-            lane, register = result_place(m, n % columns % self.micro_size_y)
+            lane, register = result_position(m, n % columns % self.micro_size_y)
             warp = self._warp(m // rows, n // columns)
             tile = m % rows // self.micro_size_x * self.warp_cols
             tile = tile + n % columns // self.micro_size_y

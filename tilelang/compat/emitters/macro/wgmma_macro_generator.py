@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import tilelang.language as T
-from tilelang.compat.emitters.layout.mma_layout import operand_place, result_place
+from tilelang.compat.emitters.layout.mma_layout import operand_position, result_position
 from tilelang.compat.emitters.macro import mma_macro_generator as mma
 from tilelang.compat.emitters.macro.descriptors import (
     SwizzleMode,
@@ -56,7 +56,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         block_row_warps, block_col_warps: warps along m, a multiple of 4, and along n.
         warp_row_tiles, warp_col_tiles: rows and columns of a warp.
         chunk: extent of k.
-        reduce_k: 1: the warps of a product do not share out k.
+        reduce_k: 1: the warps of a product do not split k.
         num_elems_per_byte: 1: operands have no elements of less than a byte.
         is_m_first: neighbouring warps are neighbours along n; only with one warp along n.
         thread_var: number of the thread; by default that of the kernel.
@@ -90,7 +90,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
             )
         if self.reduce_k != 1:
             raise TileUnsupportedError(
-                "warpgroups do not share out k: each would compute all of it",
+                "warpgroups do not split k: each would compute all of it",
                 expected="reduce_k=1",
                 got=f"reduce_k={self.reduce_k}",
                 hint="give each group its part of k, and add up the results",
@@ -385,7 +385,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         shape = (self.block_row_warps * self.warp_row_tiles, self.chunk)
         shape = shape[::-1] if self.a_transposed else shape
         self._fragment(local_buf, shape, "operand A")
-        place, tiles = operand_place("A", self.a_dtype.bits), self.wgmma_num_inst_m
+        place, tiles = operand_position("A", self.a_dtype.bits), self.wgmma_num_inst_m
 
         def forward(*given: Any) -> tuple[Any, Any]:
             m, k = given[1::-1] if self.a_transposed else given[:2]
@@ -412,7 +412,7 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         self._fragment(local_buf, shape, "results")
 
         def forward(m: Any, n: Any) -> tuple[Any, Any]:
-            lane, register = result_place(m, n % columns % width)
+            lane, register = result_position(m, n % columns % width)
             tile = m % (self.wgmma_num_inst_m * ROWS) // ROWS * self.wgmma_num_inst_n
             tile = tile + n % columns // width
             warp = self._warp(self._row_warp(m), n // columns)

@@ -1,7 +1,7 @@
-"""The items of a pipelined loop: its statements that copy, multiply and compute, in order.
+"""One iteration of a pipelined loop: the statements that multiply and compute, in order.
 
-Choosing a schedule and applying it read loops in this form, before pipelines are written. Copies
-that run ahead are no items.
+The choice of a schedule and its application read loops in this form, before pipelines are written.
+Copies that run ahead are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_load(stmt: S.Stmt) -> TypeGuard[S.TileCopy]:
 
 
 def conflict(first: Iterable[S.Stmt], second: Iterable[S.Stmt]) -> bool:
-    """Whether one of both writes what the other uses."""
+    """Whether either writes what the other uses."""
     uses = [{data for stmt in stmts for data in effects.used(stmt)} for stmts in (first, second)]
     writes = [
         {data for stmt in stmts for data in effects.written(stmt)} for stmts in (first, second)
@@ -39,32 +39,32 @@ def conflict(first: Iterable[S.Stmt], second: Iterable[S.Stmt]) -> bool:
 
 
 @dataclass(frozen=True)
-class ItemGraph:
+class IterationGraph:
     """An iteration of ``loop``.
 
     Attributes:
-        items: the statements that compute, in order.
-        spans: tile that arrives -> its first and last use among the items.
+        stmts: the statements that compute, in order.
+        spans: copied tile -> its first and last use among the statements.
     """
 
     loop: S.For
-    items: tuple[S.Stmt, ...]
+    stmts: tuple[S.Stmt, ...]
     spans: dict[E.Var, tuple[int, int]]
 
     @classmethod
-    def of(cls, loop: S.For, tiles: Collection[E.Var] | None = None) -> ItemGraph:
-        """The items of ``loop``; ``tiles``: those that are copied ahead, all that it loads if that
-        is not planned yet."""
+    def of(cls, loop: S.For, tiles: Collection[E.Var] | None = None) -> IterationGraph:
+        """The iteration of ``loop``; ``tiles``: those that are copied ahead, by default all that it
+        loads."""
         loads: dict[S.Stmt, E.Var] = {
             stmt: stmt.dst.buffer.data for stmt in S.flat(loop.body) if is_load(stmt)
         }
         arriving = set(loads.values() if tiles is None else tiles)
-        items = tuple(stmt for stmt in S.flat(loop.body) if loads.get(stmt) not in arriving)
+        stmts = tuple(stmt for stmt in S.flat(loop.body) if loads.get(stmt) not in arriving)
         spans: dict[E.Var, tuple[int, int]] = {}
-        for k, stmt in enumerate(items):
+        for k, stmt in enumerate(stmts):
             for data in effects.used(stmt) & arriving:
                 spans[data] = (spans.get(data, (k, k))[0], k)
-        return cls(loop, items, {data: spans[data] for data in loads.values() if data in spans})
+        return cls(loop, stmts, {data: spans[data] for data in loads.values() if data in spans})
 
     @property
     def operand_sets(self) -> dict[tuple[E.Var, ...], tuple[int, int]]:
@@ -80,7 +80,7 @@ class ItemGraph:
     @property
     def products(self) -> list[S.Gemm]:
         """The products of an iteration."""
-        return [item for item in self.items if isinstance(item, S.Gemm)]
+        return [stmt for stmt in self.stmts if isinstance(stmt, S.Gemm)]
 
     @property
     def trips(self) -> int | None:
