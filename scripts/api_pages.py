@@ -71,7 +71,7 @@ PAGES = (
     ),
     Page(
         "instructions", "Instructions",
-        "Single instructions of GPUs. Each stands in a table of the compiler; "
+        "Single instructions of GPUs. Each is in a table of the compiler; "
         "[instructions by architecture](../instructions.md) says where it runs.",
         ("language.instructions", "language.hardware"),
     ),
