@@ -1,4 +1,4 @@
-"""Everyday kernels beside PyPI's tilelang and compiled torch, in turns in one run.
+"""Everyday kernels compared with PyPI's tilelang and compiled torch, alternately in one run.
 
     python bench/everyday.py --incumbent SITE [--only WORD ...] [--json FILE]     on a GPU
     python bench/everyday.py --cpu                                          on the CPU

@@ -46,14 +46,14 @@ from small_launches import SMALL
 import tilelang
 
 OURS = hasattr(tilelang, "sanitize")  # not the incumbent, whose wrong kernels are left out
-HELD = 4_000_000  # cycles, some 2 ms, in which one thread of the card waits
+PER_LANE = 4_000_000  # cycles, some 2 ms, in which one thread of the card waits
 
 
 def burst(fn: Callable[[], Any], count: int = 12) -> float:
     """Median milliseconds of ``count`` launches, the host ahead of the card."""
     torch.cuda.synchronize()
     time.sleep(0.12)
-    torch.cuda._sleep(HELD)
+    torch.cuda._sleep(PER_LANE)
     for _ in range(3):
         fn()
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]

@@ -3,7 +3,7 @@
 ``python bench/mutate.py`` takes the generated CUDA text of the examples' and benchmarks' kernels at
 small sizes, changes one synchronisation at a time (``mutate_changes.py`` lists the changes) and
 checks each mutant as ``tilelang.sanitize`` does. Besides the usual checks it looks for data in
-shared memory that is written over before anyone has read it ("lost-writes"), where the original
+shared memory that is written over before any_active has read it ("lost-writes"), where the original
 has none: a stage that is filled twice and a stage that is never read come to that. Where the
 original does not rely on it, a warp that has waited for a product of its warpgroup is taken to know
 of its own part only ("warps"). Next to it stands what comparing numbers finds. ``--json`` keeps the

@@ -109,7 +109,7 @@ def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.n
 
 
 def main(backend: str = "auto") -> None:
-    """Check with and without the causal mask; the length is no multiple of the tiles."""
+    """Check with and without the causal mask; the length is not a multiple of the tiles."""
     batch, heads, length, dim = 2, 2, 80, 32
     attention = make(backend)
     rng = np.random.default_rng(0)

@@ -43,7 +43,7 @@ def make(backend: str):
 
 
 def main(backend: str = "auto") -> None:
-    """Check a length that is no multiple of the piece."""
+    """Check a length that is not a multiple of the piece."""
     M, N = 33, 150
     rng = np.random.default_rng(0)
     x = rng.standard_normal((M, N)).astype(np.float32)
