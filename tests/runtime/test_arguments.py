@@ -45,12 +45,12 @@ CASES: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     (
         "too few", (A, C), ArgumentCountError,
         "Kernel expected 3 inputs, but 2 are provided.\n"
-        "  hint: the inputs of gemm are: A, C, n; a call allocates and returns those in out_idx",
+        "  hint: the inputs of gemm are: A, C, n; a call allocates those in out_idx",
     ),
     (
         "too many", (A, C, 1, 2), ArgumentCountError,
         "Kernel expected 3 inputs, but 4 are provided.\n"
-        "  hint: the inputs of gemm are: A, C, n",
+        "  hint: the inputs of gemm are: A, C, n; a call allocates those in out_idx",
     ),
     (
         "none", (None, C, 1), KernelArgumentError,

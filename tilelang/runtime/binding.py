@@ -46,10 +46,9 @@ class Bound:
 def count_error(spec: LaunchSpec, count: int) -> ArgumentCountError:
     """A call with the wrong number of arguments."""
     names = ", ".join(spec.params[position].name for position in spec.inputs) or "none"
-    results = "; a call allocates and returns those in out_idx" * (count < len(spec.inputs))
     return ArgumentCountError(
         f"Kernel expected {len(spec.inputs)} inputs, but {count} are provided.",
-        hint=f"the inputs of {spec.name} are: {names}{results}",
+        hint=f"the inputs of {spec.name} are: {names}; a call allocates those in out_idx",
     )
 
 
