@@ -350,7 +350,7 @@ class _Batches:
                 )
         found: list[list[Any]] = [[] for _ in plan.results]
         for number in range(info.batch_size):
-            for results, made in zip(found, self._one(number, in_dims, args)):
+            for results, made in zip(found, self._apply_one(number, in_dims, args)):
                 results.append(made)
         if info.batch_size:
             stacked = tuple(torch.stack(results) for results in found)
@@ -360,7 +360,7 @@ class _Batches:
             return None, None
         return (stacked[0], 0) if len(stacked) == 1 else (stacked, (0,) * len(stacked))
 
-    def _one(
+    def _apply_one(
         self, number: int, in_dims: Sequence[int | None], args: Sequence[Any]
     ) -> tuple[Any, ...]:
         """The results of item ``number``."""

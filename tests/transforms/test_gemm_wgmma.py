@@ -95,7 +95,7 @@ def test_every_number_of_columns(trans_b: bool, columns: int) -> None:
 
 def test_a_product_wider_than_one_instruction() -> None:
     assert planned(replace(HOPPER, n=320, k=16, trans_b=True)).tiles == (1, 2, 1)
-    # An instruction does not leave a panel of 64 columns in its middle.
+    # An instruction does not end inside a panel of 64 columns.
     assert planned(replace(HOPPER, n=320, k=16)).tiles == (1, 5, 1)
 
 
@@ -234,9 +234,9 @@ I = E.Var("i", DType("int32"))
         (gemm(A, part(tile("b", (128, 64)), (I, 0), (64, 64)), C), (0, 128),
          "the part of `b` does not start where the pattern of its layout does"),
         (gemm(part(tile("a", (64, 128)), (0, 32), (64, 64)), B, C), (0, 128),
-         "the part of `a` along k leaves a panel of 128 bytes in its middle"),
+         "the part of `a` along k ends inside a panel of 128 bytes"),
         (gemm(A, part(tile("b", (64, 192)), (0, 32), (64, 128)), tile("c", (64, 128), "float32")),
-         (0, 128), "columns of `b` leave a panel of 128 bytes in its middle"),
+         (0, 128), "columns of `b` end inside a panel of 128 bytes"),
         (gemm(A, replace(B, strides=(72, 1)), C), (0, 128), "`b` is a part of another tile"),
         (gemm(A, replace(B, elem_offset=64), C), (0, 128), "`b` is a part of another tile"),
     ],

@@ -6,8 +6,8 @@ compilers define for them, and the generated text takes the first that holds: li
 are chosen where the text is compiled, so one text serves every machine.
 
 Where the machine has tiles, and the system lets the process use them, an instruction on tiles does
-the work instead: 16 rows of A by 16 columns of B, with 16 words of each. Both lie in memory as
-words do; only how factors are put into words may differ.
+the work instead: 16 rows of A by 16 columns of B, with 16 words of each. Both are stored as words;
+only the packing may differ.
 
 Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (PMADDWD, VPDPBUSD,
 VPDPBSSD, VPDPWSSD, VDPBF16PS, TDPBSSD and the like, TDPBF16PS); Arm

@@ -1,13 +1,13 @@
 """Skinny GEMM by dot products: few rows and a transposed right operand, as in decoding.
 
 ``C[m, n] (+)= sum over k of A[m, k] B[n, k]``: every element of B is used m times only, so packing
-B into panels would cost more than the product. Rows of B are read as they lie, along k, and
+B into panels would cost more than the product. Rows of B are read in place, along k, and
 converted in registers; each pair of a row of A and a row of B has a vector of sums, whose lanes are
 added at the end. The next rows of B are fetched meanwhile: a row of a tile is too short for the
 machine to see where reads go on.
 
-Where both operands are bfloat16 and the machine multiplies pairs of them, rows of A are read as
-they lie, too. Its instruction takes subnormal factors for zero: products that have some are made in
+Where both operands are bfloat16 and the machine multiplies pairs of them, rows of A are read in
+place, too. Its instruction takes subnormal factors for zero: products that have some are made in
 float32, those with such a row of B alone, as in :mod:`~tilelang.cpu.dot_instructions`.
 """
 

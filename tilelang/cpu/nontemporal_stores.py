@@ -6,7 +6,7 @@ and, with dynamic shapes, on the call, so the host decides (``tl_fits`` of ``tl_
 a block asks at each store, as it does for its alignment.
 
 A buffer is stored so where the launch only writes it. The function that runs blocks ends with a
-fence, since such stores are not ordered with what tells other threads that blocks are done.
+fence, since such stores are not ordered with the signal that blocks are done.
 """
 
 from __future__ import annotations

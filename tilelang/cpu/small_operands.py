@@ -2,7 +2,7 @@
 
 A kernel reads parts of rows again and again. Packed, they are one piece of memory; in place, the
 stride of the rows spreads them over the L1 cache. An operand that fits into the
-cache with all that lies between its rows has room there in any case, and packing it would take
+cache with all that lies between its rows stays there in any case, and packing it would take
 about as long as a small product does.
 """
 

@@ -1,8 +1,8 @@
 """Expressions of a loop as vectors of ``tl_vector.h``: one lane for each iteration.
 
-The printer of scalars (:class:`~tilelang.cpu.codegen.CpuPrinter`) stays beside it: values that do
-not change in the loop are scalars that are spread over the lanes, and what vectors have no word for
-is computed lane by lane (``TL_EACH``).
+The printer of scalars (:class:`~tilelang.cpu.codegen.CpuPrinter`) is still used: values that do
+not change in the loop are scalars that are spread over the lanes, and operations without a vector
+form are computed lane by lane (``TL_EACH``).
 
 Under a condition, memory is read for the lanes of its mask only: the others may not exist.
 """

@@ -46,7 +46,7 @@ def _formatted(text: str, values: Sequence[object]) -> str:
     """C's format with values; unsigned numbers of 32 bits come as they are."""
     arguments = iter(values)
 
-    def one(fields: re.Match[str]) -> str:
+    def formatted(fields: re.Match[str]) -> str:
         flags, letter = fields.groups()
         if letter == "%":
             return "%"
@@ -55,4 +55,4 @@ def _formatted(text: str, values: Sequence[object]) -> str:
             return f"{int(str(value)) & (1 << 64) - 1:#x}"
         return f"%{flags}{'d' if letter == 'u' else letter}" % value
 
-    return _FORMAT.sub(one, text)
+    return _FORMAT.sub(formatted, text)

@@ -276,7 +276,7 @@ def form_of(expr: Expr, bounds: Bounds) -> Linear:
                 for term, scale in ((node, 1),) if inner is None else inner.terms:
                     terms[term] = terms.get(term, 0) + factor * scale
                 constant += 0 if inner is None else factor * inner.constant
-    return Linear.made(terms, constant, INT64).recomposed()
+    return Linear.of_terms(terms, constant, INT64).recomposed()
 
 
 def exact(expr: Expr, bounds: Bounds) -> Linear | None:

@@ -47,10 +47,10 @@ class Linear:
                 stack.append((node.b, factor * int(node.a.value)))
             else:
                 terms[node] = terms.get(node, 0) + factor
-        return cls.made(terms, constant, dtype)
+        return cls.of_terms(terms, constant, dtype)
 
     @classmethod
-    def made(cls, terms: dict[Expr, int], constant: int, dtype: DType) -> Linear:
+    def of_terms(cls, terms: dict[Expr, int], constant: int, dtype: DType) -> Linear:
         """Without the terms that vanish."""
         wrapped = ((term, balanced(factor, dtype)) for term, factor in terms.items())
         return cls(tuple(pair for pair in wrapped if pair[1]), balanced(constant, dtype), dtype)
@@ -75,7 +75,7 @@ class Linear:
         terms = dict(self.terms)
         for term, scale in other.terms:
             terms[term] = terms.get(term, 0) + factor * scale
-        return Linear.made(terms, self.constant + factor * other.constant, self.dtype)
+        return Linear.of_terms(terms, self.constant + factor * other.constant, self.dtype)
 
     def split(self, n: int) -> tuple[Linear, Linear]:
         """(the part that is a multiple of ``n``, the rest with a constant in 0..n-1)."""
@@ -102,7 +102,7 @@ class Linear:
             n = int(term.b.value) if isinstance(term.b, Const) else 0
             if n > 0 and terms.get(whole) == balanced(factor * n, self.dtype):
                 del terms[whole], terms[term]
-                linear = Linear.made(terms, self.constant, self.dtype)
+                linear = Linear.of_terms(terms, self.constant, self.dtype)
                 return linear.added(Linear.of(term.a), factor).recomposed()
         return self
 
@@ -119,7 +119,7 @@ def parted(expr: Expr, variables: frozenset[Var]) -> tuple[Linear, Expr] | None:
     if parts is None:
         return None
     factors, rest = parts
-    return (Linear.made(factors, 0, expr.dtype) if factors else Linear((), 0, expr.dtype)), rest
+    return (Linear.of_terms(factors, 0, expr.dtype) if factors else Linear((), 0, expr.dtype)), rest
 
 
 def _parted(expr: Expr, variables: frozenset[Var]) -> tuple[dict[Expr, int], Expr] | None:

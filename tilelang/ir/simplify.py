@@ -201,7 +201,7 @@ class _Simplifier:
                 stack.append((self.memo[operand], factor, True))
             else:
                 terms[operand] = terms.get(operand, 0) + factor
-        return self.expr_of(Linear.made(terms, constant, node.dtype).recomposed())
+        return self.expr_of(Linear.of_terms(terms, constant, node.dtype).recomposed())
 
     def normalize(self, node: Expr) -> Expr:
         """``node``, whose children are simple, rewritten until no rule applies."""

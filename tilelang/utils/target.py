@@ -87,30 +87,30 @@ def determine_torch_fp8_type(fp8_format: str = "e4m3") -> Any:
     return getattr(torch, str(determine_fp8_type(fp8_format)))
 
 
-def _asked(target: Any) -> Target:
+def _resolved(target: Any) -> Target:
     return parse_target(target)
 
 
 def target_has_async_copy(target: Any) -> bool:
     """Whether ``target`` has copies to shared memory that complete later (cp.async)."""
-    return "cp_async" in _asked(target).features
+    return "cp_async" in _resolved(target).features
 
 
 def target_has_ldmatrix(target: Any) -> bool:
     """Whether ``target`` has ldmatrix."""
-    return "ldmatrix" in _asked(target).features
+    return "ldmatrix" in _resolved(target).features
 
 
 def target_has_stmatrix(target: Any) -> bool:
     """Whether ``target`` has stmatrix."""
-    return "stmatrix" in _asked(target).features
+    return "stmatrix" in _resolved(target).features
 
 
 def target_has_bulk_copy(target: Any) -> bool:
     """Whether ``target`` has bulk copies counted by mbarriers (TMA)."""
-    return "bulk_copy" in _asked(target).features
+    return "bulk_copy" in _resolved(target).features
 
 
 def target_get_warp_size(target: Any) -> int:
     """Threads of a warp (wavefront, simdgroup) of ``target``."""
-    return _asked(target).limits.warp
+    return _resolved(target).limits.warp

@@ -1,8 +1,8 @@
-"""Implicit im2col: a convolution reads its image in a border of zeros and writes no columns.
+"""Implicit im2col: a convolution reads its image with a zero border and writes no column matrix.
 
 ``T.im2col`` and a product in a loop over taps write each pixel once for every tap. Where a block is
 whole rows of the result, its part of the image is copied once, with what lies around it and zeros
-outside. The factors of a tap are then rows of that part, a pixel apart, from a place that depends
+outside. The factors of a tap are then rows of that part, a pixel apart, at an offset that depends
 on the tap, and one product for each row of the result adds all taps in registers, in their order.
 
 That is for taps one pixel apart or ``dilation``, a stride of 1, and a step of k for each tap.

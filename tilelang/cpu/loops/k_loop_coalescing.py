@@ -3,7 +3,7 @@
 A product adds to its tile once for each of its register blocks. In a loop over k that does nothing
 else, once copies have gone into the product, that is a sum through the cache for every step, and it
 keeps the result from being stored where it belongs. Integers add up to the same in any order, so as
-many steps become one as the words of both operands have room for beside each other.
+many steps are coalesced as the cache holds packed words of both operands.
 
 Copies are gone from such loops: :mod:`~tilelang.cpu.loops.gemm_forwarding`.
 """

@@ -189,11 +189,11 @@ class Barriers:
     def _check_convergence(self, stmt: S.Eval, mask: E.Expr | None) -> list[S.Stmt]:
         """All threads that have not returned are here, or none of them is."""
         counting, here = self._count(mask)
-        all_made, everyone = self._count(None)
-        right = E.binary("lor", E.binary("eq", here, everyone), E.binary("eq", here, 0))
+        count_all, total = self._count(None)
+        right = E.binary("lor", E.binary("eq", here, total), E.binary("eq", here, 0))
         text = LATER if self.several else NEVER
         failed = S.Assert(cond=right, message=text, threads=ALL_HERE, loc=stmt.loc)
-        return [*counting, *all_made, failed]
+        return [*counting, *count_all, failed]
 
     def _hardware_barrier(
         self, stmt: S.Eval, ident: E.Expr, count: E.Expr | None, mask: E.Expr | None

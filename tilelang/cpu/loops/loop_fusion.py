@@ -2,10 +2,9 @@
 
 The loops of neighbouring tile operations, whose producer and consumer run over the same elements,
 are fused from the outermost one inwards: a copy in, the computation and the copy out run over a
-tile once, and a reduction joins the loop that computes what it reduces. What the fused iterations
-hand to each other is then no longer memory
-(:mod:`~tilelang.cpu.loops.scalar_replacement`). Each element goes through the same operations in
-the same order as before, so no result changes.
+tile once, and a reduction joins the loop that computes what it reduces. Values that the fused
+iterations pass to each other then need no memory (:mod:`~tilelang.cpu.loops.scalar_replacement`).
+Each element goes through the same operations in the same order as before, so no result changes.
 
 Two loops are fused if they use common memory and ``dependence.Memory``
 shows that an iteration of one depends only on the same iteration of the other; what is

@@ -1,9 +1,8 @@
 """Interleaved pipeline buffers: the tiles of one pipeline stage are adjacent in shared memory.
 
-TMA fills a pipeline stage as a whole, and products read it as a whole. Tiles that lie version by
-version, one tile behind the other, take the same room as all versions of one tile behind those of
-another, and products of 8192^3 are faster so: float16 by 0.9 %, e4m3 by 0.8 % (an H100; the text is
-the same but for addresses).
+TMA fills a pipeline stage as a whole, and products read it as a whole. Interleaved by version, the
+tiles need as many bytes as all versions of one tile behind those of another, and products of 8192^3
+are faster so: float16 by 0.9 %, e4m3 by 0.8 % (an H100; the text is the same but for addresses).
 
 The rule: tiles of one pipeline that TMA fills, each with a layout of its own whose first dimension
 is the version, in whole periods of the widest swizzle; no other name of them.

@@ -4,7 +4,7 @@ Where elements only move between lanes of a warp, shuffles bring them to a secon
 the layout that the operation needs, and bring the results back. Otherwise the fragment is written
 to a shared tile, the operation uses the tile (or a second fragment filled from it), and the result
 goes back the same way. Correct for every combination of layouts; the cost is one exchange. An
-operation that uses a fragment under several names gets one tile with as many names.
+operation that uses several views of a fragment gets one tile with the same views.
 """
 
 from __future__ import annotations

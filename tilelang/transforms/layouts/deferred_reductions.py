@@ -13,8 +13,8 @@ then. The reductions lose their shuffles, and where the total is read first its 
 
 Done where every use of ``part`` is such an update, ``total`` starts from 0 before all of them and
 is read behind them in one block of statements, and both are held by the lanes of one warp as the
-reduction leaves them. The order of a sum changes, as that of ``T.reduce_sum`` is not said.
-Relied on: copies of an element of a fragment are equal; layouts are known.
+reduction leaves them. The order of a sum changes, which is legal: that of ``T.reduce_sum`` is not
+defined. Relied on: copies of an element of a fragment are equal; layouts are known.
 """
 
 from __future__ import annotations

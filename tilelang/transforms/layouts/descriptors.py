@@ -4,7 +4,7 @@ A descriptor names where a tile starts and two distances. It knows tiles that ar
 as wide as a swizzle, whose rows follow each other (:func:`tilelang.layout.swizzle.swizzled`); PTX,
 "Asynchronous Warpgroup Level Matrix Instructions", "Strides" and "Matrix Descriptor Format". A part
 of such a tile has a descriptor, too, where it starts at a row that begins the pattern, and where
-what one instruction takes of a row does not leave a panel in its middle.
+the part of a row that one instruction reads does not end inside a panel.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def descriptor_of(
         return f"the part of {name} does not start where the pattern of its layout does"
     extent = region.extents[-1]
     if k_inner and not in_panels(descriptor, along, int(extent), ATOM // size, bounds):
-        return f"the part of {name} along k leaves a panel of {span} bytes in its middle"
+        return f"the part of {name} along k ends inside a panel of {span} bytes"
     return descriptor
 
 

@@ -361,13 +361,13 @@ def _by_warpgroups(
     if isinstance(a, Descriptor) and not (
         a.k_inner or in_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds, shares[0])
     ):
-        return f"rows of `{stmt.a.buffer.name}` leave a panel of {a.span} bytes in its middle"
+        return f"rows of `{stmt.a.buffer.name}` end inside a panel of {a.span} bytes"
     for atom in warpgroup_atoms(kinds):
         if (n // shares[1]) % atom.n == 0 and (
             b.k_inner or in_panels(b, stmt.b.mins[-1], n, atom.n, bounds, shares[1])
         ):
             return _plan_of_warpgroups(stmt, atom, (m, n, k), shares, a, b, swapped)
-    return f"columns of `{stmt.b.buffer.name}` leave a panel of {b.span} bytes in its middle"
+    return f"columns of `{stmt.b.buffer.name}` end inside a panel of {b.span} bytes"
 
 
 def _plan_of_warpgroups(

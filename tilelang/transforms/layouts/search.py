@@ -1,8 +1,8 @@
 """Layout search: the cheapest layouts for a whole launch.
 
-What layouts follow from each other is a good start: most programs need no more. Where operations
-are left that work on copies, each fragment that is concerned is tried in the layouts that its
-operations would have it in, with all that follows; what makes the launch cheaper is kept.
+Propagated layouts are a good start: most programs need no more. Where operations
+are left that work on copies, each such fragment is tried in the layouts that its operations would
+choose, and these are propagated; what makes the launch cheaper is kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Views and aliases: what the layout of one name of a tile implies for the others.
+"""Views and aliases: what the layout of one view of a tile implies for the others.
 
-``T.view``, ``T.reshape`` and declared buffers are further names of the same storage. Inference
-treats all names of a tile as one: a layout that any of them gets is given to all, each as its own
-indices see it, and a layout that some name cannot have is given to none.
+``T.view``, ``T.reshape`` and declared buffers are views of the same storage. Inference treats
+all views of a tile as one: a layout that one of them gets is given to all, each by its own indices,
+and a layout that some view cannot have is given to none.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _tile(src: Region, ctx: Lowering) -> _Tile | None:
     if down is None:
         return None
     warps = (down[1], across[1])
-    first = (_place(warps[0], down[0] * ROWS, ctx), _place(warps[1], across[0] * 8, ctx))
+    first = (_offset(warps[0], down[0] * ROWS, ctx), _offset(warps[1], across[0] * 8, ctx))
     return _Tile(down[0], across[0], first)
 
 
@@ -99,7 +99,7 @@ def _outer(modes: tuple[Mode, ...], stride: int, warp: int) -> tuple[int, Mode |
     return None if pending else (count, warps)
 
 
-def _place(warps: Mode | None, size: int, ctx: Lowering) -> E.Expr:
+def _offset(warps: Mode | None, size: int, ctx: Lowering) -> E.Expr:
     if warps is None:
         return E.const(0)
     return mode(ctx.thread, warps.extent, warps.stride, ctx.threads) * size
@@ -118,11 +118,11 @@ class _Rows:
         """Strip after strip through the workspace."""
         ctx, stride = self.ctx, self.stride
         warps = ctx.threads // ctx.warp
-        room = ctx.workspace("rows", self.stmt.dst.dtype, warps * ROWS * stride)
+        staged = ctx.workspace("rows", self.stmt.dst.dtype, warps * ROWS * stride)
         strip = ctx.fresh("i")
         base = (ctx.thread // ctx.warp) * (ROWS * stride)
         sync = sync_warp(self.stmt.loc)
-        body = S.seq(self._put(room, base, strip), sync, self._take(room, base, strip), sync)
+        body = S.seq(self._store(staged, base, strip), sync, self._load(staged, base, strip), sync)
         return loop(strip, self.tile.strips, body)
 
     @property
@@ -138,7 +138,7 @@ class _Rows:
         registers = self.ctx.registers(self.stmt.src.buffer)
         return E.cast(E.Load(registers, (register,)), self.stmt.dst.dtype)
 
-    def _put(self, room: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
+    def _store(self, staged: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
         """The strip's registers into the workspace."""
         tile = self.ctx.fresh("j")
         first = strip * (4 * self.tile.tiles)
@@ -147,16 +147,16 @@ class _Rows:
             four = array("four", self.stmt.dst.dtype, 8)
             value = self._value(first + tile * 8 + v)
             at = base + (self.lane % ROWS) * self.stride + tile * 16 + (self.lane // ROWS) * 8
-            put = put_blocks(four, v, value, E.AddressOf(room, (at,), "w"), self.stmt.loc)
+            put = put_blocks(four, v, value, E.AddressOf(staged, (at,), "w"), self.stmt.loc)
             return loop(tile, self.tile.tiles // 2, put)
         half = self.ctx.fresh("h")
         row = half * 8 + self.lane // 4
         at = base + row * self.stride + tile * 8 + self.lane % 4 * PAIR + v
         value = self._value(first + tile * 4 + half * PAIR + v)
-        store = S.Store(buffer=room, indices=(at,), value=value, loc=self.stmt.loc)
+        store = S.Store(buffer=staged, indices=(at,), value=value, loc=self.stmt.loc)
         return loop(tile, self.tile.tiles, loop(half, 2, loop(v, PAIR, store, "vectorized")))
 
-    def _take(self, room: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
+    def _load(self, staged: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
         """The strip from the workspace to where it belongs, 16 bytes per thread and step."""
         chunks = self.tile.tiles * 8 // self.chunk
         step, v = self.ctx.fresh("s"), self.ctx.fresh("v")
@@ -164,7 +164,7 @@ class _Rows:
         row, column = number // chunks, number % chunks * self.chunk
         inside = (strip * ROWS + row, column + v)
         indices = element(self.stmt.dst, _added(self.tile.first, inside))
-        value = E.Load(room, (base + row * self.stride + column + v,))
+        value = E.Load(staged, (base + row * self.stride + column + v,))
         store = S.Store(
             buffer=self.stmt.dst.buffer, indices=indices, value=value, loc=self.stmt.loc
         )

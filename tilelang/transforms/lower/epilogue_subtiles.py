@@ -1,9 +1,9 @@
 """Epilogue subtiles: parts of a result that warps store while the next tile is computed.
 
 A warp holds strips of 16 rows. A part is 64 columns of a strip: the warp rounds them, stores them
-to its own slot in shared memory by ``stmatrix``, and one lane issues a TMA store of that box. The
-place was read by the unit before: the lane has waited until only the boxes of the other places may
-be in flight. Nothing here meets another warp.
+to its own slot in shared memory by ``stmatrix``, and one lane issues a TMA store of that box. TMA
+has read the slot before: the lane has waited until only the boxes of the other slots may be in
+flight. No barrier with other warps is needed.
 
 Sources: PTX ISA, "stmatrix", "cp.async.bulk.wait_group", "fence.proxy.async".
 """
@@ -57,17 +57,17 @@ def lower_subtile(stmt: S.Copy, subtile: Subtile, ctx: Lowering) -> S.Stmt | Non
     sync = sync_warp()
     alone = (ctx.thread % ctx.warp).equal(0)
 
-    def by_one(*calls: S.Stmt) -> S.Stmt:
+    def elected(*calls: S.Stmt) -> S.Stmt:
         return S.If(cond=alone, then=S.seq(*calls), loc=stmt.loc)
 
     return S.seq(
         S.Let(var=warp, value=number, loc=stmt.loc),
-        by_one(_wait(slots - 1)),
+        elected(_wait(slots - 1)),
         sync,
         _blocks(stmt, subtile, slot, strip, ctx),
         S.do(operations.FENCE_PROXY_ASYNC),
         sync,
-        by_one(*boxes, S.do(operations.BULK_COMMIT), *([_wait(0)] if subtile.last else [])),
+        elected(*boxes, S.do(operations.BULK_COMMIT), *([_wait(0)] if subtile.last else [])),
     )
 
 

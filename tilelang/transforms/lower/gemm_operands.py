@@ -286,12 +286,12 @@ class SharedOperand(MemoryOperand):
     def _load_runs(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """The registers of each lane are runs along k, which are moved as a whole."""
         tile, run_number = self.ctx.fresh("t"), self.ctx.fresh("s")
-        element = self._held(run_number * self.run, tile, start, first)
+        element = self._element_of(run_number * self.run, tile, start, first)
         target = registers, (tile * self.register_count + run_number * self.run,)
         move = move_neighbours(target, element, self.run, self.loc)
         return loop(tile, tiles, loop(run_number, self.register_count // self.run, move))
 
-    def _held(self, register: E.Expr, tile: E.Var, start: E.Expr, first: int) -> Place:
+    def _element_of(self, register: E.Expr, tile: E.Var, start: E.Expr, first: int) -> Place:
         """The element that the instruction wants in a register of the lane."""
         layout = self.atom.a_layout if self.left else self.atom.b_layout
         pair = layout.index_of(self.lane, register)
@@ -325,6 +325,6 @@ class SharedOperand(MemoryOperand):
         """Every register from its element."""
         tile, register = self.ctx.fresh("t"), self.ctx.fresh("s")
         index = tile * self.register_count + register
-        value = E.Load(*self._held(register, tile, start, first))
+        value = E.Load(*self._element_of(register, tile, start, first))
         store = S.Store(buffer=registers, indices=(index,), value=value, loc=self.loc)
         return loop(tile, tiles, loop(register, self.register_count, store))

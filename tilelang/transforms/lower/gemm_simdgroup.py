@@ -1,11 +1,11 @@
 """``Gemm`` by matrices that are objects of their own in the registers of a simdgroup.
 
-Such a matrix is loaded from memory and stored to it as a whole. Factors in shared memory are loaded
-from where they are. Which thread holds which element is not documented, so values in registers go
-through a room of one matrix in shared memory that each simdgroup has for itself:
-every thread stores its elements, the simdgroup loads the matrix, and the other way round. So a
-fragment has an ordinary layout for all that computes with it. Where the places of elements are
-taken for known, each thread puts its own into the matrix.
+Such a matrix is loaded from memory and stored to it as a whole. Operands in shared memory are
+loaded in place. Which thread holds which element is not documented, so values in registers go
+through a buffer of one matrix in shared memory that each simdgroup has for itself: every thread
+stores its elements, the simdgroup loads the matrix, and the other way round. So a fragment has an
+ordinary layout for all that computes with it. Where the element layout is assumed to be known, each
+thread stores its own elements into the matrix.
 
 A loop that uses a fragment for nothing but the sums of a product keeps them in matrices: they are
 brought there before the loop and fetched behind it (:func:`loop_accumulator`).
@@ -155,10 +155,10 @@ class SimdgroupProduct:
             take = _call(operations.MATRIX_TAKE, _first(held, "w"), matrix)
             body = S.seq(S.Alloc(buffer=held), take, loop(at, PER_LANE, taken))
         else:
-            room = self._room(self.atom.c)
-            value = E.Load(room, (self._own + self._place(at),))
+            scratch = self._scratch(self.atom.c)
+            value = E.Load(scratch, (self._own + self._offset(at),))
             fetched = S.Store(buffer=registers, indices=(slot,), value=value)
-            target = E.AddressOf(room, (self._own,), "w")
+            target = E.AddressOf(scratch, (self._own,), "w")
             store = _call(operations.MATRIX_STORE, target, matrix, E.const(BLOCK))
             body = S.seq(store, _barrier(), loop(at, PER_LANE, fetched), _barrier())
         return S.seq(loop(var, self.rows * self.columns, body), self.accumulator.finish())
@@ -228,14 +228,14 @@ class SimdgroupProduct:
         """The start of the buffer of the simdgroup."""
         return self.ctx.thread // self.ctx.warp * (BLOCK * BLOCK)
 
-    def _room(self, kind: DType) -> Buffer:
+    def _scratch(self, kind: DType) -> Buffer:
         """A matrix in shared memory for each simdgroup."""
         name = f"room_{kind}"
         count = self.ctx.threads // self.ctx.warp * BLOCK * BLOCK
         known = [buffer for buffer in self.ctx.workspaces if buffer.name == name]
         return known[0] if known else self.ctx.workspace(name, kind, count)
 
-    def _place(self, at: E.Expr) -> E.Expr:
+    def _offset(self, at: E.Expr) -> E.Expr:
         """The address of a register of the thread in a buffer."""
         row, column = self._map.index_of(self._lane, at)
         return E.as_expr(row * BLOCK + column)
@@ -251,9 +251,9 @@ class SimdgroupProduct:
             kept = S.Store(buffer=held, indices=(at,), value=given)
             give = _call(operations.MATRIX_GIVE, _matrix(into, number, "w"), _first(held, "r"))
             return S.seq(S.Alloc(buffer=held), loop(at, PER_LANE, kept), give)
-        room = self._room(kind)
-        store = S.Store(buffer=room, indices=(self._own + self._place(at),), value=given)
-        source = E.AddressOf(room, (self._own,), "r")
+        scratch = self._scratch(kind)
+        store = S.Store(buffer=scratch, indices=(self._own + self._offset(at),), value=given)
+        source = E.AddressOf(scratch, (self._own,), "r")
         load = _call(operations.MATRIX_LOAD, _matrix(into, number, "w"), source, E.const(BLOCK))
         return S.seq(loop(at, PER_LANE, store), _barrier(), load, _barrier())
 

@@ -3,8 +3,8 @@
 The unit reads B, and A where that is in shared memory, by descriptors: the lowering gives the start
 of the operand of the warpgroup and, as constant offsets, that of each instruction. All
 instructions of a product are one batch: a fence orders what the threads did to the registers
-before it, a commit closes it, and the accumulator is read behind the wait only, which stands where
-``insert_waits`` has put it. What is added up is not cleared first: the first instructions
+before it, a commit closes it, and the accumulator is read behind the wait only, which
+``insert_waits`` has inserted. What is added up is not cleared first: the first instructions
 overwrite it.
 
 Where a loop computes B, the transposed product is computed, so that B is what registers hold.
@@ -94,9 +94,9 @@ class _Batch:
     def tiles(self, i: E.Var, j: E.Var, step: E.Expr) -> S.Stmt:
         """The instructions of one step along k."""
         rows, columns, _ = self.plan.tiles
-        return loop(i, rows, loop(j, columns, self.one(i, j, step)))
+        return loop(i, rows, loop(j, columns, self.instruction(i, j, step)))
 
-    def one(self, i: E.Expr, j: E.Expr, step: E.Expr) -> S.Stmt:
+    def instruction(self, i: E.Expr, j: E.Expr, step: E.Expr) -> S.Stmt:
         """One instruction."""
         stmt, plan, atom = self.stmt, self.plan, self.atom
         k, (down, across) = step * atom.k, plan.warps

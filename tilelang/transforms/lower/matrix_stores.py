@@ -3,8 +3,8 @@
 A thread of a matrix instruction's result has two neighbours of a row, and a store of a warp writes
 eight rows in pieces of four bytes. Where the loop is distributed like that, four blocks of 8 x 8
 elements of 16 bits go in one instruction, each lane naming one row of 16 bytes: a quarter of the
-instructions, and no bank conflicts where eight rows of one column of chunks lie in different banks,
-as swizzled tiles have them. Tiles that are stored transposed take it with ``.trans``.
+instructions, and no bank conflicts where eight rows of one column of chunks are in different banks,
+as in swizzled tiles. Tiles that are stored transposed take it with ``.trans``.
 
 Source: PTX ISA, "Warp-level matrix store instruction: stmatrix".
 """

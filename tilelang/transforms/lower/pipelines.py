@@ -238,9 +238,9 @@ class _Lower(Rewriter):
 
     def barrier(self, stmt: S.Stmt) -> E.Expr:
         """The barrier of the threads that run ``stmt``."""
-        everyone = (0, prod(self.launch.threads))
-        group = self.groups.of(stmt) if self.branches else everyone
-        if group == everyone:
+        block = (0, prod(self.launch.threads))
+        group = self.groups.of(stmt) if self.branches else block
+        if group == block:
             return E.call("sync_threads")
         named = {(lo, n): ident for lo, n, ident in self.launch.hints.barrier_ids}
         if group not in named:

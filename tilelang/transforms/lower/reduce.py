@@ -273,7 +273,7 @@ def _from_private(job: _Job) -> S.Stmt:
     ctx, target = job.ctx, job.target
     extents, zero = target.extents, E.const(0)
 
-    def one(element: Element) -> S.Stmt:
+    def result(element: Element) -> S.Stmt:
         total = private_sums(job.stmt.dst.dtype, 1)
         row = unravel(job.kept, row_major(extents, element.indices))
         k = ctx.fresh("k")
@@ -287,8 +287,8 @@ def _from_private(job: _Job) -> S.Stmt:
         )
 
     if is_fragment(target.region) or is_private(target.region):
-        return each(target.region, ctx, one, once=False)
+        return each(target.region, ctx, result, once=False)
     # Each thread has a result; in memory the last one stays.
     position = ctx.fresh("i")
-    body = loop(position, prod(extents), one(target.at(position, ctx)), "serial")
+    body = loop(position, prod(extents), result(target.at(position, ctx)), "serial")
     return guarded([E.binary("eq", ctx.group.thread, ctx.group.threads - 1)], body)

@@ -65,7 +65,7 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
     dst = stmt.dst
     if is_private(dst):
         rows = _Rows(stmt, ctx, extents, _values(stmt.src, ctx), _stores(dst, ctx))
-        return rows.in_turn()
+        return rows.by_every_thread()
     result = array("scan", dst.dtype, prod(extents))
     rows = _Rows(stmt, ctx, extents, _values(stmt.src, ctx), _stores_to(result, extents))
 
@@ -81,7 +81,7 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
             [E.binary("eq", ctx.group.thread, ctx.group.threads - 1)],
             loop(position, prod(extents), element(dst, at).store(take(at)), "serial"),
         )
-    return S.seq(S.Alloc(buffer=result), rows.in_turn(), delivery)
+    return S.seq(S.Alloc(buffer=result), rows.by_every_thread(), delivery)
 
 
 def _end(before: list[S.Stmt], ctx: Lowering) -> list[S.Stmt]:
@@ -181,7 +181,7 @@ class _Rows:
         body = guarded(inside, self.by_warp(row) if lanes > 1 else self.by_thread(row))
         return loop(p, passes, body, "serial") if passes > 1 else body
 
-    def in_turn(self) -> S.Stmt:
+    def by_every_thread(self) -> S.Stmt:
         """Every thread scans all rows."""
         position = self.ctx.fresh("p")
         row = unravel(self.others, position)

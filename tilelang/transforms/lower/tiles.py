@@ -222,7 +222,7 @@ class _Tiles(ExprRewriter):
         ctx = self.group_of(stmt)
         ctx.workspaces = []
         with at(stmt.loc):
-            result = _located(self.lower_one(stmt, ctx), stmt)
+            result = _located(self.lower_stmt(stmt, ctx), stmt)
         if stmt in self.groups.elected:
             result = S.If(cond=self.thread.equal(ctx.group.lo), then=result, loc=stmt.loc)
         allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
@@ -235,7 +235,7 @@ class _Tiles(ExprRewriter):
         ident = self.barriers.get((lo, threads), 0)
         return self.ctx.with_group(Group(number, threads, lo, ident))
 
-    def lower_one(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
+    def lower_stmt(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
         """Thread IR of one operation."""
         if isinstance(stmt, S.Gemm):
             return lower_gemm(stmt, ctx)
@@ -302,7 +302,7 @@ class _Tiles(ExprRewriter):
         if found is not None:
             return found
         whole = replace(stmt, hints=stmt.hints.without("subtile"))
-        return S.seq() if part.number != 0 else self.lower_one(whole, ctx)
+        return S.seq() if part.number != 0 else self.lower_stmt(whole, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
         """A loop over elements; an asynchronous copy without another commit commits itself."""

@@ -3,8 +3,8 @@
 A maximum that several warps share goes through a workspace of its own, with a barrier between the
 writes and the reads. Nothing but the same operation uses the workspace, and what it reads and
 writes besides is ordered as for a whole tile operation. So the reads take a barrier behind them
-only where none of the same threads stands further on in the same sequence, before which the
-operation cannot come again.
+only where the same sequence has no later barrier of the same threads before the operation can
+be executed again.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Two tiles may overlap when a barrier separates the last use of one and the first of the other.
 Where a kernel does not fit, barriers are tried in front of the statements that touch a tile for the
-first time and at the ends of loops, wherever all threads come by, or all of a branch of warps that
-meet elsewhere, too; those that the plan needs stay.
+first time and at the ends of loops, wherever all threads pass, or all of a branch of warps that has
+other barriers, too; those that the plan needs stay.
 """
 
 from __future__ import annotations

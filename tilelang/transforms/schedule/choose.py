@@ -1,4 +1,4 @@
-"""The schedules that a launch can have, by price.
+"""The legal schedules of a launch, by a cost model.
 
 A value of a field is barred by the target, by options, or by the statements of the loops; values of
 different fields exclude each other (``REQUIRES``). What is left has a price: cycles that a tile

@@ -1,7 +1,7 @@
 """Shrink live ranges: tiles that every iteration overwrites are allocated inside the loop.
 
 A tile that is allocated in front of a loop keeps its contents from one iteration to the next, so
-that it occupies shared memory for the whole loop. Most tiles do not need that:
+that it occupies shared memory for the whole loop. Most tiles do not need this:
 the first access of an iteration overwrites them. Allocated in the loop they share memory with
 other tiles of the same iteration.
 """

@@ -4,8 +4,8 @@ A launch whose pipelines have mbarriers becomes two roles around its body. The *
 threads that the program has, with everything it does; a *producer* warpgroup behind them runs the
 loops and conditions around the pipelines alone and fills their stages, as far ahead as there are
 versions. Registers move from the producer to the consumers (setmaxnreg): a producer needs few. What
-every thread finds out for itself before (the group of a tile in a table, say) comes before the
-roles, or in both where the loops around a pipeline find it out anew.
+every thread computes before (the group of a tile, looked up in a table, say) comes before the
+roles, or in both where the loops around a pipeline compute it again.
 
 The order by roles is proved; where it cannot be, or the launch does not qualify (``_check``), it
 gets one role and its loops say why. ``RoleWriter`` writes the roles. The other decisions of the

@@ -1,7 +1,7 @@
-"""TMA legality: which copies the tensor memory accelerator makes, and why not the others.
+"""TMA legality: which copies TMA can make, and why not the others. The copies
 
-Copies of a program (``T.tma_copy``) are made so if all of a kernel can be: their barriers count
-either bytes or arrivals. Any other copy of a tile is where that pays.
+that a program starts (``T.tma_copy``) use TMA if all of a kernel can: their barriers count either
+bytes or arrivals. Any other copy of a tile uses TMA where that is profitable.
 """
 
 from __future__ import annotations

@@ -2,15 +2,14 @@
 
 ``T.tma_copy(src, dst, barrier=b)`` announces its bytes to ``b`` and counts them as they arrive; the
 program arrives at ``b`` itself. Bytes that the program announces for such copies
-(``T.mbarrier_expect_tx``) would be waited for in vain, so announcements go, and an arrival that
-comes before the copies it speaks of moves behind them: it must not end a phase that has not been
-told of all bytes. A copy that the program asks to arrive (``annotations={"emit_arrive": 1}``) has
-an arrival of its first thread behind it. Where the accelerator cannot make all of a kernel's,
-ordinary loads and stores serve as well when they come before that arrival: what a thread wrote is
-visible to those that waited for its arrival.
+(``T.mbarrier_expect_tx``) would never arrive, so these announcements are removed. An arrival that
+precedes its copies moves after them: it must not complete a phase before all bytes are expected. A
+copy that the program asks to arrive (``annotations={"emit_arrive": 1}``) is followed by an arrival
+of its first thread. Where TMA cannot make all copies of a kernel, ordinary loads and stores before
+that arrival replace them: what a thread wrote is visible to those that waited for its arrival.
 
-``T.copy`` of a tile that is large enough becomes a copy by the accelerator that is complete where
-its statement ends. So does ``T.atomic_add(..., use_tma=True)``, which adds what it stores.
+``T.copy`` of a tile that is large enough becomes a synchronous TMA copy. So does
+``T.atomic_add(..., use_tma=True)``, which adds what it stores.
 """
 
 from __future__ import annotations

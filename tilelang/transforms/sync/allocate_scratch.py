@@ -3,7 +3,8 @@
 A reduction of one value of each thread (``tvm_thread_allreduce``) folds halves of the block onto
 each other in shared memory, and begins and ends with its own barriers. Its scratch memory is a
 buffer of the program, so that the plan of shared memory counts it and may put it where a tile was.
-Reductions of one dtype share their room, and all of them the notes of which threads bring a value.
+Reductions of one dtype share their scratch memory, and all of them the mask of threads that bring a
+value.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Allocate and free tensor memory (tcgen05) by statements of the program.
 
 Columns of tensor memory belong to the block from `tcgen05.alloc` to `tcgen05.dealloc`; both are
-executed by one whole warp, and outlive the kernel otherwise. The first warp asks for the columns,
-which writes their address to shared memory, and a rendezvous of the block between two fences makes
-it known to all threads. What the program does not give back is given back at its end.
+executed by one whole warp, and outlive the kernel otherwise. The first warp allocates the columns,
+which writes their address to shared memory, and a barrier of the block between two fences makes it
+visible to all threads. Columns that the program does not free are freed at its end.
 """
 
 from __future__ import annotations

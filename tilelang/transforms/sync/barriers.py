@@ -3,9 +3,9 @@
 A linear scan over the statements of a kernel keeps the accesses since the last barrier. A statement
 that conflicts with one of them gets a barrier before it. Loops are scanned again with what the
 previous iteration leaves, until nothing new appears. A branch that not all threads take can hold no
-barrier, so its hazards with earlier statements are settled before it; hazards inside it are errors,
-unless the branch belongs to whole warps, which get a barrier of their own, or to the same lanes of
-each warp and the hazard to threads of one warp.
+barrier, so its hazards with earlier statements get a barrier before it; hazards inside it are
+errors, unless the branch belongs to whole warps, which get a barrier of their own, or to the same
+lanes of each warp and the hazard to threads of one warp.
 
 The async proxy (wgmma, TMA) sees what threads wrote to shared memory only if each of them has
 fenced it before it signals others (PTX, "Proxies"). So a fence precedes every barrier, whichever

@@ -3,10 +3,10 @@
 A pipeline that TMA fills has two mbarriers for each version: it is full, it is empty.
 Where there is a barrier in every iteration between the last use of a version and the copy that
 overwrites it, no "empty" signal is needed: ``bulk_full`` is the mechanism without it. The
-verifier proves the order by these meetings, which the barriers of the block and of other pipelines
-are, or the pipeline stays as it is.
+verifier proves the order by these barriers, of the block and of other pipelines; otherwise the
+pipeline stays as it is.
 
-A release marks the end of the uses there, so it is moved up to the last of them: past meetings
+A release marks the end of the uses there, so it is moved up to the last of them: past barriers
 and past statements that neither use the tiles nor wait for anything.
 """
 

@@ -1,11 +1,11 @@
 """Initialize mbarriers in shared memory with their arrival counts before their first use.
 
-An mbarrier is eight bytes that one thread has to initialise, and a rendezvous of the block makes
-that known to the others. Both become statements behind the allocation, so that the plan of shared
+An mbarrier is eight bytes that one thread has to initialise, and a barrier of the block makes
+that visible to the others. Both become statements behind the allocation, so that the plan of shared
 memory and everything that reads the program sees them. Barriers that are allocated one after the
-other share one rendezvous.
+other share one barrier.
 
-A rendezvous must be reached by all threads. Barriers of a branch that only some take (a role of a
+All threads must reach it. Barriers of a branch that only some take (a role of a
 specialised kernel, say) are allocated at the start of the kernel instead. In a loop that not all
 threads run together there is no such position: each iteration would begin with fresh barriers.
 """
@@ -109,8 +109,8 @@ class _Kernel:
         first = [_set(alloc.buffer, at, count) for alloc in allocs for at, count in _counts(alloc)]
         first.append(E.call(operations.FENCE_BARRIER_INIT))
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
-        everyone = operations.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads"
-        barrier = S.do(everyone, loc=loc)
+        sync = operations.CLUSTER_SYNC if self.is_cluster_wide else "sync_threads"
+        barrier = S.do(sync, loc=loc)
         return [S.If(cond=thread_number(self.launch).equal(0), then=once, loc=loc), barrier]
 
 

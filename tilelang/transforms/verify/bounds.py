@@ -2,7 +2,7 @@
 
 Indices of registers and of workspaces are made by the compiler, out of distributions; a wrong one
 would read or overwrite memory outside of the array, silently. So each such access of the finished
-program is looked at once more: by intervals, which decide nearly all, and otherwise at every
+program is checked again: by intervals, which decide nearly all, and otherwise at every
 thread and iteration that reaches it. What depends on data is left to the emulator, and so are the
 program's own indices of its own arrays, unless a test asks for all.
 """

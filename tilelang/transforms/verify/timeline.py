@@ -7,7 +7,7 @@ iteration. Where it is run repeatedly, runs of all lengths follow each other: a 
 ones only how many iterations they had, and all versions are equal.
 
 Two threads represent each group. Each keeps a vector clock: what happened before its present, of
-all threads. So one run speaks for every speed at which the threads may go.
+all threads. So one run covers all relative speeds of the threads.
 """
 
 from __future__ import annotations

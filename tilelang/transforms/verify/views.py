@@ -1,8 +1,8 @@
-"""Check of views: every name of a tile maps every element to the same position.
+"""Check of views: all views of a tile map an element to the same address.
 
 The layouts of views are computed from those of their tiles by formulas (:mod:`layout.views`). Here
 both are evaluated, element by element, and compared; where back ends give tiles other orders (the
-operands of products on the CPU), tiles with several names must not be among them.
+operands of products on the CPU), tiles with views must not be among them.
 """
 
 from __future__ import annotations
