@@ -27,7 +27,7 @@ NAMES = [
     "legalize", "simplify", "check_program", "normalize_operations",
     "scalarize_vectors", "forward_gemm_copies", "choose_operands",
     "serialize_threads",
-    "lower_tiles", "lower_fragments_to_arrays", "unroll_stencils", "fuse_loops", "replace_tiles_by_scalars", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "unroll_and_jam", "tile_registers", "pad_rows",
+    "lower_tiles", "lower_fragments_to_arrays", "fuse_loops", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "tile_registers", "pad_rows",
     "verify_views", "split_loops", "insert_guards", "simplify_again",
     "mark_vector_loops",
 ]  # fmt: skip

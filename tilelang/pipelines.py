@@ -17,10 +17,7 @@ from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.loop_interchange import interchange_loops
 from tilelang.cpu.loops.loop_splitting import split_loops
 from tilelang.cpu.loops.register_tiling import tile_registers
-from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.cpu.loops.serialize_threads import serialize_threads
-from tilelang.cpu.loops.unroll_and_jam import unroll_and_jam
-from tilelang.cpu.loops.unroll_stencils import unroll_stencils
 from tilelang.cpu.loops.vectorization import mark_vector_loops
 from tilelang.cpu.operands import choose_operands
 from tilelang.cpu.tiles import lower_tiles_without_kernel
@@ -103,18 +100,13 @@ CPU: tuple[Step, ...] = (
          does="turn fragments into arrays of the block",
          after="no tile operation is left; lowering one depends on the memory scope of its tiles",
          level="thread"),
-    Step("unroll_stencils", unroll_stencils,
-         does="interchange and unroll the window of a stencil",
-         after="loops over taps and elements form a nest, which no fusion has changed yet"),
     Step("fuse_loops", fuse_loops,
-         does="loop fusion",
+         does="loop fusion; interchange and unroll the window of a stencil",
          after="operations are loops over elements, and no guard separates them yet"),
-    Step("replace_tiles_by_scalars", replace_tiles_by_scalars,
-         does="scalar replacement: tiles whose elements live in one iteration become variables",
-         after="fused loops write and read such an element in one iteration"),
     Step("contract_arrays", contract_arrays,
-         does="array contraction: a tile of which each iteration uses one row becomes that row",
-         after="the remaining tiles are in memory, and loops over their rows are fused"),
+         does="array contraction: a tile of which each iteration uses one element becomes a "
+              "variable, one of which it uses one row becomes that row",
+         after="fused loops write and read such elements and rows in one iteration"),
     Step("interchange_loops", interchange_loops,
          does="loop interchange: finish a row before the next one",
          after="loops over rows are whole, and values of one iteration are no longer tiles"),
@@ -125,12 +117,11 @@ CPU: tuple[Step, ...] = (
          does="block coarsening: merge neighbouring blocks into one block with longer rows",
          after="blocks allocate only the tiles that they need; no guard depends on block indices "
                "yet"),
-    Step("unroll_and_jam", unroll_and_jam,
-         does="unroll-and-jam: combine several rows that add to the same elements",
-         after="rows have their final length; guards are inserted at each access of a row later"),
     Step("tile_registers", tile_registers,
-         does="register tiling: combine several iterations that load the same vectors",
-         after="blocks have their final extents, and no guard separates accesses yet"),
+         does="register tiling: combine several rows that add to the same elements "
+              "(unroll-and-jam), and several iterations that load the same vectors",
+         after="rows and blocks have their final extents; guards are inserted at each access of a "
+               "row later"),
     Step("pad_rows", pad_rows,
          does="pad rows of sums to avoid conflicts of cache sets",
          after="no later pass requires that the rows of a tile are contiguous"),

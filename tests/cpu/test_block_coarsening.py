@@ -8,9 +8,9 @@ from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang import interpret
+from tilelang.cpu.loops.array_contraction import contract_arrays
 from tilelang.cpu.loops.block_coarsening import coarsen_blocks
 from tilelang.cpu.loops.loop_fusion import fuse_loops
-from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 
@@ -18,7 +18,7 @@ from .test_loop_fusion import loops
 
 
 def before(func: S.PrimFunc) -> S.PrimFunc:
-    return replace_tiles_by_scalars(fuse_loops(loops(func), CPU), CPU)
+    return contract_arrays(fuse_loops(loops(func), CPU), CPU)
 
 
 def unchanged(func: S.PrimFunc) -> bool:
@@ -137,12 +137,12 @@ def pairs(rest: int = 1) -> S.PrimFunc:
 def test_tiles_of_pairs_grow_twice_as_much() -> None:
     transformed = coarsen_blocks(before(pairs()), CPU)
     assert body_of(simplify_func(transformed, CPU)) == text("""
-        a = T.alloc_buffer((2, 256), "float32", scope="shared.dyn")
+        a = T.alloc_buffer((1, 256), "float32", scope="shared.dyn")
         for i in T.serial(2, parallel=0):
             for j in T.serial(256, parallel=1):
-                a[i, j] = A[i, b * 256 + j]
+                a[0, j] = A[i, b * 256 + j]
             for j in T.serial(128, parallel=1):
-                B[i, b * 128 + j] = a[i, j * 2] + a[i, j * 2 + 1]
+                B[i, b * 128 + j] = a[0, j * 2] + a[0, j * 2 + 1]
         """)
     numbers = np.random.default_rng(0).integers(-9, 9, (2, 4096)).astype(np.float32)
     actual = np.zeros((2, 2048), np.float32)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import tilelang.language as T
 from tilelang import interpret
+from tilelang.cpu.loops.array_contraction import contract_arrays
 from tilelang.cpu.loops.loop_fusion import fuse_loops
-from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.ir import stmt as S
 from tilelang.transforms.lower.guards import insert_guards
 
@@ -112,7 +112,7 @@ def test_random_programs_compute_the_same(
     chosen: list[tuple[str, int, int, int]], in_place: bool
 ) -> None:
     plain = loops(program(chosen))
-    joined = insert_guards(replace_tiles_by_scalars(fuse_loops(plain, CPU), CPU), CPU)
+    joined = insert_guards(contract_arrays(fuse_loops(plain, CPU), CPU), CPU)
     numbers = np.random.default_rng(len(chosen)).integers(-8, 9, (2, N, N)).astype(np.float32)
     results = []
     for func in (plain, joined):

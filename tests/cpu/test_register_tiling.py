@@ -13,10 +13,9 @@ from script_text import body_of, text
 import tilelang.language as T
 from tilelang import interpret
 from tilelang.cpu.loops import register_tiling as share_module
+from tilelang.cpu.loops.array_contraction import contract_arrays
 from tilelang.cpu.loops.loop_fusion import fuse_loops
 from tilelang.cpu.loops.register_tiling import tile_registers
-from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
-from tilelang.cpu.loops.unroll_stencils import unroll_stencils
 from tilelang.ir import stmt as S
 from tilelang.transforms.normalize.simplify import simplify_func
 
@@ -26,7 +25,7 @@ from .test_loop_fusion import loops
 
 def ready(func: S.PrimFunc) -> S.PrimFunc:
     """``func`` as the pass gets it."""
-    return replace_tiles_by_scalars(fuse_loops(unroll_stencils(loops(func), CPU), CPU), CPU)
+    return contract_arrays(fuse_loops(loops(func), CPU), CPU)
 
 
 def shared(func: S.PrimFunc) -> S.PrimFunc:

@@ -6,15 +6,15 @@ from contexts import CPU
 from script_text import body_of, text
 
 import tilelang.language as T
+from tilelang.cpu.loops.array_contraction import contract_arrays
 from tilelang.cpu.loops.loop_fusion import fuse_loops
-from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
 from tilelang.ir import stmt as S
 
 from .test_loop_fusion import loops
 
 
 def contracted(func: S.PrimFunc) -> str:
-    return body_of(replace_tiles_by_scalars(fuse_loops(loops(func), CPU), CPU))
+    return body_of(contract_arrays(fuse_loops(loops(func), CPU), CPU))
 
 
 def test_tiles_of_an_addition_are_names() -> None:
@@ -138,4 +138,4 @@ def test_an_unchanged_program_is_the_same_object() -> None:
                 B[i] = A[i]
 
     before = loops(kernel)
-    assert replace_tiles_by_scalars(before, CPU) is before
+    assert contract_arrays(before, CPU) is before

@@ -12,14 +12,27 @@ from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang import interpret
+from tilelang.cpu.loops.array_contraction import contract_arrays
 from tilelang.cpu.loops.loop_fusion import fuse_loops
-from tilelang.cpu.loops.scalar_replacement import replace_tiles_by_scalars
-from tilelang.cpu.loops.unroll_stencils import unroll_stencils
+from tilelang.cpu.loops.unroll_stencils import unrolled_stencil
 from tilelang.ir import stmt as S
+from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
+from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.normalize.simplify import simplify_func
 
 from .test_block_coarsening import launch_of
 from .test_loop_fusion import loops
+
+
+def unroll_stencils(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with its windows unrolled, and no loop fused."""
+    memory = Memory(func)
+
+    def visit(stmt: S.Stmt) -> S.Stmt:
+        made = unrolled_stencil(stmt, memory) if isinstance(stmt, S.For) else None
+        return rewrite_blocks(stmt, visit) if made is None else made
+
+    return rewrite_bodies(func, lambda launch: visit(launch.body))
 
 
 def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
@@ -41,10 +54,9 @@ def window(taps: int = 2, apart: int = 1) -> S.PrimFunc:
 
 
 def test_an_element_takes_all_taps_and_needs_no_memory_meanwhile() -> None:
-    transformed = unroll_stencils(loops(window()), CPU)
-    (line,) = launch_of(transformed).hints.fusion_note
+    transformed = contract_arrays(fuse_loops(loops(window()), CPU), CPU)
+    line, *_ = launch_of(transformed).hints.fusion_note
     assert re.fullmatch(r"line \d+ has its window unrolled inside the loop over elements", line)
-    transformed = replace_tiles_by_scalars(fuse_loops(transformed, CPU), CPU)
     assert body_of(simplify_func(transformed, CPU)) == text("""
         for i in T.serial(8, parallel=0):
             for j in T.serial(8, parallel=1):
@@ -61,7 +73,7 @@ def test_an_element_takes_all_taps_and_needs_no_memory_meanwhile() -> None:
 @pytest.mark.parametrize(("taps", "apart"), [(2, 1), (3, 1), (5, 1), (3, 2), (2, 2)])
 def test_overlapping_windows_are_merged(taps: int, apart: int) -> None:
     plain = loops(window(taps, apart))
-    transformed = unroll_stencils(plain, CPU)
+    transformed = unroll_stencils(plain)
     assert transformed is not plain
     size = 8 * apart + taps
     rng = np.random.default_rng(0)
@@ -84,7 +96,7 @@ def test_a_window_may_begin_at_a_block_and_be_a_maximum() -> None:
                     y[j] = T.max(y[j], X[b + r, j])
             T.copy(y, Y[b, 0])
 
-    transformed = unroll_stencils(loops(kernel), CPU)
+    transformed = unroll_stencils(loops(kernel))
     assert body_of(transformed).count("T.max(") == 3
 
 
@@ -100,7 +112,7 @@ def stays(operation: Callable[..., None]) -> bool:
             T.copy(c, C)
 
     plain = loops(kernel)
-    return unroll_stencils(plain, CPU) is plain
+    return unroll_stencils(plain) is plain
 
 
 @T.macro
@@ -166,6 +178,6 @@ def test_other_loops_stay(operation: Callable[..., None]) -> None:
 
 
 def test_of_many_taps_one_row_is_unrolled() -> None:
-    transformed = unroll_stencils(loops(window(9)), CPU)
+    transformed = unroll_stencils(loops(window(9)))
     assert "for r in range(9):" in body_of(transformed)
     assert body_of(transformed).count("X[i + r, j") == 9

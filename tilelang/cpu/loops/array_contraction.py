@@ -1,19 +1,20 @@
-"""Array contraction: a tile of which each iteration uses one row becomes that row.
+"""Array contraction: a tile of which each iteration uses one element, or one row, becomes that.
 
-Where loops over the rows of tiles were fused, each iteration of the one loop often fills a row of
-a tile, goes over it a few times, and no other iteration asks for it: a normalisation of several
-rows. One row then stays in the first cache, where all of them would not.
+A tile whose elements live in one iteration needs no memory
+(:mod:`~tilelang.cpu.loops.scalar_replacement`). Where loops over the rows of tiles were fused,
+each iteration of the one loop often fills a row of a tile, goes over it a few times, and no other
+iteration asks for it: a normalisation of several rows. One row then stays in the first cache, where
+all of them would not.
 
 The row is filled before anything else is done with it in the iteration, by a loop over its whole
-length, so that its earlier contents do not matter. Relies on loops having been fused, and on tiles
-that need no memory at all being gone.
+length, so that its earlier contents do not matter. Relies on loops having been fused.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.cpu.loops.scalar_replacement import element_tiles
+from tilelang.cpu.loops.scalar_replacement import element_tiles, scalar_tiles, with_scalars
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -27,24 +28,35 @@ _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
 def contract_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with tiles of one row for those of which each iteration uses its own."""
+    """``func`` with variables and rows for tiles of which each iteration uses no more."""
+    return rewrite_launches(func, _contracted)
 
-    def contracted(launch: S.Launch) -> S.Stmt:
-        counts = element_tiles(launch.body)
-        row_dims: dict[E.Var, int] = {}  # storage -> the dimension that is one row
-        for loop in S.walk(launch.body):
-            if isinstance(loop, S.For) and loop.body.blocks():
-                for data, dim in _rows(loop, counts).items():
-                    row_dims.setdefault(data, dim)
-        if not row_dims:
-            return launch
-        names = (data.name for data in counts if data in row_dims)
-        lines = tuple(f"`{name}` is reduced to one row (array contraction)" for name in names)
-        return with_lines(
-            replace(launch, body=_ContractToRow(row_dims).rewrite(launch.body)), lines
-        )
 
-    return rewrite_launches(func, contracted)
+def _contracted(launch: S.Launch) -> S.Launch:
+    for find, rewrite, why in (
+        (scalar_tiles, with_scalars, "is kept in scalars (scalar replacement)"),
+        (_row_tiles, _with_rows, "is reduced to one row (array contraction)"),
+    ):
+        tiles = element_tiles(launch.body)
+        chosen = find(launch.body, tiles)
+        if chosen:
+            lines = tuple(f"`{data.name}` {why}" for data in tiles if data in chosen)
+            launch = with_lines(launch.with_body(rewrite(launch.body, chosen)), lines)
+    return launch
+
+
+def _row_tiles(body: S.Stmt, tiles: dict[E.Var, int]) -> dict[E.Var, int]:
+    """Those of ``tiles`` of which each iteration uses one row, with the dimension of that."""
+    row_dims: dict[E.Var, int] = {}
+    for loop in S.find(body, S.For):
+        if loop.body.blocks():
+            for data, dim in _rows(loop, tiles).items():
+                row_dims.setdefault(data, dim)
+    return row_dims
+
+
+def _with_rows(body: S.Stmt, row_dims: dict[E.Var, int]) -> S.Stmt:
+    return _ContractToRow(row_dims).rewrite(body)
 
 
 def _rows(loop: S.For, counts: dict[E.Var, int]) -> dict[E.Var, int]:

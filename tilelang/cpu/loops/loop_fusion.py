@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilelang.cpu.loops.nests import line_of
+from tilelang.cpu.loops.unroll_stencils import unrolled_stencil
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.hints import LoopHints
@@ -45,8 +47,8 @@ def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     def fuse(launch: S.Launch) -> S.Stmt:
         fuser = _Fuser(memory)
         body = fuser.visit(launch.body)
-        fused = replace(launch, body=_numbered(body)) if fuser.count else launch
-        return with_lines(fused, fuser.notes())
+        fused = launch.with_body(_numbered(body) if fuser.count else body)
+        return with_lines(fused, (*fuser.unrolled, *fuser.notes()))
 
     return rewrite_launches(func, fuse)
 
@@ -57,11 +59,18 @@ class _Fuser:
         self.plain: dict[S.For, bool] = {}  # loops that have been looked at
         self.neighbours: dict[S.For, bool] = {}
         self.count = 0  # loops that were fused into others
+        self.unrolled: list[str] = []  # what became of loops over taps
         self.hosts: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
         self.obstacles: dict[int, str] = {}  # line -> why its loop stays one of its own
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt`` with the loops of each sequence in it fused."""
+        """``stmt`` with the loops of each sequence in it fused, and the windows of stencils
+        unrolled inside their loops over elements, which can then be fused, too."""
+        stencil = unrolled_stencil(stmt, self.memory) if isinstance(stmt, S.For) else None
+        if stencil is not None:
+            line = line_of(stmt, "has its window unrolled inside the loop over elements")
+            self.unrolled += [line] if line else []
+            return stencil
         inner = rewrite_blocks(stmt, self.visit)
         return self.sequence(inner) if isinstance(inner, S.Seq) else inner
 

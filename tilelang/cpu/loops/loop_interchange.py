@@ -17,20 +17,20 @@ and what lives in an iteration only is no tile any more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 from tilelang.cpu.loops.copy_forwarding import ForwardLoads, TileCopy, tile_copy
-from tilelang.cpu.loops.nests import line_of, rewrite_nests
+from tilelang.cpu.loops.nests import line_of
 from tilelang.cpu.loops.scalar_replacement import element_tiles
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import parted
-from tilelang.ir.visitor import without_allocations
+from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, without_allocations
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import trip_count
+from tilelang.transforms.notes import with_lines
 
 LARGEST = 128 * 1024  # bytes of vectors that every row reads again: they stay in the second cache
 
@@ -39,19 +39,21 @@ def interchange_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with loops over rows around those along them."""
     memory, gone = Memory(func), set[E.Var]()
 
-    def start(launch: S.Launch) -> Callable[[S.For], tuple[S.Stmt, str] | None]:
-        counts = element_tiles(launch.body)
+    def interchanged(launch: S.Launch) -> S.Stmt:
+        counts, lines = element_tiles(launch.body), list[str]()
 
-        def interchanged(loop: S.For) -> tuple[S.Stmt, str] | None:
-            result = _interchanged(loop, counts, memory)
+        def visit(stmt: S.Stmt) -> S.Stmt:
+            result = _interchanged(stmt, counts, memory) if isinstance(stmt, S.For) else None
             if result is None:
-                return None
+                return rewrite_blocks(stmt, visit)
             gone.update(result[1])
-            return result[0], line_of(result[0], "runs row by row (loop interchange)")
+            lines.append(line_of(result[0], "runs row by row (loop interchange)"))
+            return result[0]
 
-        return interchanged
+        body = visit(launch.body)
+        return with_lines(launch.with_body(body), tuple(filter(None, lines))) if lines else launch
 
-    result = rewrite_nests(func, start)
+    result = rewrite_launches(func, interchanged)
     return result.with_body(without_allocations(result.body, gone)) if gone else result
 
 

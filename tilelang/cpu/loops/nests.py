@@ -1,4 +1,4 @@
-"""Loop nests: traversal, splitting and unrolling for the passes over them."""
+"""Loop nests: splitting and unrolling for the passes over them."""
 
 from __future__ import annotations
 
@@ -8,37 +8,7 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import ExprRewriter, rewrite_blocks, rewrite_launches
-from tilelang.transforms.notes import with_lines
-
-
-def rewrite_nests(
-    func: S.PrimFunc, start: Callable[[S.Launch], Callable[[S.For], tuple[S.Stmt, str] | None]]
-) -> S.PrimFunc:
-    """``func`` with loops replaced, the outermost ones first.
-
-    Args:
-        start: gives, for a launch, the function that gives what a loop becomes and what a report
-            says of it ("" for nothing); None where it stays.
-    """
-
-    def rewritten(launch: S.Launch) -> S.Stmt:
-        lines: dict[str, None] = {}
-        replaced = start(launch)
-
-        def visit(stmt: S.Stmt) -> S.Stmt:
-            result = replaced(stmt) if isinstance(stmt, S.For) else None
-            if result is None:
-                return rewrite_blocks(stmt, visit)
-            lines.setdefault(result[1])
-            return result[0]
-
-        body = visit(launch.body)
-        if body is launch.body:
-            return launch
-        return with_lines(replace(launch, body=body), tuple(line for line in lines if line))
-
-    return rewrite_launches(func, rewritten)
+from tilelang.ir.visitor import ExprRewriter
 
 
 def line_of(stmt: S.Stmt, what: str) -> str:

@@ -27,6 +27,7 @@ from itertools import product
 from math import prod
 
 from tilelang.cpu.loops.nests import iteration, peel
+from tilelang.cpu.loops.unroll_and_jam import jammed
 from tilelang.cpu.loops.vectorization import is_position
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -52,15 +53,27 @@ FEWEST = 32  # blocks that are left for the cores, at least
 
 
 def tile_registers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with iterations that load the same vectors taken several at a time."""
+    """``func`` with iterations that update the same elements, or load the same vectors, taken
+    several at a time."""
     memory = Memory(func)
 
     def shared(launch: S.Launch) -> S.Stmt:
         lines: list[str] = []
+        rows: list[str] = []
         grid = launch.grid
+
+        def with_rows(stmt: S.For) -> S.For:
+            """``stmt`` with rows of its innermost loops jammed."""
+            result = jammed(stmt, memory)
+            if result is not None:
+                rows.extend(filter(None, result[1:]))
+                return result[0]
+            inner = with_rows(stmt.body) if isinstance(stmt.body, S.For) else stmt.body
+            return stmt if inner is stmt.body else replace(stmt, body=inner)
 
         def visit(stmt: S.Stmt) -> S.Stmt:
             nonlocal grid
+            stmt = with_rows(stmt) if isinstance(stmt, S.For) else stmt
             nest = _nest(stmt)
             if nest is None:
                 return rewrite_blocks(stmt, visit)
@@ -78,7 +91,7 @@ def tile_registers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         body = visit(launch.body)
         if body is launch.body:
             return launch
-        return with_lines(replace(launch, grid=grid, body=body), tuple(dict.fromkeys(lines)))
+        return with_lines(replace(launch, grid=grid, body=body), (*rows, *lines))
 
     return rewrite_launches(func, shared)
 

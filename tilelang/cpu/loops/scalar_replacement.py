@@ -10,7 +10,7 @@ rounded to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
@@ -18,29 +18,12 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.visitor import ExprRewriter, rewrite_blocks, rewrite_launches
-from tilelang.target import Context
+from tilelang.ir.visitor import ExprRewriter, rewrite_blocks
 from tilelang.transforms.analysis.dependence import uses_by
-from tilelang.transforms.notes import with_lines
 
 _Uses: TypeAlias = "dict[E.Var, list[tuple[int, tuple[E.Expr, ...]]]]"
 
 ZERO = (E.const(0),)
-
-
-def replace_tiles_by_scalars(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` without tiles that live only inside an iteration."""
-
-    def contracted(launch: S.Launch) -> S.Stmt:
-        tiles = element_tiles(launch.body)
-        gone = tiles.keys() - _kept(launch.body, tiles)
-        if not gone:
-            return launch
-        names = (data.name for data in tiles if data in gone)
-        lines = tuple(f"`{name}` is kept in scalars (scalar replacement)" for name in names)
-        return with_lines(replace(launch, body=_contracted(launch.body, gone)), lines)
-
-    return rewrite_launches(func, contracted)
 
 
 def element_tiles(body: S.Stmt) -> dict[E.Var, int]:
@@ -59,8 +42,8 @@ def _may_be_variables(stmt: S.Alloc) -> bool:
     )
 
 
-def _kept(body: S.Stmt, tiles: dict[E.Var, int]) -> set[E.Var]:
-    """The tiles that are memory still: some use of theirs is not of the element that was stored
+def scalar_tiles(body: S.Stmt, tiles: dict[E.Var, int]) -> dict[E.Var, int]:
+    """Those of ``tiles`` that need no memory: each use of theirs is of the element that was stored
     before in a sequence around it."""
     remaining = dict(tiles)
 
@@ -77,7 +60,7 @@ def _kept(body: S.Stmt, tiles: dict[E.Var, int]) -> set[E.Var]:
                 visit(inner, frozenset(here))
 
     visit(body, frozenset())
-    return {data for data, count in remaining.items() if count}
+    return {data: count for data, count in tiles.items() if not remaining[data]}
 
 
 def _covered(uses: _Uses, position: int, store: S.Store) -> int:
@@ -89,7 +72,7 @@ def _covered(uses: _Uses, position: int, store: S.Store) -> int:
     return len(tile_uses) if all(E.same_exprs(use, tile_uses[0][1]) for _, use in tile_uses) else 0
 
 
-def _contracted(block: S.Stmt, tiles: Set[E.Var]) -> S.Stmt:
+def with_scalars(block: S.Stmt, tiles: Container[E.Var]) -> S.Stmt:
     """``block`` with names for the elements of ``tiles``, from the outermost sequences in."""
     stmts = [stmt for stmt in S.flat(block) if not _allocates(stmt, tiles)]
     uses = _uses(stmts, tiles)  # a name for one tile leaves the uses of the others where they are
@@ -100,15 +83,15 @@ def _contracted(block: S.Stmt, tiles: Set[E.Var]) -> S.Stmt:
             and _covered(uses, position, stmt)
         ):
             _name(stmts, [use for use, _ in uses[stmt.buffer.data]], stmt)
-    inner = [rewrite_blocks(stmt, lambda nested: _contracted(nested, tiles)) for stmt in stmts]
+    inner = [rewrite_blocks(stmt, lambda nested: with_scalars(nested, tiles)) for stmt in stmts]
     return block if inner == [block] else S.seq(*inner)
 
 
-def _allocates(stmt: S.Stmt, tiles: Set[E.Var]) -> bool:
+def _allocates(stmt: S.Stmt, tiles: Container[E.Var]) -> bool:
     return isinstance(stmt, S.Alloc) and stmt.buffer.data in tiles
 
 
-def _uses(stmts: Sequence[S.Stmt], tiles: Set[E.Var]) -> _Uses:
+def _uses(stmts: Sequence[S.Stmt], tiles: Container[E.Var]) -> _Uses:
     """Which of ``stmts`` use each of ``tiles``, in their order, and which element."""
     uses: _Uses = {}
     for position, stmt in enumerate(stmts):

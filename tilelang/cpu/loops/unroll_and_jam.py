@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.cpu.loops.nests import iteration, line_of, rewrite_nests
+from tilelang.cpu.loops.nests import iteration, line_of
 from tilelang.cpu.loops.scalar_replacement import ZERO, Elements
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
@@ -30,18 +29,14 @@ ROWS = 8  # at once, or 4, or 2: what divides their number
 LARGEST = 6  # statements of the inner loop
 
 
-def unroll_and_jam(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with rows that go into the same elements taken several at a time."""
-    memory = Memory(func)
-
-    def jammed(loop: S.For) -> tuple[S.Stmt, str] | None:
-        count = next((n for n in (ROWS, ROWS // 2, ROWS // 4) if _rows(loop) % n == 0), 0)
-        store = _update(loop, memory) if count and _rows(loop) else None
-        if store is None:
-            return None
-        return _jammed(loop, store, count), line_of(loop, f"takes {count} rows (unroll-and-jam)")
-
-    return rewrite_nests(func, lambda launch: jammed)
+def jammed(loop: S.For, memory: Memory) -> tuple[S.For, str] | None:
+    """``loop`` with rows that go into the same elements taken several at a time, if it is one over
+    such rows, and what a report says of it."""
+    count = next((n for n in (ROWS, ROWS // 2, ROWS // 4) if _rows(loop) % n == 0), 0)
+    store = _update(loop, memory) if count and _rows(loop) else None
+    if store is None:
+        return None
+    return _jammed(loop, store, count), line_of(loop, f"takes {count} rows (unroll-and-jam)")
 
 
 def _rows(loop: S.For) -> int:
@@ -73,7 +68,7 @@ def _update(loop: S.For, memory: Memory) -> S.Store | None:
     return store if reads and memory.uses_only(store, inner.body) else None
 
 
-def _jammed(loop: S.For, store: S.Store, count: int) -> S.Stmt:
+def _jammed(loop: S.For, store: S.Store, count: int) -> S.For:
     """``loop`` with ``count`` rows in each iteration, and a variable for the element."""
     inner, buffer = loop.body, store.buffer
     assert isinstance(inner, S.For)

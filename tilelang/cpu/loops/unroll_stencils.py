@@ -9,7 +9,7 @@ so results do not change.
 
 That pays where windows overlap, or touch each other in the tile: the taps are then in the same
 lines of memory. Rows of a matrix, which are summed in a loop of the same form, are far apart, and
-``unroll_and_jam`` takes some of them at a time. Relies on tile operations being loops over
+``tile_registers`` takes some of them at a time. Relies on tile operations being loops over
 elements, each of which a store sets; what a loop reads besides its own element, no iteration of
 it writes.
 """
@@ -20,33 +20,21 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from tilelang.cpu.loops.nests import line_of, peel, rewrite_nests
+from tilelang.cpu.loops.nests import peel
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import substitute_in
-from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
 MOST = 64  # taps of a window
 
 
-def unroll_stencils(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with loops over taps inside those over elements, written out."""
-    memory = Memory(func)
-
-    def unrolled(loop: S.For) -> tuple[S.Stmt, str] | None:
-        result = _interchanged(loop, memory)
-        what = "has its window unrolled inside the loop over elements"
-        return None if result is None else (result, line_of(loop, what))
-
-    return rewrite_nests(func, lambda launch: unrolled)
-
-
-def _interchanged(outer: S.For, memory: Memory) -> S.Stmt | None:
-    """The loops over elements around all taps, if ``outer`` is one over taps around them."""
+def unrolled_stencil(outer: S.For, memory: Memory) -> S.Stmt | None:
+    """The loops over elements around all taps, written out, if ``outer`` is one over taps around
+    them."""
     taps, nest = peel(outer, lambda loop: _counts(loop) and not loop.hints)
     elements, store = peel(
         nest,
