@@ -113,7 +113,7 @@ def _rewritten(stmt: S.Stmt, fn: ExprFn) -> S.Stmt:
     """``stmt`` with ``fn`` applied to its expressions. The element that an update stores stays the
     one that it reads: a condition inside its value could say more of the index there."""
     new = rewrite_exprs(stmt, fn)
-    if not isinstance(stmt, S.Store) or new is stmt or not stmt.indices:
+    if new is stmt or not (isinstance(stmt, S.Store) and isinstance(new, S.Store)):
         return new
     element = E.Load(stmt.buffer, stmt.indices)
     before = set(E.find(stmt.value, E.Load))
