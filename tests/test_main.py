@@ -216,6 +216,25 @@ def test_a_program_is_checked(
     )
 
 
+def test_a_plain_factory_is_a_program_and_the_target_may_be_anywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plain.py"
+    path.write_text(
+        "import tilelang.language as T\n\n\ndef filled(n):\n    @T.prim_func\n"
+        "    def program(X: T.Tensor((n,), 'float32')):\n        with T.Kernel(1, threads=32):\n"
+        "            T.fill(X, 1.0)\n\n    return program\n"
+    )
+    for words in (
+        ["--target", "cuda -arch=sm_80", "n=96"],
+        ["n=96", "--target", "cuda -arch=sm_80"],
+    ):
+        assert main(["compile", f"{path}:filled", *words]) == 0
+        assert "96" in capsys.readouterr().out
+    assert main(["compile", f"{path}:filled"]) == 1
+    assert "missing a required argument: 'n'" in capsys.readouterr().err
+
+
 def test_wrong_indices_are_reported(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "nothing.py:f"]) == 1
     assert capsys.readouterr().err == (
@@ -228,12 +247,12 @@ def test_wrong_indices_are_reported(file: str, capsys: pytest.CaptureFixture[str
     assert main(["compile", f"{file}:doubel"]) == 1
     assert capsys.readouterr().err == (
         f"{file} has no doubel\n  expected: a @T.prim_func, a kernel, or a function "
-        "decorated with @tilelang.jit\n  hint: it has double, shift, scaled, stretched\n"
+        "that returns one\n  hint: it has double, shift, scaled, stretched\n"
     )
     assert main(["compile", f"{file}:number"]) == 1
     assert capsys.readouterr().err == (
         f"number of {file} is not a program\n  expected: a @T.prim_func, a kernel, or a function "
-        "decorated with @tilelang.jit\n  got: int\n  hint: it has double, shift, scaled, stretched\n"
+        "that returns one\n  got: int\n  hint: it has double, shift, scaled, stretched\n"
     )
 
 

@@ -31,7 +31,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.compile import lower, options_for
-from tilelang.jit.core import JITImpl
+from tilelang.jit.core import JITImpl, jit
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.sanitize import sanitize
 from tilelang.runtime.cache import default_cache
@@ -95,8 +95,8 @@ def program_of(place: str, values: Sequence[str]) -> PrimFunc:
     """The program that ``FILE:NAME`` names.
 
     Args:
-        place: a Python file and a name in it: a ``@T.prim_func``, a kernel, or a function
-            decorated with ``@tilelang.jit``, which gets ``values``.
+        place: a Python file and a name in it: a ``@T.prim_func``, a kernel, or a function that
+            returns one (decorated with ``@tilelang.jit`` or not), which gets ``values``.
         values: ``name=value`` for the arguments of a function; values are Python literals or
             expressions of ``T``, e.g. ``A="T.Tensor((64, 64), 'float16')"``.
 
@@ -117,6 +117,7 @@ def program_and_sizes(place: str, values: Sequence[str]) -> tuple[PrimFunc, dict
     if name.isdecimal():
         return program_at(file, int(name), names, values), {}
     found, given = names.get(name), arguments_of(values)
+    found = jit(found) if isinstance(found, FunctionType) else found
     if isinstance(found, JITImpl):
         own = found.signature.parameters if found.mode == "lazy" else given
         sizes = {key: value for key, value in given.items() if key not in own}
@@ -128,7 +129,7 @@ def program_and_sizes(place: str, values: Sequence[str]) -> tuple[PrimFunc, dict
     there = [key for key, item in names.items() if isinstance(item, (JITImpl, JITKernel, PrimFunc))]
     raise TileValueError(
         f"{name} of {file} is not a program" if name in names else f"{file} has no {name}",
-        expected="a @T.prim_func, a kernel, or a function decorated with @tilelang.jit",
+        expected="a @T.prim_func, a kernel, or a function that returns one",
         got=type(found).__name__ if name in names else None,
         hint=f"it has {', '.join(there)}" if there else None,
     )
@@ -190,11 +191,8 @@ def program_at(
             continue
         text, first = inspect.getsourcelines(function)
         if first <= line < first + len(text):
-            given = arguments_of(values)
-            made = found.get_tir(**given) if isinstance(found, JITImpl) else function(**given)
-            made = made.prim_func if isinstance(made, JITKernel) else made
-            if isinstance(made, PrimFunc):
-                return made
+            made = found if isinstance(found, JITImpl) else jit(function)
+            return made.get_tir(**arguments_of(values))
     raise TileValueError(
         f"there is no program at line {line} of {file}",
         expected="a line of a @T.prim_func, or of a function that gives one",
@@ -307,12 +305,11 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     checked.add_argument("--target", default="auto", help='e.g. "hip -mcpu=gfx942"')
     checked.add_argument("place")
     checked.add_argument("values", nargs=argparse.REMAINDER)  # of a script: any words
-    given = parser.parse_args(words)
-    if given.command == "sanitize" and ":" in given.place and "--target" in given.values[:-1]:
-        at = given.values.index("--target")
-        given.target = given.values[at + 1]
-        del given.values[at : at + 2]
-    return given
+    line = list(sys.argv[1:] if words is None else words)
+    at = line.index("--target") if "--target" in line[:-1] else 0
+    if at and (line[0] != "sanitize" or ":" in line[1]):  # in any position
+        line[1 : at + 2] = [*line[at : at + 2], *line[1:at]]
+    return parser.parse_args(line)
 
 
 def main(words: Sequence[str] | None = None) -> int:
