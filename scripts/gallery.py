@@ -5,7 +5,7 @@
     python scripts/gallery.py --check   say whether the page is current (status 1 if not)
 
 The docstring of an example says what it is about. ``docs/data/gallery.json`` has the outputs,
-``docs/data/gallery_blocks.json`` the parts of the tensors that one block of the first launch may
+``docs/data/gallery_blocks.json`` the parts of the tensors that one block of the largest launch may
 access, by which the pictures in ``docs/pictures/gallery`` are drawn.
 """
 
@@ -19,6 +19,7 @@ import runpy
 import subprocess
 import sys
 from html import escape
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ def output(path: Path, example: Path | None = None) -> str:
     return text.splitlines()[-1] if more else text
 
 
-def first_launch(path: Path) -> list[dict[str, Any]]:
-    """The tensors of the first launch of an example, each with the box of the middle block."""
+def largest_launch(path: Path) -> list[dict[str, Any]]:
+    """The tensors of the largest launch of an example, each with the box of the middle block."""
     from tilelang import compiler
     from tilelang.ir import stmt as S
     from tilelang.ir.access import tensor_boxes
@@ -74,10 +75,11 @@ def first_launch(path: Path) -> list[dict[str, Any]]:
 
     compiler.compile = noted
     runpy.run_path(str(path), run_name="__main__")
-    launches = (launch for func in programs for launch in S.find(func.body, S.Launch))
-    launch = next(launches, None)
-    if launch is None or not all(isinstance(as_expr(n), Const) for n in launch.grid):
+    launches = [launch for func in programs for launch in S.find(func.body, S.Launch)]
+    launches = [x for x in launches if all(isinstance(as_expr(n), Const) for n in x.grid)]
+    if not launches:
         return []
+    launch = max(launches, key=lambda x: prod(map(int, x.grid)))
     at = {var: as_expr(int(n) // 2) for var, n in zip(launch.block_vars, launch.grid)}
     accessed, tensors = tensor_boxes(launch.body), []
     for kind, where in (("reads", accessed.reads), ("writes", accessed.writes)):
@@ -165,7 +167,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=Path, help="print the accesses of a block of an example")
     options = parser.parse_args()
     if options.blocks:
-        print(json.dumps(first_launch(options.blocks)))
+        print(json.dumps(largest_launch(options.blocks)))
         return
     if options.run:
         paths = sorted((ROOT / "examples").glob("*.py"))

@@ -629,7 +629,7 @@ def test_b_is_never_in_registers() -> None:
                 ),
                 (
                     (4, 1, 16, 64, 16, 2),
-                    "warpgroups do not share out k: each would compute all of it\n"
+                    "warpgroups do not split k: each would compute all of it\n"
                     "  expected: reduce_k=1\n"
                     "  got: reduce_k=2\n"
                     "  hint: give each group its part of k, and add up the results",
