@@ -86,7 +86,7 @@ def test_bindings_and_extents() -> None:
 
 
 def test_the_linear_thread_index() -> None:
-    from tilelang.ir.trace_context import emitter
+    from tilelang.ir.emitter import emitter
 
     seen = []
 
@@ -206,7 +206,7 @@ def test_launch_thread_opens_a_kernel() -> None:
 
 
 def test_annotations_of_one_key_merge() -> None:
-    from tilelang.ir.trace_context import emitter
+    from tilelang.ir.emitter import emitter
 
     @T.prim_func
     def f(A: T.Tensor((8,), T.int32), B: T.Tensor((8,), T.int32)):

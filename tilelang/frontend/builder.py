@@ -59,7 +59,8 @@ from tilelang.ir.stmt import (
     seq,
 )
 from tilelang.ir.stmt import walk as walk_stmts
-from tilelang.ir.trace_context import activate, current, emitter
+from tilelang.ir.emitter import current, emitter
+from tilelang.ir.trace_context import activate
 from tilelang.ir.uniform import Varying
 from tilelang.tracebacks import is_ours
 from tilelang.warning import warn_caller
@@ -131,7 +132,7 @@ def has_effect(expr: Expr) -> bool:
 
 
 class Builder:
-    """Traces one function. Implements ``tilelang.ir.trace_context.Emitter``."""
+    """Traces one function. Implements ``tilelang.ir.emitter.Emitter``."""
 
     def __init__(self) -> None:
         self.name = ""

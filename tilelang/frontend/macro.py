@@ -257,7 +257,7 @@ class _Method(Macro):
         super().__init__(fn, attributes=True)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from tilelang.ir.trace_context import current
+        from tilelang.ir.emitter import current
 
         if current() is None:
             return self.orig_func(*args, **kwargs)

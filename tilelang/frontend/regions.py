@@ -38,7 +38,7 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.target.instruction_table import ROWS
 
 Extent = int | Expr

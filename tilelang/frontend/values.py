@@ -12,7 +12,7 @@ from tilelang.frontend.keys import freeze
 from tilelang.ir import buffer as ir
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, Var
-from tilelang.ir.trace_context import current
+from tilelang.ir.emitter import current
 from tilelang.records import dataclass
 
 if TYPE_CHECKING:

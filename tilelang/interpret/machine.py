@@ -26,7 +26,8 @@ from tilelang.interpret.sync import Items, MBarrier, Rendezvous
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var
-from tilelang.ir.indices import is_index, is_long, is_sum, plain_values
+from tilelang.ir.facts import plain_values
+from tilelang.ir.indices import is_index, is_long, is_sum
 from tilelang.ir.stmt import Alloc, Launch, PrimFunc, View, walk
 from tilelang.records import dataclass
 from tilelang.warning import warn_caller

@@ -12,14 +12,12 @@ import operator
 import sys
 from collections.abc import Callable
 from opcode import opmap
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import FrameType
+from typing import Any, ClassVar, NoReturn
 
 from tilelang.errors import TileTypeError, shown
-from tilelang.ir.trace_context import current
+from tilelang.ir.trace_context import active
 from tilelang.tracebacks import number
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 # ufunc -> the operator of Python that means the same.
 _OPERATORS: dict[str, Callable[..., Any]] = {
@@ -76,6 +74,8 @@ _BETWEEN = (*_FOR_PROGRAMS, "_elementwise", "__eq__", "__ne__", "identical", "re
 class NoArray:
     """What numpy and torch ask of an operand that is none of theirs."""
 
+    single: ClassVar[bool] = False  # whether it is one value, and no tile
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """``ufunc(*inputs)``: an operator, elementwise on an array of numpy, or an error.
 
@@ -125,7 +125,7 @@ def identical(a: object, b: object, sign: str) -> bool:
     Raises:
         TileTypeError: a line of a program that is being traced says ``a == b``.
     """
-    if a is not b and current() is not None:
+    if a is not b and active() is not None:
         refuse_written(a, b, sign)
     return a is b
 
@@ -194,9 +194,8 @@ def _element(side: object) -> str:
 
 
 def _is_number(value: object) -> bool:
-    from tilelang.ir.expr import Expr
-
-    return isinstance(value, (int, float, Expr)) or getattr(value, "ndim", None) == 0
+    single = value.single if isinstance(value, NoArray) else isinstance(value, (int, float))
+    return single or getattr(value, "ndim", None) == 0
 
 
 def _has_elements(value: object) -> bool:

@@ -23,6 +23,8 @@ from tilelang.ir.expr import (
     const,
 )
 from tilelang.ir.hints import PLAIN_BUFFER, BufferHints
+from tilelang.ir.later import later
+from tilelang.ir.trace_context import active_for
 from tilelang.records import dataclass
 
 SCOPES = (
@@ -228,9 +230,7 @@ class Buffer(NoArray):
         return index_buffer(self, key)
 
     def __setitem__(self, key: object, value: object) -> None:
-        from tilelang.ir.trace_context import emitter
-
-        emitter(f"{self.name}[...] = ...").store(self, key, value)
+        active_for(f"{self.name}[...] = ...").store(self, key, value)
 
     def __repr__(self) -> str:
         return self.name
@@ -263,6 +263,12 @@ _OPERATORS = (
 ).split()
 for _name in (*_OPERATORS, "int", "index", "float", "floor", "ceil", "trunc"):
     setattr(Buffer, f"__{_name}__", _forward(f"__{_name}__"))
+
+
+region_text: later[[Region], str] = later()
+"""``region`` as Python text."""
+simplified: later[[Expr], Expr] = later()
+"""An expression with the same value, smaller where a rule applies."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -341,8 +347,6 @@ class Region(NoArray):
         return id(self) >> 4
 
     def __repr__(self) -> str:
-        from tilelang.ir.print_expr import region_text
-
         return region_text(self)
 
 
@@ -447,9 +451,7 @@ def _normal_slice(buffer: Buffer, dim: int, key: object) -> tuple[Expr, int | Ex
         if key.stop is None
         else _normal_index(buffer, dim, key.stop, False)
     )
-    from tilelang.ir.simplify import simplify
-
-    extent = as_extent(simplify(stop - low))
+    extent = as_extent(simplified(stop - low))
     if isinstance(extent, int) and extent < 0:
         raise TileValueError(
             f"a slice of `{buffer.name}` in dimension {dim} ends before it starts",

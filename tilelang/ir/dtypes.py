@@ -147,18 +147,10 @@ _KINDS: dict[str, _Kind] = {
 SCALARS: tuple[str, ...] = tuple(_KINDS)
 
 _ALIASES = {
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "char": "int8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "uint": "uint32",
-    "uint1": "bool",
-    "boolean": "bool",
+    "float": "float32", "double": "float64", "half": "float16", "char": "int8", "short": "int16",
+    "int": "int32", "long": "int64", "uint": "uint32", "uint1": "bool", "boolean": "bool",
     "bool_": "bool",
-}
+}  # fmt: skip
 _PYTHON_TYPES: dict[object, str] = {bool: "bool", int: "int32", float: "float32"}
 # torch's only packed type: two logical elements of ours per element of its own.
 _TORCH_NAMES = {"float4_e2m1fn_x2": "float4_e2m1fn"}
@@ -228,12 +220,9 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
         put(self, "bits", kind.bits)
         put(self, "lanes", lanes)
         put(self, "code", kind.code)
-        put(self, "is_float", kind.family == "float")
-        put(self, "is_int", kind.family == "int")
-        put(self, "is_uint", kind.family == "uint")
+        for family in ("float", "int", "uint", "bool", "handle"):
+            put(self, f"is_{family}", kind.family == family)
         put(self, "is_integer", kind.family in ("int", "uint"))
-        put(self, "is_bool", kind.family == "bool")
-        put(self, "is_handle", kind.family == "handle")
         put(self, "element_of", self if lanes == 1 else dtype(self.rpartition("x")[0]))
         return self
 

@@ -24,7 +24,8 @@ from tilelang.errors import TileSyntaxError, TileTypeError, shown
 from tilelang.ir.arrays import NoArray, identical
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.tables import BINARY, portable
+from tilelang.ir.later import later
+from tilelang.ir.tables import BINARY
 from tilelang.records import dataclass
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 PyScalar: TypeAlias = "int | float | bool"
 ExprLike: TypeAlias = "Expr | int | float | bool"
+Operator: TypeAlias = "Callable[[Expr, ExprLike], Expr]"
 Kind = TypeVar("Kind", bound="Expr")
 Other = TypeVar("Other", bound="Expr")
 _NONE: frozenset[Any] = frozenset()
@@ -98,6 +100,22 @@ def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return tuple(values[name] for name in names)
 
 
+remainder: later[[object, object], Expr] = later()
+"""``x % y``"""
+power: later[[object, object], Expr] = later()
+"""``x ** y``"""
+
+
+def _operator(op: str) -> tuple[Operator, Operator]:
+    """The methods for ``x op y`` of which ``x`` is the node, and of which ``y`` is."""
+    return lambda x, y: binary(op, x, y), lambda y, x: binary(op, x, y)
+
+
+def _both(build: Callable[[object, object], Expr]) -> tuple[Operator, Operator]:
+    """The same for what is no single operation."""
+    return lambda x, y: build(x, y), lambda y, x: build(x, y)
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Expr(NoArray):
     """Base of all expressions. Compare with ``is``; ``==`` builds a comparison node.
@@ -106,6 +124,7 @@ class Expr(NoArray):
     take several times as long.
     """
 
+    single = True
     _table: ClassVar[dict[tuple[object, ...], _Entry]] = {}
     _lock: ClassVar[threading.RLock] = threading.RLock()
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -189,71 +208,18 @@ class Expr(NoArray):
         return type(self), tuple(getattr(self, name) for name in field_names(type(self)))
 
     # -- operators: each builds a node through the language's promotion rules ---------------
-    def __add__(self, other: ExprLike) -> Expr:
-        return binary("add", self, other)
-
-    def __radd__(self, other: ExprLike) -> Expr:
-        return binary("add", other, self)
-
-    def __sub__(self, other: ExprLike) -> Expr:
-        return binary("sub", self, other)
-
-    def __rsub__(self, other: ExprLike) -> Expr:
-        return binary("sub", other, self)
-
-    def __mul__(self, other: ExprLike) -> Expr:
-        return binary("mul", self, other)
-
-    def __rmul__(self, other: ExprLike) -> Expr:
-        return binary("mul", other, self)
-
-    def __truediv__(self, other: ExprLike) -> Expr:
-        return binary("div", self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> Expr:
-        return binary("div", other, self)
-
-    def __floordiv__(self, other: ExprLike) -> Expr:
-        return binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: ExprLike) -> Expr:
-        return binary("floordiv", other, self)
-
-    def __mod__(self, other: ExprLike) -> Expr:
-        return _remainder(self, other)
-
-    def __rmod__(self, other: ExprLike) -> Expr:
-        return _remainder(other, self)
-
-    def __lshift__(self, other: ExprLike) -> Expr:
-        return binary("shl", self, other)
-
-    def __rlshift__(self, other: ExprLike) -> Expr:
-        return binary("shl", other, self)
-
-    def __rshift__(self, other: ExprLike) -> Expr:
-        return binary("shr", self, other)
-
-    def __rrshift__(self, other: ExprLike) -> Expr:
-        return binary("shr", other, self)
-
-    def __and__(self, other: ExprLike) -> Expr:
-        return binary("bitand", self, other)
-
-    def __rand__(self, other: ExprLike) -> Expr:
-        return binary("bitand", other, self)
-
-    def __or__(self, other: ExprLike) -> Expr:
-        return binary("bitor", self, other)
-
-    def __ror__(self, other: ExprLike) -> Expr:
-        return binary("bitor", other, self)
-
-    def __xor__(self, other: ExprLike) -> Expr:
-        return binary("bitxor", self, other)
-
-    def __rxor__(self, other: ExprLike) -> Expr:
-        return binary("bitxor", other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("sub")
+    __mul__, __rmul__ = _operator("mul")
+    __truediv__, __rtruediv__ = _operator("div")
+    __floordiv__, __rfloordiv__ = _operator("floordiv")
+    __lshift__, __rlshift__ = _operator("shl")
+    __rshift__, __rrshift__ = _operator("shr")
+    __and__, __rand__ = _operator("bitand")
+    __or__, __ror__ = _operator("bitor")
+    __xor__, __rxor__ = _operator("bitxor")
+    __mod__, __rmod__ = _both(remainder)
+    __pow__, __rpow__ = _both(power)
 
     def __neg__(self) -> Expr:
         return unary("neg", self)
@@ -270,32 +236,12 @@ class Expr(NoArray):
     def __ne__(self, other: object) -> Any:
         return binary("ne", self, other) if _is_operand(other) else not identical(self, other, "!=")
 
-    def __lt__(self, other: ExprLike) -> Expr:
-        return binary("lt", self, other)
-
-    def __le__(self, other: ExprLike) -> Expr:
-        return binary("le", self, other)
-
-    def __gt__(self, other: ExprLike) -> Expr:
-        return binary("gt", self, other)
-
-    def __ge__(self, other: ExprLike) -> Expr:
-        return binary("ge", self, other)
-
-    def __pow__(self, other: ExprLike) -> Expr:
-        return _power(self, other)
-
-    def __rpow__(self, other: ExprLike) -> Expr:
-        return _power(other, self)
+    __lt__, __le__, __gt__, __ge__ = (_operator(op)[0] for op in ("lt", "le", "gt", "ge"))
 
     def __abs__(self) -> Expr:
-        from tilelang.ir.operators import absolute
-
         return absolute(self)
 
     def __round__(self, digits: int | None = None) -> Expr:
-        from tilelang.ir.operators import rounded
-
         return rounded(self, digits)
 
     def __divmod__(self, other: ExprLike) -> tuple[Expr, Expr]:
@@ -341,8 +287,6 @@ class Expr(NoArray):
         raise TileTypeError(f"the device expression `{self!r}` is not iterable")
 
     def __repr__(self) -> str:
-        from tilelang.ir.print_expr import expr_text
-
         text = expr_text(self)
         return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
 
@@ -355,22 +299,12 @@ class Expr(NoArray):
         return binary("eq", self, other)
 
 
-def _remainder(x: object, y: object) -> Expr:
-    from tilelang.ir.operators import float_remainder, is_float
-
-    x, y = _operand_of(x), _operand_of(y)
-    return float_remainder(x, y) if is_float(x, y) else binary("floormod", x, y)
-
-
-def _power(x: object, y: object) -> Expr:
-    from tilelang.ir.operators import power
-
-    return power(_operand_of(x), _operand_of(y))
-
-
-def _operand_of(value: object) -> object:
-    """A number stays one, and takes the dtype of the other operand."""
-    return value if isinstance(value, (bool, int, float)) else as_expr(value)
+absolute: later[[Expr], Expr] = later()
+"""``abs(x)``"""
+rounded: later[[Expr, object], Expr] = later()
+"""``round(x, digits)``"""
+expr_text: later[[Expr], str] = later()
+"""``expr`` as Python text."""
 
 
 def _no_function(name: str) -> Callable[..., Expr]:
@@ -715,10 +649,11 @@ def const(value: PyScalar, dtype: object = None) -> Const:
             return Const(value, _BOOL)
         if isinstance(value, int) and -(2**31) <= value < 2**31:
             return Const(value, _INT32)
-    from tilelang.ir.fold import literal_dtype, to_range
+    return literal(value, dtype)
 
-    kind = literal_dtype(value) if dtype is None else DType(dtype)
-    return Const(to_range(value, kind), kind)
+
+literal: later[[PyScalar, object], Const] = later()
+""":func:`const` of a value that may not be in the range of its dtype."""
 
 
 def special(value: float, dtype: DType) -> Const:
@@ -756,42 +691,29 @@ def as_expr(value: object, dtype: object = None) -> Expr:
     return value if dtype is None else cast(value, DType(dtype))
 
 
-def binary(op: str, a: object, b: object) -> Expr:
-    """``a op b`` with promotion, type checks and constant folding."""
-    from tilelang.ir.fold import build_binary
-
-    return build_binary(op, a, b)
-
-
-def unary(op: str, a: object) -> Expr:
-    """``op a`` with type checks and constant folding."""
-    from tilelang.ir.fold import build_unary
-
-    return build_unary(op, a)
+binary: later[[str, object, object], Expr] = later()
+"""``a op b`` with promotion, type checks and constant folding."""
+unary: later[[str, object], Expr] = later()
+"""``op a`` with type checks and constant folding."""
 
 
+@later
 def cast(value: object, dtype: DType, rounding: str = "", sat: bool = True) -> Expr:
     """``value`` converted to ``dtype``; the same object if it already has it."""
-    from tilelang.ir.fold import build_cast
-
-    return build_cast(value, dtype, rounding, sat)
+    raise NotImplementedError
 
 
+@later
 def select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:
     """``t if cond else f`` with promotion of the two sides."""
-    from tilelang.ir.fold import build_select
-
-    return build_select(cond, t, f, lazy)
+    raise NotImplementedError
 
 
+@later
 def call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -> Expr:
     """A call of the row ``op``, or of the portable row of that name; ``dtype`` defaults to the rule
     of the row (first operand's)."""
-    from tilelang.ir.fold import build_call
-
-    return build_call(
-        portable(op) if isinstance(op, str) else op, args, dtype, tuple(sorted(attrs.items()))
-    )
+    raise NotImplementedError
 
 
 def conjunction(conditions: Iterable[Expr]) -> Expr:

@@ -13,6 +13,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, Name, Range
+from tilelang.ir.indices import is_index
 from tilelang.ir.intervals import INF, Interval, full
 from tilelang.ir.visitor import rebuild, rewrite_blocks, rewrite_exprs
 
@@ -218,3 +219,12 @@ def _leaves(stmt: S.Stmt) -> bool:
 def _changed(cond: E.Expr, block: S.Stmt) -> frozenset[E.Var]:
     """The storage that ``block`` writes, if ``cond`` loads something."""
     return frozenset(effects.written(block)) if E.holds(cond, E.Load) else frozenset()
+
+
+def plain_values(body: S.Stmt) -> frozenset[E.Var]:
+    """The variables bound in ``body`` that are not index arithmetic."""
+    plain: set[E.Var] = set()
+    for stmt in S.find(body, S.Let):
+        if not is_index(stmt.value, plain):
+            plain.add(stmt.var)
+    return frozenset(plain)

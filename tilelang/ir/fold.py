@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from tilelang.ir.expr import (
     const,
     special,
 )
-from tilelang.ir.tables import BINARY
+from tilelang.ir.tables import BINARY, portable
 
 BOOL = DType("bool")
 FLOAT32 = DType("float32")
@@ -94,10 +95,11 @@ def _round_integer(value: int, dtype: DType) -> float:
     )
 
 
+_FLOAT_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("add", "sub", "mul")
+}
 _INT_OPS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
+    **_FLOAT_OPS,
     "floordiv": operator.floordiv,
     "floormod": operator.mod,
     "truncdiv": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
@@ -108,22 +110,12 @@ _INT_OPS: dict[str, Callable[[int, int], int]] = {
     "shl": operator.lshift,
     "shr": operator.rshift,
 }
+_COMPARE: dict[str, Callable[[object, object], bool]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
 _OF_INTEGERS = ("number", "int", "bits")  # operands that any integer may be
 _MODULAR = ("add", "sub", "mul", "bitand", "bitor", "bitxor", "shl", "shr")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
-_FLOAT_OPS: dict[str, Callable[[float, float], float]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-}
-_COMPARE: dict[str, Callable[[object, object], bool]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,  # type: ignore[dict-item]  # numbers are ordered
-    "le": operator.le,  # type: ignore[dict-item]  # numbers are ordered
-    "gt": operator.gt,  # type: ignore[dict-item]  # numbers are ordered
-    "ge": operator.ge,  # type: ignore[dict-item]  # numbers are ordered
-}
 
 
 def _fold(op: str, a: Const, b: Const) -> Expr | None:
@@ -493,3 +485,15 @@ def build_call(
     ):
         kind = kind.with_lanes(exprs[0].dtype.lanes)
     return Call(info, exprs, kind, attrs)
+
+
+def build_literal(value: bool | int | float, dtype: object) -> Const:
+    """``value``, converted to ``dtype`` or to the least one for it."""
+    kind = literal_dtype(value) if dtype is None else DType(dtype)
+    return Const(to_range(value, kind), kind)
+
+
+def named_call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -> Expr:
+    """A call of the row ``op``, or of the portable row of that name."""
+    row = portable(op) if isinstance(op, str) else op
+    return build_call(row, args, dtype, tuple(sorted(attrs.items())))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tilelang.ir import stmt as S
 from tilelang.ir.expr import (
     Binary,
     Broadcast,
@@ -76,7 +75,7 @@ def is_index(expr: Expr, values: Collection[Var]) -> bool:
     """Whether ``expr`` is index arithmetic.
 
     Args:
-        values: the variables that are none, see :func:`plain_values`.
+        values: the variables that are none, see :func:`tilelang.ir.facts.plain_values`.
     """
     visited: dict[Expr, None] = {expr: None}
     stack = [expr]
@@ -105,12 +104,3 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
     if isinstance(node, Broadcast) and node.value.dtype.lanes == 1:
         return (node.value,)
     return ()
-
-
-def plain_values(body: S.Stmt) -> frozenset[Var]:
-    """The variables bound in ``body`` that are not index arithmetic."""
-    plain: set[Var] = set()
-    for stmt in S.find(body, S.Let):
-        if not is_index(stmt.value, plain):
-            plain.add(stmt.var)
-    return frozenset(plain)

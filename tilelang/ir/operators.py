@@ -6,13 +6,14 @@ from tilelang.errors import TileTypeError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, as_expr, binary, call, cast, select
 
-__all__ = ["absolute", "float_remainder", "is_float", "power", "repeated", "rounded"]
+__all__ = ["absolute", "float_remainder", "is_float", "power", "remainder", "repeated", "rounded"]
 
 _MOST = 32  # multiplications of a float before `pow` is as exact and faster
 
 
 def power(x: object, y: object) -> Expr:
     """``x ** y``: exact for integers and constant exponents from 0, and floats otherwise."""
+    x, y = _operand_of(x), _operand_of(y)
     exponent = y.value if isinstance(y, Const) and not y.dtype.is_float else y
     base = x
     if isinstance(exponent, int) and not isinstance(exponent, bool) and isinstance(base, Expr):
@@ -60,6 +61,17 @@ def rounded(x: Expr, digits: object) -> Expr:
             hint="scale it: round(x * 100) / 100",
         )
     return x if x.dtype.is_integer or x.dtype.is_bool else call("nearbyint", x)
+
+
+def remainder(x: object, y: object) -> Expr:
+    """``x % y``: its sign is that of ``y``."""
+    x, y = _operand_of(x), _operand_of(y)
+    return float_remainder(x, y) if is_float(x, y) else binary("floormod", x, y)
+
+
+def _operand_of(value: object) -> object:
+    """A number stays one, and takes the dtype of the other operand."""
+    return value if isinstance(value, (bool, int, float)) else as_expr(value)
 
 
 def float_remainder(x: object, y: object) -> Expr:

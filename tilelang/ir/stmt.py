@@ -22,6 +22,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Call, Expr, Var, as_expr, call, const
 from tilelang.ir.expr import find as find_in
 from tilelang.ir.hints import Pairs as Pairs
+from tilelang.ir.later import later
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
@@ -164,9 +165,11 @@ class Stmt:
         return [call for expr in self.exprs() for call in find_in(expr, Call)]
 
     def __repr__(self) -> str:
-        from tilelang.ir.printer import stmt_text
-
         return stmt_text(self)
+
+
+stmt_text: later[[Stmt], str] = later()
+"""``stmt`` with everything nested in it, as lines of Python text without final newline."""
 
 
 # -- plain statements -----------------------------------------------------------------------
@@ -556,6 +559,12 @@ class HardwareOp(TileOp):
     options: Pairs = attr_(())
 
 
+func_text: later[[PrimFunc], str] = later()
+"""The whole function as Python text, without final newline."""
+specialize: later[[PrimFunc, Mapping[Any, object]], PrimFunc] = later()
+"""``func`` with parameters fixed."""
+
+
 # -- functions ----------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False, repr=False)
 class PrimFunc(Preformatted):
@@ -600,8 +609,6 @@ class PrimFunc(Preformatted):
 
     def script(self, **_: object) -> str:
         """The function as Python text in the language itself."""
-        from tilelang.ir.printer import func_text
-
         return func_text(self)
 
     def show(self, **_: object) -> None:
@@ -624,8 +631,6 @@ class PrimFunc(Preformatted):
 
     def specialize(self, given: Mapping[Any, object]) -> PrimFunc:
         """A copy with parameters or symbols of shapes fixed; see :mod:`tilelang.ir.specialize`."""
-        from tilelang.ir.specialize import specialize
-
         return specialize(self, given)
 
     @property

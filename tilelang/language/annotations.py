@@ -21,7 +21,7 @@ from tilelang.frontend.regions import (
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call
 from tilelang.ir.launch_schedule import NUMBERS, VALUES
-from tilelang.ir.trace_context import current, emitter
+from tilelang.ir.emitter import current, emitter
 from tilelang.layout import Fragment, Layout
 from tilelang.layout.validity import check_layout
 from tilelang.tracebacks import borders

@@ -33,7 +33,7 @@ from tilelang.ir.expr import (
     const,
 )  # fmt: skip
 from tilelang.ir.stmt import AtomicTile, Eval, For, Parallel, Stmt, Store
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.ir.uniform import Varying
 from tilelang.tracebacks import borders
 

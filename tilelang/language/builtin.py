@@ -19,7 +19,7 @@ from tilelang.frontend.regions import (
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Expr, call, cast
 from tilelang.ir.tables import RNG_INIT, RNG_RAND, RNG_RAND_FLOAT
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.language import instructions, memory, sync
 from tilelang.language.annotations import (
     annotate_consumer_reg_alloc,

@@ -29,7 +29,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Load, as_expr
 from tilelang.ir.hints import CopyHints
 from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Pairs, Transpose
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 

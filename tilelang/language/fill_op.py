@@ -13,7 +13,7 @@ from tilelang.frontend.regions import (
     stored,
 )
 from tilelang.ir.stmt import Fill
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.tracebacks import borders
 
 __all__ = ["clear", "fill"]

@@ -25,7 +25,7 @@ from tilelang.ir.atoms import Atom, Operand, Option
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, StringImm, as_expr, call
-from tilelang.ir.trace_context import current
+from tilelang.ir.emitter import current
 from tilelang.language.sync import barrier_address, check_named
 from tilelang.target.features import FEATURES, lowest_with
 from tilelang.target.instruction_table import ROWS

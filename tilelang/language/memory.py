@@ -34,7 +34,7 @@ from tilelang.ir.hints import LoopHints
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval, For, If, Store
 from tilelang.ir.tables import UNKNOWN_POINTER
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.language.gemm_op import condition
 from tilelang.records import dataclass
 from tilelang.tracebacks import borders

@@ -15,7 +15,7 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Region
 from tilelang.ir.stmt import Reduce
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.tracebacks import borders
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 from tilelang.errors import TileValueError
 from tilelang.frontend.regions import constant_bool, constant_extents, text_of, tile_of
 from tilelang.ir.stmt import Scan
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.language.reduce_op import dimension, on_chip
 from tilelang.tracebacks import borders
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilelang.errors import TileTypeError
 from tilelang.frontend.regions import describe
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.records import dataclass
 
 __all__ = [

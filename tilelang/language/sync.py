@@ -19,7 +19,7 @@ from tilelang.frontend.regions import (
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.tracebacks import borders
 
 __all__ = [

@@ -25,7 +25,7 @@ from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr,
 from tilelang.ir.lanes import WARP
 from tilelang.ir.stmt import Store
 from tilelang.ir.tables import portable
-from tilelang.ir.trace_context import emitter
+from tilelang.ir.emitter import emitter
 from tilelang.records import dataclass
 from tilelang.tracebacks import borders
 

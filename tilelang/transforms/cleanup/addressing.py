@@ -13,7 +13,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import group
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.indices import displaced, is_index, plain_values
+from tilelang.ir.facts import plain_values
+from tilelang.ir.indices import displaced, is_index
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import MBARRIER_WAIT

@@ -26,8 +26,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.facts import ranges_of
-from tilelang.ir.indices import is_index, is_long, is_sum, plain_values, widens
+from tilelang.ir.facts import plain_values, ranges_of
+from tilelang.ir.indices import is_index, is_long, is_sum, widens
 from tilelang.ir.intervals import Interval, full
 from tilelang.ir.visitor import Rewriter, postorder, rebuild
 from tilelang.records import dataclass

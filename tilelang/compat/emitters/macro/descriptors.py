@@ -19,7 +19,7 @@ from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Var, as_expr, find
-from tilelang.ir.trace_context import current
+from tilelang.ir.emitter import current
 from tilelang.ir.visitor import substitute
 from tilelang.language.annotations import layout_given
 from tilelang.layout import Layout
