@@ -42,8 +42,8 @@ PAGES = (
     Page(
         "kernels", "Kernels and parameters",
         "Programs, launches, the types of parameters, macros.",
-        ("frontend.entry", "frontend.kernel", "frontend.annot", "frontend.macro",
-         "frontend.values", "language.annotations", "ir.dtypes", "typing"),
+        ("frontend.entry", "frontend.described", "frontend.kernel", "frontend.annot",
+         "frontend.macro", "frontend.values", "language.annotations", "ir.dtypes", "typing"),
     ),
     Page(
         "memory", "Memory and layouts", "Tiles, views, layouts, scalars of a thread.",

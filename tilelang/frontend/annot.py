@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from tilelang.errors import (
     ArgumentCountError,
@@ -27,14 +27,14 @@ from tilelang.errors import (
     TileValueError,
     shown,
 )
-from tilelang.frontend.builder import placed
 from tilelang.frontend.described import (
     check_extents,
     check_options,
     checked_offset,
+    make_tensor,
     same_memory,
 )
-from tilelang.frontend.keys import freeze
+from tilelang.frontend.ir_builder import placed
 from tilelang.frontend.values import (
     Annot,
     ArgVarTable,
@@ -44,6 +44,10 @@ from tilelang.frontend.values import (
     PtrAnnot,
     Value,
     add_param,
+    element_type,
+    extents_of,
+    freeze,
+    is_element_type,
 )
 from tilelang.ir import buffer as ir
 from tilelang.ir.buffer import row_major_strides
@@ -83,20 +87,6 @@ _Shape = TypeVar("_Shape")
 _DType = TypeVar("_DType")
 
 
-def _extents(value: object) -> tuple[Any, ...]:
-    """A shape as written: one extent or a sequence of them."""
-    if isinstance(value, (list, tuple)):
-        return tuple(cast("Sequence[Any]", value))
-    return (value,)
-
-
-def _element_type(value: Any) -> DType | None:
-    """The declared element type; None when it is taken from the argument."""
-    if value is None or value is Any or isinstance(value, TypeVar):
-        return None
-    return DType("int64") if isinstance(value, PtrAnnot) else DType(value)
-
-
 class BufferAnnot(Annot):
     """An array with a shape, optional strides and an element type (None: the argument's)."""
 
@@ -116,7 +106,7 @@ class BufferAnnot(Annot):
         self.said_scope = _checked_scope(type(self).memory, scope)
         self.shape = None if shape is None else [Value.from_value(extent) for extent in shape]
         self.strides = None if strides is None else [Value.from_value(extent) for extent in strides]
-        self.dtype = _element_type(dtype)
+        self.dtype = element_type(dtype)
         self.name: str | None = None
 
     def is_kernel_arg(self) -> bool:
@@ -178,12 +168,10 @@ class BufferAnnot(Annot):
                 got=f"{shown(shape)}, {shown(dtype)}",
             )
         if data is not None:
-            from tilelang.frontend.entry import make_tensor
-
             return make_tensor(
                 data, shape, dtype, strides, elem_offset=elem_offset, scope=scope, **options
             )
-        kind = _element_type(dtype)
+        kind = element_type(dtype)
         what = self.word
         check_options(what, kind, **options)
         if checked_offset(what, elem_offset, options["offset_factor"]) != 0:
@@ -193,11 +181,11 @@ class BufferAnnot(Annot):
                 got=shown(elem_offset),
                 hint="pass a slice such as x[8:], or give data= to describe memory of the kernel",
             )
-        extents = None if shape is None else _extents(shape)
+        extents = None if shape is None else extents_of(shape)
         check_extents(what, extents or ())
         if extents is not None and strides is not None:
             _check_steps(extents, strides)
-        return type(self)(extents, None if strides is None else _extents(strides), kind, scope)
+        return type(self)(extents, None if strides is None else extents_of(strides), kind, scope)
 
     @border
     def __getitem__(self, params: Any) -> Any:
@@ -206,8 +194,8 @@ class BufferAnnot(Annot):
         if isinstance(params, tuple) and not isinstance(shape, (list, tuple)):
             shape, dtype = ([shape], dtype) if len(params) == 2 else (list(params), None)
         with placed():
-            check_extents(self.word, _extents(shape))
-            return type(self)(_extents(shape), None, dtype)
+            check_extents(self.word, extents_of(shape))
+            return type(self)(extents_of(shape), None, dtype)
 
     def with_name(self, name: str) -> BufferAnnot:
         """This annotation for the parameter ``name``; unknown extents are named after it."""
@@ -414,13 +402,13 @@ class StridedTensorAnnot(BufferAnnot):
                 )
             shape, strides = params[:2]
             _check_steps(shape, strides)
-            check_extents(self.word, _extents(shape))
+            check_extents(self.word, extents_of(shape))
             kind = params[2] if len(params) == 3 else None
-            return type(self)(_extents(shape), _extents(strides), kind)
+            return type(self)(extents_of(shape), extents_of(strides), kind)
 
 
 def _check_steps(shape: object, strides: object) -> None:
-    extents, steps = _extents(shape), _extents(strides)
+    extents, steps = extents_of(shape), extents_of(strides)
     if len(extents) != len(steps):
         raise TileValueError(
             "a strided tensor has a different number of extents and strides",
@@ -550,12 +538,6 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _is_element_type(value: object) -> bool:
-    if isinstance(value, (DType, str, PtrAnnot)) or value in (int, float, bool):
-        return True
-    return type(value).__name__ == "dtype"
-
-
 class Buffer(Generic[_Shape, _DType]):
     """``T.Buffer``: describes a buffer without memory, as an annotation of a fixed parameter.
 
@@ -618,7 +600,7 @@ def _as_written(value: Value) -> Any:
 
 def _buffer_options(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The options of ``T.Buffer`` by name: the first one is the shape, or the dtype without one."""
-    names = _OPTIONS[1:] if args and _is_element_type(args[0]) else _OPTIONS
+    names = _OPTIONS[1:] if args and is_element_type(args[0]) else _OPTIONS
     options = dict(zip(names, args))
     twice = [name for name in kwargs if name in options or name not in _OPTIONS]
     if len(args) > len(names) or twice:
@@ -781,7 +763,7 @@ class FuncAnnot:
         static: dict[str, Any] = {}
         for name, annot in self.annots.items():
             fixed = annot.promote()
-            if fixed is not None:
+            if isinstance(fixed, TIRAnnot):
                 static[name] = fixed.data
             elif isinstance(annot, Value) and annot.kind == "static" and annot.value is not None:
                 static[name] = annot.value

@@ -11,7 +11,7 @@ from inspect import isfunction
 from types import FrameType, TracebackType
 
 from tilelang.errors import Loc, TileError, TileTypeError, TileValueError
-from tilelang.frontend.builder import describe
+from tilelang.frontend.ir_builder import describe
 from tilelang.ir.arrays import NoArray
 
 __all__ = ["wrong_argument"]

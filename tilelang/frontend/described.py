@@ -1,4 +1,4 @@
-"""What descriptions of buffers may say, and whether a buffer is what a description says.
+"""Buffers that a program describes: what it may say of them, and tensors over memory that is there.
 
 ``T.Tensor``, ``T.Buffer``, ``T.match_buffer`` and their kin take the options of TVM's buffers. Each
 is honoured or refused here: none is dropped.
@@ -7,21 +7,24 @@ is honoured or refused here: none is dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tilelang.errors import TileUnsupportedError, TileValueError
-from tilelang.ir.buffer import Buffer, as_extent, same_extent
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.frontend.ir_builder import builder
+from tilelang.frontend.values import element_type, extents_of
+from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Const, Expr
-
-if TYPE_CHECKING:
-    from tilelang.frontend.annot import BufferAnnot
+from tilelang.ir.expr import Const, Expr, Var, as_expr
+from tilelang.ir.stmt import View
+from tilelang.tracebacks import borders
 
 __all__ = [
     "check_extents",
     "check_options",
     "checked_offset",
-    "other_than_said",
+    "make_tensor",
+    "make_tensor_from_addr",
+    "match_buffer",
     "reach",
     "same_memory",
 ]
@@ -125,31 +128,6 @@ def same_memory(a: str, b: str) -> bool:
     return a == b or (a in shared and b in shared)
 
 
-def other_than_said(annot: BufferAnnot, buffer: Buffer) -> tuple[str, str] | None:
-    """The difference between the annotation of a macro's parameter and the buffer that is passed.
-    Annotations of macros are documentation: the properties of the buffer count."""
-    said_scope = annot.said_scope
-    if said_scope is not None and not same_memory(said_scope, buffer.storage):
-        return f"{said_scope} memory", f"in {buffer.storage} memory"
-    if annot.dtype is not None and annot.dtype != buffer.dtype:
-        return str(annot.dtype), f"of {buffer.dtype}"
-    if annot.shape is None:
-        return None
-    if len(annot.shape) != buffer.ndim:
-        return f"{len(annot.shape)} dimensions", f"of {buffer.ndim} dimensions"
-    for dim, (declared, extent) in enumerate(zip(annot.shape, buffer.shape)):
-        if _differ(declared.value, extent):
-            return f"shape[{dim}] = {declared.value}", f"with shape[{dim}] = {extent}"
-    return None
-
-
-def _differ(declared: Any, extent: int | Expr) -> bool:
-    """Whether two extents certainly are not the same."""
-    if declared is None or isinstance(declared, Expr) or isinstance(extent, Expr):
-        return False
-    return not same_extent(declared, extent)
-
-
 def reach(shape: Sequence[int | Expr], strides: Sequence[int | Expr] | None) -> int | None:
     """Elements from the first to behind the last; None when they are not known."""
     if any(isinstance(element, Expr) for element in (*shape, *(strides or ()))):
@@ -163,3 +141,134 @@ def reach(shape: Sequence[int | Expr], strides: Sequence[int | Expr] | None) -> 
             total *= extent
         return total
     return 1 + sum((n - 1) * int(str(step)) for n, step in zip(extents, strides))
+
+
+def make_tensor(
+    ptr: Any,
+    shape: Any,
+    dtype: object = "float32",
+    strides: Sequence[Any] | None = None,
+    *,
+    elem_offset: Any = None,
+    scope: str | None = None,
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: object = None,
+) -> Buffer:
+    """Make a global tensor of a pointer, or another shape of a tensor's memory.
+
+    The pointer is a parameter, an address expression or an int64 table element. The memory is that
+    of a tensor or tile, given itself or as its ``.data``.
+    In-kernel accesses outside ``shape`` are guarded as for parameters.
+
+    Args:
+        ptr: where it starts.
+        shape, dtype, strides: as of ``T.Tensor``.
+        elem_offset: elements of ``dtype`` between that place and the first element.
+        scope: of the memory, checked.
+        align, offset_factor, buffer_type, axis_separators: see ``T.Tensor``.
+
+    Raises:
+        TileTypeError: no pointer, or memory of another scope.
+        TileValueError: a negative extent, or the tensor certainly leaves the memory that it is
+            made of.
+    """
+    active = builder("T.make_tensor")
+    kind = element_type(dtype) or DType("float32")
+    check_options(
+        "T.make_tensor", kind, align=align, offset_factor=offset_factor, buffer_type=buffer_type,
+        axis_separators=axis_separators,
+    )  # fmt: skip
+    offset = checked_offset("T.make_tensor", elem_offset, offset_factor)
+    steps = None if strides is None else tuple(Shape(extents_of(strides)))
+    extents = Shape(extents_of(shape))
+    check_extents("T.make_tensor", extents)
+    if steps is not None and len(steps) != len(extents):
+        raise TileValueError(
+            "T.make_tensor has a different number of extents and strides",
+            expected=f"{len(extents)} strides",
+            got=f"{len(steps)}",
+        )
+    if isinstance(ptr, Var):
+        owner = active.owner(ptr)
+        ptr = ptr if owner is None else owner
+    memory = ptr.storage if isinstance(ptr, Buffer) and not ptr.is_var else "global"
+    if scope is not None and not same_memory(scope, memory):
+        raise TileTypeError(
+            f"T.make_tensor with scope={scope!r} of other memory",
+            expected=f"scope={memory!r}, or none",
+        )
+    if isinstance(ptr, Buffer) and not ptr.is_var:
+        start = as_extent(_in_units_of(kind, ptr) + offset)
+        buffer = Buffer("", extents, kind, ptr.storage, steps, start, ptr.data)
+        _check_inside(buffer, ptr)
+        active.emit(View(buffer=buffer))
+    else:
+        source = as_expr(ptr) if isinstance(ptr, (Buffer, Expr)) else None
+        if source is None or not (source.dtype.is_handle or source.dtype.is_integer):
+            raise TileTypeError(
+                "T.make_tensor needs a pointer",
+                expected="a T.ptr parameter, an int64 address or an element of an address table",
+                got=shown(ptr),
+            )
+        buffer = Buffer("", extents, kind, "global", steps, offset)
+        active.emit(View(buffer=buffer, source=source))
+    active.live_in(buffer)
+    return buffer
+
+
+def _in_units_of(kind: DType, base: Buffer) -> Any:
+    """Where ``base`` starts in its storage, counted in elements of ``kind``."""
+    start = base.elem_offset
+    if kind is base.dtype or (isinstance(start, int) and start == 0):
+        return start
+    return as_expr(start) * base.dtype.width // kind.width
+
+
+def _check_inside(view: Buffer, base: Buffer) -> None:
+    """Refuse a tensor that certainly leaves the memory that it is made of."""
+    wanted, there = reach(view.shape, view.strides), reach(base.shape, base.strides)
+    if wanted is None or there is None or wanted == 0:
+        return
+    if isinstance(view.elem_offset, Expr) or isinstance(base.elem_offset, Expr):
+        return
+    bits = (view.elem_offset + wanted) * view.dtype.width
+    most = (base.elem_offset + there) * base.dtype.width
+    if bits > most:
+        raise TileValueError(
+            f"a tensor is made of `{base.name}`, which it leaves",
+            expected=f"at most {most // 8} bytes of `{base.name}`",
+            got=f"{tuple(view.shape)} of {view.dtype} from element {view.elem_offset} on: "
+            f"{bits // 8} bytes",
+        )
+
+
+def match_buffer(
+    param: Any,
+    shape: Any,
+    dtype: object = "float32",
+    data: object = None,
+    strides: Sequence[Any] | None = None,
+    elem_offset: Any = None,
+    scope: str | None = None,
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: object = None,
+) -> Buffer:
+    """Bind ``param``'s memory to a buffer: the older spelling of :func:`make_tensor`."""
+    if data is not None and data is not getattr(param, "data", param):
+        raise TileTypeError(
+            "T.match_buffer with the data of something else",
+            expected="data of the first argument, or none",
+            got=shown(data),
+        )
+    return make_tensor(
+        param, shape, dtype, strides, elem_offset=elem_offset, scope=scope, align=align,
+        offset_factor=offset_factor, buffer_type=buffer_type, axis_separators=axis_separators,
+    )  # fmt: skip
+
+
+make_tensor_from_addr = make_tensor
+borders(globals(), ("make_tensor", "match_buffer"))

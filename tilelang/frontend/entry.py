@@ -1,9 +1,9 @@
-"""``T.prim_func``, parameter annotations, symbols, outputs and pointer views."""
+"""``T.prim_func``, parameter annotations, symbols and outputs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -17,23 +17,20 @@ from tilelang.frontend.annot import (
     SharedBufferAnnot,
     StridedTensorAnnot,
     TensorAnnot,
-    _element_type,
-    _extents,
-    _is_element_type,
 )
-from tilelang.frontend.builder import builder, placed
 from tilelang.frontend.described import (
     check_extents,
-    check_options,
-    checked_offset,
-    reach,
-    same_memory,
+    make_tensor,
+    make_tensor_from_addr,
+    match_buffer,
 )
+from tilelang.frontend.ir_builder import builder, placed
+from tilelang.frontend.values import element_type, extents_of, is_element_type
 from tilelang.ir.buffer import Buffer as BufferNode
-from tilelang.ir.buffer import Shape, as_extent
+from tilelang.ir.buffer import Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Var, as_expr
-from tilelang.ir.stmt import PrimFunc, View
+from tilelang.ir.expr import Var
+from tilelang.ir.stmt import PrimFunc
 from tilelang.tracebacks import border, borders
 
 __all__ = [
@@ -157,9 +154,9 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
         TileValueError: no extent.
     """
     items = list(shape)
-    if len(items) > 1 and _is_element_type(items[-1]):
+    if len(items) > 1 and is_element_type(items[-1]):
         dtype = items.pop()
-    extents = _extents(items[0]) if len(items) == 1 else tuple(items)
+    extents = extents_of(items[0]) if len(items) == 1 else tuple(items)
     if not extents:
         raise TileValueError(
             "T.empty needs at least one dimension",
@@ -167,138 +164,8 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
             hint="for one value use T.empty((1,), dtype)",
         )
     check_extents("T.empty", extents)
-    buffer = BufferNode("", Shape(extents), _element_type(dtype) or DType("float32"))
+    buffer = BufferNode("", Shape(extents), element_type(dtype) or DType("float32"))
     return builder("T.empty").add_output(buffer)
-
-
-def make_tensor(
-    ptr: Any,
-    shape: Any,
-    dtype: object = "float32",
-    strides: Sequence[Any] | None = None,
-    *,
-    elem_offset: Any = None,
-    scope: str | None = None,
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: object = None,
-) -> BufferNode:
-    """Make a global tensor of a pointer, or another shape of a tensor's memory.
-
-    The pointer is a parameter, an address expression or an int64 table element. The memory is that
-    of a tensor or tile, given itself or as its ``.data``.
-    In-kernel accesses outside ``shape`` are guarded as for parameters.
-
-    Args:
-        ptr: where it starts.
-        shape, dtype, strides: as of ``T.Tensor``.
-        elem_offset: elements of ``dtype`` between that place and the first element.
-        scope: of the memory, checked.
-        align, offset_factor, buffer_type, axis_separators: see ``T.Tensor``.
-
-    Raises:
-        TileTypeError: no pointer, or memory of another scope.
-        TileValueError: a negative extent, or the tensor certainly leaves the memory that it is
-            made of.
-    """
-    active = builder("T.make_tensor")
-    kind = _element_type(dtype) or DType("float32")
-    check_options(
-        "T.make_tensor", kind, align=align, offset_factor=offset_factor, buffer_type=buffer_type,
-        axis_separators=axis_separators,
-    )  # fmt: skip
-    offset = checked_offset("T.make_tensor", elem_offset, offset_factor)
-    steps = None if strides is None else tuple(Shape(_extents(strides)))
-    extents = Shape(_extents(shape))
-    check_extents("T.make_tensor", extents)
-    if steps is not None and len(steps) != len(extents):
-        raise TileValueError(
-            "T.make_tensor has a different number of extents and strides",
-            expected=f"{len(extents)} strides",
-            got=f"{len(steps)}",
-        )
-    if isinstance(ptr, Var):
-        owner = active.owner(ptr)
-        ptr = ptr if owner is None else owner
-    memory = ptr.storage if isinstance(ptr, BufferNode) and not ptr.is_var else "global"
-    if scope is not None and not same_memory(scope, memory):
-        raise TileTypeError(
-            f"T.make_tensor with scope={scope!r} of other memory",
-            expected=f"scope={memory!r}, or none",
-        )
-    if isinstance(ptr, BufferNode) and not ptr.is_var:
-        start = as_extent(_in_units_of(kind, ptr) + offset)
-        buffer = BufferNode("", extents, kind, ptr.storage, steps, start, ptr.data)
-        _check_inside(buffer, ptr)
-        active.emit(View(buffer=buffer))
-    else:
-        source = as_expr(ptr) if isinstance(ptr, (BufferNode, Expr)) else None
-        if source is None or not (source.dtype.is_handle or source.dtype.is_integer):
-            raise TileTypeError(
-                "T.make_tensor needs a pointer",
-                expected="a T.ptr parameter, an int64 address or an element of an address table",
-                got=shown(ptr),
-            )
-        buffer = BufferNode("", extents, kind, "global", steps, offset)
-        active.emit(View(buffer=buffer, source=source))
-    active.live_in(buffer)
-    return buffer
-
-
-def _in_units_of(kind: DType, base: BufferNode) -> Any:
-    """Where ``base`` starts in its storage, counted in elements of ``kind``."""
-    start = base.elem_offset
-    if kind is base.dtype or (isinstance(start, int) and start == 0):
-        return start
-    return as_expr(start) * base.dtype.width // kind.width
-
-
-def _check_inside(view: BufferNode, base: BufferNode) -> None:
-    """Refuse a tensor that certainly leaves the memory that it is made of."""
-    wanted, there = reach(view.shape, view.strides), reach(base.shape, base.strides)
-    if wanted is None or there is None or wanted == 0:
-        return
-    if isinstance(view.elem_offset, Expr) or isinstance(base.elem_offset, Expr):
-        return
-    bits = (view.elem_offset + wanted) * view.dtype.width
-    most = (base.elem_offset + there) * base.dtype.width
-    if bits > most:
-        raise TileValueError(
-            f"a tensor is made of `{base.name}`, which it leaves",
-            expected=f"at most {most // 8} bytes of `{base.name}`",
-            got=f"{tuple(view.shape)} of {view.dtype} from element {view.elem_offset} on: "
-            f"{bits // 8} bytes",
-        )
-
-
-def match_buffer(
-    param: Any,
-    shape: Any,
-    dtype: object = "float32",
-    data: object = None,
-    strides: Sequence[Any] | None = None,
-    elem_offset: Any = None,
-    scope: str | None = None,
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: object = None,
-) -> BufferNode:
-    """Bind ``param``'s memory to a buffer: the older spelling of :func:`make_tensor`."""
-    if data is not None and data is not getattr(param, "data", param):
-        raise TileTypeError(
-            "T.match_buffer with the data of something else",
-            expected="data of the first argument, or none",
-            got=shown(data),
-        )
-    return make_tensor(
-        param, shape, dtype, strides, elem_offset=elem_offset, scope=scope, align=align,
-        offset_factor=offset_factor, buffer_type=buffer_type, axis_separators=axis_separators,
-    )  # fmt: skip
-
-
-make_tensor_from_addr = make_tensor
 
 
 borders(globals(), __all__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilelang.tracebacks import border
 
 if TYPE_CHECKING:
-    from tilelang.frontend.builder import Builder
+    from tilelang.frontend.ir_builder import Builder
 
 __all__ = ["Frame", "Loop"]
 
@@ -41,7 +41,7 @@ class Frame:
 
     @border
     def __enter__(self) -> Any:
-        from tilelang.frontend.builder import builder
+        from tilelang.frontend.ir_builder import builder
 
         self._entered = builder(self.what)
         return self.open(self._entered, ())
@@ -62,7 +62,7 @@ class Loop(Frame):
 
     @border
     def __iter__(self) -> Iterator[Any]:
-        from tilelang.frontend.builder import builder
+        from tilelang.frontend.ir_builder import builder
 
         return self._iterations(builder(self.what))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tilelang.errors import TileTypeError, TileValueError, near, shown
-from tilelang.frontend.builder import Block, Builder, builder, count, locate
 from tilelang.frontend.frames import Frame
+from tilelang.frontend.ir_builder import Block, Builder, builder, count, locate
 from tilelang.frontend.regions import check_options
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var, as_expr, binary, const

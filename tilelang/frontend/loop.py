@@ -12,8 +12,8 @@ from math import prod
 from typing import Any
 
 from tilelang.errors import Loc, TileSyntaxError, TileTypeError, TileValueError, shown
-from tilelang.frontend.builder import Block, Builder, builder, locate, warn
 from tilelang.frontend.frames import Loop
+from tilelang.frontend.ir_builder import Block, Builder, builder, locate, warn
 from tilelang.frontend.regions import check_options, freeze
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType

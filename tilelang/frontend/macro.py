@@ -24,11 +24,11 @@ from tilelang.errors import (
 from tilelang.frontend.annot import Buffer as BufferType
 from tilelang.frontend.annot import BufferAnnot
 from tilelang.frontend.ast import analyse, rewrite
-from tilelang.frontend.builder import Builder, builder, is_pure, locate, warn
-from tilelang.frontend.described import other_than_said
+from tilelang.frontend.described import same_memory
+from tilelang.frontend.ir_builder import Builder, builder, is_pure, locate, warn
 from tilelang.frontend.pickling import reduce_function
 from tilelang.frontend.scope import Scope
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Load, as_expr
 from tilelang.ir.expr import Var as Variable
@@ -156,7 +156,7 @@ class Macro:
 
     def _compare(self, annot: BufferAnnot, name: str, argument: Buffer) -> None:
         """Remark on an argument that is something else than the annotation says."""
-        if mismatch := other_than_said(annot, argument):
+        if mismatch := _other_than_said(annot, argument):
             warn(
                 f"the argument `{name}` of the macro `{self.__name__}` is `{argument.name}` "
                 f"{mismatch[1]}, its annotation says {mismatch[0]}: what the argument is holds",
@@ -204,6 +204,31 @@ class Macro:
 
     def __repr__(self) -> str:
         return f"<macro {self.__name__}>"
+
+
+def _other_than_said(annot: BufferAnnot, buffer: Buffer) -> tuple[str, str] | None:
+    """The difference between the annotation of a macro's parameter and the buffer that is passed.
+    Annotations of macros are documentation: the properties of the buffer count."""
+    said_scope = annot.said_scope
+    if said_scope is not None and not same_memory(said_scope, buffer.storage):
+        return f"{said_scope} memory", f"in {buffer.storage} memory"
+    if annot.dtype is not None and annot.dtype != buffer.dtype:
+        return str(annot.dtype), f"of {buffer.dtype}"
+    if annot.shape is None:
+        return None
+    if len(annot.shape) != buffer.ndim:
+        return f"{len(annot.shape)} dimensions", f"of {buffer.ndim} dimensions"
+    for dim, (declared, extent) in enumerate(zip(annot.shape, buffer.shape)):
+        if _differ(declared.value, extent):
+            return f"shape[{dim}] = {declared.value}", f"with shape[{dim}] = {extent}"
+    return None
+
+
+def _differ(declared: Any, extent: int | Expr) -> bool:
+    """Whether two extents certainly are not the same."""
+    if declared is None or isinstance(declared, Expr) or isinstance(extent, Expr):
+        return False
+    return not same_extent(declared, extent)
 
 
 def _by_value(active: Builder, name: str, value: Any) -> Any:

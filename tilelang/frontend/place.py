@@ -7,15 +7,10 @@ read. A sum may be scaled in between, which scales all its partial results.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import OPAQUE, Buffer
 from tilelang.ir.expr import Binary, Call, Cast, Expr, Load, find, walk
-
-if TYPE_CHECKING:
-    from tilelang.frontend.builder import Builder
 
 __all__ = ["check_position"]
 
@@ -32,20 +27,22 @@ _MOVES = (S.Copy, S.Fill)
 _OWN = ("local", "local.var")
 
 
-def check_position(builder: Builder, stmt: S.Stmt) -> None:
+def check_position(stmt: S.Stmt, parallel: bool, reducers: dict[Buffer, str]) -> None:
     """Reject ``stmt`` at a position where it is not allowed.
 
+    Args:
+        parallel: whether it is in a parallel loop.
+        reducers: how far each reducer is.
     Raises:
         TileSyntaxError: it needs all threads, in a parallel loop.
         TileTypeError: it computes with what has no value.
         TileValueError: it uses a reducer in the wrong state.
     """
     _check_values(stmt)
-    parallel = any(block.kind == "parallel" for block in builder.blocks)
     if parallel:
         _check_parallel(stmt)
-    if builder.reducers or isinstance(stmt, S.Alloc):
-        _check_reducers(builder.reducers, stmt, _scaled(stmt) if parallel else None)
+    if reducers or isinstance(stmt, S.Alloc):
+        _check_reducers(reducers, stmt, _scaled(stmt) if parallel else None)
 
 
 def _check_values(stmt: S.Stmt) -> None:

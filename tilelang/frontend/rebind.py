@@ -12,17 +12,14 @@ cost nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tilelang.errors import Loc, TileNameError
-from tilelang.frontend.builder import Block, describe, same_value, warn
+from tilelang.frontend.ir_builder import Block, Builder, describe, same_value, warn
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, as_expr
 
-if TYPE_CHECKING:
-    from tilelang.frontend.scope import Scope
-
-__all__ = ["Follow", "Binding", "Undecided", "Wanted"]
+__all__ = ["Binding", "Bindings", "Follow", "Undecided", "Wanted"]
 
 
 class Binding(NamedTuple):
@@ -36,6 +33,14 @@ class Binding(NamedTuple):
 Names = tuple[str, ...]
 Wanted = tuple[Names, Names, Names, Names]  # read after, read again, by functions, carried
 Snapshot = dict[str, Binding]
+
+
+class Bindings(Protocol):
+    """The names of a scope, which statements follow."""
+
+    builder: Builder
+    bindings: dict[str, Binding]
+    following: dict[str, list[Follow]]
 
 
 class Undecided:
@@ -149,7 +154,7 @@ def _ended(name: str, outer: Binding) -> str:
 class Follow:
     """The followed names of one compound statement while it is traced."""
 
-    def __init__(self, scope: Scope, what: str, followed: Wanted) -> None:
+    def __init__(self, scope: Bindings, what: str, followed: Wanted) -> None:
         self.scope, self.what = scope, what
         self.after, self.again, self.captured, self.carried = followed
         self.names = {*self.after, *self.again}

@@ -20,6 +20,7 @@ from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import OPAQUE, Buffer, Region, Shape, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import (
     AddressOf,
     Binary,
@@ -38,7 +39,6 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval
-from tilelang.ir.emitter import emitter
 from tilelang.target.instruction_table import ROWS
 
 Extent = int | Expr

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import TileTypeError
-from tilelang.frontend.builder import describe, same_value
+from tilelang.frontend.ir_builder import describe, same_value
 from tilelang.frontend.nodes import with_location
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.expr import Expr, as_expr, const
 from tilelang.ir.stmt import Alloc, Store
 
 if TYPE_CHECKING:
-    from tilelang.frontend.builder import Builder
+    from tilelang.frontend.ir_builder import Builder
 
 __all__ = ["Results", "structured"]
 

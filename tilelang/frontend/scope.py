@@ -21,7 +21,8 @@ from tilelang.errors import (
     TileUnsupportedError,
     TileValueError,
 )
-from tilelang.frontend.builder import (
+from tilelang.frontend.frames import Frame, Loop
+from tilelang.frontend.ir_builder import (
     BRANCHES,
     LOOPS,
     Block,
@@ -33,7 +34,6 @@ from tilelang.frontend.builder import (
     same_value,
     warn,
 )
-from tilelang.frontend.frames import Frame, Loop
 from tilelang.frontend.rebind import Binding, Follow, Undecided, Wanted
 from tilelang.frontend.regions import stored
 from tilelang.frontend.statements import (

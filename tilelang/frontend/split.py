@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.emitter import Emitter
 from tilelang.ir.expr import (
     AddressOf,
     Binary,
@@ -29,11 +29,8 @@ from tilelang.ir.expr import (
     unary,
     walk,
 )
-from tilelang.ir.stmt import Alloc, If, Stmt, Store, While
+from tilelang.ir.stmt import If, Stmt, Store, While
 from tilelang.ir.visitor import rebuild, rewrite_exprs
-
-if TYPE_CHECKING:
-    from tilelang.frontend.builder import Builder
 
 __all__ = ["MAX_DEPTH", "split"]
 
@@ -42,7 +39,7 @@ STEP = 32  # depth of the parts that become values
 _TRAPS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
 
 
-def split(builder: Builder, stmt: Stmt) -> Stmt:
+def split(builder: Emitter, stmt: Stmt) -> Stmt:
     """``stmt`` with shallow expressions; what they need is emitted before it."""
     if all(expr.depth <= MAX_DEPTH for expr in stmt.exprs()):
         return stmt
@@ -56,7 +53,7 @@ def split(builder: Builder, stmt: Stmt) -> Stmt:
     return rewrite_exprs(stmt, lambda expr: _shallow(builder, expr))
 
 
-def _shallow(builder: Builder, expr: Expr) -> Expr:
+def _shallow(builder: Emitter, expr: Expr) -> Expr:
     """The value of ``expr``, at most ``STEP`` + 1 deep."""
     memo: dict[Expr, Expr] = {}
     stack = [expr]
@@ -112,7 +109,7 @@ def _harmless(expr: Expr) -> bool:
     return True
 
 
-def _by_branches(builder: Builder, choice: Select) -> Expr:
+def _by_branches(builder: Emitter, choice: Select) -> Expr:
     """The value of ``choice``: a chain of choices becomes a sequence of branches."""
     result = _variable(builder, "part", choice.dtype, None)
     is_open = _variable(builder, "is_open", DType("bool"), const(True))
@@ -134,19 +131,16 @@ def _by_branches(builder: Builder, choice: Select) -> Expr:
     return builder.let("part", as_expr(result))
 
 
-def _variable(builder: Builder, name: str, kind: DType, init: Expr | None) -> Buffer:
-    buffer = Buffer(name, Shape((1,)), kind, "local.var")
-    builder.live_in(buffer)
-    builder.emit(Alloc(buffer=buffer, init=init))
-    return buffer
+def _variable(builder: Emitter, name: str, kind: DType, init: Expr | None) -> Buffer:
+    return builder.alloc(Buffer(name, Shape((1,)), kind, "local.var"), init)
 
 
-def _set(builder: Builder, variable: Buffer, value: Expr) -> None:
+def _set(builder: Emitter, variable: Buffer, value: Expr) -> None:
     builder.emit(Store(buffer=variable, indices=(const(0),), value=value))
 
 
 @contextmanager
-def _branch(builder: Builder, cond: Expr) -> Iterator[None]:
+def _branch(builder: Emitter, cond: Expr) -> Iterator[None]:
     block = builder.push("then")
     yield
     builder.emit(If(cond=cond, then=builder.pop(block), orelse=None))

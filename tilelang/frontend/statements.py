@@ -9,17 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import TileSyntaxError, TileValueError
-from tilelang.frontend.builder import BRANCHES, LOOPS, Block, count, locate
 from tilelang.frontend.frames import Frame, Loop
-from tilelang.frontend.rebind import Follow
+from tilelang.frontend.ir_builder import BRANCHES, LOOPS, Block, count, locate
+from tilelang.frontend.rebind import Bindings, Follow, Wanted
 from tilelang.ir.expr import Expr
 from tilelang.ir.stmt import If, Stmt, While
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from tilelang.frontend.rebind import Wanted
-    from tilelang.frontend.scope import Scope
 
 __all__ = ["ForStatement", "IfStatement", "WhileStatement", "WithStatement"]
 
@@ -27,7 +24,7 @@ __all__ = ["ForStatement", "IfStatement", "WhileStatement", "WithStatement"]
 class _Statement:
     """The names followed through one statement."""
 
-    def __init__(self, scope: Scope, what: str, followed: Wanted) -> None:
+    def __init__(self, scope: Bindings, what: str, followed: Wanted) -> None:
         self.builder = scope.builder
         self.follow = Follow(scope, what, followed)
         self.holds, self.value = self.follow.holds, self.follow.value
@@ -36,7 +33,7 @@ class _Statement:
 class IfStatement(_Statement):
     """An ``if`` statement while it is traced."""
 
-    def __init__(self, scope: Scope, cond: bool | Expr, followed: Wanted) -> None:
+    def __init__(self, scope: Bindings, cond: bool | Expr, followed: Wanted) -> None:
         super().__init__(scope, "if", followed)
         self.cond = cond
         self.loc = None if isinstance(cond, bool) else locate()
@@ -124,7 +121,7 @@ class _LoopStatement(_Statement):
 class WhileStatement(_LoopStatement):
     """A ``while`` statement while it is traced."""
 
-    def __init__(self, scope: Scope, followed: Wanted) -> None:
+    def __init__(self, scope: Bindings, followed: Wanted) -> None:
         super().__init__(scope, "loop", followed)
         self.counted = False
         self.cond: bool | Expr = False
@@ -154,7 +151,7 @@ class ForStatement(_LoopStatement):
 
     def __init__(
         self,
-        scope: Scope,
+        scope: Bindings,
         loop: Loop,
         names: tuple[str, ...],
         single: bool,
@@ -196,7 +193,7 @@ class WithStatement(_Statement):
 
     def __init__(
         self,
-        scope: Scope,
+        scope: Bindings,
         context: Any,
         names: tuple[str, ...],
         followed: Wanted,

@@ -57,7 +57,7 @@ from tilelang.frontend.annot import (
     annotation_of,
 )
 from tilelang.frontend.ast import FunctionInfo, analyse, rewrite
-from tilelang.frontend.builder import Block, Builder, builder, describe, locate
+from tilelang.frontend.ir_builder import Block, Builder, builder, describe, locate
 from tilelang.frontend.scope import Scope
 from tilelang.frontend.trace import trace_root
 from tilelang.frontend.values import Key

@@ -24,7 +24,7 @@ from tilelang.errors import (
     TileValueError,
     near,
 )
-from tilelang.frontend.builder import Builder, attach, is_class_of_python, locate_error
+from tilelang.frontend.ir_builder import Builder, attach, is_class_of_python, locate_error
 from tilelang.frontend.texts import name_the_text, name_the_zero, text_for_number
 from tilelang.ir.arrays import INSTEAD, NoArray
 from tilelang.ir.buffer import Buffer, Region

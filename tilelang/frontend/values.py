@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from tilelang.errors import KernelArgumentError, TileTypeError, shown
-from tilelang.frontend.keys import freeze
 from tilelang.ir import buffer as ir
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Const, Expr, Var
 from tilelang.ir.emitter import current
+from tilelang.ir.expr import Const, Expr, Var
 from tilelang.records import dataclass
 
-if TYPE_CHECKING:
-    from tilelang.frontend.annot import TIRAnnot
-
-__all__ = ["Annot", "ArgVarTable", "DynAnnot", "PtrAnnot", "Value", "add_param"]
+__all__ = ["Annot", "ArgVarTable", "DynAnnot", "PtrAnnot", "Value", "add_param", "freeze"]
 
 Key = tuple[Any, ...]
 KeyParser = Callable[[Any], Key]
+
+
+def freeze(value: Any, name: str | None = None) -> Any:
+    """A hashable key of a compile-time argument; equal only for equal values and types.
+
+    Raises:
+        TileTypeError: the value cannot be hashed.
+    """
+    if type(value) is int or value is None:
+        return (int, value)
+    if isinstance(value, (list, tuple)):
+        return (type(value), *(freeze(element, name) for element in value))
+    if isinstance(value, Mapping):
+        return (
+            dict,
+            *((freeze(key, name), freeze(element, name)) for key, element in value.items()),
+        )
+    if isinstance(value, (set, frozenset)):
+        return (set, frozenset(freeze(element, name) for element in value))
+    if isinstance(value, DType):
+        return (str, str(value))
+    try:
+        hash(value)
+    except TypeError:
+        raise TileTypeError(
+            f"a value of type {type(value).__name__} cannot be a compile-time argument"
+            + (f": `{name}`" if name else ""),
+            expected="a hashable value, or a list, tuple, dict or set of such values",
+            got=shown(value),
+            hint="a tensor needs an annotation: T.Tensor[[...], dtype]",
+        ) from None
+    return (type(value), value)
 
 
 class Annot(ABC):
@@ -50,7 +78,7 @@ class Annot(ABC):
         """The buffer, variable or constant of argument ``value`` in the traced function."""
         raise NotImplementedError
 
-    def promote(self) -> TIRAnnot | None:
+    def promote(self) -> Annot | None:
         """The annotation as a fixed parameter if nothing of it depends on the argument."""
         return None
 
@@ -233,3 +261,24 @@ class PtrAnnot(Value):
 
     def __repr__(self) -> str:
         return f"{self.name or ''}$ptr"
+
+
+def extents_of(value: object) -> tuple[Any, ...]:
+    """A shape as written: one extent or a sequence of them."""
+    if isinstance(value, (list, tuple)):
+        return tuple(cast("Sequence[Any]", value))
+    return (value,)
+
+
+def element_type(value: Any) -> DType | None:
+    """The declared element type; None when it is taken from the argument."""
+    if value is None or value is Any or isinstance(value, TypeVar):
+        return None
+    return DType("int64") if isinstance(value, PtrAnnot) else DType(value)
+
+
+def is_element_type(value: object) -> bool:
+    """Whether ``value`` is written where an element type may stand."""
+    if isinstance(value, (DType, str, PtrAnnot)) or value in (int, float, bool):
+        return True
+    return type(value).__name__ == "dtype"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, overload
 from tilelang.env import env
 from tilelang.errors import TileError, TileTypeError, TileValueError, near, shown
 from tilelang.frontend.annot import freeze
-from tilelang.frontend.builder import locate_error
+from tilelang.frontend.ir_builder import locate_error
 from tilelang.frontend.pickling import reduce_function
 from tilelang.frontend.template import EagerFunc, classify_by_call, is_factory
 from tilelang.frontend.texts import name_the_text, text_for_number

@@ -19,9 +19,9 @@ from tilelang.frontend.regions import (
     scalar,
 )
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.emitter import current, emitter
 from tilelang.ir.expr import Call
 from tilelang.ir.launch_schedule import NUMBERS, VALUES
-from tilelang.ir.emitter import current, emitter
 from tilelang.layout import Fragment, Layout
 from tilelang.layout.validity import check_layout
 from tilelang.tracebacks import borders
@@ -110,7 +110,7 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
 
 
 def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
-    from tilelang.frontend.builder import locate, warn
+    from tilelang.frontend.ir_builder import locate, warn
 
     warn(
         f"the layout of `{buffer.name}` in {what} is ignored: each thread has an array of its own; "
@@ -121,7 +121,7 @@ def _warn_of_local_layout(buffer: Buffer, what: str) -> None:
 
 def layout_given(buffer: Buffer) -> Layout | None:
     """The layout that :func:`annotate_layout` has given ``buffer`` so far, None if none."""
-    from tilelang.frontend.builder import Builder
+    from tilelang.frontend.ir_builder import Builder
 
     active = current()
     if not isinstance(active, Builder) or active.launch is None:
@@ -273,7 +273,7 @@ def import_source(source: str | None = None) -> None:
         return
     if not isinstance(source, str):
         raise TileTypeError(f"{what} of something that is not text", got=describe(source))
-    from tilelang.frontend.builder import builder
+    from tilelang.frontend.ir_builder import builder
 
     active = builder(what)
     table = active.attrs if active.launch is None else active.launch.annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.errors import Loc, TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.frontend.builder import locate
+from tilelang.frontend.ir_builder import locate
 from tilelang.frontend.regions import (
     align,
     cast_to,
@@ -19,6 +19,7 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import (
     AddressOf,
     Expr,
@@ -33,7 +34,6 @@ from tilelang.ir.expr import (
     const,
 )  # fmt: skip
 from tilelang.ir.stmt import AtomicTile, Eval, For, Parallel, Stmt, Store
-from tilelang.ir.emitter import emitter
 from tilelang.ir.uniform import Varying
 from tilelang.tracebacks import borders
 

@@ -8,7 +8,7 @@ as the rows of instructions declare.
 from __future__ import annotations
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.frontend.builder import builder
+from tilelang.frontend.ir_builder import builder
 from tilelang.frontend.loop import loop_break
 from tilelang.frontend.regions import (
     cast_to,
@@ -17,9 +17,9 @@ from tilelang.frontend.regions import (
     scalar,
 )
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import AddressOf, Expr, call, cast
 from tilelang.ir.tables import RNG_INIT, RNG_RAND, RNG_RAND_FLOAT
-from tilelang.ir.emitter import emitter
 from tilelang.language import instructions, memory, sync
 from tilelang.language.annotations import (
     annotate_consumer_reg_alloc,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, shown
-from tilelang.frontend.builder import Block, Builder, builder, describe, locate
 from tilelang.frontend.frames import Frame
+from tilelang.frontend.ir_builder import Block, Builder, builder, describe, locate
 from tilelang.frontend.regions import check_options
 from tilelang.frontend.scope import truth
 from tilelang.ir.buffer import Buffer, Region

@@ -26,10 +26,10 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Expr, Load, as_expr
 from tilelang.ir.hints import CopyHints
 from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Pairs, Transpose
-from tilelang.ir.emitter import emitter
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders
 

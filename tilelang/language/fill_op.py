@@ -12,8 +12,8 @@ from tilelang.frontend.regions import (
     scalar,
     stored,
 )
-from tilelang.ir.stmt import Fill
 from tilelang.ir.emitter import emitter
+from tilelang.ir.stmt import Fill
 from tilelang.tracebacks import borders
 
 __all__ = ["clear", "fill"]

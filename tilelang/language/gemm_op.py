@@ -21,10 +21,10 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Expr, binary
 from tilelang.ir.hints import GemmHints
 from tilelang.ir.stmt import Gemm, HardwareOp, Pairs
-from tilelang.ir.emitter import emitter
 from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders

@@ -11,9 +11,9 @@ from typing import Any
 from tilelang.errors import TileTypeError
 from tilelang.frontend.regions import describe, pairs, region_of, scalar
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Expr, as_expr
 from tilelang.ir.stmt import HardwareOp
-from tilelang.ir.emitter import emitter
 from tilelang.language.gemm_op import condition, warp_policy
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.tracebacks import borders

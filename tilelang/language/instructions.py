@@ -24,8 +24,8 @@ from tilelang.frontend.regions import (
 from tilelang.ir.atoms import Atom, Operand, Option
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, StringImm, as_expr, call
 from tilelang.ir.emitter import current
+from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, StringImm, as_expr, call
 from tilelang.language.sync import barrier_address, check_named
 from tilelang.target.features import FEATURES, lowest_with
 from tilelang.target.instruction_table import ROWS

@@ -16,6 +16,7 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import (
     AddressOf,
     Broadcast,
@@ -34,7 +35,6 @@ from tilelang.ir.hints import LoopHints
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval, For, If, Store
 from tilelang.ir.tables import UNKNOWN_POINTER
-from tilelang.ir.emitter import emitter
 from tilelang.language.gemm_op import condition
 from tilelang.records import dataclass
 from tilelang.tracebacks import borders
@@ -131,7 +131,7 @@ def _bound(base: object, what: str) -> object:
     """
     if not isinstance(base, Var) or base.dtype.is_handle:
         return base
-    from tilelang.frontend.builder import builder, is_pure
+    from tilelang.frontend.ir_builder import builder, is_pure
 
     value = builder(what).values.get(base)
     if isinstance(value, Load) and all(map(is_pure, value.indices)):
@@ -416,7 +416,7 @@ class _Run:
 
 def _pointed(operand: object, what: str, role: str) -> _Run:
     """What a thread copies to or from."""
-    from tilelang.frontend.builder import builder
+    from tilelang.frontend.ir_builder import builder
 
     region = address_of_operand(operand, what)
     if isinstance(region, AddressOf):

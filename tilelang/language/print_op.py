@@ -7,9 +7,9 @@ from typing import Any
 from tilelang.errors import TileValueError
 from tilelang.frontend.regions import check_options, check_plain, constant_int, emit_call, scalar
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Expr, binary, const
 from tilelang.ir.stmt import PrintTile
-from tilelang.ir.emitter import emitter
 from tilelang.tracebacks import borders
 
 __all__ = ["device_assert", "print"]

@@ -14,8 +14,8 @@ from tilelang.frontend.regions import (
     tile_of,
 )
 from tilelang.ir.buffer import Region
-from tilelang.ir.stmt import Reduce
 from tilelang.ir.emitter import emitter
+from tilelang.ir.stmt import Reduce
 from tilelang.tracebacks import borders
 
 __all__ = [

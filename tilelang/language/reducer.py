@@ -21,9 +21,9 @@ from tilelang.frontend.regions import (
     tile_of,
 )
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Load
 from tilelang.ir.stmt import ReducerFinalize, ReducerInit, ReducerUpdate
-from tilelang.ir.emitter import emitter
 from tilelang.language.reduce_op import batch_of
 from tilelang.tracebacks import borders
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tilelang.errors import TileValueError
 from tilelang.frontend.regions import constant_bool, constant_extents, text_of, tile_of
-from tilelang.ir.stmt import Scan
 from tilelang.ir.emitter import emitter
+from tilelang.ir.stmt import Scan
 from tilelang.language.reduce_op import dimension, on_chip
 from tilelang.tracebacks import borders
 

@@ -18,8 +18,8 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr
 from tilelang.ir.emitter import emitter
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr
 from tilelang.tracebacks import borders
 
 __all__ = [
@@ -171,7 +171,7 @@ def create_list_of_mbarrier(*counts: Any) -> Buffer:
 
     Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
     """
-    from tilelang.frontend.builder import builder
+    from tilelang.frontend.ir_builder import builder
     from tilelang.language.allocate import create_barriers
 
     flat: list[Any] = []
@@ -189,7 +189,7 @@ def get_mbarrier(index: object) -> Expr:
     Raises:
         TileValueError: the kernel has no such list.
     """
-    from tilelang.frontend.builder import builder
+    from tilelang.frontend.ir_builder import builder
 
     what = "T.get_mbarrier"
     barriers = builder(what).kernel(what).barriers
@@ -223,7 +223,7 @@ def warpgroup_fence_operand(
 
     Source: CUTLASS, ``warpgroup_fence_operand``.
     """
-    from tilelang.frontend.builder import builder
+    from tilelang.frontend.ir_builder import builder
 
     what = "T.warpgroup_fence_operand"
     owner = builder(what).owner(buffer_or_ptr) if isinstance(buffer_or_ptr, Var) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.frontend.builder import builder
+from tilelang.frontend.ir_builder import builder
 from tilelang.frontend.regions import check_plain, describe, shape_tuple, text_of
 from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType

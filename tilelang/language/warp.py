@@ -21,11 +21,11 @@ from tilelang.frontend.regions import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.emitter import emitter
 from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
 from tilelang.ir.lanes import WARP
 from tilelang.ir.stmt import Store
 from tilelang.ir.tables import portable
-from tilelang.ir.emitter import emitter
 from tilelang.records import dataclass
 from tilelang.tracebacks import borders
 
@@ -522,7 +522,7 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle") -> None:
     ``tvm_thread_allreduce(1, value, cond, out[0], thread_var)``: ``out`` gets the combination of
     ``value`` over the threads along ``thread_var`` for which ``cond`` holds.
     """
-    from tilelang.frontend.builder import builder
+    from tilelang.frontend.ir_builder import builder
 
     what = "T.tvm_thread_allreduce"
     active = builder(what)

@@ -18,8 +18,8 @@ from tilelang.frontend.regions import describe, region_of, text_of
 from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Var, as_expr, find
 from tilelang.ir.emitter import current
+from tilelang.ir.expr import Expr, Var, as_expr, find
 from tilelang.ir.visitor import substitute
 from tilelang.language.annotations import layout_given
 from tilelang.layout import Layout
