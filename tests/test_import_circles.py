@@ -15,7 +15,6 @@ LARGEST = {
     "ir": 4,  # expressions have dtypes, which convert, and load from buffers, which have hints
     "layout": 4,
     "cpu": 4,
-    "interpret": 3,
     "codegen": 3,
     "autotuner": 2,
 }

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
+from tilelang.interpret.observe import Observer
 from tilelang.interpret.values import Array
 from tilelang.records import dataclass
-
-if TYPE_CHECKING:
-    from tilelang.interpret.machine import DivergentGroup
 
 TILE_COPIES = "cp_async"  # the groups of asynchronous copies of tiles
 OPEN = -1  # the group of what is not committed
@@ -37,47 +35,46 @@ class Copying:
 
 @dataclass
 class Flight:
-    """The copies of a block that have not arrived.
+    """The copies of ``block``, which has so many ``threads``, that have not arrived.
 
     ``committed`` counts the groups of each thread, for each kind of group.
     """
 
+    observer: Observer | None
+    block: Any
+    threads: int
     copies: dict[str, list[Copying]] = field(default_factory=dict)
     committed: dict[str, Array] = field(default_factory=dict)
 
-    def start(
-        self, s: DivergentGroup, kind: str, lanes: Array, arrive: Callable[[Array], None]
-    ) -> None:
+    def start(self, kind: str, lanes: Array, arrive: Callable[[Array], None]) -> None:
         """Lanes start a copy that belongs to their open groups."""
         copying = Copying(lanes, np.full(lanes.size, OPEN, np.int64), arrive)
         self.copies.setdefault(kind, []).append(copying)
-        if s.run.observer is not None:
-            s.run.observer.begin(s.block, copying)
+        if self.observer is not None:
+            self.observer.begin(self.block, copying)
 
-    def commit(self, s: DivergentGroup, kind: str, lanes: Array) -> None:
+    def commit(self, kind: str, lanes: Array) -> None:
         """The open groups of the lanes are closed."""
-        count = self._counts(s, kind)
+        count = self._counts(kind)
         for copying in self.copies.get(kind, ()):
             own = np.isin(copying.lanes, lanes) & (copying.group == OPEN)
             copying.group[own] = count[copying.lanes[own]]
         count[lanes] += 1
 
-    def wait(self, s: DivergentGroup, kind: str, lanes: Array, allowed: int) -> None:
+    def wait(self, kind: str, lanes: Array, allowed: int) -> None:
         """All but the last ``allowed`` closed groups of the lanes arrive."""
-        count = self._counts(s, kind)
+        count = self._counts(kind)
         self._land(
-            s, kind, lanes,
+            kind, lanes,
             lambda copying: (copying.group != OPEN)
             & (copying.group < count[copying.lanes] - allowed),
         )  # fmt: skip
 
-    def land(self, s: DivergentGroup, kind: str, lanes: Array) -> None:
+    def land(self, kind: str, lanes: Array) -> None:
         """All that the lanes have started arrives, committed or not."""
-        self._land(s, kind, lanes, lambda copying: copying.waiting)
+        self._land(kind, lanes, lambda copying: copying.waiting)
 
-    def _land(
-        self, s: DivergentGroup, kind: str, lanes: Array, over: Callable[[Copying], Array]
-    ) -> None:
+    def _land(self, kind: str, lanes: Array, over: Callable[[Copying], Array]) -> None:
         remaining: list[Copying] = []
         for copying in self.copies.get(kind, ()):
             done = copying.waiting & np.isin(copying.lanes, lanes) & over(copying)
@@ -86,13 +83,13 @@ class Flight:
                 copying.waiting &= ~done
             if copying.waiting.any():
                 remaining.append(copying)
-            elif s.run.observer is not None:
-                s.run.observer.end(s.block, copying)
+            elif self.observer is not None:
+                self.observer.end(self.block, copying)
         if kind in self.copies:
             self.copies[kind] = remaining
 
-    def _counts(self, s: DivergentGroup, kind: str) -> Array:
+    def _counts(self, kind: str) -> Array:
         counts = self.committed.get(kind)
         if counts is None:
-            counts = self.committed[kind] = np.zeros(s.block.lanes.count, np.int64)
+            counts = self.committed[kind] = np.zeros(self.threads, np.int64)
         return counts

@@ -83,7 +83,7 @@ def _synchronize(
             s.block.barrier(ident, count).arrive(population(active, s.lanes))
         case "arrive", _:
             if orders.group:  # once the copies of the thread have arrived
-                s.block.flight.land(s, orders.group, s.lanes.members(active))
+                s.block.flight.land(orders.group, s.lanes.members(active))
             for barrier, threads in _barriers(s, node.args[0], active):
                 barrier.arrive(threads)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilelang.errors import OutOfBoundsError
-from tilelang.interpret import memory, observe, values
+from tilelang.interpret import memory, values
 from tilelang.interpret.instructions import NOTHING, Meaning, Spot, located, put_bytes, spot_of
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.values import Array, Value
@@ -123,7 +123,7 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
         raw = np.zeros(box.shared.size, np.uint8)
         raw[box.inside] = box.tensor.memory.raw[box.there]
         put_bytes(box.tile.memory, box.shared, raw)
-        observe.tell_bytes(s, box.tile.bound, np.array([lane]), box.shared[None], True)
+        s.tell_bytes(box.tile.bound, np.array([lane]), box.shared[None], True)
     return NOTHING
 
 
@@ -160,7 +160,7 @@ def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> Value:
         begin = located(s, near, np.array([lane]), raw.size, _START)[0] - near.base[lane]
         shared = near.base[lane] + (begin ^ ((begin >> 7) % _PHASES[swizzle] << 4))
         put_bytes(near.memory, shared, raw)
-        observe.tell_bytes(s, near.bound, np.array([lane]), shared[None], True)
+        s.tell_bytes(near.bound, np.array([lane]), shared[None], True)
     return NOTHING
 
 
@@ -175,7 +175,7 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
             old = box.tensor.memory.raw[box.there]
             raw = _combined(str(node.attr("reduce")), old, raw, tensor.kind)
         put_bytes(box.tensor.memory, box.there, raw)
-        observe.tell_bytes(s, box.tile.bound, np.array([lane]), box.shared[None], False)
+        s.tell_bytes(box.tile.bound, np.array([lane]), box.shared[None], False)
     return NOTHING
 
 

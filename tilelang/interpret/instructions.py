@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import OutOfBoundsError, TileRuntimeError, UninitializedReadError
-from tilelang.interpret import memory, observe, values
+from tilelang.interpret import memory, values
 from tilelang.interpret.analysis import PRIVATE
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.memory import Bound, Memory
@@ -131,7 +131,7 @@ def read_at(s: DivergentGroup, spot: Spot, members: Array, at: Array) -> Array:
                 )
             )
     if spot.shared:
-        observe.tell_bytes(s, spot.bound, members, at, False)
+        s.tell_bytes(spot.bound, members, at, False)
     return np.asarray(store.raw[at])
 
 
@@ -143,7 +143,7 @@ def write_bytes(s: DivergentGroup, spot: Spot, members: Array, raw: Array, align
     put_bytes(spot.memory, at, raw)
     if spot.shared:
         lost = bool((spot.memory.raw[at] != raw).any())
-        observe.tell_bytes(s, spot.bound, members, at, True, lost)
+        s.tell_bytes(spot.bound, members, at, True, lost)
 
 
 def put_bytes(store: Memory, at: Array, raw: Array) -> None:
@@ -182,13 +182,13 @@ def _async_copy(s: DivergentGroup, node: Call, active: Active) -> Value:
     if fills:
         predicate = s.spread(np.not_equal(s.eval(fills[0], active), 0))[members]
     raw[predicate] = read_bytes(s, src, members[predicate], count, count)
-    observe.tell_bytes(s, dst.bound, members, at, True)
+    s.tell_bytes(dst.bound, members, at, True)
 
     def arrive(done: Array) -> None:
         put_bytes(dst.memory, at[done], raw[done])
-        observe.tell_bytes(s, dst.bound, members[done], at[done], True)
+        s.tell_bytes(dst.bound, members[done], at[done], True)
 
-    s.block.flight.start(s, node.atom.completes.name, members, arrive)
+    s.block.flight.start(node.atom.completes.name, members, arrive)
     return NOTHING
 
 
@@ -196,7 +196,7 @@ def _commit(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The thread's open group is closed."""
     orders = node.atom.orders
     if orders is not None and s.lanes.threads is not None:
-        s.block.flight.commit(s, orders.group, s.lanes.members(active))
+        s.block.flight.commit(orders.group, s.lanes.members(active))
     return NOTHING
 
 
@@ -207,7 +207,7 @@ def _wait(s: DivergentGroup, node: Call, active: Active) -> Value:
         allowed = node.attr("count", None)
         if allowed is None:
             allowed = s.number(node.args[0], active, "a number of groups") if node.args else 0
-        s.block.flight.wait(s, orders.group, s.lanes.members(active), int(allowed))
+        s.block.flight.wait(orders.group, s.lanes.members(active), int(allowed))
     return NOTHING
 
 

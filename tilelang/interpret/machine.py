@@ -131,7 +131,7 @@ class Block:
         self.barriers: dict[int, Rendezvous] = {}
         self.mbarriers: dict[tuple[Memory, int], MBarrier] = {}
         self.pipelines: dict[Var, Items] = {}
-        self.flight = Flight()
+        self.flight = Flight(run.observer, self, lanes.count)
         self.grid = Rendezvous(lambda: lanes.count)  # shared by the blocks of a launch
         self.random: dict[str, Any] = {}
         self.safe_values: dict[int, Expr] = {}
@@ -391,7 +391,7 @@ class DivergentGroup:
             need = need[:, None]
         loaded = memory.read(bound, indices, need, copy, self.site, self.run.safe_memory)
         if self.run.observer is not None:
-            observe.tell_elements(self, bound, indices, wide, active)
+            self.tell_elements(bound, indices, wide, active)
         if wide and buffer.dtype.lanes > 1:
             loaded = loaded.reshape(*loaded.shape[:-2], -1)
         if copy is not None and buffer.storage == "local.var" and not wide:
@@ -420,7 +420,61 @@ class DivergentGroup:
             need = need[:, None]
         memory.write(bound, indices, value, need, copy, self.site, self.run.safe_memory)
         if self.run.observer is not None:
-            observe.tell_elements(self, bound, indices, wide, active, value)
+            self.tell_elements(bound, indices, wide, active, value)
+
+    def tell_bytes(
+        self, bound: Bound, threads: Array, spots: Array, write: bool, lost: bool = False
+    ) -> None:
+        """Tell the observer that lanes ``threads`` touch bytes of shared memory."""
+        observer, known = self.run.observer, self.lanes.threads
+        if observer is None or known is None or self.block.index is None or not threads.size:
+            return
+        name = bound.buffer.name
+        access = observe.Access(bound.memory, name, known[threads], spots, write, lost)
+        observer.access(self.block, access)
+
+    def tell_elements(
+        self,
+        bound: Bound,
+        indices: list[Value],
+        wide: bool,
+        active: Active,
+        *stored: Value,
+    ) -> None:
+        """Tell it of a plain load, or of a store of the value ``stored``."""
+        buffer = bound.buffer
+        if (
+            self.lanes.threads is None
+            or not buffer.storage.startswith("shared")
+            or buffer.storage.endswith("barrier")
+        ):
+            return
+        linear, _ = memory.locate(bound, indices, None)
+        tail = linear.shape[-1:] if wide else ()
+        linear = np.broadcast_to(linear, (self.lanes.count, *tail)).reshape(self.lanes.count, -1)
+        members = self.lanes.members(active)
+        nibbles = memory.nibbles_of(buffer.dtype)
+        width = max(1, nibbles * buffer.dtype.lanes // 2)
+        first = linear[members] * nibbles // 2
+        spots = (first[..., None] + np.arange(width)).reshape(members.size, -1)
+        lost = bool(stored) and self._lost(bound, indices, wide, active, stored[0])
+        self.tell_bytes(bound, members, spots, bool(stored), lost)
+
+    def _lost(
+        self, bound: Bound, indices: list[Value], wide: bool, active: Active, value: Value
+    ) -> bool:
+        """Whether some element is not what one of the threads stored."""
+        need = active if any(np.ndim(index) > wide for index in indices) else None
+        need = need[:, None] if need is not None and wide else need
+        again = memory.read(bound, indices, need, None, self.site, self.run.safe_memory)
+        if wide and bound.buffer.dtype.lanes > 1:
+            again, value = (np.reshape(x, (*np.shape(x)[:-2], -1)) for x in (again, value))
+        shape = np.broadcast_shapes(np.shape(again), np.shape(value))
+        if not shape or shape[0] != self.lanes.count:
+            shape = (self.lanes.count, *shape)
+        members = self.lanes.members(active)
+        now, new = (np.broadcast_to(x, shape)[members] for x in (again, value))
+        return not ((now == new) | ((now != now) & (new != new))).all()
 
     def open_loop(self) -> LoopRecord:
         """A record for an iteration of a shared loop: `continue` ends it, outer loops are out of

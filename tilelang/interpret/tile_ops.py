@@ -108,9 +108,9 @@ def _copy_later(s: DivergentGroup, node: Copy, active: Active) -> None:
         if not left.any():
             _copy_now(fork, node, active)
 
-    s.block.flight.start(s, TILE_COPIES, members, arrive)
+    s.block.flight.start(TILE_COPIES, members, arrive)
     if node.hints.commit:
-        s.block.flight.commit(s, TILE_COPIES, members)
+        s.block.flight.commit(TILE_COPIES, members)
 
 
 def _copy_now(s: DivergentGroup, node: Copy, active: Active) -> None:

@@ -151,7 +151,7 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
             at = (d.base + d.offset)[group[own]][:, None] + np.arange(raw.shape[1])
             put_bytes(d.memory, at, raw[own])
 
-    s.block.flight.start(s, node.atom.completes.name, lanes.reshape(-1), arrive)
+    s.block.flight.start(node.atom.completes.name, lanes.reshape(-1), arrive)
     return NOTHING
 
 
