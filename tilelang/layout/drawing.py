@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from tilelang.errors import TileTypeError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.evaluate import Array
-from tilelang.layout.fragment import Fragment
-from tilelang.layout.layout import Layout
-from tilelang.layout.register_layout import RegisterLayout
 from tilelang.layout.svg import Cell, Drawing
 
 BANKS, WORD_BITS = 32, 32
@@ -35,20 +33,20 @@ def draw_layout(layout: object, dtype: object = "float16") -> Drawing:
     Raises:
         TileTypeError: ``layout`` is something else.
     """
-    if isinstance(layout, RegisterLayout):
-        layout = layout.to_fragment()
-    if isinstance(layout, Fragment):
-        return _fragment(layout)
-    if isinstance(layout, Layout):
-        return _shared(layout, DType(dtype))
-    raise TileTypeError(
-        "this is not a layout", expected="a T.Layout or a T.Fragment", got=type(layout).__name__
-    )
+    drawn: Any = layout.to_fragment() if hasattr(layout, "to_fragment") else layout
+    if not hasattr(drawn, "drawing"):
+        raise TileTypeError(
+            "this is not a layout", expected="a T.Layout or a T.Fragment", got=type(layout).__name__
+        )
+    drawing: Drawing = drawn.drawing(dtype)
+    return drawing
 
 
-def _fragment(fragment: Fragment) -> Drawing:
-    owners, registers = fragment.thread_table(), fragment.addresses()
-    width = fragment.shape[-1]
+def fragment_grid(
+    shape: tuple[int, ...], owners: Array, registers: Array, replicas: int, count: int, size: int
+) -> Drawing:
+    """A fragment of ``count`` threads and ``size`` registers, from its tables."""
+    width = shape[-1]
     threads = np.sort(owners, -1).reshape(-1, width, owners.shape[-1])
     slots = registers.reshape(-1, width)
     same = (threads[:, 1:] == threads[:, :-1]).all(-1) & (slots[:, 1:] == slots[:, :-1] + 1)
@@ -59,16 +57,16 @@ def _fragment(fragment: Fragment) -> Drawing:
         names = ",".join(map(str, holders[:_SHOWN])) + (",.." if len(holders) > _SHOWN else "")
         return Cell(f"T{names}:{_span(int(slots[row, column]), run)}", holders[0])
 
-    copies = f", each element in {fragment.replicate_size}" if fragment.replicate_size > 1 else ""
-    count = fragment.get_thread_size()
-    title = f"fragment {fragment.shape}: {count} threads x {fragment.size} registers{copies}"
-    return _drawing(f"{title}, cells are thread:register", fragment.shape, run, cell, count)
+    copies = f", each element in {replicas}" if replicas > 1 else ""
+    title = f"fragment {shape}: {count} threads x {size} registers{copies}"
+    return _drawing(f"{title}, cells are thread:register", shape, run, cell, count)
 
 
-def _shared(layout: Layout, kind: DType) -> Drawing:
+def shared_grid(shape: tuple[int, ...], offsets: Array, size: int, kind: DType) -> Drawing:
+    """A layout of shared memory, from its table."""
     bits = kind.width
-    width = layout.shape[-1]
-    addresses = layout.addresses().reshape(-1, width)
+    width = shape[-1]
+    addresses = offsets.reshape(-1, width)
     run = _run(width, addresses[:, 1:] == addresses[:, :-1] + 1, max(1, _CHUNK_BITS // bits))
 
     def cell(row: int, column: int) -> Cell:
@@ -78,8 +76,8 @@ def _shared(layout: Layout, kind: DType) -> Drawing:
         bank = low % BANKS
         return Cell(f"{first} b{_span(bank, high // WORD_BITS - low + 1)}", bank)
 
-    title = f"layout {layout.shape} {kind}: {layout.size} positions, cells are offset and banks"
-    return _drawing(title, layout.shape, run, cell, BANKS)
+    title = f"layout {shape} {kind}: {size} positions, cells are offset and banks"
+    return _drawing(title, shape, run, cell, BANKS)
 
 
 def _run(width: int, same: Array | np.ndarray[tuple[int, ...], np.dtype[np.bool_]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, distinct, evaluate, ranks
 from tilelang.layout.layout import INDEX, Layout, as_outputs, constant_extents, index_vars
 from tilelang.tracebacks import border
+
+if TYPE_CHECKING:
+    from tilelang.layout.svg import Drawing
 
 
 class Fragment(Layout):
@@ -318,6 +321,14 @@ class Fragment(Layout):
     def thread(self) -> Expr:
         """The thread of the placeholders."""
         return self.forward_thread
+
+    def drawing(self, dtype: object) -> Drawing:
+        from tilelang.layout.drawing import fragment_grid
+
+        return fragment_grid(
+            self.shape, self.thread_table(), self.addresses(), self.replicate_size,
+            self.get_thread_size(), self.size,
+        )  # fmt: skip
 
     def _key(self) -> tuple[Any, ...]:
         return (*super()._key(), self.replicate_size, self.thread_table().tobytes())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, distinct, evaluate
 from tilelang.tracebacks import border
+
+if TYPE_CHECKING:
+    from tilelang.layout.svg import Drawing
 
 INDEX = DType("int32")
 MOST_DRAWN = 1 << 14  # elements of a layout that notebooks show as a picture
@@ -321,9 +324,13 @@ class Layout:
         """The drawing for notebooks, which show the text of larger layouts."""
         if prod(self.shape) > MOST_DRAWN:
             return None
-        from tilelang.layout.drawing import draw_layout
+        return self.drawing("float16").svg()
 
-        return draw_layout(self).svg()
+    def drawing(self, dtype: object) -> Drawing:
+        """The layout as a grid; ``dtype`` of the elements of shared memory decides their banks."""
+        from tilelang.layout.drawing import shared_grid
+
+        return shared_grid(self.shape, self.addresses(), self.size, DType(dtype))
 
     def __repr__(self) -> str:
         names = ", ".join(var.name for var in self.forward_vars)
