@@ -13,7 +13,6 @@ import import_circles
 LARGEST = {
     "jit": 6,  # a kernel gives its profiler, its library, and itself compiled otherwise
     "ir": 4,  # expressions have dtypes, which convert, and load from buffers, which have hints
-    "cpu": 4,
     "codegen": 3,
     "autotuner": 2,
 }

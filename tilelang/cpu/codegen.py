@@ -14,10 +14,8 @@ from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, unit_byt
 from tilelang.codegen.names import Names
 from tilelang.codegen.random_states import generator_type
 from tilelang.codegen.writer import Writer, device_assert_text
-from tilelang.cpu.gemm_writer import GemmWriter
 from tilelang.cpu.loops.loop_fission import unsupported_intrinsic
 from tilelang.cpu.nontemporal_stores import NONE, Streams
-from tilelang.cpu.vector_writer import VectorLoop
 from tilelang.errors import Loc, Site, TileUnsupportedError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -200,13 +198,6 @@ class BlockWriter(Writer):
         self.streams: Streams = NONE
         self.streaming = False  # whether results are stored past the caches
 
-    def other(self, stmt: S.Stmt) -> None:
-        """A product with a kernel of its own."""
-        if isinstance(stmt, S.Gemm):
-            GemmWriter(self, stmt).write()
-        else:
-            super().other(stmt)
-
     def let(self, stmt: S.Let) -> None:
         """A constant; integers used as indices keep their C type."""
         value = bare(self.p.value(stmt.value))
@@ -271,7 +262,7 @@ class BlockWriter(Writer):
         self.p.sizes_of[stmt.var] = max(self.p.largest(stmt.start), self.p.largest(stmt.stop))
         if self.p.nonnegative(stmt.start) and step is not None and step > 0:
             self.p.at_least_zero.add(stmt.var)
-        if bits and VectorLoop(self, stmt, bits).write():
+        if bits and self.vector_loop(stmt, bits):
             return
         pragma = self.pragma(stmt)
         if pragma:
@@ -292,6 +283,10 @@ class BlockWriter(Writer):
         outer, self.around = self.around, stmt
         self.iterations(stmt, var)
         self.around = outer
+
+    def vector_loop(self, stmt: S.For, bits: int) -> bool:
+        """Put a loop over vectors; False, and nothing is put, where its values have none."""
+        raise NotImplementedError
 
     def iterations(self, stmt: S.For, var: str) -> None:
         """The body of a loop."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilelang.codegen.c import bare
+from tilelang.cpu.codegen import BlockWriter
 from tilelang.cpu.dot_instructions import (
     BRAIN_HALVES,
     SEVEN_BITS,
@@ -23,9 +22,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.transforms.analysis.combine import accumulator
-
-if TYPE_CHECKING:
-    from tilelang.cpu.codegen import BlockWriter
 
 
 def has_kernel(stmt: S.Gemm) -> bool:

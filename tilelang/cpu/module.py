@@ -17,7 +17,9 @@ from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment, quote
 from tilelang.cpu.codegen import ALIGN, BlockWriter, CpuPrinter, Unit
 from tilelang.cpu.cost import block_cost
+from tilelang.cpu.gemm_writer import GemmWriter
 from tilelang.cpu.nontemporal_stores import NONE, Streams, bytes_of, streams_of
+from tilelang.cpu.vector_writer import VectorLoop
 from tilelang.errors import Site, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -225,7 +227,19 @@ class _Module:
         ]
 
 
-class _KernelWriter(BlockWriter):
+class _Writer(BlockWriter):
+    def other(self, stmt: S.Stmt) -> None:
+        """A product with a kernel of its own."""
+        if isinstance(stmt, S.Gemm):
+            GemmWriter(self, stmt).write()
+        else:
+            super().other(stmt)
+
+    def vector_loop(self, stmt: S.For, bits: int) -> bool:
+        return VectorLoop(self, stmt, bits).write()
+
+
+class _KernelWriter(_Writer):
     """Statements of a block function."""
 
     def __init__(self, module: _Module, printer: CpuPrinter) -> None:
@@ -241,7 +255,7 @@ class _KernelWriter(BlockWriter):
         self.arena_bytes += (size + ALIGN - 1) // ALIGN * ALIGN
 
 
-class _HostWriter(BlockWriter):
+class _HostWriter(_Writer):
     """Statements of the entry: parameters, host code and launches."""
 
     def __init__(self, module: _Module) -> None:

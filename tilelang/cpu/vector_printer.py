@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from tilelang.codegen.c import (
     ARITHMETIC,
@@ -24,6 +23,7 @@ from tilelang.codegen.c import (
     storage_type,
 )
 from tilelang.cpu.address_sharing import SharedAddresses
+from tilelang.cpu.codegen import CpuPrinter
 from tilelang.cpu.loops.vectorization import stride_of, value_bits
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -31,9 +31,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.tables import BINARY
-
-if TYPE_CHECKING:
-    from tilelang.cpu.codegen import CpuPrinter
 
 FAMILIES = {64: "d", 32: "w", 16: "h", 8: "b"}
 _WIDEST = {"d": 64, "w": 32, "h": 16, "b": 8}

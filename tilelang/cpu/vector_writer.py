@@ -8,9 +8,8 @@ for itself from one iteration to the next.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilelang.codegen.c import bare
+from tilelang.cpu.codegen import BlockWriter
 from tilelang.cpu.loops.vectorization import added_value, moves_bits
 from tilelang.cpu.vector_printer import (
     FAMILIES,
@@ -25,9 +24,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.transforms.analysis.combine import start_of
 from tilelang.transforms.analysis.loops import trip_count
-
-if TYPE_CHECKING:
-    from tilelang.cpu.codegen import BlockWriter
 
 LINES = 256 * 8  # bits that follow each other in memory; parts of lines go there one by one
 MOST_PARTS = 4  # vectors of partial results
