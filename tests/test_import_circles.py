@@ -14,7 +14,6 @@ LARGEST = {
     "jit": 6,  # a kernel gives its profiler, its library, and itself compiled otherwise
     "ir": 4,  # expressions have dtypes, which convert, and load from buffers, which have hints
     "codegen": 3,
-    "autotuner": 2,
 }
 
 

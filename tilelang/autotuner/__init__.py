@@ -16,7 +16,7 @@ from tilelang.autotuner.inputs import get_autotune_inputs, set_autotune_inputs
 from tilelang.autotuner.param import AutotuneResult, CompileArgs, ProfileArgs, SearchArgs
 from tilelang.autotuner.report import Report, Row
 from tilelang.autotuner.store import load, save
-from tilelang.autotuner.tuner import AutoTuner
+from tilelang.autotuner.tuning import AutoTuner
 
 __all__ = [
     "AutoTuneImpl",

@@ -20,7 +20,7 @@ from tilelang.autotuner.configs import (
 from tilelang.autotuner.inputs import get_autotune_inputs
 from tilelang.autotuner.model import MODEL, configurations
 from tilelang.autotuner.param import AutotuneResult
-from tilelang.autotuner.tuner import AutoTuner, Subject, free_parameters, signature_of, source_of
+from tilelang.autotuner.tuning import AutoTuner, Subject, free_parameters, signature_of, source_of
 from tilelang.errors import TileTypeError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.core import JITImpl
@@ -196,13 +196,10 @@ class AutoTuneImpl:
             tuner.set_profile_args(strategy=self.configs)
         own = dict(kwargs)
         tuner.subject = Subject(
-            impl.__name__,
-            names_of(self.signature),
-            lambda **config: impl.get_tir(*args, **{**own, **config}),
-            source_of(impl.pyfunc),
-            repr(list(zip(fixed, signature_of(list(fixed.values()))))),
-            by_program=not self.ignored,
-        )
+            impl.__name__, names_of(self.signature),
+            lambda **config: impl.get_tir(*args, **{**own, **config}), source_of(impl.pyfunc),
+            repr(list(zip(fixed, signature_of(list(fixed.values()))))), by_program=not self.ignored,
+        )  # fmt: skip
         tuner.inputs = inputs
         target = parse_target(tuner.compile_args.target, inputs or ())
         tuner.compile_args = replace(tuner.compile_args, target=target)
