@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.dtypes import dtype as DType
@@ -24,16 +24,36 @@ from tilelang.utils.tensor import (
 )
 
 if TYPE_CHECKING:
+    from tilelang.ir.stmt import PrimFunc
     from tilelang.jit.calls import KernelParam
-    from tilelang.jit.kernel import JITKernel
     from tilelang.runtime.device_array import DeviceMemory
+    from tilelang.target import Target
+
+
+class Measurable(Protocol):
+    """What a profiler asks of a kernel."""
+
+    prim_func: PrimFunc
+    params: list[KernelParam]
+    out_idx: list[int]
+    target: Target
+
+    @property
+    def adapter(self) -> Any:
+        """Its launcher, which knows the device."""
+
+    def __call__(self, *args: Any) -> Any:
+        """One call."""
+
+    def get_profiler(self) -> Profiler:
+        """A profiler of it."""
 
 
 class Profiler:
     """What ``kernel.get_profiler()`` gives."""
 
     def __init__(
-        self, kernel: JITKernel, supply_type: TensorSupplyType = TensorSupplyType.Auto
+        self, kernel: Measurable, supply_type: TensorSupplyType = TensorSupplyType.Auto
     ) -> None:
         if not hasattr(kernel, "adapter"):
             raise TileTypeError(
@@ -204,15 +224,9 @@ class Profiler:
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         target = func or self.kernel
         return do_bench(
-            lambda: target(*inputs),
-            warmup,
-            rep,
-            n_warmup,
-            n_repeat,
-            quantiles,
-            backend=backend,
-            return_mode=return_mode,
-        )
+            lambda: target(*inputs), warmup, rep, n_warmup, n_repeat, quantiles,
+            backend=backend, return_mode=return_mode,
+        )  # fmt: skip
 
     def measure(
         self,

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.notebook import Preformatted
 from tilelang.profiler.compare import Comparison, table
+from tilelang.profiler.profile import Measurable
 from tilelang.profiler.roof import Roof, known_roof
 from tilelang.records import dataclass
-
-if TYPE_CHECKING:
-    from tilelang.jit.kernel import JITKernel
 
 FIGURES = ("GB/s", "TFLOP/s", "latency")
 
@@ -97,7 +95,7 @@ class Sweep(Preformatted):
 
 
 def sweep(
-    make: Callable[[Any], JITKernel],
+    make: Callable[[Any], Measurable],
     values: Sequence[Any],
     others: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
     name: str = "size",
