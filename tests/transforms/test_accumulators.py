@@ -319,3 +319,43 @@ def test_an_index_that_is_known_is_the_same_where_it_is_read_and_stored():
         products[i % 4] *= X[i].prod()
     total = np.minimum(X.min(), 0).reshape(1).astype(np.float32)
     check(main, X, np.zeros(1, np.float32), products * 0, want=(total, products))
+
+
+@emulated
+@pytest.mark.parametrize("threads", [64, 96])
+@pytest.mark.parametrize("place", ["rows", "columns", "shifted", "reversed", "one row"])
+@pytest.mark.parametrize("scope", ["shared", "fragment"])
+def test_a_flat_loop_over_rows_that_other_threads_hold(scope: str, place: str, threads: int):
+    """The tile that the loop reads comes through shared memory, and the loop is shared out as the
+    partial results were laid out for."""
+    index = {
+        "rows": lambda i: (i // 16, i % 16),
+        "columns": lambda i: (i % 16, i // 16),
+        "shifted": lambda i: (i // 16, (i + 3) % 16),
+        "reversed": lambda i: (15 - i // 16, 15 - i % 16),
+        "one row": lambda i: (11, (i + 2) % 16),
+    }[place]
+
+    @T.prim_func
+    def main(
+        X: T.Tensor((16, 16), "int32"), Y: T.Tensor((16, 16), "int32"), S: T.Tensor((4,), "int32")
+    ):
+        with T.Kernel(1, threads=threads):
+            x = T.alloc_fragment((16, 16), "int32")
+            s = (
+                T.alloc_shared((4,), "int32")
+                if scope == "shared"
+                else T.alloc_fragment((4,), "int32")
+            )
+            T.copy(X, x)
+            T.clear(s)
+            for i in T.Parallel(256):
+                s[i % 4] += x[index(i)]
+            T.copy(x, Y)
+            T.copy(s, S)
+
+    x = np.arange(256, dtype=np.int32).reshape(16, 16) * 7 % 31
+    want = np.zeros(4, np.int32)
+    for i in range(256):
+        want[i % 4] += x[index(i)]
+    check(main, x, np.zeros_like(x), np.zeros(4, np.int32), want=(x, want))

@@ -545,7 +545,8 @@ class Layouts:
         buffers: dict[Buffer, None] = {}
         for access in op.touched:
             layout = self.layout_of(access.buffer)
-            if layout is None or (is_reducer(access.buffer) and access.kind == "update"):
+            contributes = is_reducer(access.buffer) and access.kind == "update"
+            if layout is None or (contributes and layout.is_everywhere):
                 continue
             if spread is None or registers_of(access, layout, op.loop, spread) is None:
                 buffers.setdefault(access.buffer)
