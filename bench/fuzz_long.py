@@ -7,7 +7,8 @@ program of each kind, and a summary. ``--only SEED`` repeats one program and sho
 cores, ``--target sm_90a``, ``gfx942`` or ``gfx1100`` with the code for one chip in the same way,
 ``--target metal`` with Metal code; what that refuses, for a dtype that it has not, is counted.
 ``--hopper`` makes programs for Hopper's units (products in pipelines) instead, for ``cuda`` on such
-a GPU or ``emulator``; ``--accumulators`` loops whose iterations update the same elements.
+a GPU or ``emulator``; ``--accumulators`` loops whose iterations update the same elements;
+``--chains`` loops that exchange elements between threads.
 
 The C text is the same for all processors, so other builds of it are tested, too:
 ``--compiler clang-19`` names another C compiler, ``--arch x86-64-v2`` another processor that this
@@ -38,6 +39,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from fuzz.accumulators import make_accumulators
+from fuzz.chains import make_chains
 from fuzz.cross import Cross  # found through the path above
 from fuzz.draws import SeededDraw
 from fuzz.hopper import make_hopper
@@ -58,7 +60,12 @@ def main():
         pass
 """
 TARGET = os.environ.get("FUZZ_TARGET", "cpu")  # inherited by the workers
-MAKERS = {"": make_program, "hopper": make_hopper, "accumulators": make_accumulators}
+MAKERS = {
+    "": make_program,
+    "hopper": make_hopper,
+    "accumulators": make_accumulators,
+    "chains": make_chains,
+}
 KIND = os.environ.get("FUZZ_KIND", "")
 ARCH, RUNNER = os.environ.get("FUZZ_ARCH", ""), os.environ.get("FUZZ_RUNNER", "")
 
