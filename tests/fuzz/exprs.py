@@ -7,6 +7,7 @@ depend on the order of a reduction and can be compared for equality.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -299,7 +300,10 @@ class Exprs:
 
 
 def fitting(value: Value, dtype: str) -> Value:
-    """``value``, or its magnitude where it is a negative constant that ``dtype`` has not."""
+    """``value``, or its magnitude where it is a negative constant that ``dtype`` has not. What is
+    at most a shifted constant below 0 keeps its low bits: it is an error otherwise."""
+    if dtype.startswith("u") and re.match(r"T.min\(.*\(-\d+\)(, '\w+'\))? << ", value.text):
+        return replace(value, text=f"T.cast({value.text}, {dtype!r})")
     if not dtype.startswith("u") or _is_variable(value):
         return value
     number = eval(value.text, {})  # of digits and operators alone
