@@ -25,7 +25,7 @@ from tilelang.target import Context, parse_target
 CPU = parse_target("cpu")
 NAMES = [
     "legalize", "simplify", "check_program", "normalize_operations",
-    "scalarize_vectors", "forward_gemm_copies", "choose_operands",
+    "forward_gemm_copies", "choose_operands",
     "serialize_threads",
     "lower_tiles", "lower_fragments_to_arrays", "fuse_loops", "contract_arrays", "interchange_loops", "forward_copies", "coarsen_blocks", "tile_registers", "pad_rows",
     "verify_views", "split_loops", "insert_guards", "simplify_again",

@@ -37,7 +37,6 @@ from tilelang.transforms.normalize.checks import check_program
 from tilelang.transforms.normalize.legalize import legalize
 from tilelang.transforms.normalize.loops import normalize_loops
 from tilelang.transforms.normalize.operations import normalize_operations
-from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
 from tilelang.transforms.normalize.simplify import simplify_func
 from tilelang.transforms.schedule.apply import schedule_launches
 from tilelang.transforms.step import Step
@@ -71,11 +70,9 @@ NORMALIZE: tuple[Step, ...] = (
                "indices of the removed iterations have been checked",
          needs="simt"),
     Step("normalize_operations", normalize_operations,
-         does="canonical tile operations and calls",
-         after="loop bounds and scales are constants, and so are slices of fragments"),
-    Step("scalarize_vectors", scalarize_vectors,
-         does="split vector values into lanes",
-         after="vectorization forms vectors from loops again, so later passes see scalars only"),
+         does="canonical tile operations and calls; vector values as lanes",
+         after="loop bounds and scales are constants, and so are slices of fragments; "
+               "vectorization forms vectors from loops again, so later passes see scalars only"),
 )  # fmt: skip
 
 # A core that runs a whole block: loops, then the order of memory, then vectors.

@@ -204,6 +204,12 @@ def product(stages: int = 3) -> S.PrimFunc:
 
 
 @T.prim_func
+def vectors(A: T.Tensor((8,), "float16x2")):
+    with T.Kernel(1, threads=1):
+        A[0] = A[1]
+
+
+@T.prim_func
 def large(A: T.Tensor((1 << 33, 32), "float16"), C: T.Tensor((32, 32), "float16")):
     with T.Kernel(4, threads=32) as bx:
         a = T.alloc_shared((32, 32), "float16")
@@ -216,7 +222,7 @@ def large(A: T.Tensor((1 << 33, 32), "float16"), C: T.Tensor((32, 32), "float16"
 PROGRAMS = [
     (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
-    (sums, AMPERE), (held, "cuda -arch=sm_100a"),
+    (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU),
 ]  # fmt: skip
 CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats"}
 

@@ -21,6 +21,7 @@ from tilelang.transforms.analysis.dependence import is_same_region, may_overlap
 from tilelang.transforms.analysis.groups import MAX_BARRIERS, thread_groups, thread_number
 from tilelang.transforms.analysis.scopes import is_private
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
+from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
 from tilelang.transforms.rules import Phase, Place, rule
 
 
@@ -333,5 +334,5 @@ def signal_gemm_completion(stmt: S.Gemm, place: Place) -> S.Stmt | list[S.Stmt]:
 
 normalize_operations = Phase(
     number_barriers, separate_overlaps, fold_zero_init, fuse_exponents, lower_thread_local_tiles,
-    expand_any_all, signal_gemm_completion,
+    expand_any_all, signal_gemm_completion, scalarize_vectors,
 )  # fmt: skip
