@@ -17,8 +17,6 @@ from tilelang.ir.indices import is_index
 from tilelang.ir.intervals import INF, Interval, full
 from tilelang.ir.visitor import rebuild, rewrite_blocks, rewrite_exprs
 
-_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
-
 
 def ranges_of(stmt: S.Stmt) -> Iterator[Range]:
     """The ranges of the variables that ``stmt`` and what is in it bind, the outer ones first."""
@@ -213,7 +211,7 @@ def _leaves(stmt: S.Stmt) -> bool:
     """Whether control does not reach the statement after ``stmt``."""
     if isinstance(stmt, S.Seq):
         return any(map(_leaves, stmt.stmts))
-    return isinstance(stmt, _LEAVES)
+    return isinstance(stmt, S.LEAVES)
 
 
 def _changed(cond: E.Expr, block: S.Stmt) -> frozenset[E.Var]:

@@ -686,6 +686,9 @@ def seq(*stmts: Stmt) -> Stmt:
     return flattened[0] if len(flattened) == 1 else Seq(stmts=flattened)
 
 
+LEAVES = (Break, Continue, ThreadReturn)  # end an iteration, a loop or the kernel early
+
+
 def flat(*stmts: Stmt) -> tuple[Stmt, ...]:
     """``stmts`` with those of sequences among them in their place."""
     flattened: list[Stmt] = []

@@ -24,8 +24,6 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 from tilelang.transforms.notes import with_lines
 
-_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
-
 
 def contract_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with variables and rows for tiles of which each iteration uses no more."""
@@ -73,7 +71,7 @@ def _rows(loop: S.For, counts: dict[E.Var, int]) -> dict[E.Var, int]:
         dim = next((d for d in range(2) if all(use.indices[d] is loop.var for use in uses)), None)
         if dim is not None and _is_filled_first(loop, uses[0].buffer, dim):
             row_dims[data] = dim
-    if row_dims and any(isinstance(node, _LEAVES) for node in S.walk(loop.body)):
+    if row_dims and any(isinstance(node, S.LEAVES) for node in S.walk(loop.body)):
         return {}
     return row_dims
 

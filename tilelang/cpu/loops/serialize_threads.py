@@ -184,7 +184,7 @@ class _Serializer:
             return "recompute" if self._can_recompute(stmt.value) else "thread"
         if isinstance(stmt, S.View):
             self._check_view(stmt)
-        if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Attr, S.Launch)):
+        if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Launch)):
             return "once"
         if self._is_in_divergent_loop() and leaves(stmt):
             return "once"
@@ -293,8 +293,6 @@ class _Serializer:
             return self._if(stmt, mask)
         if isinstance(stmt, (S.For, S.While)):
             return self._loop(stmt, mask)
-        if isinstance(stmt, S.Attr):
-            return self.block([stmt.body], mask)
         if isinstance(stmt, S.Let):
             return self._let(stmt, mask)
         return self._when_any(mask, [stmt])

@@ -306,9 +306,7 @@ def only_copies(stmt: S.Stmt) -> bool:
         return stmt.kind in UNROLLED and _plain(stmt) and only_copies(stmt.body)
     if isinstance(stmt, S.Let):
         return _plain(stmt)
-    if isinstance(stmt, S.Eval):
-        return _is_copy(stmt.value) and _plain(stmt)
-    return isinstance(stmt, S.Attr) and only_copies(stmt.body)
+    return isinstance(stmt, S.Eval) and _is_copy(stmt.value) and _plain(stmt)
 
 
 def _is_copy(expr: E.Expr) -> bool:

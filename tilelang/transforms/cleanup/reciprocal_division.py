@@ -144,12 +144,12 @@ class _Nest:
                 S.Store(buffer=least, indices=at, value=E.binary("min", low, bits), loc=loc)
             )
             seen.append(S.Store(buffer=total, indices=at, value=high + E.call("abs", a), loc=loc))
-        fits = _all(
+        fits = E.conjunction((
             low >= E.const(LEAST, WORD),
             high <= E.const(2.0**FAR, FLOAT),  # no infinity, no NaN
             divisor >= E.const(2.0**-NEAR, FLOAT),
             divisor <= E.const(2.0**NEAR, FLOAT),
-        )
+        ))  # fmt: skip
 
         def quotient(expr: E.Expr) -> E.Expr:
             if not isinstance(expr, E.Binary) or not _divides(expr) or expr.b is not self.divisor:
@@ -202,10 +202,3 @@ def _is_alone(call: E.Call) -> bool:
 def _is_plain(expr: E.Expr) -> bool:
     """Whether ``expr`` has no effect and reads no memory."""
     return not E.find(expr, E.Call, E.Select)
-
-
-def _all(*conditions: E.Expr) -> E.Expr:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = E.binary("land", result, condition)
-    return result

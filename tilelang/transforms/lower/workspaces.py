@@ -19,7 +19,6 @@ from tilelang.transforms.lower.context import Lowering
 
 LARGE = 1024  # bytes of a workspace whose memory what follows should have at once
 _CLOSES = "closes"  # attribute of the barrier behind the reads of a workspace
-_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
 def close(room: Buffer, ctx: Lowering) -> S.Stmt:
@@ -49,6 +48,6 @@ def _is_redundant(barrier: E.Call | None, behind: Iterable[S.Stmt]) -> bool:
         call = stmt.call
         if call is not None and (call.atom, call.args) == (barrier.atom, barrier.args):
             return True
-        if S.holds(stmt, *_LEAVES):
+        if S.holds(stmt, *S.LEAVES):
             return False
     return False

@@ -103,8 +103,6 @@ class _BarrierCandidates:
             then = self.block(stmt.then)
             orelse = None if stmt.orelse is None else self.block(stmt.orelse)
             return replace(stmt, then=then, orelse=orelse)
-        if isinstance(stmt, S.Attr):
-            return replace(stmt, body=self.block(stmt.body))
         if isinstance(stmt, S.Seq):
             return self.block(stmt)
         if isinstance(stmt, S.For) and self.is_uniform_loop(stmt):

@@ -22,7 +22,6 @@ from tilelang.transforms.analysis.scopes import FRAGMENT, MOST_ELEMENTS
 from tilelang.transforms.rules import Phase, Place, rule
 
 _MOST_POINTS = 1 << 16  # of the variables of one index that are looked at one by one
-_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
 @rule(S.PrimFunc)
@@ -79,7 +78,7 @@ class _Walk:
                 v: range(_known(n)) for v, n in zip(stmt.block_vars, stmt.grid) if _is_known(n)
             }
         else:
-            return {} if isinstance(stmt, S.Attr) else None
+            return None
         return pairs if pairs is not None and all(map(len, pairs.values())) else None
 
     def _inside(self, variables: dict[E.Var, range], stmt: S.Stmt) -> None:
@@ -163,7 +162,7 @@ def _error(
 
 def _leaves(stmt: S.Stmt) -> bool:
     """Whether a thread may leave the loop or kernel inside ``stmt``."""
-    return isinstance(stmt, _LEAVES) or any(map(_leaves, stmt.blocks()))
+    return isinstance(stmt, S.LEAVES) or any(map(_leaves, stmt.blocks()))
 
 
 def _is_known(value: object) -> bool:

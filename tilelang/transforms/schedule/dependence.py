@@ -187,7 +187,7 @@ def _unwrap(body: S.Stmt) -> tuple[tuple[S.Stmt, ...], E.Expr | None, tuple[S.St
 def _check_control(loop: S.For) -> None:
     """Reject loops that end early or that order asynchronous operations themselves."""
     for stmt in S.walk(loop.body):
-        if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
+        if isinstance(stmt, S.LEAVES):
             raise NotPipelinedError("its iterations can end early")
         if isinstance(stmt, S.For) and stmt.kind == "pipelined":
             raise NotPipelinedError("it holds a pipelined loop")

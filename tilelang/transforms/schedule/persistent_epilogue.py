@@ -266,8 +266,7 @@ def may_persist(launch: S.Launch) -> bool:
     swizzle = launch.hints.swizzle or (0, "row")
     if launch.hints.cluster_dims is not None or swizzle[1] not in ("row", "column"):
         return False
-    leaves = (S.While, S.Break, S.Continue, S.ThreadReturn, S.Launch, S.View, S.Attr)
-    return not S.holds(launch.body, *leaves)
+    return not S.holds(launch.body, S.While, *S.LEAVES, S.Launch, S.View)
 
 
 def _leaves_registers(stmt: S.Stmt) -> bool:

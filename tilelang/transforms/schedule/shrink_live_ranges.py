@@ -43,7 +43,7 @@ def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:
             return None
     loop, body = None, launch.body
     while True:
-        users = [stmt for stmt in _statements(body) if data in effects.used(stmt)]
+        users = [stmt for stmt in S.flat(body) if data in effects.used(stmt)]
         users = [stmt for stmt in users if not isinstance(stmt, S.Alloc)]
         if len(users) == 1 and isinstance(users[0], S.For) and users[0].kind == "serial":
             if data in effects.used(users[0], nested=False):
@@ -54,15 +54,6 @@ def _home(launch: S.Launch, buffer: Buffer) -> S.For | None:
         if loop is None or not users:
             return None
         return loop if _overwrites(users[0], buffer) else None
-
-
-def _statements(stmt: S.Stmt) -> tuple[S.Stmt, ...]:
-    """The statements that run one after the other."""
-    if isinstance(stmt, S.Seq):
-        return tuple(inner for part in stmt.stmts for inner in _statements(part))
-    if isinstance(stmt, S.Attr):
-        return _statements(stmt.body)
-    return (stmt,)
 
 
 def _overwrites(stmt: S.Stmt, buffer: Buffer) -> bool:

@@ -146,7 +146,7 @@ def _check_order(launch: S.Launch) -> None:
     if launch.hints.ws_schedule is not None:
         raise NotLegalError("the program assigns roles to warps itself")
     for stmt in S.walk(launch.body):
-        if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
+        if isinstance(stmt, S.LEAVES):
             raise NotLegalError("loops or the kernel may end early")
         own = isinstance(stmt, (S.HardwareOp, H.Roles)) or getattr(stmt, "asynchronous", False)
         if own or (isinstance(stmt, S.COPIES) and stmt.mode == "async"):
@@ -423,7 +423,7 @@ class _Producer:
             return [*(kept for let in loop.before for kept in self.produced(let)), loop.filling()]
         if not self.holds_loop(stmt):
             return [stmt] if effects.written(stmt) & self.private and self.can_repeat(stmt) else []
-        if not isinstance(stmt, (S.For, S.If, S.Attr)):
+        if not isinstance(stmt, (S.For, S.If)):
             raise NotLegalError(f"a pipeline is inside a {type(stmt).__name__}")
         return [rewrite_blocks(stmt, lambda inner: self.block(list(S.flat(inner))))]
 

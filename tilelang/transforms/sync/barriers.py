@@ -170,7 +170,7 @@ class _Inserter:
             return self.loop(stmt, pending, at)
         if isinstance(stmt, H.Pipeline):
             return self.pipeline(stmt, pending, at)
-        if isinstance(stmt, (S.Attr, H.Run)):
+        if isinstance(stmt, H.Run):
             body = self.visit(stmt.body, pending, at)
             return stmt if body is stmt.body else replace(stmt, body=body)
         if isinstance(stmt, (S.Break, S.Continue)) and self.exits:

@@ -25,7 +25,7 @@ from tilelang.transforms.verify.schedule import is_block_barrier, refusal
 
 _ELIDED = {"bulk": "bulk_full"}
 _ACCESSES = (Effect.NONE, Effect.HINT, Effect.READ, Effect.WRITE)
-_STAY = (S.Break, S.Continue, S.ThreadReturn, S.While, S.Gemm, H.WaitProducts, H.PipelineStep,
+_STAY = (*S.LEAVES, S.While, S.Gemm, H.WaitProducts, H.PipelineStep,
          H.Pipeline, H.Run, H.Roles)  # fmt: skip
 
 

@@ -33,8 +33,6 @@ from tilelang.target import operations
 from tilelang.transforms.analysis.groups import thread_groups, thread_number
 from tilelang.transforms.analysis.tma import is_complete, is_only_added
 
-_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
-
 
 def with_late_waits(launch: S.Launch) -> S.Stmt:
     """The body of ``launch``, all barriers placed, with waits for updates in loops before them."""
@@ -48,7 +46,7 @@ def with_late_waits(launch: S.Launch) -> S.Stmt:
     def late(loop: S.For) -> S.Stmt | list[S.Stmt]:
         stmts = list(S.flat(loop.body))
         places = [at for at, stmt in enumerate(stmts) if stmt in updates]
-        if len(places) != 1 or S.holds(loop.body, *_LEAVES):
+        if len(places) != 1 or S.holds(loop.body, *S.LEAVES):
             return loop
         (at,) = places
         update = stmts[at]

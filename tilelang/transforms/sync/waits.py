@@ -42,7 +42,6 @@ from tilelang.transforms.sync.store_waits import with_late_waits
 
 _NEVER = E.const(False)  # of a product that clears nothing
 _BRANCHES = (S.If, S.For, S.While)  # that products may be issued in, or waited for
-_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
 def insert_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -65,7 +64,7 @@ def _waited(launch: S.Launch) -> S.Launch:
     by_program = any(gemm.asynchronous for gemm in gemms)
     if not by_program and (not any(map(P.can_stay_in_flight, gemms)) or P.orders_itself(launch)):
         return launch
-    if S.holds(launch.body, *_LEAVES):
+    if S.holds(launch.body, *S.LEAVES):
         return launch.with_body(map_stmts(launch.body, S.Gemm, _complete))
     waits = _Waits(launch, by_program)
     stmts, after = waits.visit(launch.body, P.NOTHING)
@@ -129,7 +128,7 @@ class _Waits:
     def is_mixed(self, stmt: S.Stmt) -> bool:
         """Whether products are issued, or waits placed, in ``stmt``."""
         if self.by_program:
-            return isinstance(stmt, (S.Gemm, *_BRANCHES, S.Attr, H.Pipeline, H.Run))
+            return isinstance(stmt, (S.Gemm, *_BRANCHES, H.Pipeline, H.Run))
         return any(map(P.can_stay_in_flight, S.walk(stmt)))
 
     def needed(self, stmt: S.Stmt, before: P.Pending, nested: bool) -> list[S.Gemm]:
@@ -217,7 +216,7 @@ class _Waits:
             return [replace(stmt, then=S.seq(*then), orelse=orelse)], P.merge(after, other)
         if isinstance(stmt, (S.For, S.While)):
             return self.loop(stmt, before)
-        assert isinstance(stmt, (S.Attr, H.Run, H.Pipeline))
+        assert isinstance(stmt, (H.Run, H.Pipeline))
         if isinstance(stmt, H.Pipeline):
             stmts, after = self.visit(stmt.body, before)
             wait, after = self.complete(self.needs.at_end(stmt, after), after, stmt)

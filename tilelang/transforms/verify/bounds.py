@@ -29,7 +29,6 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.loops import values_of
 
 MOST_POINTS = 1 << 22  # threads and iterations that are looked at for one access
-_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 _MMA = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
@@ -123,14 +122,14 @@ class _Walk:
             path = self.loop(stmt, path)
         elif isinstance(stmt, S.While):
             path = replace(path, sure=False)
-        stays = not isinstance(stmt, _LEAVES)
+        stays = not isinstance(stmt, S.LEAVES)
         for inner in stmt.blocks():
             stays &= self.block(inner, path)
         return stays
 
     def loop(self, stmt: S.For, path: _Path) -> _Path:
         """The path in the body of a loop."""
-        leaves, values = S.holds(stmt.body, *_LEAVES), values_of(stmt)
+        leaves, values = S.holds(stmt.body, *S.LEAVES), values_of(stmt)
         if values is not None:
             path = replace(path, ranges={**path.ranges, stmt.var: values})
         return replace(path, sure=False) if leaves else path

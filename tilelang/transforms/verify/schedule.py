@@ -43,7 +43,6 @@ from tilelang.transforms.verify.timeline import (
 )
 
 Conds = tuple[E.Expr, ...]
-_LEAVE = (S.Break, S.Continue, S.ThreadReturn)
 # The loop of runs of one iteration without a loop.
 _ONCE = S.For(
     var=E.Var("once", DType("int32")), start=E.const(0), stop=E.const(1), step=E.const(1),
@@ -169,9 +168,9 @@ class _Reader:
             if by_roles and not all(map(self.is_steady, exprs)):
                 raise _UnknownError("its roles may see different values of what is around it")
             path += (type(stmt), *exprs, *stmt.parts("var"))
-        elif not isinstance(stmt, (S.Attr, H.Pipeline, H.Run)):
+        elif not isinstance(stmt, (H.Pipeline, H.Run)):
             raise _UnknownError(f"a run of it is inside a {type(stmt).__name__}")
-        if by_roles and S.holds(stmt, *_LEAVE):
+        if by_roles and S.holds(stmt, *S.LEAVES):
             raise _UnknownError("its roles may leave what is around it at different times")
         blocks = stmt.blocks()
         side, *other = (k for k, inner in enumerate(blocks) if self.orders(inner))
