@@ -10,16 +10,7 @@ from dataclasses import field
 
 from tilelang.ir import effects
 from tilelang.ir.buffer import Buffer, Region, as_extent, same_extent
-from tilelang.ir.expr import (
-    Binary,
-    Const,
-    Expr,
-    Ramp,
-    Var,
-    as_expr,
-    binary,
-    const,
-)
+from tilelang.ir.expr import Binary, Const, Expr, Ramp, Var, as_expr, binary, const
 from tilelang.ir.stmt import Alloc, For, Let, Parallel, Stmt
 from tilelang.ir.visitor import postorder, substitute
 from tilelang.records import dataclass

@@ -11,17 +11,7 @@ from typing import Any, NoReturn, cast
 from tilelang.errors import Loc, TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.arrays import NoArray, identical
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import (
-    AddressOf,
-    Const,
-    Expr,
-    ExprLike,
-    Load,
-    Var,
-    as_expr,
-    binary,
-    const,
-)
+from tilelang.ir.expr import AddressOf, Const, Expr, ExprLike, Load, Var, as_expr, binary, const
 from tilelang.ir.hints import PLAIN_BUFFER, BufferHints
 from tilelang.ir.later import later
 from tilelang.ir.trace_context import active_for

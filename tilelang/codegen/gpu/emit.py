@@ -10,12 +10,7 @@ from tilelang.codegen.c import NARROW_FLOATS, storage_type, unit_bytes, value_ty
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.host import HostWriter, Slots
 from tilelang.codegen.gpu.kernel_writer import KernelWriter, storage_units
-from tilelang.codegen.gpu.module import (
-    CudaModule,
-    KernelArg,
-    LaunchPlan,
-    SharedBuffer,
-)
+from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan, SharedBuffer
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.codegen.gpu.rows import makes_map
 from tilelang.codegen.names import Names

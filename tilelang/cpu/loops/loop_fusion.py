@@ -24,11 +24,7 @@ from tilelang.cpu.loops.unroll_stencils import unrolled_stencil
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.hints import LoopHints
-from tilelang.ir.visitor import (
-    rewrite_blocks,
-    rewrite_launches,
-    substitute_in,
-)
+from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute_in
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Facts, Memory, steps_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count

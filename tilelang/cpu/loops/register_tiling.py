@@ -32,12 +32,7 @@ from tilelang.cpu.loops.vectorization import is_position
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import Linear, parted
-from tilelang.ir.visitor import (
-    inline_lets,
-    rewrite_blocks,
-    rewrite_launches,
-    substitute,
-)
+from tilelang.ir.visitor import inline_lets, rewrite_blocks, rewrite_launches, substitute
 from tilelang.records import dataclass
 from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Memory

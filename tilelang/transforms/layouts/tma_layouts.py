@@ -13,12 +13,7 @@ from tilelang.ir.elementwise import loop_of
 from tilelang.ir.visitor import map_stmts
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
-from tilelang.transforms.analysis.tma import (
-    TmaIneligibleError,
-    TmaOp,
-    endpoints_of,
-    is_complete,
-)
+from tilelang.transforms.analysis.tma import TmaIneligibleError, TmaOp, endpoints_of, is_complete
 from tilelang.transforms.analysis.tma_candidates import tma_boxes
 
 

@@ -24,11 +24,7 @@ from tilelang.ir.facts import FactWalk, known_of
 from tilelang.ir.linear import depends_on
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import resolved, simplify
-from tilelang.ir.visitor import (
-    Rewriter,
-    rebuild,
-    replace_changed,
-)
+from tilelang.ir.visitor import Rewriter, rebuild, replace_changed
 from tilelang.target import Context
 
 

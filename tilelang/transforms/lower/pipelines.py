@@ -24,13 +24,7 @@ from tilelang.ir.linear import Linear
 from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
-from tilelang.ir.visitor import (
-    Rewriter,
-    map_buffers,
-    rewrite_launches,
-    substitute,
-    substitute_in,
-)
+from tilelang.ir.visitor import Rewriter, map_buffers, rewrite_launches, substitute, substitute_in
 from tilelang.target import Context, operations
 from tilelang.transforms.analysis.groups import ThreadGroups, thread_groups, thread_number
 from tilelang.transforms.analysis.interleaved_buffers import Interleaving, interleavings

@@ -23,13 +23,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
-from tilelang.ir.visitor import (
-    Replacement,
-    inline_lets,
-    rebuild,
-    substitute,
-    substitute_in,
-)
+from tilelang.ir.visitor import Replacement, inline_lets, rebuild, substitute, substitute_in
 from tilelang.records import dataclass
 from tilelang.target import operations
 from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element

@@ -21,12 +21,7 @@ from tilelang.ir.visitor import map_stmts, rewrite_blocks
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.mechanism import MECHANISMS
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.analysis.tma import (
-    SUBTILE_COLUMNS,
-    SUBTILE_ROWS,
-    Subtile,
-    box_layout,
-)
+from tilelang.transforms.analysis.tma import SUBTILE_COLUMNS, SUBTILE_ROWS, Subtile, box_layout
 from tilelang.transforms.schedule.buffer_versions import versioned
 from tilelang.transforms.schedule.dependence import Plan, needed_lets
 from tilelang.transforms.schedule.legality import Facts
