@@ -6,19 +6,13 @@ previous iteration leaves, until nothing new appears. A branch that not all thre
 barrier, so its hazards with earlier statements get a barrier before it; hazards inside it are
 errors, unless the branch belongs to whole warps, which get a barrier of their own, or to the same
 lanes of each warp and the hazard to threads of one warp.
-
-The async proxy (wgmma, TMA) sees what threads wrote to shared memory only if each of them has
-fenced it before it signals others (PTX, "Proxies"). So a fence precedes every barrier, whichever
-thread placed it, behind which a tile that the async proxy uses would be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import NoReturn
 
 import numpy as np
 
@@ -29,17 +23,11 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import rewrite_launches
-from tilelang.records import dataclass
-from tilelang.target import Context, operations
+from tilelang.target import Context
 from tilelang.transforms.analysis.groups import (
-    MAX_BARRIERS,
-    NO_BARRIER,
-    Mask,
     exact_threads,
     inverse,
-    no_free_barrier,
     possible_threads,
     range_of,
     thread_groups,
@@ -53,17 +41,14 @@ from tilelang.transforms.sync import barrier_queries as Q
 from tilelang.transforms.sync.events import (
     Access,
     AccessTable,
-    Hazard,
-    HazardAnalysis,
     Scope,
     all_accesses,
     distances_of,
-    is_atomic,
-    is_shared,
     leave_loop,
     own_accesses,
 )
 from tilelang.transforms.sync.global_communication import communication_buffers
+from tilelang.transforms.sync.ordering import ExecScope, Ordering
 from tilelang.transforms.sync.pending_accesses import PendingAccesses
 
 
@@ -99,64 +84,27 @@ def _synchronized(launch: S.Launch, no_auto_sync: bool, warp: int) -> S.Launch:
     return replace(launch, body=body, hints=replace(launch.hints, barrier_ids=groups))
 
 
-@dataclass(frozen=True)
-class ExecScope:
-    """The threads that execute a statement, and what is known of them.
-
-    ``mask``: the threads that may. ``exact``: all of them do. ``group``: (first, count) when they
-    are a group of whole warps. ``cond``: why threads of one group may be missing, or None.
-    ``exempt``: storage whose order the statements around already take care of. ``path`` tells
-    occurrences of a statement apart.
-    """
-
-    mask: Mask
-    exact: bool = True
-    group: tuple[int, int] | None = None
-    cond: E.Expr | None = None
-    exempt: frozenset[E.Var] = frozenset()
-    path: tuple[S.Stmt, ...] = ()
-
-
-class _Inserter:
+class _Inserter(Ordering):
     """One launch."""
 
     def __init__(self, launch: S.Launch, no_auto_sync: bool, warp: int) -> None:
-        self.warp = warp
+        super().__init__(launch, no_auto_sync, warp)
         self.launch = launch
-        self.no_auto_sync = no_auto_sync
         self.values = thread_groups(launch, warp).values
-        self.compare = HazardAnalysis(launch, warp)
-        self.scope = Scope(
-            thread_indices(launch),
-            opaque=self.values.names - set(launch.thread_vars),
-        )
+        opaque = self.values.names - set(launch.thread_vars)
+        self.scope = Scope(thread_indices(launch), opaque=opaque)
         # Where the program places its own barriers, only what this compiler made one thread's is
         # ordered here.
-        shared_out = frozenset(launch.hints.exchanges)
-        self.scope.exchanges = (
-            shared_out if no_auto_sync else communication_buffers(launch, self.scope)
-        )
-        self.groups: dict[tuple[int, int], int] = {
-            (lo, count): ident for lo, count, ident in launch.hints.barrier_ids
-        }
+        known = frozenset(launch.hints.exchanges)
+        self.scope.exchanges = known if no_auto_sync else communication_buffers(launch, self.scope)
         self.mechanisms: dict[E.Expr, Mechanism] = {}
         self.fenced: set[E.Expr] = set()  # pipelines whose waits fence what was written before
-        self.used_ids = Q.named_barrier_ids(launch.body)
-        self.manual = Q.has_signals(launch.body)  # the program orders groups of threads itself
-        self.has_user_barriers = Q.has_barriers(launch.body)  # the program has barriers of its own
-        self.async_storage = {
-            access.data
-            for access in effects.accesses(launch.body, nested=True)
-            if access.proxy == "async"
-        }  # storage that the async proxy uses
         # What is pending where an iteration is left early, of each loop around.
         self.exits: list[dict[type[S.Stmt], list[Access]]] = []
         self.known = AccessTable()
         # What is made once, so that the same accesses are the same objects.
         self._accesses: dict[tuple[S.Stmt, tuple[S.Stmt, ...], bool], list[Access]] = {}
         self._left: dict[tuple[Access, S.Stmt, int], Access] = {}
-        self._arrived: dict[Access, Access] = {}
-        self._warp_ordered: dict[Access, Access] = {}
         self._phases: dict[S.Stmt, Buffer] = {}  # stand-ins for the mbarriers of loads
 
     # -- statements ----------------------------------------------------------------------------
@@ -401,50 +349,7 @@ class _Inserter:
             self._accesses[key] = result
         return result
 
-    # -- order ---------------------------------------------------------------------------------
-    def hazards(
-        self, later: Iterable[Access], pending: PendingAccesses, at: ExecScope
-    ) -> list[Hazard]:
-        """How accesses ``later`` of threads of ``at`` conflict with those that are open."""
-        return [
-            hazard
-            for b in later
-            for hazard in self.compare.hazards(pending.conflict_candidates(b), b)
-            if hazard.first.buffer.data not in at.exempt
-            and not (self.manual and _of_disjoint_threads(hazard.first, b))
-            and not _is_handed_over(hazard.first)
-        ]
-
-    def order(
-        self, later: Iterable[Access], pending: PendingAccesses, at: ExecScope, loc: Loc | None
-    ) -> list[S.Stmt]:
-        """The statements needed before accesses ``later``; ``pending`` afterwards."""
-        hazards = self.hazards(later, pending, at)
-        if not hazards:
-            return []
-        if at.cond is not None:
-            # The program has to order the rest where no barrier is legal.
-            inside = [hazard for hazard in hazards if _ordered_in_branches(hazard)]
-            return self.order_lanes(inside, pending, at, loc) if inside else []
-        result: list[S.Stmt] = []
-        if any(hazard.first.pending for hazard in hazards):
-            result.append(S.do(operations.PTX_WAIT_GROUP, 0, loc=loc))
-            self.arrive(pending)
-        result += self.fence(pending, at)
-        result.append(S.Eval(value=self.barrier(at, loc), loc=loc))
-        self.reset(pending, at)
-        return result
-
-    def fence(self, pending: PendingAccesses, at: ExecScope) -> list[S.Stmt]:
-        """What makes open writes of the threads of ``at`` visible to units that use them. Copies
-        in flight are fenced by those who wait for them."""
-        for access in pending if self.async_storage else ():
-            known = access.buffer.data in self.async_storage and access.buffer.data not in at.exempt
-            if known and access.mode != "read" and not (access.async_proxy or access.pending):
-                if access.mask is None or bool((access.mask & at.mask).any()):
-                    return [H.Fence(source="generic", target="async", loc=access.loc)]
-        return []
-
+    # -- signals -------------------------------------------------------------------------------
     def signals_others(self, stmt: S.Stmt) -> bool:
         """Whether threads signal others there, by the program or a pipeline, what they have
         done."""
@@ -457,95 +362,6 @@ class _Inserter:
             or (atom.orders is not None and atom.signals and atom.orders.kind == "arrive")
             for atom in atoms
         )
-
-    def order_lanes(
-        self, hazards: list[Hazard], pending: PendingAccesses, at: ExecScope, loc: Loc | None
-    ) -> list[S.Stmt]:
-        """Order among some threads of a warp. Writes of elements that depend on data are left
-        to the program: which of them comes last is not defined without a barrier of its own.
-        Where it has barriers of its own, so are all accesses of single threads that depend on data
-        (see :meth:`is_user_ordered`)."""
-        serious = [m for m in hazards if not self.is_user_ordered(m, at)]
-        if not serious:
-            return []
-        bits = Q.lane_bits(at.mask, self.warp) if at.exact else None
-        is_one_warp = Q.warp_count(at.mask, self.warp) == 1
-        is_ordered = is_one_warp or all(
-            not self.compare.hazards((self.ordered(m.first),), m.second) for m in serious
-        )
-        if bits is None or not is_ordered or any(m.first.pending for m in serious):
-            if self.no_auto_sync and not any(m.first.joint or m.second.joint for m in serious):
-                return []
-            _refuse(serious[0], at, loc)
-        fence = self.fence(pending, at)
-        self.apply_warp_barrier(pending, at)
-        return [*fence, S.Eval(value=self.lane_barrier(bits), loc=loc)]
-
-    def lane_barrier(self, bits: int) -> E.Expr:
-        """The barrier of the lanes of a warp that ``bits`` name, one bit for each."""
-        return E.call("sync_warp", E.const(bits, DType("uint64" if self.warp > WARP else "uint32")))
-
-    def apply_warp_barrier(self, pending: PendingAccesses, at: ExecScope) -> None:
-        """Apply a barrier of each warp of ``at``: it orders everything if that is one warp."""
-        if Q.warp_count(at.mask, self.warp) == 1:
-            self.reset(pending, at)
-        else:
-            pending.assign(access if access.pending else self.ordered(access) for access in pending)
-
-    def ordered(self, access: Access) -> Access:
-        """``access`` after a barrier of each warp."""
-        if access not in self._warp_ordered:
-            self._warp_ordered[access] = replace(access, warp_ordered=True)
-        return access if access.warp_ordered else self._warp_ordered[access]
-
-    def is_user_ordered(self, hazard: Hazard, at: ExecScope) -> bool:
-        """Whether the program has to order two accesses itself: the indices depend on
-        data, or (in a program with barriers of its own) about the threads that are there."""
-        sides = (hazard.first, hazard.second)
-        if any(side.joint or side.pending for side in sides):
-            return False
-        if self.has_user_barriers:
-            return not (hazard.exact and at.exact)
-        return not hazard.exact and all(side.mode == "write" for side in sides)
-
-    def barrier(self, at: ExecScope, loc: Loc | None) -> E.Expr:
-        """The barrier call of the threads of ``at``."""
-        if at.group is None:
-            return E.call("sync_threads")
-        count = -(-at.group[1] // self.warp) * self.warp
-        ident = self.group_id(at.group)
-        if ident == NO_BARRIER:
-            raise no_free_barrier(at.group, loc)
-        return E.call("sync_threads", ident, count)
-
-    def group_id(self, group: tuple[int, int]) -> int:
-        """The number of a group's barrier; ``NO_BARRIER`` where all are taken."""
-        if group not in self.groups:
-            free = [k for k in range(1, MAX_BARRIERS) if k not in self.used_ids]
-            self.groups[group] = free[0] if free else NO_BARRIER
-            self.used_ids.update(free[:1])
-        return self.groups[group]
-
-    def reset(self, pending: PendingAccesses, at: ExecScope) -> None:
-        """Remove the accesses that a barrier of the threads of ``at`` has ordered."""
-        outside = ~at.mask
-        some = bool(outside.any())
-        pending.assign(
-            access
-            for access in pending
-            if access.pending
-            or (some and (access.mask is None or bool((access.mask & outside).any())))
-        )
-
-    def arrive(self, pending: PendingAccesses) -> None:
-        """Asynchronous copies have arrived: from now on they are ordinary writes."""
-        pending.assign(self.arrived(access) if access.pending else access for access in pending)
-
-    def arrived(self, access: Access) -> Access:
-        """The pending ``access`` when it is complete."""
-        if access not in self._arrived:
-            self._arrived[access] = replace(access, pending=False)
-        return self._arrived[access]
 
     def user_barrier(self, stmt: S.Stmt, pending: PendingAccesses, at: ExecScope) -> None:
         """Apply the synchronization of pipelines and of the program itself."""
@@ -745,47 +561,3 @@ def _belongs(access: Access, where: ExecScope, at: ExecScope) -> bool:
 def _may_belong(where: ExecScope, at: ExecScope) -> bool:
     """Whether ``where`` is a group of its own, so that an access can belong to it."""
     return where.cond is None and where.mask is not at.mask
-
-
-def _is_handed_over(access: Access) -> bool:
-    """Whether the other group has the tile before anything conflicts with ``access`` again, or that
-    reads for each warp the rows that this warp overwrites when it has waited for it (PTX, "wgmma",
-    matrix fragments)."""
-    return access.buffer.attrs.handed_over and (access.mode != "read" or access.async_proxy)
-
-
-def _of_disjoint_threads(a: Access, b: Access) -> bool:
-    """Whether no thread makes both accesses."""
-    return a.mask is not None and b.mask is not None and not bool((a.mask & b.mask).any())
-
-
-def _ordered_in_branches(hazard: Hazard) -> bool:
-    """Whether data moves through shared memory; atomic updates of two kinds may conflict."""
-    atomic = is_atomic(hazard.first.mode) and is_atomic(hazard.second.mode)
-    return is_shared(hazard.first.buffer) and not atomic
-
-
-def _refuse(hazard: Hazard, at: ExecScope, loc: Loc | None) -> NoReturn:
-    first, second = hazard.first, hazard.second
-    name = second.buffer.name
-    verbs = {"read": "read", "write": "written"}
-    before, here = (verbs.get(side.mode, "updated") for side in (first, second))
-    restart_hint = (
-        "end the `if` (or the loop) after the first access and start it again for the second; the "
-        "barrier then goes in between"
-    )
-    own_hint = (
-        "if each thread uses only its own elements, give them a dimension (`s[tx, i]`), or place "
-        "the barriers that the program needs by hand (T.sync_threads)"
-    )
-    line = f" at line {first.loc.line}" if first.loc is not None else ""
-    raise TileUnsupportedError(
-        f"threads exchange data through `{name}` where not all of them are",
-        loc=loc,
-        expected="a point that all threads of the block (or "
-        "of whole warps) reach together, where a barrier is legal",
-        got=f"`{name}` {before}{line} and {here} here, under `{at.cond!r}`",
-        hint=restart_hint
-        if hazard.exact or first.joint or second.joint
-        else f"{restart_hint}; {own_hint}",
-    )
