@@ -57,6 +57,38 @@ def test_steps_are_those_of_every_vector(seed: int) -> None:
             assert (lanes == expected).all(), (repr(expr), count, step)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_offsets_are_those_of_every_vector(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(25):
+        expr = made(rng, rng.randint(1, 4))
+        for count in (2, 4, 8):
+            offsets = Lanes(X, count, BOUNDS).offsets(expr)
+            if offsets is not None:
+                lanes = values(expr).reshape(16, -1, count)
+                assert (lanes == lanes[..., :1] + offsets).all(), (repr(expr), count, offsets)
+
+
+@pytest.mark.parametrize(
+    "expr, offsets",
+    [
+        (X ^ 1, (0, -1, 2, 1)),
+        (X ^ 3, (0, -1, -2, -3)),
+        (X // 2, (0, 0, 1, 1)),
+        (X * 2 + 1, (0, 2, 4, 6)),
+        (127 - X, (0, -1, -2, -3)),
+        ((X & -2) + (X + 1) % 2, (0, -1, 2, 1)),
+        (X % 2 * 64 + X // 2, (0, 64, 1, 65)),
+        ((X * Y) % 8, None),
+    ],
+    ids=repr,
+)
+def test_where_lanes_stand_is_known_when_they_do_not_count_up(
+    expr: E.Expr, offsets: tuple[int, ...] | None
+) -> None:
+    assert Lanes(X, 4, BOUNDS).offsets(expr) == offsets
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_conditions_agree_where_they_are_said_to(seed: int) -> None:
     rng = random.Random(seed)

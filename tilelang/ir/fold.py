@@ -98,7 +98,7 @@ def _round_integer(value: int, dtype: DType) -> float:
 _FLOAT_OPS: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name) for name in ("add", "sub", "mul")
 }
-_INT_OPS: dict[str, Callable[[int, int], int]] = {
+INT_OPS: dict[str, Callable[[int, int], int]] = {
     **_FLOAT_OPS,
     "floordiv": operator.floordiv,
     "floormod": operator.mod,
@@ -135,8 +135,8 @@ def _fold(op: str, a: Const, b: Const) -> Expr | None:
         if op == "div":
             return None if y == 0 else _result(float(x) / float(y), dtype)
         return _result(_FLOAT_OPS[op](float(x), float(y)), dtype) if op in _FLOAT_OPS else None
-    if op in _INT_OPS:
-        result = _INT_OPS[op](int(x), int(y))
+    if op in INT_OPS:
+        result = INT_OPS[op](int(x), int(y))
         return const(bool(result) if dtype.is_bool else result, dtype)
     return None
 
