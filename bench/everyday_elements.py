@@ -95,6 +95,75 @@ def rotary(tokens: int, heads: int, dim: int, dtype: str, interleaved: bool) -> 
     )  # fmt: skip
 
 
+@family(
+    (4096, 5504, "bfloat16", 1024), (8192, 1376, "float16", 512), small=(3, 300, "float16", 256)
+)
+def gated_pairs(rows: int, columns: int, dtype: str, block: int) -> Program:
+    """silu(x) * y of neighbours in a row, as weights that stand in turn give them."""
+
+    def build():
+        @T.prim_func
+        def kernel(X: T.Tensor((rows, 2 * columns), dtype), Y: T.Tensor((rows, columns), dtype)):
+            with T.Kernel(T.ceildiv(columns, block), rows, threads=128) as (bx, by):
+                for j in T.Parallel(block):
+                    at = bx * block + j
+                    if at < columns:
+                        g = T.cast(X[by, 2 * at], "float32")
+                        u = T.cast(X[by, 2 * at + 1], "float32")
+                        Y[by, at] = T.cast(g / (1.0 + T.exp(-g)) * u, dtype)
+
+        return kernel
+
+    def reference(x: Any) -> Any:
+        g, u = x.float()[:, 0::2], x.float()[:, 1::2]
+        return (g * g.sigmoid() * u).to(x.dtype)
+
+    return Program(
+        build, lambda normal, integers: [normal(rows, 2 * columns, dtype=dtype)], reference
+    )
+
+
+@family((8192, 16, 128, "bfloat16"), (4096, 32, 64, "float16"), small=(5, 2, 32, "float16"))
+def rotary_by_a_bit(tokens: int, heads: int, dim: int, dtype: str) -> Program:
+    """Rotary embedding of neighbours, one element of the result at a time."""
+
+    def build():
+        shape, table = (tokens, heads, dim), (tokens, dim // 2)
+
+        @T.prim_func
+        def kernel(
+            X: T.Tensor(shape, dtype),
+            C: T.Tensor(table, "float32"),
+            S: T.Tensor(table, "float32"),
+            Y: T.Tensor(shape, dtype),
+        ):
+            with T.Kernel(tokens, threads=128) as n:
+                for h, d in T.Parallel(heads, dim):
+                    sign = T.if_then_else(d % 2 == 0, -1.0, 1.0)
+                    partner = sign * T.cast(X[n, h, d ^ 1], "float32")
+                    kept = T.cast(X[n, h, d], "float32") * C[n, d // 2]
+                    Y[n, h, d] = T.cast(kept + partner * S[n, d // 2], dtype)
+
+        return kernel
+
+    def reference(x: Any, c: Any, s: Any) -> Any:
+        import torch
+
+        a, b = x[..., 0::2].float(), x[..., 1::2].float()
+        c, s = c[:, None], s[:, None]
+        return torch.stack((a * c - b * s, b * c + a * s), -1).flatten(-2).to(x.dtype)
+
+    return Program(
+        build,
+        lambda normal, integers: [
+            normal(tokens, heads, dim, dtype=dtype), normal(tokens, dim // 2),
+            normal(tokens, dim // 2),
+        ],
+        reference,
+        tolerance=6e-2,
+    )  # fmt: skip
+
+
 @family((4096, 4096, "float32"), (3000, 2000, "float16"), small=(100, 70, "float16"))
 def transposed(rows: int, columns: int, dtype: str) -> Program:
     def build():

@@ -7,15 +7,18 @@ buffer has to keep vectors whole, which its table shows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from tilelang.ir import expr as E
-from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.simplify import simplify
 from tilelang.layout.layout import Layout
-from tilelang.transforms.analysis.lanes import Lanes
+from tilelang.records import dataclass
+from tilelang.transforms.analysis.lanes import Lanes, Offsets
 
 VECTOR_BITS = 128
 MAX_LANES = 16
@@ -27,34 +30,84 @@ def run_of(
 ) -> int:  # fmt: skip
     """The most lanes (a power of two, at most ``most`` and ``widest`` bits) that a vector access
     may have along ``var``, when it starts at multiples of its size; 1 for none."""
-    lanes = most
-    widest = min(widest, 8 * (buffer.attrs.base_alignment or widest))
-    while lanes > 1 and lanes * buffer.dtype.bits > widest:
-        lanes //= 2
-    if not indices or buffer.dtype.lanes > 1:
-        return 1
-    if not any(var in index.variables for index in indices):
-        return 1
-    strides = buffer.stride_list()
-    if not _is_value(strides[-1], 1):
-        return 1
-    layout = buffer.attrs.layout
-    if isinstance(layout, Layout):
-        lanes = min(lanes, layout_run(layout))
-    while lanes > 1:
-        along = Lanes(var, lanes, bounds)
-        steps = [along.step(index) for index in indices]
-        if steps.pop() == 1 and not any(step != 0 for step in steps):
-            first = [along.first(index) for index in indices]
-            offset = first[-1]
-            if layout is None:
-                offset = E.as_expr(buffer.elem_offset)
-                for index, stride in zip(first, strides):
-                    offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
-            if divisible_by(offset, lanes, bounds) and lanes * buffer.dtype.bits >= 8:
-                return lanes
-        lanes //= 2
+    while most > 1 and indices:
+        found = window_of(buffer, [indices], Lanes(var, most, bounds), True, widest)
+        if found is not None and found.is_by_lane and found.width == most:
+            return most
+        most //= 2
     return 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """Aligned vectors of ``width`` elements that hold what lanes access, which is at ``places``;
+    these and the ``starts`` of the vectors are relative to what the first lane accesses."""
+
+    width: int
+    starts: tuple[int, ...]
+    places: tuple[Offsets, ...]
+
+    @property
+    def positions(self) -> list[list[int]]:
+        """Where each element is when the vectors stand one behind the other."""
+        ends = ((start, start + self.width) for start in self.starts)
+        at = {place: n for n, place in enumerate(i for end in ends for i in range(*end))}
+        return [[at[place] for place in places] for places in self.places]
+
+    @property
+    def is_by_lane(self) -> bool:
+        """Whether each vector has as many lanes as elements, in their order."""
+        return self.positions == [list(range(self.width * len(self.starts)))]
+
+
+def window_of(
+    buffer: Buffer, accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes, whole: bool = False,
+    widest: int = VECTOR_BITS,
+) -> Window | None:  # fmt: skip
+    """The fewest vectors that hold what ``lanes`` access next to each other, strided or mixed, by
+    one access or several; None where that is not known, or takes as many as there are elements.
+    What is not accessed is in a row of whole vectors with an element that is.
+
+    Args:
+        whole: whether the lanes have to access all of every vector.
+    """
+    layout, strides, places = buffer.attrs.layout, buffer.stride_list(), _places(accesses, lanes)
+    if places is None or buffer.dtype.lanes > 1 or not _is_value(strides[-1], 1):
+        return None
+    first = tuple(map(lanes.first, accesses[0]))
+    offset = first[-1] if layout is not None else E.as_expr(buffer.elem_offset)
+    for index, stride in zip(first if layout is None else (), strides):
+        offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
+    modulus, rest = interval(offset, lanes.bounds).congruence()
+    most = min(widest, 8 * (buffer.attrs.base_alignment or widest))
+    most = min(most, layout_run(layout) * buffer.dtype.bits) if isinstance(layout, Layout) else most
+    elements = [place for each in places for place in each]
+    rows = [E.as_expr(n) for n in (buffer.shape[-1], *strides[:-1])]
+    found: list[Window] = []
+    for width in (16, 8, 4, 2):
+        past = rest % width
+        starts = tuple(dict.fromkeys((past + p) // width * width - past for p in elements))
+        exact = len(set(elements)) == len(elements) == width * len(starts)
+        fewer = len(starts) < len(set(elements)) and 8 <= width * buffer.dtype.bits <= most
+        if fewer and modulus % width == 0:
+            if exact or not (whole or any(not divisible_by(n, width, lanes.bounds) for n in rows)):
+                found.append(Window(width, starts, places))
+    return min(found, key=lambda window: (len(window.starts), window.width), default=None)
+
+
+def _places(accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes) -> tuple[Offsets, ...] | None:
+    """Where the lanes of accesses are in a row that is the same for all of them."""
+    found: list[Offsets] = []
+    for indices in accesses:
+        *rows, last = map(lanes.offsets, indices)
+        ahead = simplify(lanes.first(indices[-1] - accesses[0][-1]), lanes.bounds)
+        same = E.same_exprs(indices[:-1], accesses[0][:-1]) and all(
+            row == lanes.same for row in rows
+        )
+        if last is None or not same or not isinstance(ahead, E.Const):
+            return None
+        found.append(tuple(each + int(ahead.value) for each in last))
+    return tuple(found) or None
 
 
 def guarded(value: E.Expr) -> tuple[list[E.Expr], E.Expr]:

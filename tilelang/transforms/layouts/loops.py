@@ -15,7 +15,8 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.lanes import exchange_in, exchange_in_shared_loop
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.transforms.analysis.vectors import VECTOR_BITS, run_of
+from tilelang.transforms.analysis.lanes import Lanes
+from tilelang.transforms.analysis.vectors import VECTOR_BITS, run_of, window_of
 from tilelang.transforms.layouts.access import Access, accesses, is_memory
 from tilelang.transforms.layouts.coalesce import requests
 
@@ -67,7 +68,7 @@ def _mappings(
         if var is not last and not any(var in row and last not in row for row in rows):
             continue
         used = [a for a in memory if any(var in index.variables for index in a.indices)]
-        runs = {a: run_of(a.buffer, a.indices, var, bounds) for a in used}
+        runs = {a: _run(a, used, var, bounds) for a in used}
         shape = (*extents[:dim], *extents[dim + 1 :], extents[dim])
         bits = min((access.buffer.dtype.bits for access in used), default=VECTOR_BITS)
         least = max(1, ASYNC_BITS // bits) if not loop.hints.commit else 1
@@ -78,6 +79,18 @@ def _mappings(
             vectors = {access: min(run, width) for access, run in runs.items()}
             yield replace(spread, shape=extents, modes=modes), vectors
             width = width // 2 if width > least and min(vectors.values()) < width else 0
+
+
+def _run(access: Access, others: list[Access], var: E.Var, bounds: Bounds) -> int:
+    """Lanes that an access has in one vector, its own or one with others of the loop."""
+    run = run_of(access.buffer, access.indices, var, bounds)
+    same = [a for a in others if a.buffer is access.buffer]
+    places, whole = [a.indices for a in same], access.kind != "read"
+    for lanes in (8, 4, 2) if run == 1 and len({a.kind for a in same}) == 1 else ():
+        window = window_of(access.buffer, places, Lanes(var, lanes, bounds), whole)
+        if window is not None and len(window.starts) == 1:
+            return lanes
+    return run
 
 
 def needs_single_thread(loop: S.Parallel) -> bool:

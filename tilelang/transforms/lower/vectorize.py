@@ -29,7 +29,7 @@ from tilelang.target import operations
 from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
 from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
-from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, guarded, run_of
+from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, Window, guarded, window_of
 from tilelang.transforms.lower.context import INT, MADE
 from tilelang.transforms.lower.pack_f16x2 import packed
 from tilelang.transforms.lower.random_numbers import draw_ahead, draws
@@ -71,6 +71,11 @@ class Piece:
         """``expr`` for the first lane."""
         return simplify(substitute(expr, {self.lane: E.const(self.start)}), self.known)
 
+    def begin(self, indices: tuple[E.Expr, ...], start: int) -> tuple[E.Expr, ...]:
+        """Where a vector begins that does so ``start`` elements past the first lane's."""
+        *rows, last = map(self.at, indices)
+        return (*rows, simplify(last + start, self.known))
+
     def parts(self, count: int) -> Iterator[Piece]:
         """The piece in parts of ``count`` lanes."""
         for start in range(self.start, self.start + self.count, count):
@@ -87,9 +92,7 @@ class _Lanes:
         self.lets: dict[E.Var, E.Expr] = {}  # values of names without loads
         self.certain: set[E.Expr] = set()  # what each iteration loads, whatever it chooses
         self.stored: set[E.Var] = set()  # storage that the loop stores to
-        self.vectors: dict[
-            tuple[object, ...], E.Expr
-        ] = {}  # loads of the block and those around it
+        self.vectors: dict[tuple[object, ...], Buffer] = {}  # loads of the block and those around
         self.widest = VECTOR_BITS
         self.through = ""  # the intrinsic whose access the lanes are, if they are one's
 
@@ -115,6 +118,7 @@ class _Lanes:
         lanes = self.widest // 8 if self.through else MAX_LANES
         while count % lanes or start % lanes:
             lanes //= 2
+
         if count == lanes:
             piece = Piece(stmt.var, start, lanes, self.known)
             return [*drawn, *self.block(body, piece, marked)]
@@ -129,13 +133,16 @@ class _Lanes:
     # -- statements ------------------------------------------------------------------------------
     def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
         """``stmt`` for all lanes of ``piece``."""
-        if isinstance(stmt, S.Seq):
-            return [new for child in stmt.stmts for new in self.block(child, piece, marked)]
-        if isinstance(stmt, S.If):
-            return self.branch(stmt, piece, marked)
-        if isinstance(stmt, S.Store):
-            return self.store(stmt, piece, marked)
-        return [self.lane_loop(stmt, piece)]
+        made, rest = list[S.Stmt](), S.flat(stmt)
+        while rest:
+            first, count = rest[0], 1
+            if isinstance(first, S.Store):
+                count, new = self.store(first, rest[1:], piece, marked)
+            else:
+                branch = self.branch(first, piece, marked) if isinstance(first, S.If) else None
+                new = branch or [self.lane_loop(first, piece)]
+            made, rest = [*made, *new], rest[count:]
+        return made
 
     def branch(self, stmt: S.If, piece: Piece, marked: bool) -> list[S.Stmt]:
         """A condition, tested once for as many lanes as agree on it."""
@@ -172,33 +179,46 @@ class _Lanes:
         )  # fmt: skip
         return packed(loop, self.bounds, self.context)
 
-    def store(self, stmt: S.Store, piece: Piece, marked: bool) -> list[S.Stmt]:
-        """Loads of whole pieces, the value per lane, and the store of whole pieces."""
-        if marked:
-            copies = self.asynchronous(stmt, piece)
-            if copies is not None:
-                return copies
-        copies = self.plain(stmt, piece)
+    def store(
+        self, first: S.Store, behind: tuple[S.Stmt, ...], piece: Piece, marked: bool
+    ) -> tuple[int, list[S.Stmt]]:
+        """A store, or it and some ``behind`` it that write whole vectors together though it alone
+        does not: how many, and loads of whole pieces, values per lane, and stores of whole pieces.
+        """
+        copies = self.asynchronous(first, piece) if marked else None
+        copies = self.plain(first, piece) if copies is None else copies
         if copies is not None:
-            return copies
-        loads = _Loads(self, piece, stmt)
-        value = loads.rewrite_value(stmt.value)
-        before = loads.before
-        run = self.run(stmt.buffer, stmt.indices, piece) if _in_memory(stmt.buffer) else 1
-        if run == 1:
-            return [*before, self.lane_loop(replace(stmt, value=value), piece)]
-        name, shape = f"{stmt.buffer.name}_vec", Shape((piece.count,))
-        array = Buffer(name, shape, stmt.buffer.dtype, "local", attrs=MADE)
-        offset = E.binary("sub", piece.lane, E.const(piece.start))
-        inner = S.Store(buffer=array, indices=(offset,), value=value, loc=stmt.loc)
-        after: list[S.Stmt] = []
-        for part in piece.parts(run):
-            address = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
-            source = E.AddressOf(array, (E.const(part.start - piece.start),), "r")
-            size = run * stmt.buffer.dtype.bits // 8
-            after.append(_move(address, source, size, stmt, self.through))
-        alloc = S.Alloc(buffer=array, loc=stmt.loc)
-        return [*before, alloc, self.lane_loop(inner, piece), *after]
+            return 1, copies
+        target, together = first.buffer, [first]
+        for store in behind:
+            used = set[E.Var]().union(*map(effects.used, store.exprs()))
+            if not isinstance(store, S.Store) or store.buffer is not target or target.data in used:
+                break
+            together.append(store)
+        places = [store.indices for store in together]
+        counts = (1, *range(len(places), 1, -1))
+        windows = ((n, self.window(target, places[:n], piece, whole=True)) for n in counts)
+        count, window = next((found for found in windows if found[1] is not None), (1, None))
+        shape = Shape((0 if window is None else window.width * len(window.starts),))
+        array = Buffer(f"{target.name}_vec", shape, target.dtype, "local", attrs=MADE)
+        before, lanes = list[S.Stmt](), list[S.Stmt]()
+        for number, store in enumerate(together[:count]):
+            loads = _Loads(self, piece, store)
+            inner = replace(store, value=loads.rewrite_value(store.value))
+            before += loads.before
+            if window is None:
+                return 1, [*before, self.lane_loop(inner, piece)]
+            each = zip(piece.parts(1), map(E.const, window.positions[number]))
+            whole = [(piece, piece.lane - piece.start)]
+            for part, at in whole if window.is_by_lane else each:
+                lanes.append(self.lane_loop(replace(inner, buffer=array, indices=(at,)), part))
+        assert window is not None
+        size = window.width * target.dtype.bits // 8
+        for number, start in enumerate(window.starts):
+            address = E.AddressOf(target, piece.begin(first.indices, start), "w")
+            source = E.AddressOf(array, (E.const(number * window.width),), "r")
+            lanes.append(_move(address, source, size, first, self.through))
+        return count, [*before, S.Alloc(buffer=array, loc=first.loc), *lanes]
 
     def plain(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
         """Vectors that only move from memory to memory; None where a lane is looked at, or where
@@ -208,16 +228,23 @@ class _Lanes:
             return None
         if not (_in_memory(stmt.buffer) and _in_memory(value.buffer)):
             return None
-        run = min(self.run(stmt.buffer, stmt.indices, piece),
-                  self.run(value.buffer, value.indices, piece))  # fmt: skip
+        run = self.run(stmt, value, piece)
         if run == 1 or (run < piece.count and value.buffer.data is stmt.buffer.data):
             return None
-        moves: list[S.Stmt] = []
+        return list(self.moves(stmt, value, piece, run))
+
+    def moves(
+        self, stmt: S.Store, load: E.Load, piece: Piece, run: int, cond: E.Expr | None = None,
+        later: bool = False,
+    ) -> Iterator[S.Stmt]:  # fmt: skip
+        """``run`` lanes after the other from memory to memory, as asynchronous copies ``later``."""
+        size = run * load.dtype.bits // 8
         for part in piece.parts(run):
-            dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
-            src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
-            moves.append(_move(dst, src, run * value.dtype.bits // 8, stmt))
-        return moves
+            dst = E.AddressOf(stmt.buffer, tuple(map(part.at, stmt.indices)), "w")
+            src = E.AddressOf(load.buffer, tuple(map(part.at, load.indices)), "r")
+            args = [dst, src] if cond is None else [dst, src, part.at(cond)]
+            call = E.call(operations.CP_ASYNC, *args, dtype="void", bytes=size)
+            yield S.Eval(value=call, loc=stmt.loc) if later else _move(dst, src, size, stmt)
 
     def asynchronous(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
         """``cp.async`` for a plain copy to shared memory; None where it cannot be one."""
@@ -227,30 +254,30 @@ class _Lanes:
             return None
         if not stmt.buffer.storage.startswith("shared") or value.dtype != stmt.buffer.dtype:
             return None
-        run = min(self.run(stmt.buffer, stmt.indices, piece),
-                  self.run(value.buffer, value.indices, piece))  # fmt: skip
+        run = self.run(stmt, value, piece)
         if cond is not None:
             run = min(run, self.agreeing(cond, piece))
         size = run * value.dtype.bits // 8
         if size not in ASYNC_BYTES:
             return None
-        copies: list[S.Stmt] = []
-        for part in piece.parts(run):
-            dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
-            src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
-            args = [dst, src] if cond is None else [dst, src, part.at(cond)]
-            call = E.call(operations.CP_ASYNC, *args, dtype="void", bytes=size)
-            copies.append(S.Eval(value=call, loc=stmt.loc))
-        return copies
+        return list(self.moves(stmt, value, piece, run, cond, later=True))
 
     # -- questions -------------------------------------------------------------------------------
-    def run(self, buffer: Buffer, indices: tuple[E.Expr, ...], piece: Piece) -> int:
-        """Lanes that one vector access may have."""
-        widest = VECTOR_BITS
+    def run(self, stmt: S.Store, load: E.Load, piece: Piece) -> int:
+        """Lanes that one vector access may have on both sides of a copy."""
+        ends = (self.window(end.buffer, [end.indices], piece, whole=True) for end in (stmt, load))
+        return min(1 if end is None or not end.is_by_lane else end.width for end in ends)
+
+    def window(
+        self, buffer: Buffer, accesses: list[tuple[E.Expr, ...]], piece: Piece, whole: bool = False
+    ) -> Window | None:
+        """The vectors of some accesses; of what is written only such that they access all of."""
+        widest, lanes = VECTOR_BITS, Lanes(piece.lane, piece.count, self.bounds)
         if self.through and buffer.storage == "global":
             widest = self.widest
-            indices = tuple(substitute(index, self.lets) for index in indices)
-        return run_of(buffer, indices, piece.lane, self.bounds, piece.count, widest)
+            accesses = [tuple(substitute(i, self.lets) for i in indices) for indices in accesses]
+        whole = whole or buffer.data in self.written
+        return window_of(buffer, accesses, lanes, whole, widest) if _in_memory(buffer) else None
 
     def agreeing(self, cond: E.Expr, piece: Piece) -> int:
         """The most lanes, from multiples of their number, for which ``cond`` has one value."""
@@ -315,56 +342,64 @@ class _Loads:
         Args:
             other: the value where the path is not taken, if that is wanted.
         """
-        run, stmt, buffer = self.run_of(load), self.stmt, load.buffer
-        if path is not None and other is None and run > 1:
+        owner, piece, stmt, buffer = self.owner, self.piece, self.stmt, load.buffer
+        window = owner.window(buffer, [load.indices], piece)
+        if window is None or path is None:
+            return load if window is None else self.taken(load, window, None, None)
+        if other is None:
             shapes = (tuple(map(E.as_expr, tensor.shape)) for tensor in (buffer, stmt.buffer))
             inside = E.same_exprs(load.indices, stmt.indices) and E.same_exprs(*shapes)
-            fixed = buffer.storage == stmt.buffer.storage and buffer.data not in self.owner.written
+            fixed = buffer.storage == stmt.buffer.storage and buffer.data not in owner.written
             if load in self.certain or (inside and fixed):
                 return self.rewrite_value(load)
-        if path is not None and run > 1:
-            run = min(run, self.owner.agreeing(path, self.piece))
-        return self.taken(load, run, path, other) if run > 1 else load
+        agreeing = owner.agreeing(path, piece)
+        if agreeing < (window.width if window.is_by_lane else piece.count):
+            if agreeing == 1 or not window.is_by_lane:
+                return load
+            window = replace(window, width=agreeing, starts=window.places[0][::agreeing])
+        return self.taken(load, window, path, other)
 
-    def run_of(self, load: E.Load) -> int:
-        """Lanes of a vector load."""
-        if not _in_memory(load.buffer):
-            return 1
-        return self.owner.run(load.buffer, load.indices, self.piece)
-
-    def taken(self, load: E.Load, run: int, cond: E.Expr | None, other: E.Expr | None) -> E.Expr:
+    def taken(
+        self, load: E.Load, window: Window, cond: E.Expr | None, other: E.Expr | None
+    ) -> E.Expr:
         """Load all lanes into a register array before the lane loop, or take the array of a
         statement before it that has loaded the same; the loop does not store to what it reads."""
-        piece, dtype, vectors = self.piece, load.buffer.dtype, self.owner.vectors
-        key = load, piece.lane, piece.start, piece.count, run, cond, other
-        if key in vectors and load.buffer.data not in self.owner.stored:
-            if other is not None:
-                self.fills[vectors[key]] = other
-            return vectors[key]
-        shape = Shape((piece.count,))
-        array = Buffer(f"{load.buffer.name}_vec", shape, dtype, "local", attrs=MADE)
-        self.before.append(S.Alloc(buffer=array))
-        for part in piece.parts(run):
-            first = part.start - piece.start
-            source = E.AddressOf(load.buffer, tuple(part.at(i) for i in load.indices), "r")
-            target = E.AddressOf(array, (E.const(first),), "w")
-            move = _move(target, source, run * dtype.bits // 8, self.stmt, self.owner.through)
-            if cond is None:
+        piece, vectors, dtype = self.piece, self.owner.vectors, load.dtype
+        other, width = other if window.is_by_lane else None, window.width
+        begins = tuple(piece.begin(load.indices, start) for start in window.starts)
+        key = load.buffer, begins, piece.lane, piece.start, piece.count, width, cond, other
+        array = vectors.get(key)
+        if array is None or load.buffer.data in self.owner.stored:
+            array = vectors[key] = self.array(load.buffer, "vec", width * len(begins))
+            for number, begin in enumerate(begins):
+                source = E.AddressOf(load.buffer, begin, "r")
+                target = E.AddressOf(array, (E.const(number * width),), "w")
+                move = _move(target, source, width * dtype.bits // 8, self.stmt, self.owner.through)
+                first = Piece(piece.lane, piece.start + number * width, width, piece.known)
+                part, fill = first if window.is_by_lane else piece, None
+                if other is not None:
+                    index = (piece.lane - piece.start,)
+                    store = S.Store(buffer=array, indices=index, value=other)
+                    fill = self.owner.lane_loop(store, part)
+                if cond is not None:
+                    move = S.If(cond=part.at(cond), then=move, orelse=fill, loc=self.stmt.loc)
                 self.before.append(move)
-                continue
-            fill, loc = None, self.stmt.loc
-            if other is not None:
-                lane = E.Var("v", INT)
-                value = substitute(other, {piece.lane: E.binary("add", lane, E.const(part.start))})
-                index = E.binary("add", lane, E.const(first))
-                store = S.Store(buffer=array, indices=(index,), value=value)
-                fill = S.counted(lane, run, store, "unroll")
-            self.before.append(S.If(cond=part.at(cond), then=move, orelse=fill, loc=loc))
-        result = E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))
-        vectors[key] = result
+        if not window.is_by_lane:
+            spread = self.array(load.buffer, "lanes", piece.count)
+            for lane, at in enumerate(window.positions[0]):
+                value = E.Load(array, (E.const(at),))
+                self.before.append(S.Store(buffer=spread, indices=(E.const(lane),), value=value))
+            array = spread
+        result = E.Load(array, (piece.lane - piece.start,))
         if other is not None:
             self.fills[result] = other
         return result
+
+    def array(self, buffer: Buffer, name: str, size: int) -> Buffer:
+        """Registers for elements of ``buffer``."""
+        made = Buffer(f"{buffer.name}_{name}", Shape((size,)), buffer.dtype, "local", attrs=MADE)
+        self.before.append(S.Alloc(buffer=made))
+        return made
 
 
 def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:

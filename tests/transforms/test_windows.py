@@ -1,0 +1,65 @@
+"""Lanes that are in a few aligned vectors, though not one behind the other: results and widths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
+from window_programs import BF16, all_cases, moved, pairs, scattered
+
+import tilelang
+from tilelang.emulator.compilers import find_cxx
+
+CASES = all_cases()
+# Name of a tensor -> bytes of its moves in the text of a thread, for programs of long rows.
+WIDTHS: dict[str, tuple[Any, dict[str, tuple[int, ...]]]] = {
+    "by_two": (lambda: pairs("by_two", 4, 4, 128, np.float16), {"X": (16,), "C": (16,), "Y": (16,)}),
+    "by_a_bit": (lambda: pairs("by_a_bit", 4, 4, 128, BF16), {"X": (16, 16), "C": (16,), "Y": (16,)}),
+    "flat": (lambda: pairs("flat", 4, 4, 128, BF16), {"C": (16,), "S": (16,), "Y": (16,)}),
+    "backwards": (lambda: moved("backwards", 4, 256, np.float32), {"X": (16,), "Y": (16,)}),
+    "twice": (lambda: moved("twice", 4, 256, np.float16), {"X": (8,), "Y": (16,)}),
+    "interleaved": (lambda: scattered("interleaved", 4, 512, np.float16), {"X": (8, 8), "Y": (16,)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_numpy(name: str) -> None:
+    make, args = CASES[name]
+    made = make(*args)
+    holds(made.func, made.given, made.wanted, on=(INTERPRETER, SM_80, SM_90A))
+
+
+@pytest.mark.parametrize("name", ["pairs_by_two_64", "pairs_by_a_bit_32", "scattered_backwards_40"])
+def test_results_on_wavefronts_are_those_of_numpy(name: str) -> None:
+    if find_cxx() is None:
+        pytest.skip("needs a C++ compiler")
+    make, args = CASES[name]
+    made = make(*args)
+    given = [array.copy() for array in made.given]
+    tilelang.compile(made.func, target="hip -mcpu=gfx942", execution_backend="emulator")(*given)
+    np.testing.assert_array_equal(given[-1], made.wanted)
+
+
+def moves(text: str, tensor: str) -> tuple[int, ...]:
+    """Bytes of the moves from or to ``tensor``, and of accesses of single elements as 0."""
+    found = []
+    for line in text.splitlines():
+        if "[" in line and "tl_copy_" in line and f"&{tensor}[" in line:
+            found.append(int(line.split("tl_copy_")[1].split("(")[0]))
+        elif f" {tensor}[" in line or f"({tensor}[" in line:
+            found.append(0)
+    return tuple(found)
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_accesses_are_as_wide_as_what_lanes_need_together(name: str) -> None:
+    make, widths = WIDTHS[name]
+    text = compiled(make().func, SM_90A).get_kernel_source()
+    assert {tensor: moves(text, tensor) for tensor in widths} == widths
+
+
+def test_what_no_lane_stores_is_left_alone() -> None:
+    text = compiled(scattered("one_of_two", 4, 256, np.float16).func, SM_90A).get_kernel_source()
+    assert "tl_copy" not in "".join(line for line in text.splitlines() if "&Y[" in line)

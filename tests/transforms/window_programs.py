@@ -1,0 +1,213 @@
+"""Programs whose lanes access memory in pairs, mixed, repeated or backwards: no lane's element is
+the neighbour of the one before, but all of them are in a few aligned vectors.
+
+Each entry has a program, its arguments, and what plain numpy makes of the last of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from memory_programs import Case, numbers
+
+import tilelang.language as T
+
+BF16 = ml_dtypes.bfloat16
+
+
+def turned(x: Any, c: Any, s: Any) -> Any:
+    """Pairs of neighbours as complex numbers."""
+    wide = x.astype(np.float32)
+    first, second = wide[..., 0::2], wide[..., 1::2]
+    out = np.empty_like(wide)
+    out[..., 0::2] = first * c - second * s
+    out[..., 1::2] = second * c + first * s
+    return out.astype(x.dtype)
+
+
+def pairs(style: str, tokens: int, heads: int, dim: int, dtype: Any) -> Case:
+    """Rotary embedding of neighbours, written in five ways."""
+    half, kind = dim // 2, np.dtype(dtype).name
+    x = numbers(tokens, heads, dim, dtype=dtype)
+    c, s = (numbers(tokens, half, dtype=np.float32, seed=k) for k in (1, 2))
+    shape, table = (tokens, heads, dim), (tokens, half)
+
+    @T.prim_func
+    def by_two(
+        X: T.Tensor(shape, kind),
+        C: T.Tensor(table, "float32"),
+        S: T.Tensor(table, "float32"),
+        Y: T.Tensor(shape, kind),
+    ):
+        with T.Kernel(tokens, threads=64) as n:
+            for h, i in T.Parallel(heads, half):
+                a = T.cast(X[n, h, 2 * i], "float32")
+                b = T.cast(X[n, h, 2 * i + 1], "float32")
+                Y[n, h, 2 * i] = T.cast(a * C[n, i] - b * S[n, i], kind)
+                Y[n, h, 2 * i + 1] = T.cast(b * C[n, i] + a * S[n, i], kind)
+
+    @T.prim_func
+    def second_first(
+        X: T.Tensor(shape, kind),
+        C: T.Tensor(table, "float32"),
+        S: T.Tensor(table, "float32"),
+        Y: T.Tensor(shape, kind),
+    ):
+        with T.Kernel(tokens, threads=64) as n:
+            for h in T.serial(heads):
+                for i in T.Parallel(half):
+                    low = T.cast(i * 2, "int64")
+                    Y[n, h, low + 1] = X[n, h, low + 1] * C[n, i] + X[n, h, low] * S[n, i]
+                    Y[n, h, low] = X[n, h, low] * C[n, i] - X[n, h, low + 1] * S[n, i]
+
+    @T.prim_func
+    def by_a_bit(
+        X: T.Tensor(shape, kind),
+        C: T.Tensor(table, "float32"),
+        S: T.Tensor(table, "float32"),
+        Y: T.Tensor(shape, kind),
+    ):
+        with T.Kernel(tokens, threads=64) as n:
+            for h, d in T.Parallel(heads, dim):
+                sign = T.if_then_else(d % 2 == 0, -1.0, 1.0)
+                other = T.cast(X[n, h, d ^ 1], "float32") * sign
+                kept = T.cast(X[n, h, d], "float32") * C[n, d // 2]
+                Y[n, h, d] = T.cast(kept + other * S[n, d >> 1], kind)
+
+    @T.prim_func
+    def flat(
+        X: T.Tensor(shape, kind),
+        C: T.Tensor(table, "float32"),
+        S: T.Tensor(table, "float32"),
+        Y: T.Tensor(shape, kind),
+    ):
+        with T.Kernel(T.ceildiv(tokens * heads * dim, 512), threads=64) as b:
+            for t in T.Parallel(512):
+                at = b * 512 + t
+                if at < tokens * heads * dim:
+                    n = at // (heads * dim)
+                    h = at // dim % heads
+                    d = at % dim
+                    even = (d & 1) == 0
+                    partner = T.if_then_else(even, d + 1, d - 1)
+                    y = T.cast(X[n, h, partner], "float32")
+                    y = T.if_then_else(even, -y, y)
+                    kept = T.cast(X[n, h, d], "float32") * C[n, d // 2]
+                    Y[n, h, d] = T.cast(kept + y * S[n, d // 2], kind)
+
+    @T.prim_func
+    def in_place(
+        X: T.Tensor(shape, kind),
+        C: T.Tensor(table, "float32"),
+        S: T.Tensor(table, "float32"),
+        Y: T.Tensor(shape, kind),
+    ):
+        with T.Kernel(tokens, threads=64) as n:
+            for h, d in T.Parallel(heads, dim):
+                Y[n, h, d] = X[n, h, d]
+            for h, i in T.Parallel(heads, half):
+                a = T.cast(Y[n, h, 2 * i], "float32")
+                b = T.cast(Y[n, h, 2 * i + 1], "float32")
+                Y[n, h, 2 * i] = T.cast(a * C[n, i] - b * S[n, i], kind)
+                Y[n, h, 2 * i + 1] = T.cast(b * C[n, i] + a * S[n, i], kind)
+
+    ways = {f.name: f for f in (by_two, second_first, by_a_bit, flat, in_place)}
+    wanted = turned(x, c[:, None], s[:, None])
+    return Case(ways[style], (x, c, s, np.zeros_like(x)), wanted)
+
+
+def moved(kind: str, rows: int, columns: int, dtype: Any) -> Case:
+    """Elements of a row that only change places."""
+    name = np.dtype(dtype).name
+    x = numbers(rows, columns, dtype=dtype)
+    places = {
+        "backwards": lambda j: columns - 1 - j,
+        "twice": lambda j: j // 2,
+        "swapped_in_fours": lambda j: j ^ 3,
+        "every_other": lambda j: j * 2 % columns,
+        "one_further": lambda j: (j + 1) % columns,
+        "halves_in_turn": lambda j: j % 2 * (columns // 2) + j // 2,
+    }
+    at = places[kind]
+
+    @T.prim_func
+    def main(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
+        with T.Kernel(rows, threads=32) as b:
+            for j in T.Parallel(columns):
+                Y[b, j] = X[b, at(j)]
+
+    past_the_end = np.concatenate([x, np.zeros_like(x)], axis=1)  # reads as zero
+    wanted = past_the_end[:, [at(j) for j in range(columns)]]
+    return Case(main, (x, np.zeros_like(x)), wanted)
+
+
+def scattered(kind: str, rows: int, columns: int, dtype: Any) -> Case:
+    """Stores that make whole vectors together, or in another order than the lanes."""
+    name, half = np.dtype(dtype).name, columns // 2
+    x = numbers(rows, columns, dtype=dtype)
+    wanted, end = np.zeros_like(x), half - (3 if kind == "odd_end" else 4)
+
+    @T.prim_func
+    def interleaved(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
+        with T.Kernel(rows, threads=32) as b:
+            for j in T.Parallel(half):
+                if j < end:
+                    Y[b, 2 * j] = X[b, j]
+                    Y[b, 2 * j + 1] = X[b, half + j]
+
+    @T.prim_func
+    def backwards(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
+        with T.Kernel(rows, threads=32) as b:
+            for j in T.Parallel(columns):
+                Y[b, columns - 1 - j] = X[b, j]
+
+    @T.prim_func
+    def one_of_two(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
+        with T.Kernel(rows, threads=32) as b:
+            for j in T.Parallel(half):
+                Y[b, 2 * j + 1] = X[b, 2 * j]
+
+    @T.prim_func
+    def second_reads_first(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
+        with T.Kernel(rows, threads=32) as b:
+            for j in T.Parallel(half):
+                Y[b, 2 * j] = X[b, j] + X[b, j]
+                Y[b, 2 * j + 1] = Y[b, 2 * j]
+
+    if kind in ("interleaved", "odd_end"):
+        wanted[:, 0 : 2 * end : 2] = x[:, :end]
+        wanted[:, 1 : 2 * end : 2] = x[:, half : half + end]
+    elif kind == "backwards":
+        wanted = np.ascontiguousarray(x[:, ::-1])
+    elif kind == "one_of_two":
+        wanted[:, 1::2] = x[:, ::2]
+    else:
+        wanted = np.repeat(x[:, :half] + x[:, :half], 2, axis=1)
+    ways = {f.name: f for f in (interleaved, backwards, one_of_two, second_reads_first)}
+    ways["odd_end"] = interleaved
+    return Case(ways[kind], (x, np.zeros_like(x)), wanted)
+
+
+PAIRS = ("by_two", "second_first", "by_a_bit", "flat", "in_place")
+MOVED = (
+    "backwards", "twice", "swapped_in_fours", "every_other", "one_further", "halves_in_turn",
+)  # fmt: skip
+SCATTERED = ("interleaved", "odd_end", "backwards", "one_of_two", "second_reads_first")
+SIZES = (64, 96, 40, 38)  # rows of whole vectors, and of halves and quarters of them
+DTYPES = (np.float32, np.float16, BF16, np.int8)
+
+
+def all_cases() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """What makes each case, and with what."""
+    found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
+    for n, style in enumerate(PAIRS):
+        for k, dim in enumerate((64, 32, 20)):
+            dtype = (np.float16, np.float32, BF16)[(n + k) % 3]
+            found[f"pairs_{style}_{dim}"] = pairs, (style, 6, 3, dim, dtype)
+    for make, kinds in ((moved, MOVED), (scattered, SCATTERED)):
+        for n, kind in enumerate(kinds):
+            for k, size in enumerate(SIZES):
+                found[f"{make.__name__}_{kind}_{size}"] = make, (kind, 5, size, DTYPES[(n + k) % 4])
+    return found
