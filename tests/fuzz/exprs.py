@@ -299,10 +299,13 @@ class Exprs:
         return value if value.exact else self.exactly(1)
 
 
+_MOST_BELOW_0 = re.compile(r"T.min\((.*, )?\(?(T.cast\()?\(-\d+\)(, '\w+'\))?( << |, |\)$)")
+
+
 def fitting(value: Value, dtype: str) -> Value:
     """``value``, or its magnitude where it is a negative constant that ``dtype`` has not. What is
-    at most a shifted constant below 0 keeps its low bits: it is an error otherwise."""
-    if dtype.startswith("u") and re.match(r"T.min\(.*\(-\d+\)(, '\w+'\))? << ", value.text):
+    at most a constant below 0 keeps its low bits: it is an error otherwise."""
+    if dtype.startswith("u") and _MOST_BELOW_0.match(value.text):
         return replace(value, text=f"T.cast({value.text}, {dtype!r})")
     if not dtype.startswith("u") or _is_variable(value):
         return value
