@@ -14,7 +14,6 @@ import tilelang
 import tilelang.language as T
 from tilelang.codegen.symbols import symbols_of
 from tilelang.compiler import compile
-from tilelang.cpu.codegen import every_store_uses, is_straight
 from tilelang.cpu.module import INCLUDES, emit_module, inline_headers
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileUnsupportedError
@@ -144,41 +143,22 @@ def test_a_step_known_at_run_time_may_have_either_sign() -> None:
     ]
 
 
-def test_a_loop_with_loop_carried_dependences_is_not_vectorized() -> None:
-    i = E.Var("i", DType("int32"))
-    A = Buffer("A", Shape((8,)), DType("int32"), "global")
-    own = Buffer("own", Shape((1,)), DType("int32"), "local.var")
-    zero = (E.const(0),)
-    y = E.Var("y", DType("int32"))
-    each = S.Store(buffer=A, indices=(y,), value=i)
-    same = S.Store(buffer=A, indices=zero, value=i)
-    local = S.seq(S.Alloc(buffer=own), S.Store(buffer=own, indices=zero, value=i))
-    assert every_store_uses(S.seq(S.Let(var=y, value=i + 1), each), i)
-    assert every_store_uses(local, i)
-    assert not every_store_uses(same, i)
-    assert not every_store_uses(S.seq(each, same), i)
-    for place, apart in ((i * 2, True), (i // 4, False)):
-        added = S.Store(buffer=A, indices=(place,), value=E.Load(A, (place,)) + 1)
-        assert every_store_uses(added, i) == apart
+def test_loops_without_vectors_are_left_to_the_c_compiler_where_no_iterations_meet() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(32):
+                A[2 * i] = B[2 * i] + 1
+            for i in T.Parallel(32):
+                A[2 * i] = A[i // 2 + 32] + 1
+            for i in T.Parallel(32):
+                T.atomic_add(A[2 * i], 1)
+            for i in T.Parallel(4):
+                A[0] = B[i]
 
-
-def test_straight_code_has_no_loop_no_effect_and_no_shared_bytes() -> None:
-    i = E.Var("i", DType("int32"))
-    A = Buffer("A", Shape((8,)), DType("int32"), "global")
-    nibbles = Buffer("N", Shape((8,)), DType("int4"), "global")
-    array = Buffer("p", Shape((8,)), DType("int32"), "local")
-    store = S.Store(buffer=A, indices=(i,), value=i)
-    atomic = E.call("atomic_add", E.AddressOf(A, (i,), "rw"), i, dtype="int32", return_prev=True)
-    assert is_straight(S.If(cond=i < 3, then=store))
-    for body in (
-        S.For(var=i, start=E.const(0), stop=E.const(2), step=E.const(1), body=store),
-        S.seq(store, S.Break()),
-        S.Eval(value=atomic),
-        S.Store(buffer=A, indices=(i,), value=atomic),
-        S.Store(buffer=nibbles, indices=(i,), value=E.const(1, DType("int4"))),
-        S.Alloc(buffer=array),
-    ):
-        assert not is_straight(body), body
+    lines = block(kernel)
+    loops = [at for at, line in enumerate(lines) if line.startswith("for")]
+    assert [lines[at - 1] == "#pragma omp simd" for at in loops] == [True, False, False, False]
 
 
 def test_a_thread_that_returns_goes_to_the_next_thread_of_its_own_loop() -> None:

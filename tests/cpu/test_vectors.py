@@ -727,3 +727,62 @@ def test_a_row_by_a_loaded_number_is_guarded_lane_by_lane(dtype: str, index: str
     i = np.array([3, -1, 49, 0, -7, 12, 33, 8, -1, 2, 1, 0, 17, 49, -3, 5], index)
     wanted = np.where(i[:, None] >= 0, x[i], np.ones((), x.dtype))
     holds(rows, (x, i, np.zeros((16, 96), x.dtype)), wanted, on=(INTERPRETER, CPU))
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("columns", [50, 64, 7, 16, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "float64"])
+def test_lanes_go_through_a_loop_together(dtype: str, columns: int, width: int) -> None:
+    """Sums and running totals of columns, and the number of the first large element."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((40, columns), dtype), N: T.Tensor((40,), "int32"),
+               S: T.Tensor((columns,), dtype), R: T.Tensor((40, columns), dtype),
+               F: T.Tensor((columns,), "int32")):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            for j in T.Parallel(columns):
+                total = T.alloc_var(dtype)
+                first = T.alloc_var("int32")
+                total = 0
+                first = 40
+                for i in T.serial(40):
+                    if N[i] > 0:
+                        total = total + X[i, j]
+                        if X[i, j] > 2 and first == 40:
+                            first = i
+                    R[i, j] = total
+                S[j] = total
+                F[j] = first
+
+    rng = np.random.default_rng(columns)
+    x = rng.integers(-3, 4, (40, columns)).astype(dtype)
+    n = rng.integers(0, 2, 40).astype("int32")
+    args = (np.zeros(columns, dtype), np.zeros_like(x), np.zeros(columns, "int32"))
+    running = np.cumsum(np.where(n[:, None] > 0, x, 0), 0).astype(dtype)
+    large = (x > 2) & (n[:, None] > 0)
+    flags = [f"-DTL_VECTOR_BYTES={width}"]
+    tilelang.compile(kernel, target="cpu", compile_flags=flags)(x, n, *args)
+    np.testing.assert_array_equal(args[0], running[-1])
+    np.testing.assert_array_equal(args[1], running)
+    np.testing.assert_array_equal(args[2], np.where(large.any(0), large.argmax(0), 40))
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int16", "int8"])
+@pytest.mark.parametrize("extent", [37, "n"])
+def test_the_last_lanes_touch_nothing_behind_a_row(extent: Any, dtype: str, width: int) -> None:
+    """In place, where no iteration may run twice; a strided and a shared element beside it."""
+    columns = T.dynamic("n") if extent == "n" else extent
+
+    @T.prim_func
+    def kernel(X: T.Tensor((5, columns), dtype), Z: T.Tensor((5, 74), dtype),
+               Y: T.Tensor((5, columns), dtype)):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(5, columns):
+                Y[i, j] = Y[i, j] * 2 + X[i, j] + Z[i, 2 * j] - Z[i, 0]
+
+    rng = np.random.default_rng(width)
+    x, y = (rng.integers(-9, 9, (5, 37)).astype(dtype) for _ in range(2))
+    z = rng.integers(-9, 9, (5, 74)).astype(dtype)
+    want = y * 2 + x + z[:, ::2] - z[:, :1]
+    np.testing.assert_array_equal(run(kernel, width, x, z, y), want)

@@ -17,23 +17,16 @@ from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.loops.loop_fission import unsupported_intrinsic
 from tilelang.cpu.nontemporal_stores import NONE, Streams
 from tilelang.errors import Loc, Site, TileUnsupportedError
-from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.lanes import exchange_in_shared_loop
-from tilelang.ir.linear import parted
 from tilelang.ir.tables import RNG_INIT, RNG_RAND_FLOAT
-from tilelang.ir.visitor import substitute
 from tilelang.records import dataclass
-from tilelang.transforms.analysis.loops import trip_count
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
 UNSEEDED = "a random number is drawn before the generator is initialised"
-
-# Operator of a reduction -> that of an OpenMP clause.
-_OMP_SIGNS = {"add": "+", "max": "max", "min": "min", "bitand": "&", "bitor": "|", "bitxor": "^"}
 
 # Atomics that have a form for memory which no other core uses.
 _ALONE = frozenset(f"atomic_{word}" for word in "add max min or and xor exch".split())
@@ -255,13 +248,8 @@ class BlockWriter(Writer):
     def loop(self, stmt: S.For) -> None:
         """A counted loop; independent innermost iterations are marked for the vectoriser."""
         bits = stmt.hints.vector
-        var = self.names.of(stmt.var, stmt.var.name)
-        start, stop = self.p.index(stmt.start), self.p.index(stmt.stop)
+        var, start, stop = self.bounds(stmt)
         step = stmt.step.value if isinstance(stmt.step, E.Const) else None
-        self.p.wide.add(stmt.var)
-        self.p.sizes_of[stmt.var] = max(self.p.largest(stmt.start), self.p.largest(stmt.stop))
-        if self.p.nonnegative(stmt.start) and step is not None and step > 0:
-            self.p.at_least_zero.add(stmt.var)
         if bits and self.vector_loop(stmt, bits):
             return
         pragma = self.pragma(stmt)
@@ -287,6 +275,16 @@ class BlockWriter(Writer):
     def vector_loop(self, stmt: S.For, bits: int) -> bool:
         """Put a loop over vectors; False, and nothing is put, where its values have none."""
         raise NotImplementedError
+
+    def bounds(self, stmt: S.For) -> tuple[str, str, str]:
+        """The variable of a loop, of which more is known from here on, and where it runs."""
+        self.p.wide.add(stmt.var)
+        self.p.sizes_of[stmt.var] = max(self.p.largest(stmt.start), self.p.largest(stmt.stop))
+        rises = isinstance(stmt.step, E.Const) and stmt.step.value > 0
+        if rises and self.p.nonnegative(stmt.start):
+            self.p.at_least_zero.add(stmt.var)
+        var = self.names.of(stmt.var, stmt.var.name)
+        return var, self.p.index(stmt.start), self.p.index(stmt.stop)
 
     def iterations(self, stmt: S.For, var: str) -> None:
         """The body of a loop."""
@@ -323,24 +321,7 @@ class BlockWriter(Writer):
         """The vectorisation pragma of a loop, "" for none."""
         if stmt.kind == "unroll":
             return "#pragma GCC unroll 16"
-        if stmt.hints.reduction:
-            clauses, extreme = "", False
-            for op, total in stmt.hints.reduction:
-                sign = _OMP_SIGNS.get(op, "")
-                if total.dtype.bits < 32 or not sign:
-                    return ""
-                clauses += f" reduction({sign}:{self.p.pointer(total)})"
-                extreme = extreme or (total.dtype.is_float and op in ("min", "max"))
-            if not is_straight(stmt.body):
-                return ""
-            text = f"omp simd{clauses}"
-            return f'TL_SIMD_EXTREME("{text}")' if extreme else f"#pragma {text}"
-        if stmt.kind == "vectorized" or stmt.hints.parallel is not None:
-            if trip_count(stmt) == 2:  # GCC 12 for AArch64 makes `i` of `i < 1` in a vector of two
-                return ""
-            if is_straight(stmt.body) and every_store_uses(stmt.body, stmt.var):
-                return "#pragma omp simd"
-        return ""
+        return "#pragma omp simd" if stmt.hints.independent else ""
 
     def thread_return(self) -> None:
         """Leave the kernel: the thread whose loop this is, or the whole block."""
@@ -387,47 +368,3 @@ class BlockWriter(Writer):
         number, (x, y, _) = f"(int){self.thread_vars[-1]}", self.threads
         thread = [f"{number} % {x}", f"{number} / {x} % {y}", f"{number} / {x * y}"]
         return ", ".join([*block, *thread])
-
-
-def is_straight(body: S.Stmt) -> bool:
-    """Whether a loop body is straight-line code without effects besides its stores."""
-    for node in S.walk(body):
-        if isinstance(node, (S.For, S.While, S.Break, S.Continue, S.ThreadReturn, S.Assert)):
-            return False
-        if isinstance(node, S.Eval):
-            return False
-        if isinstance(node, S.Alloc) and not node.buffer.is_var:
-            return False
-        if isinstance(node, S.Store) and is_packed(node.buffer.dtype):
-            return False  # neighbours share a byte
-        for expr in node.exprs():
-            if any(isinstance(n, E.Call) and n.atom.effect.value > 1 for n in E.walk(expr)):
-                return False
-    return True
-
-
-def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
-    """Whether every store of the body goes to an element chosen by ``var``: then no two
-    iterations conflict, and the loop may be vectorised as it is. Where the old value is read too
-    (sums at computed indices), each iteration has to have an element of its own."""
-    allocated = {node.buffer.data for node in S.find(body, S.Alloc)}
-    lets: dict[E.Var, E.Expr] = {}
-    for node in S.find(body, S.Let):
-        lets[node.var] = substitute(node.value, lets)
-
-    def mentions(expr: E.Expr) -> bool:
-        return any(
-            n is var or (isinstance(n, E.Var) and n in lets and mentions(lets[n]))
-            for n in E.walk(expr)
-        )
-
-    def moves(index: E.Expr) -> bool:
-        form = parted(substitute(index, lets), frozenset((var,)))
-        return form is not None and form[0].factor(var) != 0
-
-    read = {access.data for access in effects.accesses(body, nested=True) if access.reads}
-    return all(
-        any(map(moves if node.buffer.data in read else mentions, node.indices))
-        for node in S.find(body, S.Store)
-        if node.buffer.data not in allocated
-    )

@@ -98,6 +98,7 @@ class VectorPrinter:
         self.scalars: dict[E.Var, str] = {}
         self.numbers: set[E.Var] = set()  # storage of partial results that ignore a NaN
         self.mask = ""  # of the lanes that are on
+        self.left = ""  # that of all iterations that are left, if it is the end of a loop
         self.conditional = False
         self.rows: tuple[E.Var | None, int | None] = None, None  # loop over rows, elements of one
         self.safe: set[tuple[int, ...]] = set()  # addresses that are read for all lanes already
@@ -146,6 +147,10 @@ class VectorPrinter:
             self._varies[expr] = cached
         return cached
 
+    def is_guarded(self, expr: E.Expr) -> bool:
+        """Whether memory of ``expr`` may not be there where no lane asks for it."""
+        return self.mask != self.left and reads_memory(expr)
+
     def changes(self, var: E.Var) -> None:
         """From here on ``var`` differs between lanes."""
         self.varying.add(var)
@@ -162,16 +167,17 @@ class VectorPrinter:
 
     def splat(self, expr: E.Expr) -> str:
         """A value that is the same in all lanes; computed before the loop where it costs."""
-        if self.mask and reads_memory(expr):
-            return self.each(expr)
         text = bare(self.p.value(expr))
         kind = self.of(expr.dtype)
         if expr.dtype.is_bool:
             text = f"-({text})"
-        if isinstance(expr, (E.Const, E.Var)) or self.mask or self.conditional:
+        if text in self.fixed:
+            return self.fixed[text][0]
+        if self.is_guarded(expr):  # read once, and only if a lane asks for it
+            text = f"tl_{self.family}_all(~{self.mask}) ? 0 : {text}"
+        if isinstance(expr, (E.Const, E.Var)) or self.mask != self.left or self.conditional:
             return f"TL_SPLAT({kind}, {text})"
-        if text not in self.fixed:
-            self.fixed[text] = self.p.names.fresh("all"), kind
+        self.fixed[text] = self.p.names.fresh("all"), kind
         return self.fixed[text][0]
 
     def each(self, expr: E.Expr) -> str:
@@ -255,29 +261,21 @@ class VectorPrinter:
         if buffer.is_var:
             return self.names[buffer.data]
         self.suffix(dtype)
-        try:
-            return self.decoded(dtype, self.elements(buffer, expr.indices))
-        except NoVectorError:
-            if dtype not in NARROW_FLOATS or dtype.bits < 8:
-                raise
-        kind = self.stored_type(dtype)  # gathered as they are, and converted as vectors
-        with self.per_lane():
-            at = self.p.flat_index(buffer, expr.indices)
-        text = f"{self.p.pointer(buffer)}[{at}]"
-        text = f"{self.mask}[tl_lane_] ? {text} : 0" if self.mask else text
-        return self.decoded(dtype, f"TL_EACH({kind}, {self.name(self.var)}, {text})")
+        return self.decoded(dtype, self.elements(buffer, expr.indices))
 
-    def elements(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
-        """Elements in memory order, contiguous or with a small stride."""
-        names = frozenset(self.varying - {self.var})
-        stride = stride_of(buffer, indices, self.var, names)
-        if stride not in _LOADS or buffer.dtype.bits < 8:
+    def elements(self, buffer: Buffer, indices: tuple[E.Expr, ...], lanes: bool = True) -> str:
+        """Elements in memory order: contiguous, with a small stride, or gathered lane by lane."""
+        stride = stride_of(buffer, indices, self.var, frozenset(self.varying - {self.var}))
+        if buffer.dtype.bits < 8 or not (lanes or self.mask or stride in _LOADS):
             raise NoVectorError
         kind = self.stored_type(buffer.dtype)
+        if stride not in _LOADS or (self.mask and stride != 1):
+            with self.per_lane():
+                text = f"{self.p.pointer(buffer)}[{self.p.flat_index(buffer, indices)}]"
+            guarded = f"{self.mask}[tl_lane_] ? {text} : 0" if self.mask else text
+            return f"TL_EACH({kind}, {self.name(self.var)}, {guarded})"
         address = self.address(buffer, indices)
         if stride != 1:
-            if self.mask:
-                raise NoVectorError
             integers = self.type(f"i{8 if buffer.dtype.is_bool else buffer.dtype.bits}")
             word = _LOADS[stride] if stride != 2 else _of_pairs(buffer, indices)
             return f"{word}({self.family}, {kind}, {integers}, {address})"
@@ -476,7 +474,7 @@ class VectorPrinter:
     def uniform_select(self, expr: E.Select) -> str:
         """A choice that is the same in all lanes, where it saves reads of memory: one side is
         computed. No part of a side may be hoisted before the statement."""
-        if self.varies(expr.cond) or (self.mask and reads_memory(expr.cond)):
+        if self.varies(expr.cond) or self.is_guarded(expr.cond):
             return ""
         if not reads_memory(expr.t) and not reads_memory(expr.f):
             return ""

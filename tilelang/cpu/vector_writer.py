@@ -1,9 +1,10 @@
 """Loops that :mod:`~tilelang.cpu.loops.vectorization` marks, as loops over vectors.
 
-What is left of the iterations behind the last whole vector, if there may be any, follows as a loop
-over scalars, or, where they may run twice, as a vector that ends with the last of them. A reduction
-has several vectors of partial results, which are brought together behind the loop, since one waits
-for itself from one iteration to the next.
+What is left of the iterations behind the last whole vector, if there may be any, follows as a
+vector whose other lanes are off, or, where they may run twice, as one that ends with the last of
+them. Of reductions, running totals and families without masked stores it is a loop over scalars. A
+reduction has several vectors of partial results, which are brought together behind the loop, since
+one waits for itself from one iteration to the next.
 """
 
 from __future__ import annotations
@@ -11,16 +12,11 @@ from __future__ import annotations
 from tilelang.codegen.c import bare
 from tilelang.cpu.codegen import BlockWriter
 from tilelang.cpu.loops.vectorization import added_value, moves_bits
-from tilelang.cpu.vector_printer import (
-    FAMILIES,
-    MOST_LANES,
-    NoVectorError,
-    VectorPrinter,
-    reads_memory,
-)
+from tilelang.cpu.vector_printer import FAMILIES, MOST_LANES, NoVectorError, VectorPrinter
 from tilelang.errors import assert_never
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer
 from tilelang.transforms.analysis.combine import start_of
 from tilelang.transforms.analysis.loops import trip_count
@@ -45,7 +41,6 @@ class VectorLoop:
         self.family = FAMILIES[bits]
         self.p = VectorPrinter(writer.p, loop, self.family)
         self.count = trip_count(loop)
-        self.p.conditional = self.count is None  # nothing is read before a loop of no iterations
         self.most = MOST_LANES[self.family]
         self.overlaps = loop.hints.idempotent and self.count is not None and self.count >= self.most
         self.totals = loop.hints.reduction
@@ -121,13 +116,16 @@ class VectorLoop:
                 put(f"if ({first} < {stop}) {{")
                 writer.lines += self.body(var, f"{stop} - {lanes}")
                 put("}")
-            else:
+            elif self.totals or self.scan is not None or self.family != "w":
                 self.scalars(var, first, stop)
+            else:
+                self.masked(var, first, stop)
         writer.depth -= 1
         wrapped = rest or bool(self.p.scalars or self.p.fixed or self.totals or self.scan)
         outer = "    " * writer.depth
-        if wrapped:
-            return [outer + "{", *writer.lines, outer + "}"]
+        if wrapped:  # nothing is read before a loop of no iterations
+            head = f"if ({start} < {stop}) {{" if self.count is None else "{"
+            return [outer + head, *writer.lines, outer + "}"]
         return [line.removeprefix("    ") for line in writer.lines]
 
     def body(self, var: str, first: str) -> list[str]:
@@ -163,15 +161,21 @@ class VectorLoop:
         lines, writer.lines = writer.lines, around
         return lines
 
+    def masked(self, var: str, first: str, stop: str) -> None:
+        """The same as one vector with a mask."""
+        writer, p = self.writer, self.p
+        p.left = writer.names.fresh("left")
+        with p.masked(p.left):
+            lines = self.body(var, first)
+        signs = f"TL_SIGNS(w, {first} - ({stop}), 1, {2**29}) < 0"
+        with writer.block(f"if ({first} < {stop}) {{"):
+            writer.put(f"const tl_w_mask {p.left} = {signs};")
+            writer.lines += lines
+
     def scalars(self, var: str, first: str, stop: str) -> None:
         """The iterations behind the last whole vector."""
-        writer = self.writer
-        if self.count is not None and self.count < self.most:  # all of them, on some machines
-            pragma = writer.pragma(self.loop)
-            if pragma:
-                writer.put(pragma)
-        writer.put(f"for (int64_t {var} = {first}; {var} < {stop}; ++{var}) {{")
-        writer.nested(self.loop.body)
+        self.writer.put(f"for (int64_t {var} = {first}; {var} < {stop}; ++{var}) {{")
+        self.writer.nested(self.loop.body)
 
     # -- reductions --------------------------------------------------------------------------------
     def partial(self, total: Buffer) -> str:
@@ -223,7 +227,7 @@ class VectorLoop:
         """The lines of one statement of the body."""
         if not isinstance(stmt, (S.Seq, S.Alloc)):
             self.writer.mark(stmt)
-        assert isinstance(stmt, (S.Seq, S.Let, S.Alloc, S.Store, S.If))
+        assert isinstance(stmt, (S.Seq, S.Let, S.Alloc, S.Store, S.If, S.For))
         match stmt:
             case S.Seq():
                 for nested in stmt.stmts:
@@ -236,15 +240,17 @@ class VectorLoop:
                 self.store(stmt)
             case S.If():
                 self.branch(stmt)
+            case S.For():
+                self.rounds(stmt)
             case _:
                 assert_never(stmt)
 
     def let(self, stmt: S.Let) -> None:
         """A name for a vector, or for what is the same in all lanes: before the loop if it may."""
         p = self.p
-        if not p.varies(stmt.value) and not (p.mask and reads_memory(stmt.value)):
+        if not p.varies(stmt.value) and not p.is_guarded(stmt.value):
             self.writer.let(stmt)
-            if not p.mask and not p.conditional:
+            if p.mask == p.left and not p.conditional:
                 p.scalars[stmt.var] = self.writer.lines.pop().strip()
             return
         kind, text = p.of(stmt.var.dtype), p.value(stmt.value)
@@ -283,7 +289,7 @@ class VectorLoop:
         source = stmt.value
         if moves_bits(stmt) and p.varies(source):
             assert isinstance(source, E.Load)
-            text = p.elements(source.buffer, source.indices)
+            text = p.elements(source.buffer, source.indices, lanes=False)
         else:
             text = p.coded(buffer.dtype, source)
         self.flush()
@@ -297,8 +303,8 @@ class VectorLoop:
 
     def streams(self, buffer: Buffer) -> bool:
         """Whether elements are stored past the caches: a launch's results, whole lines of them."""
-        short = self.count is not None and self.count * buffer.dtype.bits < LINES
-        if short or buffer.data not in self.writer.streams.results:
+        most = interval(self.loop.stop).high - interval(self.loop.start).low
+        if most * buffer.dtype.bits < LINES or buffer.data not in self.writer.streams.results:
             return False
         self.writer.streaming = True
         return True
@@ -321,10 +327,21 @@ class VectorLoop:
         last = f"TL_SPLAT({kind}, {lanes}[TL_LANES_{self.p.family} - 1])"
         put(f"{self.before} = {bare(self.both(op, total, self.before, last))};")
 
+    def rounds(self, stmt: S.For) -> None:
+        """A loop that all lanes go through together."""
+        outer = self.p.conditional, set(self.p.safe)
+        self.p.conditional = True  # what a round computes stays in it
+        if (trip_count(stmt) or 17) <= 16:
+            self.writer.put("#pragma GCC unroll 16")
+        var, start, stop = self.writer.bounds(stmt)
+        with self.writer.block(f"for (int64_t {var} = {start}; {var} < {stop}; ++{var}) {{"):
+            self.statement(stmt.body)
+        self.p.conditional, self.p.safe = outer
+
     def branch(self, stmt: S.If) -> None:
         """A condition for all lanes, or a mask."""
         p, writer = self.p, self.writer
-        if not p.varies(stmt.cond) and not (p.mask and reads_memory(stmt.cond)):
+        if not p.varies(stmt.cond) and not p.is_guarded(stmt.cond):
             old = p.conditional
             p.conditional = True
             head = f"if ({bare(p.p.value(stmt.cond))}) {{"

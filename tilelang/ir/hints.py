@@ -121,6 +121,7 @@ class LoopHints(Hints):
         pipeline_note: how its pipeline was scheduled, or why it was not.
         counted: how many of the first statements of the body are remainders of the variable that
             the loop counts along instead of dividing.
+        independent: no iteration accesses what another one stores, for the C compiler to use.
         vector: it is computed in vectors: bits of the widest value.
         idempotent: it may run an iteration twice.
     """
@@ -144,6 +145,7 @@ class LoopHints(Hints):
     tiles: bool = False
     pipeline_note: str | None = None
     counted: int = 0
+    independent: bool = False
     vector: int = 0
     idempotent: bool = False
 

@@ -8,13 +8,6 @@
 #include <string.h>
 
 #define TL_INLINE static inline __attribute__((always_inline, unused))
-// Before a loop that finds the least or the largest float: clang begins such a reduction of `omp simd` with the
-// largest finite number, and an infinity is lost.
-#ifdef __clang__
-#define TL_SIMD_EXTREME(TEXT)
-#else
-#define TL_SIMD_EXTREME(TEXT) _Pragma(TEXT)
-#endif
 #if __ARM_FEATURE_SVE_BITS  // where other vectors have another width, results would be wrong
 #include <stdio.h>
 #include <stdlib.h>

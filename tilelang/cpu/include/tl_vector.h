@@ -256,13 +256,32 @@ TL_ALL(w)
         TL_SOME_##F(tl_got_, tl_from_, tl_on_)                                                             \
         tl_got_;                                                                                     \
     })
+#define TL_PUT(F, P, X, ON)                                                                       \
+    if (tl_##F##_all(ON)) memcpy(P, &X, sizeof X);                                                \
+    else for (int tl_lane_ = 0; tl_lane_ < TL_LANES_##F; ++tl_lane_) if (ON[tl_lane_]) (P)[tl_lane_] = X[tl_lane_];
+#define TL_PUT_d(P, X, ON) TL_PUT(d, P, X, ON)
+#define TL_PUT_h(P, X, ON) TL_PUT(h, P, X, ON)
+#define TL_PUT_b(P, X, ON) TL_PUT(b, P, X, ON)
+#if TL_AVX512  // the store has a mask, too
+#define TL_PUT_MASKED(NAME, P, X, K)                                                              \
+    ({                                                                                            \
+        typedef __typeof__(X) tl_there_ __attribute__((aligned(1), may_alias));                      \
+        __asm__(NAME " %1, %0%{%2%}" : "+m"(*(tl_there_*)(P)) : "v"(X), "Yk"(K));                    \
+    })
+#define TL_PUT_w(P, X, ON)                                                                        \
+    const uint16_t tl_k_ = (uint16_t)__builtin_ia32_cvtd2mask512(ON);                                \
+    if (sizeof X == 64) TL_PUT_MASKED("vmovdqu32", P, X, tl_k_);                                     \
+    else if (sizeof X == 32) TL_PUT_MASKED("vmovdqu16", P, X, tl_k_);                                \
+    else TL_PUT_MASKED("vmovdqu8", P, X, tl_k_);
+#else
+#define TL_PUT_w(P, X, ON) TL_PUT(w, P, X, ON)
+#endif
 #define TL_STORE_IF(F, T, P, X, M)                                                                \
     do {                                                                                          \
         const tl_##F##_mask tl_on_ = (M);                                                            \
-        const T tl_given_ = (X);                                                                     \
+        T tl_given_ = (X);                                                                           \
         __typeof__(((T){0})[0])* const tl_to_ = (void*)(P);                                          \
-        if (tl_##F##_all(tl_on_)) memcpy(tl_to_, &tl_given_, sizeof tl_given_);                               \
-        else for (int tl_lane_ = 0; tl_lane_ < TL_LANES_##F; ++tl_lane_) if (tl_on_[tl_lane_]) tl_to_[tl_lane_] = tl_given_[tl_lane_]; \
+        TL_PUT_##F(tl_to_, tl_given_, tl_on_)                                                              \
     } while (0)
 
 // -- lanes brought together, as a tree --------------------------------------------------------------------------

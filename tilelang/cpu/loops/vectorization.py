@@ -5,7 +5,8 @@ or that has a running total (``scan``) gets the hint ``vector``: the bits of the
 it computes, from which a printer takes the number of lanes that fill a register of its machine. The
 proof is made here, on loads and stores, and a printer asks no more:
 
-* the body is stores, names, variables of its own and conditions, without other effects;
+* the body is stores, names, variables of its own, conditions and loops that are the same for all
+  iterations, without other effects;
 * every store goes to neighbours, one for each iteration;
 * what a store may write, nothing else in the loop accesses in another iteration: accesses of the
   same memory have the same indices, or their distance is constant and no iteration bridges it;
@@ -57,10 +58,11 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             loop = replace(stmt, body=inline_lets(stmt.body, is_position))
             candidate = _Loop(loop, same, memory)
             bits = candidate.bits()
-            if not bits:
-                return stmt
-            twice = candidate.is_idempotent()
-            return replace(loop, hints=replace(loop.hints, vector=bits, idempotent=twice))
+            apart = bits >= 0 and not (candidate.inner or candidate.totals or candidate.scan)
+            hints = replace(loop.hints, independent=apart, vector=max(bits, 0))
+            if bits <= 0:
+                return replace(stmt, hints=hints) if apart else stmt
+            return replace(loop, hints=replace(hints, idempotent=candidate.is_idempotent()))
 
     body = Mark().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
@@ -133,31 +135,35 @@ class _Loop:
         self.stores = [node for node in nodes if isinstance(node, S.Store)]
         self.own = {node.buffer.data for node in nodes if isinstance(node, S.Alloc)}
         self.lets = frozenset(node.var for node in nodes if isinstance(node, S.Let))
+        self.inner = [node for node in nodes if isinstance(node, S.For)]
         self.nodes = nodes
         self.totals = [total for _, total in loop.hints.reduction]
         self.scan = loop.hints.scan
         every = memory.facts(loop.body).every.values()
         self.accesses = [a for a in every if not a.buffer.is_var and a.mode != NAME]
-        count = trip_count(loop)
-        self.iterations = Iterations(
-            loop.var, self.lets, extents={loop.var: count} if count else {}
-        )
+        counts = {each.var: trip_count(each) for each in (loop, *self.inner)}
+        extents = {var: count for var, count in counts.items() if count}
+        self.iterations = Iterations(loop.var, self.lets | counts.keys(), extents=extents)
 
     def bits(self) -> int:
-        """Bits of the widest value; 0 where the loop stays as it is."""
+        """Bits of the widest value; 0 where iterations are independent, but no vectors in memory,
+        -1 where they are not."""
         if not self.stores or not all(map(self.is_plain, self.nodes)):
-            return 0
+            return -1
         widths = [self.width_of(node) for node in self.nodes]
         if min(widths) < 0 or not all(map(self.is_reduction, self.totals)):
-            return 0
+            return -1
         if self.scan is not None and not self.is_running_total(*self.scan):
-            return 0
+            return -1
         stores = [access for access in self.accesses if access.writes]
+        if any(self.may_conflict(a, b) for a in stores for b in self.accesses):
+            return -1
         strides = {access: self.stride(access) for access in self.accesses}
-        if 1 not in strides.values() or any(strides[store] != 1 for store in stores):
-            return 0
-        has_conflict = any(self.may_conflict(a, b) for a in stores for b in self.accesses)
-        return 0 if has_conflict else max(8, *widths)
+        are_near = {0, 1, 2, 3, 4, -1}.issuperset(strides.values())
+        if self.inner and (self.totals or self.scan is not None or not are_near):
+            return 0  # lanes would be gathered in each round, from as many lines
+        are_vectors = 1 in strides.values() and all(strides[store] == 1 for store in stores)
+        return max(8, *widths) if are_vectors else 0
 
     def is_idempotent(self) -> bool:
         """Whether no iteration reads what one may store."""
@@ -179,6 +185,10 @@ class _Loop:
             if stmt.buffer.is_var and not (data in self.own or total):
                 return False  # the last iteration counts
             return stmt.buffer.dtype.bits >= 8 and stmt.buffer.dtype.lanes == 1
+        if isinstance(stmt, S.For):  # all lanes go through it together
+            changes, ends = self.lets | {self.loop.var}, E.binary("sub", stmt.stop, stmt.start)
+            is_uniform = changes.isdisjoint(ends.variables) and not E.holds(ends, E.Load)
+            return is_uniform and steps_by_one(stmt) and not stmt.hints
         return isinstance(stmt, (S.Seq, S.Let, S.If))
 
     def width_of(self, stmt: S.Stmt) -> int:
@@ -187,7 +197,8 @@ class _Loop:
             return stmt.buffer.dtype.bits
         widest = 0
         for name, role in stmt.role_table().items():
-            if role == "expr" and isinstance(expr := getattr(stmt, name), E.Expr):
+            expr = getattr(stmt, name)
+            if role == "expr" and isinstance(expr, E.Expr) and not isinstance(stmt, S.For):
                 width = self.width(expr)
                 if width < 0:
                     return -1
