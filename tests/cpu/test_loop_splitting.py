@@ -106,3 +106,84 @@ def test_a_border_is_where_the_condition_changes(relation: str, first: int) -> N
     tilelang.compile(kernel, target="cpu")(x, y)
     np.testing.assert_array_equal(y[0], np.where(compared(x, first), x[::-1], -1))
     np.testing.assert_array_equal(y[1], np.where(compared(x[::-1], first), x, -2))
+
+
+def normed(dtype: str, form: str, images: int, channels: int, size: int, block: int) -> Any:
+    """A bias of each channel added to flat pixels of rows that no block ends with."""
+    shape = (images, channels, size, size)
+
+    @T.prim_func
+    def kernel(X: T.Tensor(shape, dtype), B: T.Tensor((channels,), dtype),
+               Y: T.Tensor(shape, dtype)):  # fmt: skip
+        with T.Kernel(T.ceildiv(images * channels * size * size, block), threads=64) as b:
+            for t in T.Parallel(block):
+                at = b * block + t
+                n = at // (size * size * channels)
+                c = at // (size * size) % channels
+                h = at // size % size
+                w = at % size
+                if form == "turned":
+                    if n < images:
+                        Y[n, c, w, h] = X[n, c, h, w] + B[c]
+                elif form == "named":
+                    Y[n, c, h, w] = X[n, c, h, w] + B[c]
+                else:
+                    Y[n, c, h, w] = X[n, c, h, (w + 1) % size] + B[c]
+
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("form", ["named", "moved", "turned"])
+@pytest.mark.parametrize(
+    "sizes", [(2, 3, 56, 256), (1, 5, 28, 100), (2, 2, 18, 128), (3, 1, 33, 64), (1, 2, 20, 48)]
+)
+def test_blocks_end_within_rows(dtype: str, form: str, sizes: tuple[int, int, int, int]) -> None:
+    images, channels, size, block = sizes
+    rng = np.random.default_rng(size)
+    shape = (images, channels, size, size)
+    x, b = (rng.integers(-50, 50, s).astype(dtype) for s in (shape, channels))
+    y = np.zeros_like(x)
+    kernel = tilelang.compile(normed(dtype, form, *sizes), target="cpu")
+    kernel(x, b, y)
+    added = {"named": x, "moved": np.roll(x, -1, 3), "turned": x.transpose(0, 1, 3, 2)}[form]
+    np.testing.assert_array_equal(y, added + b[:, None, None])
+    if form == "named":
+        text = kernel.get_kernel_source().split("kernel_block(")[1].split("kernel_run(")[0]
+        assert "TL_EACH" not in text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+@pytest.mark.parametrize(("channels", "size", "block"), [(3, 28, 196), (2, 20, 80), (2, 33, 99)])
+def test_taps_of_flat_pixels_are_loops_in_vectors(
+    dtype: str, channels: int, size: int, block: int
+) -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((channels, size, size), dtype), W: T.Tensor((channels, 9), dtype),
+               Y: T.Tensor((channels, size, size), dtype)):  # fmt: skip
+        with T.Kernel(channels * size * size // block, threads=64) as b:
+            for t in T.Parallel(block):
+                at = b * block + t
+                x = at % size
+                y = at // size % size
+                c = at // (size * size)
+                total = T.alloc_var("float32")
+                total = 0.0
+                for k in T.serial(9):
+                    row = y + k // 3 - 1
+                    column = x + k % 3 - 1
+                    if row >= 0 and row < size and column >= 0 and column < size:
+                        total += T.cast(X[c, row, column] * W[c, k], "float32")
+                Y[c, y, x] = T.cast(total, dtype)
+
+    rng = np.random.default_rng(size)
+    x, w = (rng.integers(-5, 5, s).astype(dtype) for s in ((channels, size, size), (channels, 9)))
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+    taps = [padded[:, r : r + size, s : s + size] for r in range(3) for s in range(3)]
+    y = np.zeros_like(x)
+    compiled = tilelang.compile(kernel, target="cpu")
+    compiled(x, w, y)
+    want = sum(tap.astype("float64") * w[:, k, None, None] for k, tap in enumerate(taps))
+    np.testing.assert_array_equal(y, want.astype(dtype))
+    text = compiled.get_kernel_source().split("kernel_block(")[1].split("kernel_run(")[0]
+    assert "TL_STORE(" in text

@@ -164,12 +164,11 @@ class VectorLoop:
     def masked(self, var: str, first: str, stop: str) -> None:
         """The same as one vector with a mask."""
         writer, p = self.writer, self.p
-        p.left = writer.names.fresh("left")
-        with p.masked(p.left):
+        on = p.left = writer.names.fresh("left")
+        with p.masked(on):
             lines = self.body(var, first)
-        signs = f"TL_SIGNS(w, {first} - ({stop}), 1, {2**29}) < 0"
         with writer.block(f"if ({first} < {stop}) {{"):
-            writer.put(f"const tl_w_mask {p.left} = {signs};")
+            writer.put(f"const tl_w_mask {on} = TL_SIGNS(w, {first} - ({stop}), 1, {2**29}) < 0;")
             writer.lines += lines
 
     def scalars(self, var: str, first: str, stop: str) -> None:

@@ -7,8 +7,11 @@ one from there on: a loop over each of the two pieces has no condition, where a 
 stand between the loads of a vector. Iterations keep their order.
 
 Quotients of ``t + rest`` by ``n`` change where that is a multiple of ``n``, so all that has to be
-known of ``rest`` is its remainder. Only loops over neighbouring elements are split, which become
-vectors; what a piece knows of its variable, ``simplify`` puts to use.
+known of ``rest`` is its remainder. Where it is not known, as of a block of 256 pixels of rows of
+56, a loop goes over the rows that the block touches, and one in it over its part of the row.
+Indices that are the digits of one number (``X[at // 56, at % 56]``) are that number first, and no
+row ends there: :mod:`~tilelang.cpu.loops.digits`. Only loops over neighbouring elements are split,
+which become vectors; what a piece knows of its variable, ``simplify`` puts to use.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import gcd
+from typing import NamedTuple
 
+from tilelang.cpu.loops.digits import Digits
 from tilelang.cpu.loops.vectorization import is_position
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -43,6 +48,20 @@ def split_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func.with_body(walk.visit(func.body))
 
 
+class _Row(NamedTuple):
+    """Quotients change every ``size`` iterations, in ``first`` and so on.
+
+    Attributes:
+        whole: after how many the quotient itself changes, a multiple of ``size``.
+        rest: what is added to the variable, where that makes the first row a part of one.
+    """
+
+    size: int
+    first: int
+    whole: int
+    rest: E.Expr | None
+
+
 class _Splitter(SimplifyWalk):
     splits = False  # whether what is visited is part of a loop that was split
 
@@ -50,7 +69,9 @@ class _Splitter(SimplifyWalk):
         made = super().visit(stmt)
         if isinstance(made, S.For) and made.kind == "serial" and steps_by_one(made):
             if made.hints.parallel is not None and not made.hints.threads and trip_count(made):
-                return made if S.holds(made.body, S.For, S.While) else self.split(made)
+                inner = S.find(made.body, S.For, S.While)
+                is_last = all(isinstance(n, S.For) and n.hints.parallel is None for n in inner)
+                return self.split(made) if is_last else made
         return made
 
     def expr(self, expr: E.Expr) -> E.Expr:
@@ -59,36 +80,51 @@ class _Splitter(SimplifyWalk):
     def split(self, loop: S.For) -> S.Stmt:
         """A loop over elements as rows or pieces, if it has any."""
         first, count, var = int(loop.start), trip_count(loop) or 0, loop.var
-        body = inline_lets(loop.body, is_position)
+        outer = (self.known, self.splits)
+        self.known = self.known.with_range(var, first, first + count)
+        inlined = inline_lets(loop.body, is_position)
+        body = Digits(var, self.known).joined(inlined)
         cuts = {at for at in self.borders(body, var) if first < at < first + count}
-        rows, outer = 0, (self.known, self.splits)
-        for size, offset in sorted({*self.periods(body, var)}, reverse=True):
-            starts = {*range(first + (offset - first) % size, first + count, size)} - {first}
-            if len(starts) == 1:
-                cuts |= starts
+        rows = sorted(self.rows(body, var), key=lambda row: -row.size)
+        ragged = [(row.whole, row.rest) for row in rows if row.rest is not None]
+        nested: tuple[int, E.Expr] | None = None
+        for row in rows:
+            starts = {*range(first + (row.first - first) % row.size, first + count, row.size)}
+            if row.size >= SHORTEST and len(starts - {first}) == 1:
+                cuts |= starts - {first}
                 break
-            if starts and offset == first == 0 == count % size:
-                rows = size
-                break
+            if first in starts and count % row.size == 0 and SHORTEST <= row.size < count:
+                if row.size == row.whole or not ragged:
+                    nested = row.size, E.const(-first, var.dtype)
+                    break
+        if nested is None and ragged and not cuts:
+            nested = min(ragged, key=lambda of: of[0])
         self.splits = True
-        if rows:
-            result = self.nest(loop, body, rows, count)
+        if nested is not None:
+            result = self.nest(loop, body, *nested, count)
         elif 0 < len(cuts) <= MOST:
             ends = pairwise((first, *sorted(cuts), first + count))
             result = S.seq(*(self.piece(loop, body, *of) for of in ends))
         else:
-            result = loop
+            result = loop if body is inlined else replace(loop, body=body)
         self.known, self.splits = outer
         return result
 
-    def nest(self, loop: S.For, body: S.Stmt, size: int, count: int) -> S.Stmt:
-        """``loop`` over rows of ``size`` elements."""
+    def nest(self, loop: S.For, body: S.Stmt, size: int, rest: E.Expr, count: int) -> S.Stmt:
+        """``loop`` over its parts of rows of ``size`` elements, which are those of the variable
+        plus ``rest``."""
         row, at = (E.Var(name, loop.var.dtype) for name in (f"{loop.var.name}_row", loop.var.name))
-        self.known = self.known.with_range(row, 0, count // size).with_range(at, 0, size)
-        hints = LoopHints(parallel=(loop.hints.parallel or 0) + 1)
-        body = substitute_in(body, {loop.var: row * size + at})
-        inner = S.counted(at, size, body, hints=hints, loc=loop.loc)
-        return self.visit(replace(loop, var=row, stop=E.const(count // size), body=inner))
+        low = simplify(rest + loop.start, self.known)
+        begin, end = low // size, (low + (count - 1)) // size + 1
+        self.known = self.known.with_range(row, begin, end).with_range(at, 0, size)
+        ahead = low - row * size
+        inner = replace(
+            loop, var=at, start=E.binary("max", ahead, E.const(0)),
+            stop=E.binary("min", ahead + count, E.const(size)),
+            body=substitute_in(body, {loop.var: row * size + at - rest}),
+            hints=LoopHints(parallel=(loop.hints.parallel or 0) + 1),
+        )  # fmt: skip
+        return self.visit(replace(loop, var=row, start=begin, stop=end, body=inner))
 
     def piece(self, loop: S.For, body: S.Stmt, start: int, stop: int) -> S.Stmt:
         """The iterations of ``loop`` from ``start`` on and below ``stop``."""
@@ -97,9 +133,8 @@ class _Splitter(SimplifyWalk):
         body, first, end = substitute_in(body, {loop.var: var}), E.const(start), E.const(stop)
         return self.visit(replace(loop, var=var, start=first, stop=end, body=body))
 
-    def periods(self, body: S.Stmt, var: E.Var) -> Iterator[tuple[int, int]]:
-        """After how many iterations quotients change, if that is a row, and a first one where
-        they do."""
+    def rows(self, body: S.Stmt, var: E.Var) -> Iterator[_Row]:
+        """After how many iterations quotients change, if those of one are a row."""
         for node in _nodes(body):
             if not isinstance(node, E.Binary) or node.op not in ("floordiv", "floormod"):
                 continue
@@ -107,10 +142,14 @@ class _Splitter(SimplifyWalk):
             step = form[0].factor(var) if form is not None else 0
             if form is None or step <= 0 or not isinstance(node.b, E.Const):
                 continue
-            modulus, rest = interval(form[1], self.known).congruence()
-            size = gcd(modulus, int(node.b.value))
-            if size >= SHORTEST * step and size % step == 0:
-                yield size // step, -(rest // step) % (size // step)
+            modulus, past = interval(rest := form[1], self.known).congruence()
+            size, whole = gcd(modulus, int(node.b.value)), int(node.b.value)
+            if whole < SHORTEST * step or size % step:
+                continue
+            size, whole = size // step, whole // step
+            is_part = step == 1 and size < whole and rest.dtype == var.dtype
+            is_part = is_part and S.bound(body).isdisjoint(rest.variables)
+            yield _Row(size, -(past // step) % size, whole, rest if is_part else None)
 
     def borders(self, body: S.Stmt, var: E.Var) -> Iterator[int]:
         """Iterations from which on a condition between accesses is another one."""
