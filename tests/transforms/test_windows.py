@@ -10,6 +10,7 @@ from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
 from window_programs import BF16, all_cases, moved, pairs, scattered
 
 import tilelang
+import tilelang.language as T
 from tilelang.emulator.compilers import find_cxx
 
 CASES = all_cases()
@@ -63,3 +64,17 @@ def test_accesses_are_as_wide_as_what_lanes_need_together(name: str) -> None:
 def test_what_no_lane_stores_is_left_alone() -> None:
     text = compiled(scattered("one_of_two", 4, 256, np.float16).func, SM_90A).get_kernel_source()
     assert "tl_copy" not in "".join(line for line in text.splitlines() if "&Y[" in line)
+
+
+def test_a_tensor_without_dimensions_has_no_vectors() -> None:
+    @T.prim_func
+    def main(
+        X: T.Tensor((64,), "float32"), S: T.Tensor((), "float32"), Y: T.Tensor((64,), "float32")
+    ):
+        with T.Kernel(1, threads=16):
+            for i in T.Parallel(64):
+                Y[i] = X[i] * S[()]
+
+    x = np.arange(64, dtype=np.float32)
+    given = (x, np.array(3, np.float32), np.zeros_like(x))
+    holds(main, given, 3 * x, on=(INTERPRETER, SM_80, SM_90A))

@@ -30,7 +30,8 @@ def run_of(
 ) -> int:  # fmt: skip
     """The most lanes (a power of two, at most ``most`` and ``widest`` bits) that a vector access
     may have along ``var``, when it starts at multiples of its size; 1 for none."""
-    while most > 1 and indices:
+    most = min(most, max(1, widest // buffer.dtype.bits))
+    while most > 1 and any(var in index.variables for index in indices):
         found = window_of(buffer, [indices], Lanes(var, most, bounds), True, widest)
         if found is not None and found.is_by_lane and found.width == most:
             return most
@@ -71,8 +72,9 @@ def window_of(
     Args:
         whole: whether the lanes have to access all of every vector.
     """
-    layout, strides, places = buffer.attrs.layout, buffer.stride_list(), _places(accesses, lanes)
-    if places is None or buffer.dtype.lanes > 1 or not _is_value(strides[-1], 1):
+    layout, strides = buffer.attrs.layout, buffer.stride_list()
+    places = _places(accesses, lanes) if strides else None
+    if places is None or buffer.dtype.lanes > 1 or not buffer.has_unit_stride:
         return None
     first = tuple(map(lanes.first, accesses[0]))
     offset = first[-1] if layout is not None else E.as_expr(buffer.elem_offset)
@@ -100,7 +102,8 @@ def _places(accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes) -> tuple[Offse
     found: list[Offsets] = []
     for indices in accesses:
         *rows, last = map(lanes.offsets, indices)
-        ahead = simplify(lanes.first(indices[-1] - accesses[0][-1]), lanes.bounds)
+        gap = E.as_expr(0) if indices is accesses[0] else indices[-1] - accesses[0][-1]
+        ahead = simplify(lanes.first(gap), lanes.bounds)
         same = E.same_exprs(indices[:-1], accesses[0][:-1]) and all(
             row == lanes.same for row in rows
         )
@@ -117,10 +120,6 @@ def guarded(value: E.Expr) -> tuple[list[E.Expr], E.Expr]:
         conds.append(value.cond)
         value = value.t
     return conds, value
-
-
-def _is_value(extent: int | E.Expr, value: int) -> bool:
-    return isinstance(extent, int) and extent == value
 
 
 @lru_cache(maxsize=512)
