@@ -19,18 +19,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tilelang"
 # The most lines of code of the whole package. Features do not raise it.
-TOTAL = 76_615
+TOTAL = 76_580
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
-    "core": 11_357,
-    "passes": 19_049,
-    "back ends": 11_889,
-    "language": 11_297,
+    "core": 11_310,
+    "passes": 19_095,
+    "back ends": 11_875,
+    "language": 11_280,
     "runtime": 5_793,
-    "interpreters": 6_446,
-    "tools": 4_459,
+    "interpreters": 6_445,
+    "tools": 4_455,
     "compatibility": 4_827,
-    "support": 1_498,
+    "support": 1_500,
 }
 # Area -> its folders and modules, by their paths in the package without ".py". Of two that fit a
 # module, the longer one counts.
