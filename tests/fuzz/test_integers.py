@@ -49,3 +49,9 @@ def test_constants_and_signs_mean_what_python_means(first: int) -> None:
 def test_they_do_on_gpus(seed: int) -> None:
     target = CHIPS[seed % len(CHIPS)]
     agree(make_integers(seed), seed, target=target, execution_backend="emulator")
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+def test_a_shift_by_a_huge_constant() -> None:
+    """2 to that power is no number that anything may compute."""
+    agree(make_integers(7000068), 7000068, target="cpu")

@@ -161,7 +161,7 @@ def _as_division(op: str) -> Callable[[Context, Match], Expr | None]:
 
     def changed(ctx: Context, m: Match) -> Expr | None:
         x, n = m["x"], _int(m["c"])
-        n = n + 1 if op == "bitand" else 1 << n
+        n = n + 1 if op == "bitand" else 1 << n if 0 <= n < x.dtype.bits else 0
         if n < 2 or not _is_power_of_two(n) or not _fits(n, x):
             return None
         match = {"x": x, "c": const(n, x.dtype)}
