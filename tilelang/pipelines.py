@@ -37,7 +37,7 @@ from tilelang.transforms.normalize.checks import check_program
 from tilelang.transforms.normalize.legalize import legalize
 from tilelang.transforms.normalize.loops import normalize_loops
 from tilelang.transforms.normalize.operations import normalize_operations
-from tilelang.transforms.normalize.simplify import simplify_func
+from tilelang.transforms.normalize.simplify import simplify_and_bound_shifts, simplify_func
 from tilelang.transforms.schedule.apply import schedule_launches
 from tilelang.transforms.step import Step
 from tilelang.transforms.sync.allocate_tensor_memory import allocate_resources
@@ -55,7 +55,7 @@ NORMALIZE: tuple[Step, ...] = (
          after="every later pass knows every annotation key, sees ordinary operations instead of "
                "function names, looks at kernels with a number of threads only, and relies on the "
                "dtypes of indices"),
-    Step("simplify", simplify_func,
+    Step("simplify", simplify_and_bound_shifts,
          does="fold constants and simplify expressions by the bounds of variables; legalize shifts "
               "by the width and more",
          after="every later pass sees constant extents and folded conditions"),

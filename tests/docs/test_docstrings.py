@@ -20,8 +20,8 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 # The first words of summaries. One that is missing here may be added, if it is an imperative.
 VERBS = frozenset(
-    """Accept Accumulate Add Allocate Annotate Approximate Arrive Begin Bind Branch Call Check
-    Combine Commit Compare Compile Compute Copy Count Create Declare Decorate Disable Evaluate
+    """Accept Accumulate Add Allocate Annotate Approximate Arrive Assign Begin Bind Branch Call Check
+    Combine Commit Compare Compile Compute Copy Count Create Declare Decorate Disable Draw Evaluate
     Execute Expect Fetch Fill Fix Free Gather Generate Group Initialize Issue Keep Launch Leave
     Let Limit Load Loop Lower Make Map Measure Move Multiply Order Pass Print Put Raise Read
     Record Reduce Refer Refuse Repeat Report Request Return Run Set Shuffle Signal Start State

@@ -78,7 +78,7 @@ def test_a_tile_operation_behind_threads_that_left_is_refused() -> None:
             T.copy(A, s)
             T.copy(s, B)
 
-    with pytest.raises(TileUnsupportedError, match="that only some threads of a warp take"):
+    with pytest.raises(TileUnsupportedError, match="that only some threads of a warp execute"):
         tilelang.compile(copies, target="cuda -arch=sm_90a", execution_backend="emulator")
 
 

@@ -204,7 +204,7 @@ def test_a_tile_operation_in_a_divergent_loop_is_refused() -> None:
                 T.copy(A, B)
 
     with pytest.raises(
-        TileUnsupportedError, match="a branch that only some threads of a warp take"
+        TileUnsupportedError, match="a branch that only some threads of a warp execute"
     ):
         compiled(loops, SM_80)
 
@@ -262,7 +262,7 @@ def test_a_tile_operation_after_threads_that_data_lets_leave_is_refused() -> Non
             T.copy(A, B)
 
     with pytest.raises(
-        TileUnsupportedError, match="a branch that only some threads of a warp take"
+        TileUnsupportedError, match="a branch that only some threads of a warp execute"
     ):
         compiled(leaves, SM_80)
 

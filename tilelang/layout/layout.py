@@ -327,7 +327,7 @@ class Layout:
         return self.drawing("float16").svg()
 
     def drawing(self, dtype: object) -> Drawing:
-        """The layout as a grid; ``dtype`` of the elements of shared memory decides their banks."""
+        """Draw the layout as a grid; ``dtype`` of the elements decides their banks."""
         from tilelang.layout.drawing import shared_grid
 
         return shared_grid(self.shape, self.addresses(), self.size, DType(dtype))

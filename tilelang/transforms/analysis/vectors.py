@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -50,15 +51,19 @@ class Window:
 
     @property
     def positions(self) -> list[list[int]]:
-        """Where each element is when the vectors stand one behind the other."""
-        ends = ((start, start + self.width) for start in self.starts)
-        at = {place: n for n, place in enumerate(i for end in ends for i in range(*end))}
+        """Where each element is in the vectors, one after the other."""
+        at = {place: n for n, place in enumerate(self.elements)}
         return [[at[place] for place in places] for places in self.places]
 
     @property
     def is_by_lane(self) -> bool:
         """Whether each vector has as many lanes as elements, in their order."""
-        return self.positions == [list(range(self.width * len(self.starts)))]
+        return self.places == (self.elements,)
+
+    @property
+    def elements(self) -> Offsets:
+        """Which elements the vectors hold, as ``places``."""
+        return tuple(chain.from_iterable(range(s, s + self.width) for s in self.starts))
 
 
 def window_of(
@@ -88,7 +93,7 @@ def window_of(
     found: list[Window] = []
     for width in (16, 8, 4, 2):
         past = rest % width
-        starts = tuple(dict.fromkeys((past + p) // width * width - past for p in elements))
+        starts = tuple(dict.fromkeys([(past + p) // width * width - past for p in elements]))
         exact = len(set(elements)) == len(elements) == width * len(starts)
         fewer = len(starts) < len(set(elements)) and 8 <= width * buffer.dtype.bits <= most
         if fewer and modulus % width == 0:
@@ -109,7 +114,7 @@ def _places(accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes) -> tuple[Offse
         )
         if last is None or not same or not isinstance(ahead, E.Const):
             return None
-        found.append(tuple(each + int(ahead.value) for each in last))
+        found.append(tuple([each + int(ahead.value) for each in last]))
     return tuple(found) or None
 
 

@@ -83,10 +83,11 @@ class _Allocation:
     align: int
     async_proxy: bool = False  # the async proxy writes it
 
-    def follows(self, other: _Allocation) -> bool:
-        """Whether the async proxy writes it after threads wrote ``other``: at the same address that
-        would take a fence by each of them (PTX, "Proxies"), which barriers do not have."""
-        return self.async_proxy and not other.async_proxy and self.live.order > other.live.order
+
+def _fenced(a: _Allocation, b: _Allocation) -> bool:
+    """Whether the async proxy writes one of two after threads wrote the other: at the same address
+    that would take a fence by each of them (PTX, "Proxies"), which barriers do not have."""
+    return (a if a.async_proxy else b).live.order > (b if a.async_proxy else a).live.order
 
 
 class _Planner:
@@ -269,8 +270,7 @@ def assign(
             (offset, offset + other.size)
             for other, offset in placed
             if not (reuse and ranges.can_overlap(allocation.live, other.live))
-            or allocation.follows(other)
-            or other.follows(allocation)
+            or (allocation.async_proxy != other.async_proxy and _fenced(allocation, other))
         )
         placed.append((allocation, _gap(allocation, taken)))
     return sorted(placed, key=lambda pair: pair[0].live.order)

@@ -117,15 +117,16 @@ class LiveRanges:
     ) -> bool:
         """Whether there is certainly a barrier between two positions whenever both ranges
         execute."""
-        paths = before.path or (), after.path or ()
-        if any(self._passes_barrier(low, high, path, self.barriers) for path in paths):
+        paths = a, b = before.path or (), after.path or ()
+        passes, barriers = self._passes_barrier, self.barriers
+        if passes(low, high, a, barriers) or passes(low, high, b, barriers):
             return True
         both = common_path(*paths)
         positions = [position for position, control in enumerate(both) if control.group is not None]
         if not positions:
             return False
         own = [path[positions[-1] :] for path in paths]
-        return any(self._passes_barrier(low, high, path, self.group_barriers, ()) for path in own)
+        return any(passes(low, high, path, self.group_barriers, ()) for path in own)
 
     def _passes_barrier(
         self,

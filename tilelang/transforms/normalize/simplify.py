@@ -32,10 +32,19 @@ _SHIFTS = ("shl", "shr")
 
 
 def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with all expressions simplified, and no shift by the width or more."""
-    kind = SimplifyWalk
-    if any(_has_shift(expr) for stmt in S.walk(func.body) for expr in stmt.exprs()):
-        kind = _Bound if context.has("cores") else _BoundInKernels
+    """``func`` with all expressions simplified."""
+    return _simplified(func, SimplifyWalk)
+
+
+def simplify_and_bound_shifts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with all expressions simplified, and no shift by the width or more. That is once,
+    before lowering, which keeps the shifts and not the conditions that show their counts."""
+    if not any(_has_shift(expr) for stmt in S.walk(func.body) for expr in stmt.exprs()):
+        return _simplified(func, SimplifyWalk)
+    return _simplified(func, _Bound if context.has("cores") else _BoundInKernels)
+
+
+def _simplified(func: S.PrimFunc, kind: type[SimplifyWalk]) -> S.PrimFunc:
     launches = S.find(func.body, S.Launch)
     walk = kind(known_of(func), frozenset(effects.written(func.body)))
     walk.laid_out = frozenset(b for launch in launches for b, _ in launch.hints.layout_map)
