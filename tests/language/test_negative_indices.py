@@ -373,3 +373,21 @@ def test_a_reducer_is_updated_from_the_end(run: Callable[..., None]) -> None:
     b = np.zeros(4, F)
     run(counted, b)
     assert b.tolist() == [sum(range(k, 60, 4)) for k in range(4)]
+
+
+@pytest.mark.parametrize("minus", [0, 2])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_a_condition_decides_the_sign_of_loaded_numbers_of_every_width(dtype: str, minus: int):
+    @T.prim_func
+    def main(A: T.Tensor((5,), "int32"), S: T.Tensor((8,), dtype), B: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=8):
+            for i in T.Parallel(8):
+                if S[i] - minus < 0:
+                    B[i] = A[S[i] - minus]
+
+    a, s = np.arange(1, 6, dtype=np.int32), np.array([-3, -2, -1, 0, 1, 2, 3, 4], dtype)
+    want = np.array([a[n - minus] if n < minus else 0 for n in s.tolist()], np.int32)
+    for how in ({"execution_backend": "interpret"}, {}):
+        b = np.zeros(8, np.int32)
+        tilelang.compile(main, target="cpu", **how)(a, s, b)
+        np.testing.assert_array_equal(b, want)

@@ -166,9 +166,8 @@ class Bounds:
         return replace(known, narrowed={**known.narrowed, cond: known_truth})
 
     def _compared(self, op: str, a: Expr, b: Expr) -> Bounds:
-        left, right = exact(a, self), exact(b, self)
-        if left is None or right is None:
-            return self
+        # A sum that may wrap is a number of its own.
+        left, right = (exact(side, self) or Linear(((side, 1),), 0, INT64) for side in (a, b))
         gap = left.added(right, -1).recomposed()  # a - b
         if op == "eq":
             return self._at_least_zero(gap)._at_least_zero(_negative(gap))
@@ -200,6 +199,10 @@ class Bounds:
         return known
 
     def _narrowed(self, term: Expr, found: Interval) -> Bounds:
+        while isinstance(term, Cast) and full(of := term.value.dtype).within(
+            full(term.dtype)
+        ) == full(of):
+            term = term.value  # a conversion to more bits
         values = interval(term, self)
         found = values.within(found)
         if found == values or found.low > found.high:  # nothing new, or never reached
