@@ -91,7 +91,7 @@ def window_of(
     elements = [place for each in places for place in each]
     rows = [E.as_expr(n) for n in (buffer.shape[-1], *strides[:-1])]
     found: list[Window] = []
-    for width in (16, 8, 4, 2):
+    for width in (32, 16, 8, 4, 2):
         past = rest % width
         starts = tuple(dict.fromkeys([(past + p) // width * width - past for p in elements]))
         exact = len(set(elements)) == len(elements) == width * len(starts)
