@@ -72,7 +72,8 @@ class _Overlapped(TileLoop):
             boxes.
         region: where the result goes, by the variables of blocks and those of ``kept``.
         values: those that the body binds to variables, by the same.
-        kept: variables of the body whose values come from memory.
+        kept: variables of the body whose values come from memory; where rows are stored, those of
+            blocks, too.
         parts: the subtiles of the result; ``stages``: the versions of the operands that they leave.
     """
 
@@ -112,7 +113,7 @@ class _Overlapped(TileLoop):
 
     def destination(self, out: S.Copy) -> tuple[Region, dict[E.Var, E.Expr], tuple[E.Var, ...]]:
         """The region that ``out`` stores by the variables of blocks, the values of variables that
-        the body binds, and those of them that depend on memory.
+        the body binds, and the variables that are kept for the next tile.
 
         Raises:
             NotLegalError: it depends on threads, or on memory in another way.
@@ -137,6 +138,10 @@ class _Overlapped(TileLoop):
             used |= expr.variables
         needed = tuple(var for var in kept if var in used)
         require(all(var.dtype is INDEX_DTYPE for var in needed), FORM)
+        # Computed from the number of the tile, the addresses of all rows would be invariants of the
+        # loop of products: ptxas keeps them in registers, and accumulators are spilled for them.
+        blocks = () if self.rows is None else self.old.block_vars
+        needed += tuple(var for var in blocks if var in used and var.dtype is INDEX_DTYPE)
         return region, values, needed
 
     def versions_that_fit(self, parts: Subtiles, facts: Facts) -> int:
@@ -201,7 +206,12 @@ class _Overlapped(TileLoop):
             rows += [parts.wait()] if last else []
             whole = simplify(substitute(whole, values))
             body = S.If(cond=whole, then=body, orelse=S.seq(*rows) if rows else None, loc=loc)
-        return S.seq(*self.lets(number, names, body), *saved_lets, body)
+        extents = dict(zip(self.old.block_vars, self.extents))
+        known = [
+            S.Assert(cond=E.binary("land", var >= 0, var < extents[old]), assumed=True, loc=loc)
+            for old, var in zip(self.kept, kept) if old in extents
+        ]  # fmt: skip
+        return S.seq(*self.lets(number, names, body), *saved_lets, *known, body)
 
     def rows_of(self, loop: S.Parallel, values: Mapping[E.Var, E.Expr]) -> S.Stmt:
         """The loop that stores rows of a result, from the registers that hold it."""
