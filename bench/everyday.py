@@ -96,6 +96,15 @@ def child(who: str, device: str, names: Iterable[str]) -> None:
         print(json.dumps(row), flush=True)
 
 
+def start(who: str, package: Path, device: str, names: list[str]) -> subprocess.Popen[bytes]:
+    """A process that measures programs by one package."""
+    path = os.pathsep.join((str(package), str(ROOT / "bench")))
+    return subprocess.Popen(
+        [sys.executable, __file__, "--child", who, device, *names],
+        env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE,
+    )  # fmt: skip
+
+
 def in_turns(names: list[str], chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Some programs with each package in turn."""
     packages = {"here": ROOT}
@@ -104,16 +113,19 @@ def in_turns(names: list[str], chosen: argparse.Namespace) -> list[dict[str, Any
     if not chosen.no_torch:
         packages["torch"] = ROOT
     device = "cpu" if chosen.cpu else "cuda"
+    if chosen.jobs:  # fill the caches of compiled kernels; these times are not used
+        shares = [names[index :: chosen.jobs] for index in range(chosen.jobs)]
+        for who, package in packages.items():
+            for process in [start(who, package, device, share) for share in shares if share]:
+                process.communicate()
     rows: list[dict[str, Any]] = []
     for first in range(0, len(names), 12):
         for who, package in packages.items():
-            command = [sys.executable, __file__, "--child", who, device, *names[first : first + 12]]
-            path = os.pathsep.join((str(package), str(ROOT / "bench")))
-            done = subprocess.run(
-                command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, check=False
-            )
-            lines = done.stdout.decode().splitlines()
+            output, _ = start(who, package, device, names[first : first + 12]).communicate()
+            lines = output.decode().splitlines()
             rows += [json.loads(line) for line in lines if line.startswith("{")]
+        if chosen.json:
+            record.write(chosen.json, {"rows": rows})
     return rows
 
 
@@ -162,6 +174,7 @@ def main() -> None:
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--json", type=Path, help="write all rows to this file")
+    parser.add_argument("--jobs", type=int, default=0, help="first compile in so many processes")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.child:
@@ -173,8 +186,6 @@ def main() -> None:
     names = [n for n in PROGRAMS if not chosen.only or any(word in n for word in chosen.only)]
     rows = in_turns(names, chosen)
     print_table(rows, names)
-    if chosen.json:
-        record.write(chosen.json, {"rows": rows})
 
 
 if __name__ == "__main__":
