@@ -53,9 +53,15 @@ def test_times_are_those_that_torch_finds(n: int) -> None:
     memory = DeviceMemory(driver(), 0)
     kernel = tilelang.compile(doubled(n), out_idx=-1, target="cuda")
     data, tensor = memory.empty(DType("float16"), (n,)), torch.zeros(n, device="cuda").half()
-    own = measure(lambda: kernel(data), backend=DriverClock(memory)).median
-    theirs = measure(lambda: kernel(tensor)).median
-    assert own == pytest.approx(theirs, rel=0.15, abs=0.001)
+    clock = DriverClock(memory)
+    pairs = [
+        (
+            measure(lambda: kernel(data), backend=clock).median,
+            measure(lambda: kernel(tensor)).median,
+        )
+        for _ in range(3)  # other processes may use the GPU during one of them
+    ]
+    assert any(own == pytest.approx(theirs, rel=0.15, abs=0.001) for own, theirs in pairs), pairs
 
 
 def test_a_search_needs_no_torch_and_outlives_a_lost_device(
