@@ -174,7 +174,7 @@ def window_attention(batch: int, heads: int, length: int, dim: int, window: int)
 def packed_attention(count: int, length: int, heads: int, dim: int) -> Program:
     """Sequences one behind the other; offsets say where each begins. No mask."""
     scale = dim**-0.5 * LOG2_E
-    tokens = count * length
+    tokens, longest = count * length, length + length // 2
 
     def build():
         shape = (tokens, heads, dim)
@@ -187,7 +187,7 @@ def packed_attention(count: int, length: int, heads: int, dim: int) -> Program:
             N: T.Tensor((count + 1,), "int32"),
             O: T.Tensor(shape, "float16"),
         ):
-            with T.Kernel(T.ceildiv(length, 64), heads, count, threads=128) as (bx, by, bz):
+            with T.Kernel(T.ceildiv(longest, 64), heads, count, threads=128) as (bx, by, bz):
                 q = T.alloc_shared((64, dim), "float16")
                 k = T.alloc_shared((64, dim), "float16")
                 v = T.alloc_shared((64, dim), "float16")
@@ -235,6 +235,7 @@ def packed_attention(count: int, length: int, heads: int, dim: int) -> Program:
         # Pairs of sequences of unequal length fill the tensor.
         shift = integers(length, count) // 2
         shift[1::2] = -shift[0::2][: count // 2]
+        shift[count - count % 2 :] = 0
         ends = (shift + length).cumsum(0).int()
         offsets = ends.new_zeros(count + 1)
         offsets[1:] = ends
