@@ -24,21 +24,24 @@ _BULK = {
 }
 
 
-def ptx_counts(func: Any, arch: str = "sm_90a") -> dict[str, int]:
-    """Static counts in the PTX of ``func``; loops of constants are written out in it."""
+def ptx_text(func: Any, arch: str = "sm_90a") -> str:
+    """The PTX of ``func``."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         tilelang.compile(func, target=f"cuda -arch={arch}").show_ptx()
-    return {name: len(re.findall(pattern, text.getvalue())) for name, pattern in _PATTERNS.items()}
+    return text.getvalue()
+
+
+def ptx_counts(func: Any, arch: str = "sm_90a") -> dict[str, int]:
+    """Static counts in the PTX of ``func``; loops of constants are written out in it."""
+    text = ptx_text(func, arch)
+    return {name: len(re.findall(pattern, text)) for name, pattern in _PATTERNS.items()}
 
 
 def global_counts(func: Any, arch: str = "sm_90a") -> str:
     """What the PTX of ``func`` does in memory: ``loads`` and ``stores`` of global memory as bytes x
     count, and how many of the rest there are."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        tilelang.compile(func, target=f"cuda -arch={arch}").show_ptx()
-    ptx = text.getvalue()
+    ptx = ptx_text(func, arch)
     parts = []
     for name, word in (("loads", "ld"), ("stores", "st")):
         found = re.findall(rf"\b{word}\.global(?:\.[\w:]+)*?(?:\.v(\d))?\.[bfsu](\d+)\b", ptx)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 
 from tilelang.codegen.gpu.dialect import Dialect
@@ -18,6 +19,7 @@ from tilelang.cuda.forms import (
 from tilelang.cuda.ptx_intrinsics import OPERANDS
 from tilelang.cuda.tensor_map import map_step, map_tensor
 from tilelang.cuda.toolchain import MODEST
+from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.target import Target
 from tilelang.target.instruction_table import ROWS
@@ -51,6 +53,17 @@ def assembler_flags(func: S.PrimFunc) -> tuple[str, ...]:
     """Options for the assembler that suit the loops of `func`."""
     counts = [matrix_calls(stmt.body) for stmt in S.find(func.body, S.Launch)]
     return (MODEST,) if 0 < max(counts, default=0) <= FEW else ()
+
+
+def compiler_flags(func: S.PrimFunc) -> tuple[str, ...]:
+    """Those, and extents that the indices of all threads and blocks of `func` stay below."""
+    launches = S.find(func.body, S.Launch)
+    threads = [prod(launch.threads) for launch in launches]
+    blocks = [launch.grid[0] for launch in launches]
+    found = [f"-DTL_THREADS={max(threads)}"] if threads else []
+    if threads and all(isinstance(extent, (int, E.Const)) for extent in blocks):
+        found.append(f"-DTL_BLOCKS={max(map(int, blocks))}")
+    return (*assembler_flags(func), *found)
 
 
 def includes(text: str) -> list[str]:
@@ -127,5 +140,5 @@ CUDA = Dialect(
     includes=includes,
     map_tensor=map_tensor,
     map_step=map_step,
-    flags=assembler_flags,
+    flags=compiler_flags,
 )

@@ -39,6 +39,28 @@ typedef unsigned short ushort;
 typedef unsigned int uint;
 
 #define TL_INLINE __device__ __forceinline__
+#if defined(__CUDACC__) && !defined(__HIPCC__)
+// The compiler knows where threads and blocks are: never below 0, and below the extents of the launch where
+// these are constants. A quotient is one shift then, and a condition that always holds is none.
+#ifndef TL_THREADS
+#define TL_THREADS 1024
+#endif
+#ifndef TL_BLOCKS
+#define TL_BLOCKS 0x7fffffff
+#endif
+TL_INLINE uint32_t tl_below(uint32_t at, uint32_t extent) {
+    __builtin_assume(at < extent);
+    return at;
+}
+TL_INLINE uint3 tl_thread_index() {
+    return make_uint3(tl_below(threadIdx.x, TL_THREADS), tl_below(threadIdx.y, TL_THREADS), tl_below(threadIdx.z, 64));
+}
+TL_INLINE uint3 tl_block_index() {
+    return make_uint3(tl_below(blockIdx.x, TL_BLOCKS), tl_below(blockIdx.y, 65535), tl_below(blockIdx.z, 65535));
+}
+#define threadIdx tl_thread_index()
+#define blockIdx tl_block_index()
+#endif
 // TL_ARCH: the architecture that this text is compiled for. A compiler that sees host code too parses
 // kernels a second time for the host, which makes no code of them but has to find every name: the list
 // there is that of all architectures of the compilation, whose last one is the highest.

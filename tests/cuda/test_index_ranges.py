@@ -1,0 +1,135 @@
+"""The device's compiler knows where threads and blocks are: no quotient of an index asks for a sign."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import CPU, SM_90A, holds
+from ptx_counts import ptx_text
+
+import tilelang.language as T
+from tilelang.cuda.dialect import compiler_flags
+from tilelang.cuda.nvrtc import find_nvrtc
+
+nvrtc = pytest.mark.skipif(
+    find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc"
+)
+N, H, W = 6, 14, 20
+E = N * H * W
+
+
+def window(kernel: int, step: int, pad: int, dtype: str = "float32") -> Any:
+    """The largest elements of windows, whose borders the program tests."""
+    h, w = (H + 2 * pad - kernel) // step + 1, (W + 2 * pad - kernel) // step + 1
+    total = N * h * w
+
+    @T.prim_func
+    def main(X: T.Tensor((N, H, W), dtype), Y: T.Tensor((total,), dtype)):
+        with T.Kernel(T.ceildiv(total, 128), threads=128) as b:
+            for t in T.Parallel(128):
+                at = b * 128 + t
+                if at < total:
+                    m = T.alloc_var("float32")
+                    m = -T.infinity("float32")
+                    for i in T.serial(kernel):
+                        for j in T.serial(kernel):
+                            row = at // w % h * step + i - pad
+                            column = at % w * step + j - pad
+                            if row >= 0 and row < H and column >= 0 and column < W:
+                                m = T.max(m, T.cast(X[at // (w * h), row, column], "float32"))
+                    Y[at] = T.cast(m, dtype)
+
+    return main
+
+
+def largest(x: np.ndarray[Any, Any], kernel: int, step: int, pad: int) -> np.ndarray[Any, Any]:
+    """The same by numpy."""
+    padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad)), constant_values=-np.inf)
+    view = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(1, 2))
+    return np.asarray(view[:, ::step, ::step].max(axis=(-2, -1)).ravel())
+
+
+def split_flat() -> Any:
+    @T.prim_func
+    def main(X: T.Tensor((E,), "float32"), Y: T.Tensor((W, H, N), "float32")):
+        with T.Kernel(T.ceildiv(E, 256), threads=256) as b:
+            at = b * 256 + T.get_thread_binding()
+            if at < E:
+                Y[at % W, at // W % H, at // (W * H)] = X[at]
+
+    return main
+
+
+def split_wide() -> Any:
+    @T.prim_func
+    def main(X: T.Tensor((E,), "float32"), Y: T.Tensor((W, H, N), "float32")):
+        with T.Kernel(T.ceildiv(E, 64), threads=64) as b:
+            for t in T.Parallel(64):
+                at = T.cast(b, "int64") * 64 + t
+                if at < E:
+                    Y[at % W, at // W % H, at // (W * H)] = X[at]
+
+    return main
+
+
+def split_grid() -> Any:
+    @T.prim_func
+    def main(X: T.Tensor((E,), "float32"), Y: T.Tensor((W, H, N), "float32")):
+        with T.Kernel(T.ceildiv(H * W, 32), N, threads=32) as (bx, n):
+            for t in T.Parallel(32):
+                at = bx * 32 + t
+                if at < H * W:
+                    Y[at % W, at // W, n] = X[n * H * W + at]
+
+    return main
+
+
+def split_any_length() -> Any:
+    @T.prim_func
+    def main(X: T.Tensor((T.dynamic("e"),), "float32"), Y: T.Tensor((W, H, N), "float32")):
+        with T.Kernel(T.ceildiv(X.shape[0], 128), threads=128) as b:
+            for t in T.Parallel(128):
+                at = b * 128 + t
+                if at < E:
+                    Y[at % W, at // W % H, at // (W * H)] = X[at]
+
+    return main
+
+
+SPLITS = [split_flat, split_wide, split_grid, split_any_length]
+WINDOWS = [(3, 2, 1, "float32"), (3, 1, 1, "float16"), (2, 2, 0, "float32"), (5, 3, 2, "bfloat16")]
+
+
+@nvrtc
+@pytest.mark.parametrize("make", SPLITS, ids=lambda make: make.__name__)
+def test_quotients_of_places_have_no_sign(make: Any) -> None:
+    assert not re.findall(r"\bshr\.[us](?:32|64)[^;]*, (?:31|63);", ptx_text(make()))
+
+
+@nvrtc
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_windows_have_no_sign_either(case: tuple[int, int, int, str]) -> None:
+    text = ptx_text(window(*case))
+    assert not re.findall(r"\bshr\.[us](?:32|64)[^;]*, (?:31|63);", text)
+
+
+@pytest.mark.parametrize("make", SPLITS, ids=lambda make: make.__name__)
+def test_places_are_right(make: Any) -> None:
+    x = np.arange(E, dtype=np.float32)
+    y = np.zeros((W, H, N), np.float32)
+    holds(make(), (x, y), x.reshape(N, H, W).transpose(2, 1, 0), on=(CPU, SM_90A))
+
+
+@pytest.mark.parametrize("case", [case for case in WINDOWS if case[3] != "bfloat16"], ids=str)
+def test_windows_are_right(case: tuple[int, int, int, str]) -> None:
+    x = np.random.default_rng(0).standard_normal((N, H, W)).astype(case[3])
+    wanted = largest(x, *case[:3])
+    holds(window(*case), (x, np.zeros_like(wanted)), wanted, on=(CPU, SM_90A))
+
+
+def test_extents_are_told_where_they_are_constants() -> None:
+    assert compiler_flags(split_grid()) == ("-DTL_THREADS=32", "-DTL_BLOCKS=9")
+    assert compiler_flags(split_any_length()) == ("-DTL_THREADS=128",)
