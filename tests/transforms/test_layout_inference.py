@@ -291,8 +291,9 @@ def test_a_tile_that_every_thread_holds_decides_no_thread_map(kind: str, named: 
         (5120, "bfloat16", 4),  # 2.5 vectors of 16 bytes for a thread, 5 of 8
         (3072, "float16", 4),
         (4096, "bfloat16", 8),
-        (1280, "float32", 4),  # 8 bytes do not fill the registers either
+        (1280, "float32", 1),  # 8 bytes do not fill the registers either
         (1536, "float32", 2),
+        (1536, "float16", 2),
         (1000, "float16", 2),  # so many as give all threads work
     ],
 )

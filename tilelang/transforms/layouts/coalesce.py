@@ -13,7 +13,8 @@ from math import prod
 import numpy as np
 
 from tilelang.ir import stmt as S
-from tilelang.layout.evaluate import Array, distinct
+from tilelang.ir.lanes import WARP
+from tilelang.layout.evaluate import Array
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.layouts.access import Access, accesses
 from tilelang.transforms.layouts.banks import warp_points
@@ -54,7 +55,8 @@ def transactions(
         return None
     if not points:
         return 0.0, 1.0
-    count, steps = _count(points, access.buffer.dtype.bits, run)
+    together = WARP if access.kind == "read" else LANES
+    count, steps = _count(points, access.buffer.dtype.bits, run, together)
     share = spread.register_count / min(SLOTS, spread.register_count)
     return count * share, steps * share
 
@@ -77,9 +79,10 @@ def requests(loop: S.Parallel, spread: RegisterLayout, vectors: Mapping[Access, 
     return total
 
 
-def _count(points: list[Array], bits: int, run: int = 0) -> tuple[int, int]:
-    """Sectors over the vectors of a warp, and vectors; rows of the array are in different
-    sectors."""
+def _count(points: list[Array], bits: int, run: int, together: int) -> tuple[int, int]:
+    """Sectors over the vectors of each ``together`` lanes, and vectors; rows of the array are in
+    different sectors. What two warps read counts twice, for a cache serves them one after the
+    other; what they store is merged."""
     *lead, last = points
     row_number = np.zeros(last.shape, np.int64)
     for index in lead:
@@ -89,9 +92,10 @@ def _count(points: list[Array], bits: int, run: int = 0) -> tuple[int, int]:
         while run > 1 and not _vectors(row_number, last, run):
             run //= 2
     number = row_number * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
-    grouped = number[:, ::run]
-    steps = grouped.shape[1]
-    return sum(distinct(grouped[:, step]).size for step in range(steps)), steps
+    whole = np.pad(number[:, ::run], ((0, -len(number) % together), (0, 0)), mode="edge")
+    steps = whole.shape[1]
+    warps = np.sort(whole.reshape(-1, together, steps), axis=1)
+    return int((np.diff(warps, axis=1) != 0).sum()) + len(warps) * steps, steps
 
 
 def _vectors(row: Array, last: Array, run: int) -> bool:

@@ -21,7 +21,7 @@ from tilelang.transforms.layouts.access import Access, accesses, is_memory
 from tilelang.transforms.layouts.coalesce import requests
 
 ASYNC_BITS = 32  # of the smallest asynchronous copy
-EVEN_BITS = 64  # of the smallest vectors that are worth having no register empty
+EVEN_BITS = 32  # of the smallest vectors that are worth having no register empty
 WORTH = (
     0.8  # of the requests of the widest vectors: others are taken when they need at most so many
 )
@@ -152,7 +152,7 @@ def _width(
     runs: Mapping[Access, int], bits: int, least: int, extents: tuple[int, ...], threads: int
 ) -> int:
     """Elements per thread and step: 16 bytes of the widest memory access along the last extent,
-    fewer if accesses are not aligned or there is less than a vector per thread. Vectors of 8 bytes
+    fewer if accesses are not aligned or there is less than a vector per thread. Vectors of 4 bytes
     that all threads have are better than wider ones that some lack: registers without an element
     take a predicate at every use."""
     width, total = max(runs.values(), default=1), prod(extents)
