@@ -4,6 +4,7 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -62,12 +63,27 @@ def test_a_swizzled_tile_is_a_box_for_each_panel(span: int) -> None:
 
 
 def test_long_dimensions_are_cut_into_equal_parts() -> None:
-    found = boxes(loading((4096,), (1536,), "float32"))
+    found = boxes(loading((4100,), (1536,), "float32"))
     assert found.extents == (256,)
     assert numbers(found) == [([k], [k]) for k in range(0, 1536, 256)]
     found = boxes(loading((2048, 64), (384, 64)), swizzled((384, 64), 16, 128))
     assert found.extents == (64, 192)
     assert numbers(found) == [([0, 0], [0, 0]), ([192, 0], [0, 192])]
+
+
+def test_long_rows_are_one_box_of_two_dimensions_where_their_parts_are_whole() -> None:
+    found = boxes(loading((4096,), (1536,), "float32"))
+    assert (found.extents, numbers(found)) == ((256, 6), [([0], [0, 0])])
+    assert [int(size) for size in found.sizes] == [256, 16]
+    assert [int(stride) for stride in found.strides] == [4, 1024]
+    found = boxes(loading((8, 6000), (2, 1200), "float16", at=(4, 2400)))
+    assert (found.extents, numbers(found)) == ((240, 5, 2), [([0, 0], [0, 10, 4])])
+    assert [int(size) for size in found.sizes] == [240, 25, 8]
+    for shape, tile, at in [((8, 6001), (2, 1200), None), ((8, 6000), (2, 1200), (0, 1208))]:
+        with contextlib.suppress(TmaIneligibleError):
+            assert len(boxes(loading(shape, tile, "float16", at=at)).boxes) == 10
+    deep = boxes(loading((2, 2, 2, 2, 1024), (1, 1, 1, 2, 1024)))
+    assert len(deep.boxes) == 8 and len(deep.extents) == 5
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
@@ -182,7 +198,7 @@ def test_reasons_of_the_tile() -> None:
     assert why(rows, swizzled((64, 64), 16, 128)) == (
         "it begins inside the 8 rows of a swizzle of `s`"
     )
-    assert why(loading((64, 512), (64, 512), "float32")) == "it needs 128 boxes, more than 32"
+    assert why(loading((64, 600), (64, 512), "float32")) == "it needs 128 boxes, more than 32"
     five = loading((64, 8), (5, 5, 8), region=(2, slice(0, 5), slice(0, 8)))
     assert why(five) == "its boxes do not start at multiples of 128 bytes of the tile"
 

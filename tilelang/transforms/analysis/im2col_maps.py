@@ -71,7 +71,8 @@ def image_of(stmt: S.Im2col, layout: Layout | None, bounds: Bounds) -> Boxes:
     )
     far = stmt.pad - stmt.dilation * (stmt.kernel - 1)
     window = Window(stmt.stride, (-stmt.pad,) * 2, (far,) * 2)
-    return Boxes(tensor, tile.buffer, kind, strides, (width, rows), span, boxes, window)
+    sizes = tuple(map(E.as_expr, reversed(tensor.shape)))
+    return Boxes(tensor, tile.buffer, kind, sizes, strides, (width, rows), span, boxes, window)
 
 
 def _panels(stmt: S.Im2col, layout: Layout | None) -> tuple[int, int]:

@@ -3,7 +3,8 @@
 TMA moves a box of up to five dimensions between a tensor and shared memory, where the box
 is contiguous, innermost dimension first, as the map's swizzle orders it. Outside of the tensor it
 reads zeros and writes nothing, as ``T.copy`` does. A tile that is stored in panels, or that is
-longer than a box may be, takes several boxes.
+longer than a box may be, takes several boxes. Of rows that are longer the map has two dimensions if
+their length and their starts are multiples of a box's, so that one box takes all of them.
 
 Sources: PTX ISA, "Tensors" and "cp.async.bulk.tensor"; CUDA Driver API, "Tensor Map Object
 Management".
@@ -11,6 +12,7 @@ Management".
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import TypeAlias
@@ -21,6 +23,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.simplify import simplify
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzle_of, swizzled
 from tilelang.records import dataclass
@@ -29,6 +32,7 @@ CHUNK = 16  # bytes that addresses and strides of tensors, and rows of boxes, ar
 START = 128  # bytes that a box starts at multiples of in shared memory
 MOST = 256  # elements of a box along each dimension
 MOST_DIMS = 5
+FOLD = -1  # the number of the dimension that counts the parts of a row
 MOST_BOXES = 32  # of one tile; each is an instruction of its own
 _FARTHEST = 1 << 40  # bytes from one element to the next, below
 _WIDEST = (1 << 31) - 1  # coordinates are 32-bit
@@ -71,6 +75,7 @@ class Boxes:
     Attributes:
         tensor, tile: the buffers in global and in shared memory.
         kind: the value of CUtensorMapDataType of an element.
+        sizes: elements along each dimension of the map, innermost first.
         strides: bytes from one element to the next along each dimension, innermost first.
         extents: of a box, innermost first.
         span: bytes of the swizzle in shared memory, 0 for none.
@@ -82,6 +87,7 @@ class Boxes:
     tensor: Buffer
     tile: Buffer
     kind: int
+    sizes: tuple[E.Expr, ...]
     strides: tuple[E.Expr, ...]
     extents: tuple[int, ...]
     span: int
@@ -207,17 +213,43 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
             f"of {CHUNK} bytes"
         )
     span, axes = _axes(tile, layout, bounds)
+    sizes = tuple(map(E.as_expr, reversed(tensor.buffer.shape)))
     pairs = dict(zip(tile.tile_dims(), tensor.tile_dims()))
+    row, last = axes[0], tensor.buffer.ndim - 1
+    width = 0 if span or pairs.get(row.dim) != last else _fold(row, tensor, bounds)
+    if width:
+        size = E.const(dtype.bits // 8 * width, DType("int64"))
+        inner = replace(row, extent=width, start=E.const(0), count=width)
+        outer = replace(row, dim=FOLD, extent=row.extent // width, count=row.count // width,
+                        start=row.start // width, pitch=width, step=width)  # fmt: skip
+        axes, pairs = [inner, outer, *axes[1:]], {**pairs, FOLD: FOLD}
+        sizes = (E.const(width), simplify(sizes[0] // width, bounds), *sizes[1:])
+        strides = (strides[0], size, *strides[1:])
     box, loops = _box_and_loops(axes, pairs, tensor.buffer)
     _check_starts(axes, loops, dtype.bits // 8, bounds)
     boxes = []
     for position in product(*(range(times) for _, times, _ in loops)):
         offsets: dict[int, int] = {}
         for at, (axis, _, unit) in zip(position, loops):
-            offsets[axis.dim] = offsets.get(axis.dim, 0) + at * unit * axis.step
+            dim = row.dim if axis.dim == FOLD else axis.dim
+            offsets[dim] = offsets.get(dim, 0) + at * unit * axis.step
         far = {pairs[dim]: offset for dim, offset in offsets.items()}
-        boxes.append(Box(_corner(tile, offsets), tuple(reversed(_corner(tensor, far)))))
-    return Boxes(tensor.buffer, tile.buffer, kind, strides, box, span, tuple(boxes))
+        first, *others = reversed(_corner(tensor, far))
+        corner = (E.const(0), simplify(first // width, bounds)) if width else (first,)
+        boxes.append(Box(_corner(tile, offsets), (*corner, *others)))
+    return Boxes(tensor.buffer, tile.buffer, kind, sizes, strides, box, span, tuple(boxes))
+
+
+def _fold(row: _Axis, tensor: Region, bounds: Bounds) -> int:
+    """Elements of the innermost of the two dimensions that the rows of ``tensor`` are described by;
+    0 where one dimension is enough, or two are no description of them."""
+    size, length = tensor.dtype.bits // 8, tensor.buffer.shape[-1]
+    if row.count <= MOST or tensor.buffer.ndim == MOST_DIMS:
+        return 0
+    width = _box_step(row.count)
+    whole = map(E.as_expr, (length, tensor.mins[-1], row.start, row.extent))
+    fits = width * size % CHUNK == 0 and all(divisible_by(n, width, bounds) for n in whole)
+    return width if fits else 0
 
 
 def _corner(region: Region, moved: dict[int, int]) -> tuple[E.Expr, ...]:
@@ -377,7 +409,8 @@ def _box_and_loops(
     count = prod(times for _, times, _ in loops)
     if count > MOST_BOXES:
         raise TmaIneligibleError(f"it needs {count} boxes, more than {MOST_BOXES}")
-    return tuple(box_extents.get(dim, 1) for dim in reversed(range(tensor.ndim))), loops
+    dims = [last, *([FOLD] if FOLD in pairs else []), *reversed(range(last))]
+    return tuple(box_extents.get(dim, 1) for dim in dims), loops
 
 
 def _box_step(count: int) -> int:

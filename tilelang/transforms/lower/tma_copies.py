@@ -141,9 +141,8 @@ def _no_run(src: Region, dst: Region) -> str | None:
 
 def _map(boxes: Boxes, access: str) -> E.Expr:
     """The tensor map, as ``T.create_tma_descriptor`` has it, or its like for im2col."""
-    tensor, rank = boxes.tensor, boxes.tensor.ndim
-    start = E.AddressOf(tensor, (E.const(0),) * rank, access)
-    extents = [E.as_expr(extent) for extent in reversed(tensor.shape)]
+    tensor, rank = boxes.tensor, len(boxes.sizes)
+    start = E.AddressOf(tensor, (E.const(0),) * tensor.ndim, access)
     window = boxes.window
     described = (*boxes.extents, *(1,) * rank)
     if window is not None:
@@ -153,7 +152,7 @@ def _map(boxes: Boxes, access: str) -> E.Expr:
     atom = operations.TENSOR_MAP if window is None else operations.IMAGE_MAP
     numbers = (*described, 0, _SWIZZLES[boxes.span], _PROMOTION, 0)
     return E.call(
-        atom, E.const(boxes.kind), E.const(rank), start, *extents, *boxes.strides,
+        atom, E.const(boxes.kind), E.const(rank), start, *boxes.sizes, *boxes.strides,
         *map(E.const, numbers),
     )  # fmt: skip
 
