@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.simplify import simplify
+from tilelang.target.limits import Limits
 
 UNROLLED = ("unroll", "vectorized")
 
@@ -51,6 +54,14 @@ def may_end_early(loop: S.For) -> bool:
         return any(map(ends, stmt.blocks()))
 
     return ends(loop.body)
+
+
+def blocks_each(launch: S.Launch, limits: Limits) -> int:
+    """Blocks of the grid for each multiprocessor; what it can hold where that is not known."""
+    known = [int(n) for n in launch.grid if isinstance(n, (int, E.Const))]
+    if len(known) < len(launch.grid) or not limits.processors:
+        return limits.blocks_processor
+    return -(-prod(known) // limits.processors)
 
 
 def matrix_calls(stmt: S.Stmt) -> int:

@@ -30,6 +30,7 @@ from tilelang.transforms.schedule.persistent_grid import loop_over_tiles
 from tilelang.transforms.schedule.ping_pong import alternate_warpgroups
 from tilelang.transforms.schedule.pipeline import is_pipelined, pipelined
 from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
+from tilelang.transforms.schedule.serial_loads import pipeline_serial_loads
 from tilelang.transforms.schedule.shrink_live_ranges import shrink_live_ranges
 from tilelang.transforms.schedule.specialize_warps import State, note_one_role, specialized, written
 from tilelang.transforms.schedule.staged_epilogue import stage_epilogue
@@ -66,7 +67,8 @@ def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     facts = Facts(host_tensors(func), context)
 
     def planned(launch: S.Launch) -> S.Launch:
-        launch = scheduled(prefetch_reads(launch, facts), facts)
+        launch = pipeline_serial_loads(prefetch_reads(launch, facts), facts)
+        launch = scheduled(launch, facts)
         launch = shrink_live_ranges(launch) if context.memory == MEMORY[-1] else launch
         return legalize_tma_copies(launch, facts)
 
