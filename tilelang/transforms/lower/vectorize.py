@@ -106,7 +106,8 @@ class _Lanes:
         drawn, stmt = draw_ahead(stmt)
         if not values or values.step != 1 or not _independent(stmt, len(values)):
             few = values is not None and values.stop - values.start <= 64
-            return [*drawn, replace(stmt, kind="unroll" if few else "serial")]
+            loop = replace(stmt, kind="unroll" if few else "serial")
+            return [*drawn, *(self.ahead(loop, place) if few else [loop])]
         self.certain = _loaded_in_lets(stmt.body)
         self.stored, self.vectors = {node.buffer.data for node in S.find(stmt.body, S.Store)}, {}
         self.context = place.context
@@ -131,6 +132,35 @@ class _Lanes:
         return [*drawn, S.counted(outer, count // lanes, inner, kind, loc=stmt.loc)]
 
     # -- statements ------------------------------------------------------------------------------
+    def ahead(self, loop: S.For, place: Place) -> list[S.Stmt]:
+        """``loop``, whose lanes stay in order, behind vectors of what the calls of all lanes load
+        for their operands: elements of tensors that the kernel does not write (bins)."""
+        values, self.context = values_of(loop), place.context
+        lanes = len(values) if values and values.step == 1 else 0
+        if lanes not in (2, 4, 8, 16) or S.holds(loop.body, *S.LEAVES):
+            return [loop]
+        piece = Piece(loop.var, int(loop.start), lanes, self.known)
+
+        def fixed(value: E.Expr) -> bool:
+            return self.written.isdisjoint(effects.used(value))
+
+        stmts = S.flat(inline_lets(loop.body, fixed))
+        only = stmts[0] if len(stmts) == 1 else None
+        if isinstance(only, S.If) and only.orelse is None:
+            if self.agreeing(only.cond, piece) == lanes:
+                then = S.seq(*self.ahead(replace(loop, body=only.then), place))
+                return [replace(only, cond=piece.at(only.cond), then=then)]
+        called = [stmt for stmt in stmts if isinstance(stmt, S.Eval)]
+        calls = [call for stmt in called for call in stmt.calls()]
+        if not called or any(call.atom.effect is Effect.SYNC for call in calls):
+            return [loop]
+        loads = _Loads(self, piece, called[0])
+        made = [
+            replace(stmt, value=rebuild(stmt.value, loads.operand)) if stmt in called else stmt
+            for stmt in stmts
+        ]
+        return [*loads.before, replace(loop, body=S.seq(*made))]
+
     def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
         """``stmt`` for all lanes of ``piece``."""
         made, rest = list[S.Stmt](), S.flat(stmt)
@@ -292,7 +322,7 @@ class _Lanes:
 class _Loads:
     """Takes the vector loads out of a value."""
 
-    def __init__(self, owner: _Lanes, piece: Piece, stmt: S.Store) -> None:
+    def __init__(self, owner: _Lanes, piece: Piece, stmt: S.Store | S.Eval) -> None:
         self.owner = owner
         self.piece = piece
         self.stmt = stmt
@@ -311,6 +341,15 @@ class _Loads:
         if key not in self.memo:
             self.memo[key] = self._rewrite(expr, path)
         return self.memo[key]
+
+    def operand(self, arg: E.Expr) -> E.Expr:
+        """``arg`` with vectors for what it loads, be it for the indices of an address."""
+        parts = arg.indices if isinstance(arg, E.AddressOf) else (arg,)
+        read = set[E.Var]().union(*map(effects.used, parts))
+        if read & self.owner.written or any(E.holds(part, E.Call, E.Select) for part in parts):
+            return arg
+        is_address = isinstance(arg, E.AddressOf)
+        return rebuild(arg, self.rewrite_value) if is_address else self.rewrite_value(arg)
 
     def _rewrite(self, expr: E.Expr, path: E.Expr | None) -> E.Expr:
         piece = self.piece
@@ -346,7 +385,7 @@ class _Loads:
         window = owner.window(buffer, [load.indices], piece)
         if window is None or path is None:
             return load if window is None else self.taken(load, window, None, None)
-        if other is None:
+        if other is None and isinstance(stmt, S.Store):
             shapes = (tuple(map(E.as_expr, tensor.shape)) for tensor in (buffer, stmt.buffer))
             inside = E.same_exprs(load.indices, stmt.indices) and E.same_exprs(*shapes)
             fixed = buffer.storage == stmt.buffer.storage and buffer.data not in owner.written

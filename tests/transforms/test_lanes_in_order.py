@@ -1,0 +1,93 @@
+"""Lanes that stay in order (atomic operations) load their operands together, and only then."""
+
+# Kernels are Python in form only: linters and type checkers do not know its rules.
+# mypy: ignore-errors
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from executors import GPUS, holds
+
+import tilelang
+import tilelang.language as T
+
+N, BINS = 1000, 16
+
+
+def bins(dtype="int32", guard="named", op="add", weights=True, tile=512):
+    """Weights by bins; the guard has a name, is the index itself, or stands in another loop."""
+
+    @T.prim_func
+    def main(
+        I: T.Tensor((N,), dtype), W: T.Tensor((N,), "int32"), Y: T.Tensor((BINS,), "int32")
+    ):  # fmt: skip
+        with T.Kernel(T.ceildiv(N, tile), threads=64) as b:
+            s = T.alloc_shared((BINS,), "int32")
+            for t in T.Parallel(BINS):
+                s[t] = 0
+            for t in T.Parallel(tile):
+                if guard == "named":
+                    at = b * tile + t
+                    if at < N:
+                        value = W[at] if weights else 1
+                        if op == "add":
+                            T.atomic_add(s[I[at]], value)
+                        else:
+                            T.atomic_max(s[I[at]], value)
+                else:
+                    if b * tile + t < N:
+                        T.atomic_add(s[I[b * tile + t]], W[b * tile + t])
+            for t in T.Parallel(BINS):
+                T.atomic_add(Y[t], s[t])
+
+    return main
+
+
+CASES = [{}, {"dtype": "int64"}, {"dtype": "uint8"}, {"guard": "plain"}, {"weights": False},
+         {"tile": 256}, {"op": "max", "tile": 1024}]  # fmt: skip
+
+
+def loads(func) -> list[str]:
+    """Loads of single elements of the tensors ``I`` and ``W`` in the text."""
+    text = tilelang.compile(func, target="cuda -arch=sm_90a").get_kernel_source()
+    return [line for line in re.findall(r"(?<!&)\b[IW]\[[^;]*", text) if "tl_copy" not in line]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_operands_come_as_vectors(case) -> None:
+    assert loads(bins(**case)) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_results_are_those_of_numpy(case) -> None:
+    rng = np.random.default_rng(0)
+    i = rng.integers(0, BINS, N).astype(case.get("dtype", "int32"))
+    w = rng.integers(1, 9, N).astype("int32")
+    wanted = np.zeros(BINS, "int32")
+    if case.get("op") == "max":
+        np.maximum.at(wanted, i, w)
+    else:
+        np.add.at(wanted, i, w if case.get("weights", True) else 1)
+    holds(bins(**case), (i, w, np.zeros(BINS, "int32")), wanted, on=GPUS)
+
+
+def chained():
+    """Each lane reads what the one before has changed."""
+
+    @T.prim_func
+    def main(Y: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=1):
+            for t in T.vectorized(8):
+                T.atomic_add(Y[Y[t] + 1], 1)
+
+    return main
+
+
+def test_what_the_kernel_changes_is_loaded_in_order() -> None:
+    y = np.array([0, 1, 2, 3, 4, 5, 6, 7, *[0] * 56], "int32")
+    wanted = y.copy()
+    for t in range(8):
+        wanted[wanted[t] + 1] += 1
+    holds(chained(), (y,), wanted, on=GPUS)
