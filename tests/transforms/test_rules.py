@@ -12,6 +12,7 @@ from test_allocate_scratch import sums
 from test_allocate_tensor_memory import held
 from test_persistent_epilogue import product as warp_specialized
 from test_reciprocal_division import softmax
+from test_unroll_loads import columns
 
 import tilelang.language as T
 from tilelang.compiler import lower, pass_list
@@ -222,7 +223,7 @@ def large(A: T.Tensor((1 << 33, 32), "float16"), C: T.Tensor((32, 32), "float16"
 PROGRAMS = [
     (hints, HOPPER), (alone, CPU), (operations, HOPPER), (slices, HOPPER), (transpose, HOPPER),
     (signalled, AMPERE), (product(), AMPERE), (warp_specialized(), HOPPER), (large, AMPERE),
-    (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU),
+    (sums, AMPERE), (held, "cuda -arch=sm_100a"), (vectors, CPU), (columns(), HOPPER),
 ]  # fmt: skip
 CHECKS = {"check_tile_bounds", "check_launch_limits", "check_floats"}
 

@@ -24,6 +24,7 @@ from tilelang.records import dataclass
 from tilelang.target import operations
 from tilelang.transforms.analysis.groups import Mask, thread_mask, thread_number
 from tilelang.transforms.analysis.loops import UNROLLED, is_unrolled, matrix_calls
+from tilelang.transforms.cleanup.unrolling import unroll_loads
 from tilelang.transforms.rules import Phase, Place, rule
 
 _COPIES = (operations.TMA_LOAD_BOX, operations.TMA_LOAD_PIXELS)
@@ -405,4 +406,6 @@ def _fixed(expr: E.Expr, copied: _Vars, values: _Vars) -> bool:
     return expr.variables <= copied and is_index(expr, values)
 
 
-select_addressing = Phase(predicate_copies, split_addresses, reduce_modulo, elect_lanes)
+select_addressing = Phase(
+    predicate_copies, split_addresses, reduce_modulo, elect_lanes, unroll_loads
+)  # fmt: skip
