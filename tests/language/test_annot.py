@@ -83,6 +83,8 @@ def test_strides_are_counted_in_elements() -> None:
 def test_packed_types_are_counted_in_logical_elements() -> None:
     packed = np.zeros((4, 8), np.int8)
     assert key(T.Tensor[[int, int], "float4_e2m1fn"], packed) == (4, 16)
+    strided = T.StridedTensor[[int, int], [int, int], "float4_e2m1fn"]
+    assert key(strided, packed[::2, :6]) == (2, 12, 32, 1)
 
 
 def test_placeholders_replace_tensors() -> None:

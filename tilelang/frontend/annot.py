@@ -235,7 +235,7 @@ class BufferAnnot(Annot):
             if packing > 1 and rank and dims and dims[-1] == rank - 1:
                 key = (*key[:-1], key[-1] * packing)
             if steps:
-                strides = _strides_of(target)
+                strides = _strides_of(target, packing)
                 key += tuple([strides[d] for d in steps])
             return key if dtype is not None else (*key, kind)
 
@@ -314,10 +314,10 @@ class BufferAnnot(Annot):
                 expected="global memory: T.Tensor, T.StridedTensor or T.Buffer",
                 hint="allocate it in the kernel, or annotate a parameter of a macro with it",
             )
-        actual, strides, kind = _facts(value)
+        packing = 1 if self.dtype is None or isinstance(value, BufferAnnot) else self.dtype.packing
+        actual, strides, kind = _facts(value, packing)
         if shape is None:
             shape = [Value("static", None, DType("int32"), extent) for extent in actual or ()]
-        packing = 1 if self.dtype is None or isinstance(value, BufferAnnot) else self.dtype.packing
         if actual and packing > 1:
             actual = (*actual[:-1], actual[-1] * packing)
         dtype = self.dtype if self.dtype is not None else kind
@@ -625,8 +625,9 @@ def _placeholder_extent(value: Value) -> Any:
     )
 
 
-def _strides_of(target: Any) -> tuple[Any, ...]:
-    """Strides in elements of a tensor, array or placeholder."""
+def _strides_of(target: Any, packing: int = 1) -> tuple[Any, ...]:
+    """Strides in elements of a tensor, array or placeholder; ``packing`` elements are in each byte
+    of a tensor whose dtype is smaller."""
     if isinstance(target, Buffer):
         return target.strides
     if isinstance(target, BufferAnnot):
@@ -634,21 +635,24 @@ def _strides_of(target: Any) -> tuple[Any, ...]:
             return tuple(_placeholder_extent(stride) for stride in target.strides)
         return row_major_strides([_placeholder_extent(extent) for extent in target.shape or ()])
     if callable(getattr(target, "stride", None)):
-        return tuple(target.stride())
-    strides = getattr(target, "strides", None)
-    if strides is None:
-        return _strides_of(TensorAnnot(target.shape, None, "float32"))
-    return tuple(step // target.itemsize for step in strides)
+        strides = tuple(target.stride())
+    elif getattr(target, "strides", None) is None:
+        strides = row_major_strides(list(target.shape))
+    else:
+        strides = tuple(step // target.itemsize for step in target.strides)
+    return (*[step * packing for step in strides[:-1]], *strides[-1:])
 
 
-def _facts(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None, DType | None]:
+def _facts(
+    value: Any, packing: int
+) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None, DType | None]:
     """Shape, strides (only when asked later) and dtype of an argument; None for no argument."""
     if value is None or isinstance(value, PtrAnnot):
         return None, None, None
     if isinstance(value, BufferAnnot):
         shape = tuple(_placeholder_extent(extent) for extent in value.shape or ())
         return shape, _strides_of(value), value.dtype
-    return tuple(value.shape), _strides_of(value), DType(value.dtype)
+    return tuple(value.shape), _strides_of(value, packing), DType(value.dtype)
 
 
 def annotation_of(raw: Any, name: str, *, runtime_scalars: bool = False) -> Annot:

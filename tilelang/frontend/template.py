@@ -389,15 +389,17 @@ class _Plan:
                     const = by_var.get(id(value.value))
                     if const is not None:
                         self.sources.append((const, index[name], field, position))
-        self.packing = {
-            (index[name], len(annot.shape) - 1): annot.dtype.packing
+        self.scale = {  # of what counts bytes in an array of a dtype smaller than a byte
+            (field, index[name], d): annot.dtype.packing
             for name, annot in hooks.annots.items()
             if isinstance(annot, BufferAnnot) and annot.shape and annot.dtype is not None
+            for d in range(len(annot.shape))
+            for field in ["shape" if d == len(annot.shape) - 1 else "strides"]
         }
         self.first = [source for i, source in enumerate(self.sources) if self._first(i)]
         by_name = sorted(self.first)
         plain = len(by_name) == len(self.names) and all(
-            field == "shape" and self.packing.get((argument, position), 1) == 1
+            field == "shape" and self.scale.get((field, argument, position), 1) == 1
             for _, argument, field, position in by_name
         )
         # Extents that are the constants in the order of their names; None: not that simple.
@@ -438,9 +440,8 @@ class _Plan:
             actual = _extent(values[argument], field, position)
             if actual is None:
                 continue
-            if field == "shape":
-                scale = self.packing.get((argument, position), 1)
-                actual *= 1 if isinstance(values[argument], BufferAnnot) else scale
+            if not isinstance(values[argument], BufferAnnot):
+                actual *= self.scale.get((field, argument, position), 1)
             if names is not None and constants.setdefault(const, actual) != actual:
                 raise TileValueError(
                     f"the constant `{const}` has two values",
