@@ -111,6 +111,31 @@ def test_tiles_of_several_kernels_are_refused() -> None:
     )
 
 
+def test_a_loop_of_kernels_cannot_be_left() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), n: T.int32):
+        for k in range(n):
+            if k == 1:
+                A[0] = 5.0
+                break
+            with T.Kernel(1, threads=32):
+                A[1] = k
+
+    for target in ("cpu", "cuda -arch=sm_80"):
+        with pytest.raises(TileSyntaxError, match=r"a kernel statement \(\w+\) outside a kernel"):
+            tilelang.lower(kernel, target=target)
+
+
+def test_a_kernel_in_a_parallel_loop_is_refused() -> None:
+    with pytest.raises(TileSyntaxError, match="T.Kernel in a T.Parallel loop"):
+
+        @T.prim_func
+        def kernel(A: T.Tensor((64,), "float32")):
+            for k in T.Parallel(2):
+                with T.Kernel(1, threads=32):
+                    A[k] = k
+
+
 def test_a_gpu_has_no_statements_outside_kernels() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64,), "float32")):

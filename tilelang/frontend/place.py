@@ -87,6 +87,8 @@ def _check_parallel(stmt: S.Stmt) -> None:
     what = ""
     if isinstance(stmt, _COLLECTIVE):
         what = _usual(stmt)
+    elif isinstance(stmt, S.Launch):
+        what = "T.Kernel"
     elif isinstance(stmt, _MOVES):
         regions = (*stmt.regions_read(), *stmt.regions_written())
         if not any(region.buffer.storage in _OWN for region in regions):

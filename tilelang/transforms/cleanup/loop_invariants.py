@@ -343,12 +343,13 @@ def hoist_warp_uniform(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
     library, 1.016 without them; e4m3: 1.021, 1.035; attention: 1.038, 1.044, causal 1.108, 1.143).
 
     The rule: the call depends on the thread's index alone, and no condition stands between it and
-    the outermost loop, so that whole warps come to the loop as they come to the call.
+    the outermost loop of the kernel, so that whole warps come to the loop as they come to the call.
     """
-    if not _stays(loop) or any(map(_stays, place.around[:-1])):
+    launch, around = place.launch, place.around
+    if launch is None or not _stays(loop) or any(map(_stays, around[around.index(launch) : -1])):
         return loop
     names: dict[E.Expr, E.Var] = {}
-    result = _inside(place.kernel, loop, names)
+    result = _inside(launch, loop, names)
     lets = (S.Let(var=var, value=call, loc=loop.loc) for call, var in names.items())
     return [*lets, result]
 

@@ -17,6 +17,7 @@ from tilelang.ir.functions import as_expression
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.launch_schedule import Schedule
 from tilelang.ir.levels import HOST, with_known_hints
+from tilelang.ir.uniform import leaves
 from tilelang.ir.visitor import map_stmts, rewrite_blocks, without_allocations
 from tilelang.target.operations import SET_MAX_NREG
 from tilelang.transforms.normalize.alignment import limit_views
@@ -41,10 +42,14 @@ def strip_hints(stmt: S.Stmt, place: Place) -> S.Stmt:
     every key is one that a pass knows. A copy of one thread (``T.ptx_cp_async``) is asynchronous
     only in a program that waits for such copies itself. A core that runs a whole block has nothing
     to run ahead with: there a pipelined loop is the serial loop that it means, whatever its stages.
+    So is a loop of the host around kernels.
     """
     if isinstance(stmt, S.Attr):
         return stmt.body
-    if isinstance(stmt, S.For) and stmt.kind == "pipelined" and place.context.has("cores"):
+    simple = ("pipelined",) if place.context.has("cores") else ()
+    if place.launch is None:
+        simple = ("pipelined", "vectorized")
+    if isinstance(stmt, S.For) and stmt.kind in simple:
         return replace(stmt, kind="serial", hints=LoopHints())
     if isinstance(stmt, S.For) and stmt.hints.asynchronous:
         if not place.of(_waits, place.func):
@@ -254,7 +259,8 @@ def _is_work(stmt: S.Stmt) -> bool:
 
 
 def _launches(stmt: S.Stmt) -> bool:
-    return S.holds(stmt, S.Launch)
+    """Whether ``stmt`` stays with the host: it holds a kernel, or leaves a loop that does."""
+    return S.holds(stmt, S.Launch) or leaves(stmt)
 
 
 def _wrapped(stmt: S.Stmt) -> S.Stmt:
