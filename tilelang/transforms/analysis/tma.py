@@ -218,13 +218,12 @@ def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds)
     row, last = axes[0], tensor.buffer.ndim - 1
     width = 0 if span or pairs.get(row.dim) != last else _fold(row, tensor, bounds)
     if width:
-        size = E.const(dtype.bits // 8 * width, DType("int64"))
         inner = replace(row, extent=width, start=E.const(0), count=width)
         outer = replace(row, dim=FOLD, extent=row.extent // width, count=row.count // width,
                         start=row.start // width, pitch=width, step=width)  # fmt: skip
         axes, pairs = [inner, outer, *axes[1:]], {**pairs, FOLD: FOLD}
         sizes = (E.const(width), simplify(sizes[0] // width, bounds), *sizes[1:])
-        strides = (strides[0], size, *strides[1:])
+        strides = (strides[0], simplify(strides[0] * width), *strides[1:])
     box, loops = _box_and_loops(axes, pairs, tensor.buffer)
     _check_starts(axes, loops, dtype.bits // 8, bounds)
     boxes = []

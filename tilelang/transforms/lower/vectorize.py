@@ -140,14 +140,9 @@ class _Lanes:
         if lanes not in (2, 4, 8, 16) or S.holds(loop.body, *S.LEAVES):
             return [loop]
         piece = Piece(loop.var, int(loop.start), lanes, self.known)
-
-        def fixed(value: E.Expr) -> bool:
-            return self.written.isdisjoint(effects.used(value))
-
-        stmts = S.flat(inline_lets(loop.body, fixed))
-        only = stmts[0] if len(stmts) == 1 else None
-        if isinstance(only, S.If) and only.orelse is None:
-            if self.agreeing(only.cond, piece) == lanes:
+        stmts = S.flat(inline_lets(loop.body, self.is_fixed))
+        match stmts:
+            case (S.If(orelse=None) as only,) if self.agreeing(only.cond, piece) == lanes:
                 then = S.seq(*self.ahead(replace(loop, body=only.then), place))
                 return [replace(only, cond=piece.at(only.cond), then=then)]
         called = [stmt for stmt in stmts if isinstance(stmt, S.Eval)]
@@ -155,11 +150,13 @@ class _Lanes:
         if not called or any(call.atom.effect is Effect.SYNC for call in calls):
             return [loop]
         loads = _Loads(self, piece, called[0])
-        made = [
-            replace(stmt, value=rebuild(stmt.value, loads.operand)) if stmt in called else stmt
-            for stmt in stmts
-        ]
-        return [*loads.before, replace(loop, body=S.seq(*made))]
+        made = {stmt: replace(stmt, value=rebuild(stmt.value, loads.operand)) for stmt in called}
+        body = S.seq(*((made[s] if isinstance(s, S.Eval) else s) for s in stmts))
+        return [*loads.before, replace(loop, body=body)]
+
+    def is_fixed(self, value: E.Expr) -> bool:
+        """Whether nothing in the kernel changes what ``value`` reads."""
+        return self.written.isdisjoint(effects.used(value))
 
     def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
         """``stmt`` for all lanes of ``piece``."""
@@ -345,11 +342,8 @@ class _Loads:
     def operand(self, arg: E.Expr) -> E.Expr:
         """``arg`` with vectors for what it loads, be it for the indices of an address."""
         parts = arg.indices if isinstance(arg, E.AddressOf) else (arg,)
-        read = set[E.Var]().union(*map(effects.used, parts))
-        if read & self.owner.written or any(E.holds(part, E.Call, E.Select) for part in parts):
-            return arg
-        is_address = isinstance(arg, E.AddressOf)
-        return rebuild(arg, self.rewrite_value) if is_address else self.rewrite_value(arg)
+        plain = (self.owner.is_fixed(p) and not E.holds(p, E.Call, E.Select) for p in parts)
+        return self.rewrite_value(arg) if all(plain) else arg
 
     def _rewrite(self, expr: E.Expr, path: E.Expr | None) -> E.Expr:
         piece = self.piece

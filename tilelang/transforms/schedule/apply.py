@@ -19,7 +19,7 @@ from tilelang.ir.launch_schedule import MEMORY, Alternative, Schedule, Value, te
 from tilelang.ir.visitor import map_stmts, rewrite_launches
 from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.transforms.schedule.choose import choose_schedules
+from tilelang.transforms.schedule.choose import choose_schedules, pipeline_serial_loads
 from tilelang.transforms.schedule.cross_tile_prefetch import prefetch_across_tiles
 from tilelang.transforms.schedule.dependence import with_names
 from tilelang.transforms.schedule.gemm_overlap import rotate_loops
@@ -30,7 +30,6 @@ from tilelang.transforms.schedule.persistent_grid import loop_over_tiles
 from tilelang.transforms.schedule.ping_pong import alternate_warpgroups
 from tilelang.transforms.schedule.pipeline import is_pipelined, pipelined
 from tilelang.transforms.schedule.prefetch_reads import prefetch_reads
-from tilelang.transforms.schedule.serial_loads import pipeline_serial_loads
 from tilelang.transforms.schedule.shrink_live_ranges import shrink_live_ranges
 from tilelang.transforms.schedule.specialize_warps import State, note_one_role, specialized, written
 from tilelang.transforms.schedule.staged_epilogue import stage_epilogue

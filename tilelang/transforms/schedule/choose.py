@@ -9,17 +9,23 @@ pipelines can be proved is seen where a schedule is applied.
 from __future__ import annotations
 
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from itertools import product as combinations
 from math import prod
 
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.launch_schedule import VALUES, Schedule, Value
+from tilelang.ir.visitor import map_stmts
 from tilelang.records import dataclass
+from tilelang.transforms.analysis.loops import blocks_each, trip_count
 from tilelang.transforms.schedule.gemm_overlap import cannot_rotate
 from tilelang.transforms.schedule.iteration import IterationGraph, bytes_of, is_load
 from tilelang.transforms.schedule.legality import Facts
 from tilelang.transforms.schedule.pipeline import is_pipelined, stages_of
+from tilelang.transforms.schedule.specialize_warps import shared_bytes
+from tilelang.transforms.schedule.tma_copies import LEAST
 
 Barred = dict[tuple[str, Value], str]  # value of a field -> why a launch cannot have it
 
@@ -67,6 +73,40 @@ LATENCY = 800  # from a copy's issue to its arrival
 BARRIER = 40  # at a barrier of the block
 OPERATIONS = 8  # for an element of a loop
 UNKNOWN = 16  # iterations of a loop whose number is not known
+IN_FLIGHT = 40 * 1024  # bytes of a multiprocessor: its share of the bandwidth, for the latency
+MOST, FEW = 7, 3  # tiles of a serial loop that run ahead; iterations of one
+
+
+def pipeline_serial_loads(launch: S.Launch, facts: Facts) -> S.Launch:
+    """``launch`` whose serial loops over tiles are pipelined where they wait for memory.
+
+    A loop that waits for every tile has the bytes of one tile in flight. Where the blocks of a
+    multiprocessor together have too few in flight to keep memory busy, such a loop is pipelined as
+    if the program had said so, with as many versions as it takes (two rows of 100 Ki halves a block
+    on an H200: 53 us, 22 so). Products are left to ``T.Pipelined``: memory does not bound them. So
+    are small tiles, whose iterations take less time than the steps of a pipeline.
+    """
+    context, limits = facts.context, facts.context.limits
+    ordered = S.holds(launch.body, S.Gemm, H.Pipeline, H.Roles)
+    if ordered or context.low_shared or not context.has("cp_async"):
+        return launch
+    shared = max(1, shared_bytes(launch))
+    resident = min(limits.threads_processor // prod(launch.threads), blocks_each(launch, limits))
+    resident = max(1, min(resident, limits.shared_processor // shared))
+
+    def pipelined(loop: S.For) -> S.For:
+        sizes = [bytes_of(stmt.dst) for stmt in S.flat(loop.body) if is_load(stmt)]
+        count = trip_count(loop)
+        if loop.kind != "serial" or min(sizes, default=0) < LEAST or count in range(FEW):
+            return loop
+        size = sum(sizes)
+        room = (limits.shared_processor // resident - shared) // size
+        stages = 1 + min(MOST, -(-IN_FLIGHT // (size * resident)), room)
+        # With two versions or fewer, what is in flight is enough, or there is no room.
+        hints = replace(loop.hints, num_stages=stages)
+        return loop if stages <= 2 else replace(loop, kind="pipelined", hints=hints)
+
+    return launch.with_body(map_stmts(launch.body, S.For, pipelined))
 
 
 @dataclass(frozen=True)
