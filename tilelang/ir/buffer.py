@@ -255,9 +255,9 @@ for _name in (*_OPERATORS, "int", "index", "float", "floor", "ceil", "trunc"):
     setattr(Buffer, f"__{_name}__", _forward(f"__{_name}__"))
 
 
-region_text: later[[Region], str] = later()
+region_text: later[[Region], str] = later("print_expr:region_text")
 """``region`` as Python text."""
-simplified: later[[Expr], Expr] = later()
+simplified: later[[Expr], Expr] = later("simplify:simplify")
 """An expression with the same value, smaller where a rule applies."""
 
 

@@ -24,7 +24,7 @@ from tilelang.errors import TileSyntaxError, TileTypeError, shown
 from tilelang.ir.arrays import NoArray, identical
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.later import later
+from tilelang.ir.later import defined_by, later
 from tilelang.ir.tables import BINARY
 from tilelang.records import dataclass
 
@@ -100,9 +100,9 @@ def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return tuple(values[name] for name in names)
 
 
-remainder: later[[object, object], Expr] = later()
+remainder: later[[object, object], Expr] = later("operators:remainder")
 """``x % y``"""
-power: later[[object, object], Expr] = later()
+power: later[[object, object], Expr] = later("operators:power")
 """``x ** y``"""
 
 
@@ -299,11 +299,11 @@ class Expr(NoArray):
         return binary("eq", self, other)
 
 
-absolute: later[[Expr], Expr] = later()
+absolute: later[[Expr], Expr] = later("operators:absolute")
 """``abs(x)``"""
-rounded: later[[Expr, object], Expr] = later()
+rounded: later[[Expr, object], Expr] = later("operators:rounded")
 """``round(x, digits)``"""
-expr_text: later[[Expr], str] = later()
+expr_text: later[[Expr], str] = later("print_expr:expr_text")
 """``expr`` as Python text."""
 
 
@@ -652,7 +652,7 @@ def const(value: PyScalar, dtype: object = None) -> Const:
     return literal(value, dtype)
 
 
-literal: later[[PyScalar, object], Const] = later()
+literal: later[[PyScalar, object], Const] = later("fold:build_literal")
 """:func:`const` of a value that may not be in the range of its dtype."""
 
 
@@ -691,25 +691,25 @@ def as_expr(value: object, dtype: object = None) -> Expr:
     return value if dtype is None else cast(value, DType(dtype))
 
 
-binary: later[[str, object, object], Expr] = later()
+binary: later[[str, object, object], Expr] = later("fold:build_binary")
 """``a op b`` with promotion, type checks and constant folding."""
-unary: later[[str, object], Expr] = later()
+unary: later[[str, object], Expr] = later("fold:build_unary")
 """``op a`` with type checks and constant folding."""
 
 
-@later
+@defined_by("fold:build_cast")
 def cast(value: object, dtype: DType, rounding: str = "", sat: bool = True) -> Expr:
     """``value`` converted to ``dtype``; the same object if it already has it."""
     raise NotImplementedError
 
 
-@later
+@defined_by("fold:build_select")
 def select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:
     """``t if cond else f`` with promotion of the two sides."""
     raise NotImplementedError
 
 
-@later
+@defined_by("fold:named_call")
 def call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -> Expr:
     """A call of the row ``op``, or of the portable row of that name; ``dtype`` defaults to the rule
     of the row (first operand's)."""

@@ -1,33 +1,38 @@
 """Functions that are declared below the modules that define them.
 
 Nodes have operators, which fold, and a text, which a printer makes; both need the nodes. So the
-nodes declare these functions. The package says what defines them; the first call imports that.
+nodes declare these functions and name what defines each of them, as ``"module:function"`` of this
+package. The first call imports it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Generic, ParamSpec, TypeVar
+from functools import cached_property
+from importlib import import_module
+from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class later(Generic[P, R]):
-    """A declared function; ``declared`` is its signature alone."""
+    """A declared function, which ``definition`` names."""
 
-    define: ClassVar[Callable[[], None]]  # says of each declared function what defines it
+    def __init__(self, definition: str) -> None:
+        self.definition = definition
 
-    def __init__(self, declared: Callable[P, R] | None = None) -> None:
-        self.defined_by(self._first)
-
-    def defined_by(self, function: Callable[P, R]) -> None:
-        """Let calls run ``function``."""
-        self._function = function
-
-    def _first(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        later.define()
-        return self._function(*args, **kwargs)
+    @cached_property
+    def function(self) -> Callable[P, R]:
+        """What calls run."""
+        module, name = self.definition.split(":")
+        function: Callable[P, R] = getattr(import_module(f"tilelang.ir.{module}"), name)
+        return function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._function(*args, **kwargs)
+        return self.function(*args, **kwargs)
+
+
+def defined_by(definition: str) -> Callable[[Callable[P, R]], later[P, R]]:
+    """Declare a function by its signature."""
+    return lambda declared: later(definition)

@@ -168,7 +168,7 @@ class Stmt:
         return stmt_text(self)
 
 
-stmt_text: later[[Stmt], str] = later()
+stmt_text: later[[Stmt], str] = later("printer:stmt_text")
 """``stmt`` with everything nested in it, as lines of Python text without final newline."""
 
 
@@ -559,9 +559,9 @@ class HardwareOp(TileOp):
     options: Pairs = attr_(())
 
 
-func_text: later[[PrimFunc], str] = later()
+func_text: later[[PrimFunc], str] = later("printer:func_text")
 """The whole function as Python text, without final newline."""
-specialize: later[[PrimFunc, Mapping[Any, object]], PrimFunc] = later()
+specialize: later[[PrimFunc, Mapping[Any, object]], PrimFunc] = later("specialize:specialize")
 """``func`` with parameters fixed."""
 
 
