@@ -1,10 +1,9 @@
 """Simplify every expression with the facts that hold at its statement.
 
-Folds constants, merges linear index arithmetic and decides conditions by the ranges of loop and
-block variables, by names and by the conditions around. Branches whose condition is decided lose
-the dead side, a loop of one round becomes that round. Parallel loops without an iteration go, since
-nothing can be distributed over threads, and so do hints about fragments, which hold no program to
-an order: no pass takes them for a use.
+Folds constants, merges linear index arithmetic, and decides conditions by the ranges of loop and
+block variables, by the values of names and by enclosing conditions. A decided branch loses its dead
+side, and a loop of one iteration becomes its body. Two kinds of statements are removed: parallel
+loops without iterations, and register fences of fragments whose registers the compiler assigns.
 """
 
 from __future__ import annotations
@@ -66,11 +65,11 @@ class SimplifyWalk(FactWalk):
             if isinstance(cond, E.Const):
                 taken = stmt.then if cond.value else stmt.orelse
                 return S.Seq(stmts=()) if taken is None else self.visit(taken)
-        made = super().visit(stmt)
-        if isinstance(made, S.Parallel) and any(map(_is_zero, made.extents)):
+        result = super().visit(stmt)
+        if isinstance(result, S.Parallel) and any(map(_is_zero, result.extents)):
             return S.Seq(stmts=())
-        fences = isinstance(made, S.Eval) and self._fences_fragment(made.value)
-        return S.Seq(stmts=()) if fences else made
+        fences = isinstance(result, S.Eval) and self._fences_fragment(result.value)
+        return S.Seq(stmts=()) if fences else result
 
     def own(self, stmt: S.Stmt) -> S.Stmt:
         return _rewritten(stmt, self.expr)
@@ -122,16 +121,22 @@ def _rewritten(stmt: S.Stmt, fn: ExprFn) -> S.Stmt:
     """``stmt`` with ``fn`` applied to its expressions. The element that an update stores stays the
     one that it reads: a condition inside its value could say more of the index there."""
     new = rewrite_exprs(stmt, fn)
-    if new is stmt or not (isinstance(stmt, S.Store) and isinstance(new, S.Store)):
+    if not (isinstance(stmt, S.Store) and isinstance(new, S.Store)) or new.value is stmt.value:
+        return new
+    unlike = _loads_of(new.buffer, new.value) - {E.Load(new.buffer, new.indices)}
+    if not unlike:
         return new
     element = E.Load(stmt.buffer, stmt.indices)
-    before = set(E.find(stmt.value, E.Load))
-    known = {fn(load) for load in before} | {E.Load(new.buffer, new.indices)}
-    if element not in before or known.issuperset(E.find(new.value, E.Load)):
+    before = _loads_of(stmt.buffer, stmt.value)
+    if element not in before or unlike <= {fn(load) for load in before}:
         return new
     unknown = tuple(E.Var("index", index.dtype) for index in stmt.indices)
     value = fn(replace_node(stmt.value, element, E.Load(stmt.buffer, unknown)))
     return replace_changed(new, value=substitute(value, dict(zip(unknown, new.indices))))
+
+
+def _loads_of(buffer: Buffer, expr: E.Expr) -> set[E.Load]:
+    return {load for load in E.find(expr, E.Load) if load.buffer is buffer}
 
 
 def _is_zero(extent: E.Expr) -> bool:
