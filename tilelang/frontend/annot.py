@@ -29,7 +29,6 @@ from tilelang.errors import (
 )
 from tilelang.frontend.described import (
     check_extents,
-    check_options,
     checked_offset,
     make_tensor,
     same_memory,
@@ -125,18 +124,11 @@ class BufferAnnot(Annot):
 
     @border
     def __call__(
-        self,
-        shape: object,
-        dtype: object = "float32",
-        data: object = None,
-        strides: Sequence[Any] | None = None,
-        elem_offset: object = None,
-        scope: str | None = None,
-        align: int = 0,
-        offset_factor: int = 0,
-        buffer_type: str = "",
+        self, shape: object, dtype: object = "float32", data: object = None,
+        strides: Sequence[Any] | None = None, elem_offset: object = None, scope: str | None = None,
+        align: int = 0, offset_factor: int = 0, buffer_type: str = "",
         axis_separators: object = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """``T.Tensor(shape, dtype)``; with ``data=A.data`` inside a kernel the memory of ``A`` in
         another shape, from element ``elem_offset`` on.
 
@@ -173,8 +165,7 @@ class BufferAnnot(Annot):
             )
         kind = element_type(dtype)
         what = self.word
-        check_options(what, kind, **options)
-        if checked_offset(what, elem_offset, options["offset_factor"]) != 0:
+        if checked_offset(what, elem_offset, **options) != 0:
             raise TileUnsupportedError(
                 f"{what} as a parameter with elem_offset",
                 expected="0: the tensor of a call has the start",
@@ -369,18 +360,10 @@ class StridedTensorAnnot(BufferAnnot):
 
     @border
     def __call__(  # type: ignore[override]  # strides are the second argument in the language
-        self,
-        shape: object,
-        strides: object,
-        dtype: object = "float32",
-        data: object = None,
-        elem_offset: object = None,
-        scope: str | None = None,
-        align: int = 0,
-        offset_factor: int = 0,
-        buffer_type: str = "",
-        axis_separators: object = None,
-    ) -> Any:
+        self, shape: object, strides: object, dtype: object = "float32", data: object = None,
+        elem_offset: object = None, scope: str | None = None, align: int = 0,
+        offset_factor: int = 0, buffer_type: str = "", axis_separators: object = None,
+    ) -> Any:  # fmt: skip
         """``T.StridedTensor(shape, strides, dtype)``; the options of ``T.Tensor``."""
         with placed():
             _check_steps(shape, strides)

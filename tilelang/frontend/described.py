@@ -1,7 +1,7 @@
-"""Buffers that a program describes: what it may say of them, and tensors over memory that is there.
+"""Buffer declarations: their options, and tensors that view existing memory.
 
-``T.Tensor``, ``T.Buffer``, ``T.match_buffer`` and their kin take the options of TVM's buffers. Each
-is honoured or refused here: none is dropped.
+``T.Tensor``, ``T.Buffer`` and ``T.match_buffer`` take the options of TVM's buffers. An option is
+either applied or refused, never ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from tilelang.tracebacks import borders
 
 __all__ = [
     "check_extents",
-    "check_options",
     "checked_offset",
     "make_tensor",
     "make_tensor_from_addr",
@@ -47,30 +46,26 @@ def check_extents(what: str, extents: Sequence[Any]) -> None:
             )
 
 
-def check_options(
-    what: str,
-    kind: DType | None,
-    *,
-    align: object = 0,
-    offset_factor: object = 0,
-    buffer_type: object = "",
-    axis_separators: object = None,
-) -> None:
-    """Refuse options that would mean something here.
+def checked_offset(
+    what: str, elem_offset: object, *, align: object = 0, offset_factor: Any = 0,
+    buffer_type: object = "", axis_separators: object = None,
+) -> int | Expr:  # fmt: skip
+    """Return the element offset of a buffer, 0 for none; check its other options.
 
     Args:
         what: the function, for messages.
-        kind: element type; None where it is the argument's.
-        align: bytes that the address is a multiple of, a power of two. Nothing rests on the
-            promise: every address is checked to be a multiple of an element at launch, and vector
+        elem_offset: elements between the start of the memory and the first element.
+        align: a power of two that divides the address in bytes. Generated code does not rely on
+            it: a launch checks that an address is a multiple of the element size, and vector
             accesses check what they need beyond that.
-        offset_factor: what the element offset is a multiple of; see :func:`checked_offset`.
+        offset_factor: divides ``elem_offset``.
         buffer_type: "" or "default".
         axis_separators: where groups of axes end. Memory is flat: they move no element.
 
     Raises:
-        TileUnsupportedError: an option that means something else than what always holds.
-        TileValueError: no such option.
+        TileUnsupportedError: an option that would change the meaning of an access.
+        TileValueError: an invalid option, a negative constant offset, or one that
+            ``offset_factor`` does not divide.
     """
     for name, value in (("align", align), ("offset_factor", offset_factor)):
         if isinstance(value, bool) or not isinstance(value, int) or value < -1:
@@ -100,14 +95,6 @@ def check_options(
             expected="ints in rising order, e.g. [1]",
             got=repr(axis_separators),
         )
-
-
-def checked_offset(what: str, elem_offset: object, offset_factor: int) -> int | Expr:
-    """The element offset; 0 for none.
-
-    Raises:
-        TileValueError: a negative constant, or one that ``offset_factor`` does not divide.
-    """
     offset = as_extent(0 if elem_offset is None else elem_offset)
     if isinstance(offset, int) and offset < 0:
         raise TileValueError(
@@ -129,7 +116,7 @@ def same_memory(a: str, b: str) -> bool:
 
 
 def reach(shape: Sequence[int | Expr], strides: Sequence[int | Expr] | None) -> int | None:
-    """Elements from the first to behind the last; None when they are not known."""
+    """Elements from the first to one past the last; None when the extents are not constant."""
     if any(isinstance(element, Expr) for element in (*shape, *(strides or ()))):
         return None
     extents = [int(str(element)) for element in shape]
@@ -144,43 +131,33 @@ def reach(shape: Sequence[int | Expr], strides: Sequence[int | Expr] | None) -> 
 
 
 def make_tensor(
-    ptr: Any,
-    shape: Any,
-    dtype: object = "float32",
-    strides: Sequence[Any] | None = None,
-    *,
-    elem_offset: Any = None,
-    scope: str | None = None,
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: object = None,
-) -> Buffer:
-    """Make a global tensor of a pointer, or another shape of a tensor's memory.
+    ptr: Any, shape: Any, dtype: object = "float32", strides: Sequence[Any] | None = None, *,
+    elem_offset: Any = None, scope: str | None = None, align: int = 0, offset_factor: int = 0,
+    buffer_type: str = "", axis_separators: object = None,
+) -> Buffer:  # fmt: skip
+    """Make a global tensor at a pointer, or a view of a tensor's memory with another shape.
 
-    The pointer is a parameter, an address expression or an int64 table element. The memory is that
-    of a tensor or tile, given itself or as its ``.data``.
-    In-kernel accesses outside ``shape`` are guarded as for parameters.
+    The pointer is a parameter, an address expression or an element of an int64 table. For a view,
+    pass the tensor or tile, or its ``.data``. Accesses outside ``shape`` are guarded as those of
+    parameters are.
 
     Args:
-        ptr: where it starts.
-        shape, dtype, strides: as of ``T.Tensor``.
-        elem_offset: elements of ``dtype`` between that place and the first element.
-        scope: of the memory, checked.
+        ptr: where the memory starts.
+        shape, dtype, strides: see ``T.Tensor``.
+        elem_offset: elements of ``dtype`` between the start of the memory and the first element.
+        scope: the scope of the memory, which is checked.
         align, offset_factor, buffer_type, axis_separators: see ``T.Tensor``.
 
     Raises:
         TileTypeError: no pointer, or memory of another scope.
-        TileValueError: a negative extent, or the tensor certainly leaves the memory that it is
-            made of.
+        TileValueError: a negative extent, or a view that is known to exceed its memory.
     """
     active = builder("T.make_tensor")
     kind = element_type(dtype) or DType("float32")
-    check_options(
-        "T.make_tensor", kind, align=align, offset_factor=offset_factor, buffer_type=buffer_type,
-        axis_separators=axis_separators,
+    offset = checked_offset(
+        "T.make_tensor", elem_offset, align=align, offset_factor=offset_factor,
+        buffer_type=buffer_type, axis_separators=axis_separators,
     )  # fmt: skip
-    offset = checked_offset("T.make_tensor", elem_offset, offset_factor)
     steps = None if strides is None else tuple(Shape(extents_of(strides)))
     extents = Shape(extents_of(shape))
     check_extents("T.make_tensor", extents)
@@ -227,7 +204,7 @@ def _in_units_of(kind: DType, base: Buffer) -> Any:
 
 
 def _check_inside(view: Buffer, base: Buffer) -> None:
-    """Refuse a tensor that certainly leaves the memory that it is made of."""
+    """Refuse a view of which it is known that it exceeds the memory of ``base``."""
     wanted, there = reach(view.shape, view.strides), reach(base.shape, base.strides)
     if wanted is None or there is None or wanted == 0:
         return
@@ -245,18 +222,10 @@ def _check_inside(view: Buffer, base: Buffer) -> None:
 
 
 def match_buffer(
-    param: Any,
-    shape: Any,
-    dtype: object = "float32",
-    data: object = None,
-    strides: Sequence[Any] | None = None,
-    elem_offset: Any = None,
-    scope: str | None = None,
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: object = None,
-) -> Buffer:
+    param: Any, shape: Any, dtype: object = "float32", data: object = None,
+    strides: Sequence[Any] | None = None, elem_offset: Any = None, scope: str | None = None,
+    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: object = None,
+) -> Buffer:  # fmt: skip
     """Bind ``param``'s memory to a buffer: the older spelling of :func:`make_tensor`."""
     if data is not None and data is not getattr(param, "data", param):
         raise TileTypeError(

@@ -378,22 +378,15 @@ allocate = alloc_buffer
 
 
 def decl_buffer(
-    shape: object,
-    dtype: object = "float32",
-    data: Var | Buffer | None = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: object = None,
-) -> Buffer:
+    shape: object, dtype: object = "float32", data: Var | Buffer | None = None,
+    strides: Any = None, elem_offset: Any = None, scope: str = "global", align: int = 0,
+    offset_factor: int = 0, buffer_type: str = "", axis_separators: object = None,
+) -> Buffer:  # fmt: skip
     """Declare a buffer over ``data`` (a buffer or its ``.data``), or allocate one without it.
 
     Over ``data`` the options are those of ``T.make_tensor``, and the scope is that of the memory.
     """
-    from tilelang.frontend.described import check_options, checked_offset
+    from tilelang.frontend.described import checked_offset
     from tilelang.frontend.entry import make_tensor
 
     options: dict[str, Any] = {
@@ -411,8 +404,7 @@ def decl_buffer(
             data, shape, dtype, strides, elem_offset=elem_offset,
             scope=None if scope == "global" else scope, **options,
         )  # fmt: skip
-    check_options("T.decl_buffer", DType(dtype), **options)
-    if strides is not None or checked_offset("T.decl_buffer", elem_offset, offset_factor) != 0:
+    if checked_offset("T.decl_buffer", elem_offset, **options) != 0 or strides is not None:
         raise TileUnsupportedError(
             "T.decl_buffer of fresh memory with strides or an element offset",
             expected="neither, or data=",
