@@ -196,7 +196,7 @@ def functions() -> str:
         ]
         said, _, needs = function.__doc__.rpartition("Needs ")
         first = " ".join((said or needs).partition("\n\n")[0].split()).replace("``", "`")
-        where = f", {needs.rstrip('.')}" if said else ""
+        where = f", {needs.partition('.')[0]}" if said else ""
         lines.append(f"* `T.{name}{inspect.Signature(plain)}`{where}: {first}")
     return "\n".join(lines) + "\n"
 

@@ -82,7 +82,15 @@ def test_a_row_says_where_it_runs_and_what_it_is(row) -> None:
         assert set(option.name for option in row.options) <= set(parameters)
         if row.needs in FEATURES:
             assert f"Needs {lowest_with(row.needs)}." in function.__doc__
+        assert "\n\nSource: " in function.__doc__
         assert name in CASES, "ptx_cases makes a program of each"
+
+
+def test_the_ptx_section_of_a_row_is_an_instruction_that_the_back_end_writes() -> None:
+    folder = Path(tilelang.__file__).parent / "cuda"
+    files = [*folder.rglob("*.h"), *folder.rglob("*.py")]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
+    assert [row.name for row in ROWS.values() if row.ptx not in text] == []
 
 
 def test_functions_of_rows_are_those_of_the_language() -> None:

@@ -92,7 +92,7 @@ class Option:
     Attributes:
         default: what it is where it is left out; None and False leave it out of the call.
         choices: what it may be.
-        wrong: what an error says of something else, behind the name of the instruction.
+        wrong: what an error says of something else, after the name of the instruction.
         kind: "int" or "bool" for what is known when the program is traced.
     """
 
@@ -191,12 +191,13 @@ class Atom:
         moves: "ldg" or "stg" where it names the access by which the bits of its operand move.
         emulated: the interpreter and targets of one core do it in software.
         text: the function of the device headers, of every dialect that has them; its arguments are
-            the operands, or stand behind it, e.g. ``tl_f({1}, {0})``. Attributes of the call stand
-            in braces: ``{bytes}`` is the value, and one that is True or False gives its name behind
+            the operands, or stand after it, e.g. ``tl_f({1}, {0})``. Attributes of the call stand
+            in braces: ``{bytes}`` is the value, and one that is True or False gives its name after
             a ``_``, or nothing.
         writer: what writes its text where that takes more, by its name in the dialect's table.
         lowered: made by lowering alone; programs do not write it.
         doc: the documentation of ``T.<name>``; "" where a function of the language is written out.
+        ptx: the section of the PTX ISA about it, for the documentation.
         names: what it is called in programs, the usual one first; none for the row's own name.
         strict: further names in programs, whose operands have no defaults.
         options: attributes that programs give.
@@ -231,6 +232,7 @@ class Atom:
     text: str = ""
     writer: str = ""
     doc: str = ""
+    ptx: str = ""
     names: tuple[str, ...] = ()
     strict: tuple[str, ...] = ()
     options: tuple[Option, ...] = ()

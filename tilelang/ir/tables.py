@@ -184,22 +184,23 @@ MBARRIER_ARRIVE = _counted(
     _ARRIVE, BARRIER, Operand("block", name="cta_id", default=None),
     names=("barrier_arrive", "mbarrier_arrive", "ptx_arrive_barrier"),
     strict=("ptx_arrive_cluster_barrier",), text="tl_mbarrier_arrive", writer="arrival",
-    check="block of the cluster",
+    check="block of the cluster", ptx="mbarrier.arrive",
 )  # fmt: skip
 MBARRIER_WAIT = _counted(
     "mbarrier_wait", "mbarrier", "Wait until the phase with that parity (bit 0) is complete.",
     Order("wait", "barrier"), BARRIER, Operand("parity", default=0, dtype="int32"),
     text="tl_mbarrier_wait", names=("barrier_wait", "ptx_wait_barrier"),
-    strict=("mbarrier_wait_parity",),
+    strict=("mbarrier_wait_parity",), ptx="mbarrier.try_wait",
 )  # fmt: skip
 MBARRIER_EXPECT = _counted(
     "mbarrier_expect_tx", "bulk_copy", "Expect ``tx`` bytes of bulk copies at a barrier.",
     Order("expect", "barrier"), BARRIER, _BYTES, text="tl_mbarrier_expect_tx",
+    ptx="mbarrier.expect_tx",
 )  # fmt: skip
 MBARRIER_ARRIVE_EXPECT = _counted(
     "mbarrier_arrive_expect_tx", "bulk_copy", "Expect ``tx`` bytes and arrive.",
     Order("arrive", "barrier", expects=True), BARRIER, _BYTES, text="tl_mbarrier_arrive_expect_tx",
-    names=("mbarrier_arrive_expect_tx", "ptx_arrive_barrier_expect_tx"),
+    names=("mbarrier_arrive_expect_tx", "ptx_arrive_barrier_expect_tx"), ptx="mbarrier.arrive",
 )  # fmt: skip
 _SYNC = [
     Atom("sync_threads", 0, 2, "void", effect=Effect.SYNC, operands=(_NUMBERED,),
@@ -210,12 +211,12 @@ _SYNC = [
          orders=Order("rendezvous", "grid"), text="tl_sync_grid"),
     _counted("named_barrier_arrive", "threads", "Arrive at a named barrier without waiting.",
              _ARRIVE, Operand("barrier id", "barrier id"), Operand("thread count", example=64),
-             text="tl_bar_arrive", check="named barrier"),
+             text="tl_bar_arrive", check="named barrier", ptx="bar.arrive"),
     MBARRIER_ARRIVE, MBARRIER_WAIT, MBARRIER_EXPECT, MBARRIER_ARRIVE_EXPECT,
     _counted("cp_async_barrier_noinc", "mbarrier",
              "Arrive when the thread's earlier asynchronous copies have landed.",
              Order("arrive", "barrier", "cp_async"), Operand("barrier", "barrier"),
-             text="tl_cp_async_mbarrier_arrive_noinc",
+             text="tl_cp_async_mbarrier_arrive_noinc", ptx="cp.async.mbarrier.arrive",
              names=("cp_async_barrier_noinc", "ptx_cp_async_barrier")),
     *[
         Atom(

@@ -137,7 +137,7 @@ def _check_block(what: str, given: dict[str, Any]) -> None:
 
 
 def _check_layouts(what: str, given: dict[str, Any]) -> None:
-    """The layouts of A and B behind the shape, in whatever form the operands come."""
+    """The layouts of A and B after the shape, in whatever form the operands come."""
     words = [form for form in given["forms"] if isinstance(form, str)][-6:]
     for name, word in zip("AB", words[1:3], strict=False):
         if len(words) == 6 and word not in ("row", "col"):
@@ -205,7 +205,8 @@ def _signature(row: Atom, strict: bool) -> Signature:
 def _document(row: Atom) -> str:
     needs = f"Needs {lowest_with(row.needs)}." if row.needs in FEATURES else ""
     gap = "\n\n" if "\n" in row.doc else " "
-    return f"{row.doc}{gap}{needs}".rstrip()
+    source = f'\n\nSource: PTX ISA, "{row.ptx}".' if row.ptx else ""
+    return f"{row.doc}{gap}{needs}".rstrip() + source
 
 
 def _bound(
@@ -243,8 +244,8 @@ def _bound(
 
 
 def _shown_call(args: tuple[object, ...], named: dict[str, object]) -> str:
-    items = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in named.items())]
-    return f"({', '.join(items)})"
+    arguments = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in named.items())]
+    return f"({', '.join(arguments)})"
 
 
 def _check_count(row: Atom, what: str, count: int, named: bool) -> None:

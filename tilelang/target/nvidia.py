@@ -1,8 +1,8 @@
 """The instructions of NVIDIA's GPUs as rows: one group for each family.
 
-Sources: PTX ISA, "Instruction Set" (each family names its section); the C++ functions that the rows
-name are in the device headers. A row with a ``doc`` is a function of programs, ``T.<name>``: its
-parameters, checks, documentation and smallest program come from here.
+Sources: PTX ISA, "Instruction Set" (each family and each row names its section). The C++ functions
+that the rows name are in the device headers. A row with a ``doc`` becomes ``T.<name>``: its
+parameters, checks, documentation and smallest program come from the row.
 """
 
 from __future__ import annotations
@@ -84,26 +84,26 @@ _MATRICES = [
     MMA, O.LDMATRIX, O.STMATRIX,
     intrinsic("ptx_mma", "mma", "Run a matrix instruction of one warp.",
          *_product("m16n8k16", 8, 4, 8, Operand("saturate", default=False)),
-         forms=True, writer="ptx mma", check="layouts of factors"),
+         forms=True, writer="ptx mma", check="layouts of factors", ptx="mma"),
     intrinsic("ptx_mma_sp", "mma_sp", "Run a sparse matrix instruction of one warp.",
          *_product("m16n8k32", 8, 8, 4, *run("metadata", 1, "uint32"),
                    Operand("selector", example=1), Operand("saturate", default=False)),
-         forms=True, writer="sparse mma", check="layouts of factors"),
+         forms=True, writer="sparse mma", check="layouts of factors", ptx="mma.sp"),
     intrinsic("ptx_mma_sm70", "mma_sm70", "Run the m16n16k4 matrix instruction of sm_70; "
               "a leading dtype argument is accepted.",
          *_product("m16n16k4", 4, 4, 8), forms=True, writer="mma of sm_70",
-         check="layouts of factors"),
+         check="layouts of factors", ptx="mma"),
     intrinsic("ptx_ldmatrix", "ldmatrix", "Load 8 x 8 matrices from shared memory.",
          Operand("dtype", "text", example="float16"), Operand("trans", example=False),
          Operand("count", example=4), Operand("type", "text", example=".b16"),
          *run("registers", 8, "float16"), TILE, Operand("shared offset", example=0),
-         forms=True, writer="ldmatrix"),
+         forms=True, writer="ldmatrix", ptx="ldmatrix"),
     intrinsic("ptx_stmatrix", "stmatrix", "Store 8 x 8 matrices to shared memory, the reverse of "
          "``T.ptx_ldmatrix``.\n\n"
          "Write ``T.ptx_stmatrix(trans, count, shared, offset, registers, offset)``.",
          Operand("trans", example=False), Operand("count", example=4), TILE,
          Operand("shared offset", example=0), *run("registers", 8, "float16"),
-         forms=True, writer="stmatrix"),
+         forms=True, writer="stmatrix", ptx="stmatrix"),
 ]  # fmt: skip
 
 # -- cp.async and mbarriers ("Data Movement and Conversion", "Parallel Synchronization") -----------
@@ -112,12 +112,12 @@ _COPIES = [
     O.FENCE_BARRIER_INIT,
     unit("ptx_commit_group", "cp_async", Order("commit", "thread", "cp_async"),
          "Commit the asynchronous copies issued so far as a group.",
-         text="tl_cp_async_commit", semantics="commit a group"),
+         text="tl_cp_async_commit", semantics="commit a group", ptx="cp.async.commit_group"),
     intrinsic("mbarrier_try_wait", "mbarrier",
          "Return whether the phase with that parity is complete; it may wait a little.", BARRIER,
          PARITY,
          effect=Effect.SYNC, result="bool", orders=Order("test", "barrier"),
-         text="tl_mbarrier_try_wait"),
+         text="tl_mbarrier_try_wait", ptx="mbarrier.try_wait"),
 ]  # fmt: skip
 
 # -- bulk copies of runs and of boxes of tensors ("cp.async.bulk", "cp.async.bulk.tensor") ---------
@@ -126,7 +126,7 @@ _COPIES = [
 def _load(name: str, doc: str, *more: Operand, described: Operand = O.MAP) -> Atom:
     return intrinsic(
         name, "tma", doc, described, BARRIER, TILE, *more, completes=mbarrier(), own_order=True,
-        options=(O.EVICTION,), writer="load of a box",
+        options=(O.EVICTION,), writer="load of a box", ptx="cp.async.bulk.tensor",
     )  # fmt: skip
 
 
@@ -148,17 +148,19 @@ _BULK = [
     intrinsic("tma_store", "tma", """Store a box: ``T.tma_store(descriptor, shared, *coordinates)``.
 
     Args:
-        reduce: combine with what is there: add, min, max, inc, dec, and, or, xor.
+        reduce: combine with the stored values: add, min, max, inc, dec, and, or, xor.
 
     ``T.tma_store_arrive`` and ``T.tma_store_wait`` tell when it is done.
     """, O.MAP, TILE, COORDINATES, completes=group("bulk_store"), own_order=True,
-         options=(O.REDUCTION, O.EVICTION), text="tl_tma_store", writer="store of a box"),
+         options=(O.REDUCTION, O.EVICTION), text="tl_tma_store", writer="store of a box",
+         ptx="cp.async.bulk.tensor"),
     intrinsic("ptx_cp_async_bulk", "bulk_copy",
          "Copy contiguous bytes in bulk: ``T.ptx_cp_async_bulk(dst, src, bytes, barrier)``.",
          Operand("dst", "shared"), Operand("src", "global"), Operand("bytes", example=8192),
-         BARRIER, completes=mbarrier(), own_order=True, forms=True, writer="bulk copy"),
+         BARRIER, completes=mbarrier(), own_order=True, forms=True, writer="bulk copy",
+         ptx="cp.async.bulk"),
     intrinsic("prefetch_tma_descriptor", "tma", "Fetch a tensor map before it is needed.", O.MAP,
-         own_order=True, text="tl_tma_prefetch"),
+         own_order=True, text="tl_tma_prefetch", ptx="prefetch.tensormap"),
 ]  # fmt: skip
 
 
@@ -172,6 +174,7 @@ def _warpgroup(name: str, doc: str, a: tuple[Operand, ...], *majors: str) -> Ato
         *run("accumulator", 32, "float32"), Operand("scale out", example=True),
         Operand("scale a", example=1), Operand("scale b", example=1),
         completes=group("wgmma"), own_order=True, forms=True, writer="ptx wgmma",
+        ptx="wgmma.mma_async",
     )  # fmt: skip
 
 
@@ -192,10 +195,11 @@ _WARPGROUPS = [
         leading_byte_offset, stride_byte_offset: distances in units of 16 bytes.
     """, DESCRIPTOR, START, Operand("layout type", name="layout_type_", default=0),
          Operand("leading byte offset", default=0), Operand("stride byte offset", default=0),
-         own_order=True, text="tl_wgmma_descriptor"),
+         own_order=True, text="tl_wgmma_descriptor", ptx="wgmma.mma_async"),
     intrinsic("increase_descriptor_offset", "descriptors",
          "Move the start address of a descriptor by ``offset`` bytes.", DESCRIPTOR,
-         Operand("offset", example=32), own_order=True, text="tl_descriptor_add"),
+         Operand("offset", example=32), own_order=True, text="tl_descriptor_add",
+         ptx="wgmma.mma_async"),
 ]  # fmt: skip
 
 
@@ -203,7 +207,10 @@ _WARPGROUPS = [
 
 
 def _cluster(name: str, doc: str, orders: Order) -> Atom:
-    return intrinsic(name, "cluster", doc, effect=Effect.SYNC, orders=orders, text=f"tl_{name}")
+    return intrinsic(
+        name, "cluster", doc, effect=Effect.SYNC, orders=orders, text=f"tl_{name}",
+        ptx="barrier.cluster",
+    )  # fmt: skip
 
 
 _CLUSTERS = [
@@ -215,19 +222,19 @@ _CLUSTERS = [
     intrinsic("map_shared_rank", "cluster",
          "Return a pointer to this address in the shared memory of block ``block`` of the cluster.",
          Operand("place", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",
-         own_order=True, text="tl_map_shared", check="block of the cluster"),
+         own_order=True, text="tl_map_shared", check="block of the cluster", ptx="mapa"),
     O.ELECT_ONE,
 ]  # fmt: skip
 
 # -- dependent launches ("griddepcontrol"), work of blocks that have not started ("clusterlaunch") -
 _LAUNCHES = [
     unit("pdl_trigger", "pdl", Order("arrive", "launches"), "Let a dependent kernel start.",
-         text="tl_pdl_trigger"),
+         text="tl_pdl_trigger", ptx="griddepcontrol"),
     unit("pdl_sync", "pdl", Order("wait", "launches"), "Wait for the kernel this one depends on.",
-         text="tl_pdl_sync"),
+         text="tl_pdl_sync", ptx="griddepcontrol"),
     *[
         intrinsic(name, needs, doc, Operand("place", "shared"), BARRIER, completes=mbarrier(),
-             own_order=True, text=f"tl_{name}")
+             own_order=True, text=f"tl_{name}", ptx="clusterlaunchcontrol.try_cancel")
         for name, needs, doc in (
             ("clc_try_cancel", "clc", "Request the work of a block that has not started."),
             ("clc_try_cancel_multicast", "clc_multicast",
@@ -236,12 +243,12 @@ _LAUNCHES = [
     ],
     intrinsic("clc_is_canceled", "clc", "Return whether such a request succeeded.",
          Operand("place", "shared"), effect=Effect.READ, result="bool", own_order=True,
-         text="tl_clc_is_canceled"),
+         text="tl_clc_is_canceled", ptx="clusterlaunchcontrol.query_cancel"),
     *[
         intrinsic(f"clc_get_first_ctaid_{axis}", "clc",
              f"Return the {axis} index of the block obtained.", Operand("place", "shared"),
              effect=Effect.READ, result="int32", own_order=True,
-             text=f"tl_clc_first_ctaid_{axis}")
+             text=f"tl_clc_first_ctaid_{axis}", ptx="clusterlaunchcontrol.query_cancel")
         for axis in "xyz"
     ],
 ]  # fmt: skip
@@ -270,7 +277,7 @@ def _tensor_product(form: str, doc: str, *a: Operand) -> Atom:
         Operand("desc b", "descriptor bits", example="tcgen05"), Operand("b offset", example=2),
         Operand("d", "tensor memory"), Operand("column", example=0),
         Operand("instruction", example=0x8100490), Operand("scale out", example=True),
-        completes=group("tcgen05"), forms=True, writer="tensor product",
+        completes=group("tcgen05"), forms=True, writer="tensor product", ptx="tcgen05.mma",
     )  # fmt: skip
 
 
@@ -282,7 +289,7 @@ _TENSORS = [
     _tensor("tcgen05_cp", "Copy from shared memory, by descriptor, to tensor memory.",
             Operand("descriptor", "descriptor bits", example="tcgen05"), O.TMEM_PLACE,
             options=(_SOURCE,), completes=group("tcgen05"),
-            text="tl_tcgen05_cp_{shape}({1}, {0})"),
+            text="tl_tcgen05_cp_{shape}({1}, {0})", ptx="tcgen05.cp"),
     _tensor("tcgen05_ld", """Load tensor memory to registers; complete after ``T.tcgen05_wait_ld``.
 
     Args:
@@ -291,28 +298,30 @@ _TENSORS = [
         shape, count: of the instruction, e.g. ``"32x32b"`` and 8 for ``.32x32b.x8``.
     """, Operand("registers", "registers", "w", example=(8, "float32")), O.TMEM_PLACE,
             options=_MOVE, completes=group("tcgen05_ld"), check="move of tensor memory",
-            writer="move of tensor memory"),
+            writer="move of tensor memory", ptx="tcgen05.ld"),
     _tensor("tcgen05_st", "Store registers of a warp to tensor memory; done after "
             "``T.tcgen05_wait_st``.", O.TMEM_PLACE,
             Operand("registers", "registers", "r", example=(8, "float32")), options=_MOVE,
             completes=group("tcgen05_st"), check="move of tensor memory",
-            writer="move of tensor memory"),
+            writer="move of tensor memory", ptx="tcgen05.st"),
     *[
         _tensor(f"tcgen05_wait_{way}", f"Wait for the {verb} tensor memory of this thread.",
-                orders=Order("wait", "thread", f"tcgen05_{way}"), text=f"tl_tcgen05_wait_{way}")
+                orders=Order("wait", "thread", f"tcgen05_{way}"), text=f"tl_tcgen05_wait_{way}",
+                ptx="tcgen05.wait")
         for way, verb in (("ld", "loads from"), ("st", "stores to"))
     ],
     _tensor("tcgen05_mma_arrive",
             "Signal a barrier when the tcgen05 products issued so far are complete.",
             Operand("barrier", "barrier", name="mbar"),
             orders=Order("commit", "barrier", "tcgen05"),
-            options=(Option("arrive_2cta", False, kind="bool"),), writer="commit of products"),
+            options=(Option("arrive_2cta", False, kind="bool"),), writer="commit of products",
+            ptx="tcgen05.commit"),
     _tensor("initialize_tcgen05_descriptor",
             "Fill the descriptor of a tcgen05 operand in shared memory.", DESCRIPTOR, START,
             Operand("leading byte offset", example=1), Operand("stride byte offset", example=64),
             Operand("base offset", default=0), Operand("leading is absolute", default=0,
                                                         dtype="int32"),
-            Operand("swizzle mode", default=0), text="tl_tcgen05_descriptor"),
+            Operand("swizzle mode", default=0), text="tl_tcgen05_descriptor", ptx="tcgen05.mma"),
 ]  # fmt: skip
 
 ATOMS: dict[str, Atom] = table(

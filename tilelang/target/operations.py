@@ -162,32 +162,35 @@ PTX_WAIT_GROUP = unit(
     "ptx_wait_group", "cp_async", Order("wait", "thread", "cp_async"),
     "Wait until at most ``num`` groups of asynchronous copies are pending.",
     Operand("count", "constant", name="num", example=1),
-    text="tl_cp_async_wait<{0}>()", semantics="wait for groups",
+    text="tl_cp_async_wait<{0}>()", semantics="wait for groups", ptx="cp.async.wait_group",
 )  # fmt: skip
 MBARRIER_INIT = unit(
     "mbarrier_init", "mbarrier", Order("init", "barrier"),
     "Initialize a barrier by hand; ``T.alloc_barrier`` has done it already.",
     BARRIER, Operand("thread count", example=1),
-    text="tl_mbarrier_init", names=("ptx_init_barrier_thread_count",),
+    text="tl_mbarrier_init", names=("ptx_init_barrier_thread_count",), ptx="mbarrier.init",
 )  # fmt: skip
 FENCE_BARRIER_INIT = unit(
     "ptx_fence_barrier_init", "cluster", Order("fence", "cluster", "", TO_ASYNC),
     "Make barrier initialisation visible to the asynchronous proxy.", text="tl_fence_barrier_init",
+    ptx="fence.mbarrier_init",
 )  # fmt: skip
 FENCE_PROXY_ASYNC = unit(
     "fence_proxy_async", "bulk_copy", Order("fence", "thread", "", TO_ASYNC),
     "Order ordinary shared-memory accesses before asynchronous ones.", text="tl_fence_proxy_async",
+    ptx="fence.proxy.async",
 )  # fmt: skip
 BULK_COMMIT = unit(
     "tma_store_arrive", "bulk_copy", Order("commit", "thread", "bulk_store"),
     "Commit the bulk stores issued so far as a group.", text="tl_bulk_commit",
+    ptx="cp.async.bulk.commit_group",
 )  # fmt: skip
 BULK_WAIT = unit(
     "tma_store_wait", "bulk_copy", Order("wait", "thread", "bulk_store"),
     "Wait until at most ``count`` groups of bulk stores are pending.\n\n"
     "With ``read``, wait only until their sources are read.",
     Operand("count", "constant", default=0), text="tl_bulk_wait{read}<{0}>()",
-    options=(Option("read", True, kind="bool"),),
+    options=(Option("read", True, kind="bool"),), ptx="cp.async.bulk.wait_group",
 )  # fmt: skip
 
 
@@ -206,9 +209,11 @@ TENSOR_MAP = _map(
     """Create a tensor map, which the host encodes before the kernel starts.
 
     Args:
-        numbers: behind data type (a value of CUtensorMapDataType), rank and address, for each
+        numbers: after data type (a value of CUtensorMapDataType), rank and address, for each
             dimension, innermost first, extents, strides in bytes, extents of the box, element
             strides; then interleave, swizzle, L2 promotion and fill (values of the driver's enums).
+
+    Source: CUDA Driver API, "cuTensorMapEncodeTiled".
     """,
     (2, 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0),
 )
@@ -217,9 +222,11 @@ IMAGE_MAP = _map(
     """Create a tensor map whose loads gather the pixels of a convolution.
 
     Args:
-        numbers: behind data type, rank and address, extents, strides in bytes, element strides,
+        numbers: after data type, rank and address, extents, strides in bytes, element strides,
             lower and upper corners of the spatial dimensions, pixels and channels of a load, then
             interleave, swizzle, L2 promotion and fill.
+
+    Source: CUDA Driver API, "cuTensorMapEncodeIm2col".
     """,
     (4, 64, 4, 4, 4, 2, 128, 512, 2048, 1, 1, 1, 1, -1, -1, 0, 0, 64, 64, 0, 3, 2, 0),
 )
@@ -231,33 +238,33 @@ WARPGROUP_FENCE = unit(
 WARPGROUP_ARRIVE = unit(
     "warpgroup_arrive", "wgmma", Order("fence", "warpgroup"),
     "Order register accesses before asynchronous products.", text="tl_wgmma_fence",
+    ptx="wgmma.fence",
 )  # fmt: skip
 WARPGROUP_COMMIT = unit(
     "warpgroup_commit_batch", "wgmma", Order("commit", "warpgroup", "wgmma"),
     "Commit the products issued so far as a group.", text="tl_wgmma_commit",
-    semantics="commit a group",
+    semantics="commit a group", ptx="wgmma.commit_group",
 )  # fmt: skip
 WARPGROUP_WAIT, WAIT_WGMMA = (
     unit(name, "wgmma", Order("wait", "warpgroup", "wgmma"),
          f"Wait until at most ``{count}`` groups of asynchronous products are pending.",
          Operand("count", "constant", name=count, example=1), text="tl_wgmma_wait<{0}>()",
-         semantics="wait for groups")
+         semantics="wait for groups", ptx="wgmma.wait_group")
     for name, count in (("warpgroup_wait", "num_mma"), ("wait_wgmma", "id"))
 )  # fmt: skip
 
 
 CLUSTER_SYNC = intrinsic(
     "cluster_sync", "cluster", "Arrive and wait at the barrier of the cluster.", effect=Effect.SYNC,
-    orders=Order("rendezvous", "cluster"), text="tl_cluster_sync",
+    orders=Order("rendezvous", "cluster"), text="tl_cluster_sync", ptx="barrier.cluster",
 )  # fmt: skip
 RANK_IN_CLUSTER = intrinsic(
     "block_rank_in_cluster", "cluster", "Return the rank of the block in its cluster.",
-    effect=Effect.NONE,
-    result="int32", text="tl_block_rank_in_cluster",
+    effect=Effect.NONE, result="int32", text="tl_block_rank_in_cluster", ptx="%cluster_ctarank",
 )  # fmt: skip
 ELECT_ONE = intrinsic(
     "elect_one", "elect", "Return True in one lane of the warp; all lanes must take part.",
-    effect=Effect.SYNC, result="bool", per_thread=True, text="tl_elect_one",
+    effect=Effect.SYNC, result="bool", per_thread=True, text="tl_elect_one", ptx="elect.sync",
 )  # fmt: skip
 SET_MAX_NREG = hint(
     "set_max_nreg", Operand("register count", "constant"), Operand("direction", "constant"),
@@ -269,7 +276,7 @@ TENSOR_BEFORE, TENSOR_AFTER = (
     intrinsic(
         f"tcgen05_{name}_thread_sync", "tcgen05", f"Order tcgen05 work {name} a barrier.",
         own_order=True, orders=Order("fence", "thread", "", proxies),
-        text=f"tl_tcgen05_fence_{name}",
+        text=f"tl_tcgen05_fence_{name}", ptx="tcgen05.fence",
     )
     for name, proxies in (("before", ("tcgen05", "generic")), ("after", ("generic", "tcgen05")))
 )  # fmt: skip
