@@ -1,9 +1,9 @@
 """Address sharing: base + offset CSE of addresses that differ by a constant.
 
-The taps of a window are loads at the same index and a different constant each. Given their sums in
-full, a C compiler takes a pointer of its own for each of them, moves all of them on in every step,
-and keeps them in registers of vectors; finding out takes it longer than everything else. Where
-the first address has a name, the others are that plus a constant, which an instruction holds.
+The taps of a window are loads at one index plus different constants. If each address is written in
+full, a C compiler keeps a pointer for each of them, increments all pointers in every iteration,
+spills them, and takes long to compile. So the first address gets a name, and the others are that
+name plus a constant, which fits into the instruction.
 """
 
 from __future__ import annotations

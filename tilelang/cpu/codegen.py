@@ -2,8 +2,8 @@
 
 The entry ``tl_call(const int64_t* slots)`` decodes the launch signature (``runtime.signature``:
 data pointers, scalars, symbols, in that order), runs the host statements and hands each launch to
-``tl_launch`` of the header, which spreads the blocks over the cores. Every core has one arena;
-tiles live at fixed offsets in it, so nothing is allocated while a kernel runs.
+``tl_launch`` of the header, which distributes the blocks over the cores. Every core has one arena
+with the tiles at fixed offsets, so a running kernel allocates nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Cost model of a block: about how long it runs, to decide how many threads a launch is worth.
+"""Cost model of a block: an estimate of its run time, which decides the number of worker threads.
 
-Only launches of some microseconds depend on it, whose data is in the caches; a factor of two is
-near enough. Loops of unknown length count as long ones: a thread that is woken for nothing costs
-less than work that waits for one core.
+The estimate matters only for launches of a few microseconds, whose data is in the caches, and an
+error of a factor of two is acceptable. Loops of unknown length count as long ones, since waking a
+thread in vain costs less than running long work on one core.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Dot-product instructions: narrow operands are multiplied and summed in pairs or fours.
 
-A *word* of 32 bits holds ``group`` neighbours in k of an operand; an instruction adds, to each lane
-of its sums, the products of the factors of a word. Every row says for which machines it is, in what
-compilers define for them, and the generated text takes the first that holds: like vectors, units
-are chosen where the text is compiled, so one text serves every machine.
+A *word* of 32 bits holds ``group`` elements of an operand that are adjacent in k. An instruction
+adds to each lane of its accumulator the dot product of two words. Every row names its machines by
+the macros that compilers define for them, and the preprocessor picks the first row that applies. So
+one text serves every machine.
 
-Where the machine has tiles, and the system lets the process use them, an instruction on tiles does
-the work instead: 16 rows of A by 16 columns of B, with 16 words of each. Both are stored as words;
-only the packing may differ.
+Where the machine has AMX tiles, and the system lets the process use them, a tile instruction
+multiplies 16 rows of A by 16 columns of B, with 16 words of each. Both are stored as words; only
+the packing may differ.
 
 Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (PMADDWD, VPDPBUSD,
 VPDPBSSD, VPDPWSSD, VDPBF16PS, TDPBSSD and the like, TDPBF16PS); Arm

@@ -1,14 +1,15 @@
 """Skinny GEMM by dot products: few rows and a transposed right operand, as in decoding.
 
-``C[m, n] (+)= sum over k of A[m, k] B[n, k]``: every element of B is used m times only, so packing
-B into panels would cost more than the product. Rows of B are read in place, along k, and
-converted in registers; each pair of a row of A and a row of B has a vector of sums, whose lanes are
-added at the end. The next rows of B are fetched meanwhile: a row of a tile is too short for the
-machine to see where reads go on.
+``C[m, n] (+)= sum over k of A[m, k] B[n, k]``: every element of B is used only m times, so packing
+B into panels would cost more than the product. Rows of B are read in place, along k, and converted
+in registers. Each pair of a row of A and a row of B has a vector accumulator, whose lanes are added
+at the end. The kernel prefetches the next rows of B, because the rows of a tile are too short for
+the hardware prefetcher.
 
-Where both operands are bfloat16 and the machine multiplies pairs of them, rows of A are read in
-place, too. Its instruction takes subnormal factors for zero: products that have some are made in
-float32, those with such a row of B alone, as in :mod:`~tilelang.cpu.dot_instructions`.
+Where both operands are bfloat16 and the machine has a bfloat16 dot-product instruction, rows of A
+are read in place, too. That instruction treats subnormal factors as zero. So products with
+subnormal factors are computed in float32; if only some rows of B have them, only these, as in
+:mod:`~tilelang.cpu.dot_instructions`.
 """
 
 from __future__ import annotations

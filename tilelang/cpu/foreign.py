@@ -1,4 +1,4 @@
-"""Compiled C as programs of XLA call it."""
+"""XLA custom calls of compiled CPU kernels."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """GEMM micro-kernels in C: matrix products of tiles in the memory of a core.
 
-``C[M, N] (+)= A . B`` with a register block of MR rows by NV vectors: the inner loop reads one row
+``C[M, N] (+)= A . B`` with a register block of MR rows by NV vectors: the inner loop loads one row
 of a B panel (vectors) and one element of each A row (broadcasts with constant displacements) and
-issues MR * NV fused multiply-adds. The block sizes of each vector width are rows of a table; the
+issues MR * NV fused multiply-adds. A table has the block sizes for each vector width; the
 preprocessor picks one, so the same text serves every machine.
 
-Panels are a cache line wide for every machine (:func:`panel_width`): a block reads whole lines, one
-after the other, so that the part of B it reads again and again spreads over all sets of the first
-cache. Narrow vectors take a panel in parts, wide ones two panels at once.
+Panels are a cache line wide on every machine (:func:`panel_width`). A block reads consecutive whole
+lines, so the part of B that it reads repeatedly uses all sets of the L1 cache. Narrow vectors take
+a panel in parts, wide vectors two panels at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""C statements of one matrix product: operands brought to the kernel's form, then the call."""
+"""C statements of one matrix product: packing of operands, then the call of the micro-kernel."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Non-temporal stores: results that no cache would keep bypass the caches.
+"""Non-temporal stores: results that are larger than the cache bypass it.
 
-An ordinary store reads its line of memory first, to write it back later: for a result that is
-larger than the cache a third of what an addition moves. Whether that pays depends on the machine
-and, with dynamic shapes, on the call, so the host decides (``tl_fits`` of ``tl_block.h``), and
-a block asks at each store, as it does for its alignment.
+An ordinary store first reads its cache line from memory. For ``a + b`` of large arrays that read is
+a quarter of the memory traffic. Whether a non-temporal store pays depends on the machine and, with
+dynamic shapes, on the call. So host code decides (``tl_fits`` of ``tl_block.h``), and each store
+tests that decision together with its alignment.
 
-A buffer is stored so where the launch only writes it. The function that runs blocks ends with a
-fence, since such stores are not ordered with the signal that blocks are done.
+Only buffers that the launch does not read are stored in this way. The function that runs blocks
+ends with a fence, since these stores are not ordered with the signal that the blocks are done.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Packed layouts of GEMM operands: how tiles of matrix products are stored for the kernel.
 
-A kernel wants its left operand as rows of the accumulator's type and its right operand in panels:
-``[ceil(N / width)][K][width]``, so that one step of the inner loop reads one contiguous row. A tile
-whose layout no other statement depends on is stored that way from the start, which makes the copy
-that fills it the packing step; a loop over elements stores them where the kernel wants them. Narrow
-floats are widened at the same moment: their values are exact in float32.
+A micro-kernel needs its left operand as rows of the accumulator's type and its right operand in
+panels, ``[ceil(N / width)][K][width]``, so that each step of the inner loop reads one contiguous
+row. If no other statement depends on the layout of a tile, the tile has this layout from the start:
+the copy or the loop that fills it also packs it. Narrow floats are widened to float32 at the same
+time, which is exact.
 
-``choose_operands`` runs while copies and products are whole. It replaces the tiles and marks the
-statements (hint ``operand``); ``lower_operand_copies`` then writes the marked copies as loops.
-Products of tiles that other statements read too are left as they are: the kernel converts them.
+``choose_operands`` runs while copies and products are still tile operations. It replaces the tiles
+and marks the statements (hint ``operand``); ``lower_operand_copies`` then lowers the marked copies
+to loops. Tiles that other statements read keep their layout, and the kernel packs a copy of them.
 """
 
 from __future__ import annotations

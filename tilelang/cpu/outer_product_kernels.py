@@ -1,9 +1,9 @@
 """Skinny GEMM by outer products: few rows, and a right operand that is read unpacked.
 
-``C[m, n] (+)= sum over k of A[m, k] B[k, n]``: every element of B is used m times only, so packing
-B into panels would take about as long as the product. The kernel streams over B, a few rows at a
-time, and their products are added to sums of all columns, which stay in the first cache. The next
-rows are fetched meanwhile: their distance hides them from the machine.
+``C[m, n] (+)= sum over k of A[m, k] B[k, n]``: every element of B is used only m times, so packing
+B into panels would take about as long as the product. The kernel streams through B, a few rows at a
+time, and adds their products to accumulators of all columns, which stay in the L1 cache. It
+prefetches the next rows, because the hardware prefetcher does not follow such long strides.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Small GEMM operands that a kernel reads unpacked.
 
-A kernel reads parts of rows again and again. Packed, they are one piece of memory; in place, the
-stride of the rows spreads them over the L1 cache. An operand that fits into the
-cache with all that lies between its rows stays there in any case, and packing it would take
-about as long as a small product does.
+A micro-kernel reads parts of rows repeatedly. Packed rows are contiguous; rows in place have a
+stride, and occupy more of the L1 cache. If the operand with the gaps between its rows fits into the
+cache, it stays there in either form, and packing would take about as long as the small product.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tile operations that no kernel computes, as loops."""
+"""Lower tile operations that no micro-kernel computes to loops."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Expressions of a loop as vectors of ``tl_vector.h``: one lane for each iteration.
 
-The printer of scalars (:class:`~tilelang.cpu.codegen.CpuPrinter`) is still used: values that do
-not change in the loop are scalars that are spread over the lanes, and operations without a vector
-form are computed lane by lane (``TL_EACH``).
+The scalar printer (:class:`~tilelang.cpu.codegen.CpuPrinter`) prints loop-invariant values, which
+are broadcast to the lanes, and operations without a vector form, which are computed lane by lane
+(``TL_EACH``).
 
-Under a condition, memory is read for the lanes of its mask only: the others may not exist.
+Under a condition only the lanes of its mask are loaded, since the others may be out of bounds.
 """
 
 from __future__ import annotations

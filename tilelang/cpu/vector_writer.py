@@ -1,10 +1,9 @@
 """Loops that :mod:`~tilelang.cpu.loops.vectorization` marks, as loops over vectors.
 
-What is left of the iterations behind the last whole vector, if there may be any, follows as a
-vector whose other lanes are off, or, where they may run twice, as one that ends with the last of
-them. Of reductions, running totals and families without masked stores it is a loop over scalars. A
-reduction has several vectors of partial results, which are brought together behind the loop, since
-one waits for itself from one iteration to the next.
+The iterations after the last whole vector become a masked vector, or, where iterations may run
+twice, a vector that ends with the last iteration. In reductions, running totals and on machines
+without masked stores they become a scalar loop. A reduction has several vector accumulators, which
+are combined after the loop, because one accumulator would be a dependence chain.
 """
 
 from __future__ import annotations

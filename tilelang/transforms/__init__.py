@@ -1,1 +1,1 @@
-"""Passes: functions from `PrimFunc` to `PrimFunc`, one file each; `compiler` has the list."""
+"""Passes: functions from `PrimFunc` to `PrimFunc`; `pipelines.py` lists them in order."""

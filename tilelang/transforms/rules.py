@@ -1,15 +1,15 @@
 """Rewrite rules: the rows of a table, and the pass of a phase, which applies them in one walk.
 
 A :class:`Rule` names node types and rewrites such a node. A :class:`Phase` is the pass over a table
-of rules. It goes through a program once, parts before what they are in, and at each node it applies
-the rows about it in the order of the table: a row sees what the rows above it made of the node, and
-what all rows made of the parts of the node.
+of rules. It walks a program once, children before parents, and applies to each node the rules of
+its type in the order of the table. So a rule sees the result of the rules above it, with children
+that all rules have rewritten.
 
-A row about an expression rewrites each distinct expression once. A row about the whole program
-comes last. What a row needs to know of its surroundings it asks the :class:`Place`. A check is a
-row that gives back what it gets, or raises an error.
+A rule of expressions rewrites each distinct expression once. A rule of whole programs runs last.
+The :class:`Cursor` says where the walk is. A check is a rule that returns the node that it gets, or
+raises an error.
 
-A rule is a pass, too: called by itself it is a table of one row.
+A rule is a pass, too: called by itself it is a table of one rule.
 """
 
 from __future__ import annotations

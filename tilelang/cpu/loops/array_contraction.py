@@ -1,13 +1,13 @@
-"""Array contraction: a tile of which each iteration uses one element, or one row, becomes that.
+"""Array contraction: a tile of which each iteration uses one element or one row shrinks to that.
 
 A tile whose elements live in one iteration needs no memory
-(:mod:`~tilelang.cpu.loops.scalar_replacement`). Where loops over the rows of tiles were fused,
-each iteration of the one loop often fills a row of a tile, goes over it a few times, and no other
-iteration asks for it: a normalisation of several rows. One row then stays in the first cache, where
-all of them would not.
+(:mod:`~tilelang.cpu.loops.scalar_replacement`). After fusion of loops over the rows of tiles, an
+iteration often fills one row of a tile and reads it a few times, and no other iteration uses this
+row; a normalization of several rows is an example. One row stays in the L1 cache, where the tile
+would not.
 
-The row is filled before anything else is done with it in the iteration, by a loop over its whole
-length, so that its earlier contents do not matter. Relies on loops having been fused.
+Condition: the first access of an iteration fills the row, in a loop over its whole length, so that
+its earlier contents do not matter. Runs after loop fusion.
 """
 
 from __future__ import annotations

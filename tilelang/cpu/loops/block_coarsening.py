@@ -5,15 +5,15 @@ each. Where blocks differ in nothing but the columns they work on, one block doe
 several: ``for j in range(64)`` at ``bx * 64 + j`` becomes ``for j in range(512)`` at
 ``bx * 512 + j``, and tiles along ``j`` grow with it.
 
-That is the same program where the block's index occurs in indices of tensors only, always as a
-multiple of ``extent * bx + j`` with an innermost parallel loop over ``j`` of that extent, and where
-such a ``j`` occurs nowhere else, apart from dimensions of tiles that belong to these loops alone:
-``j``, or ``2 * j`` and ``2 * j + 1`` where the tile is twice as long, and so on. What
-depends on neither is the same in all of these blocks and is done once. Blocks have no order, so
-each of them may be a part of another. Only bodies whose whole effect is what they load and store
-are widened, and every tensor that they write to has the index in its last dimension.
+That is legal where the block index occurs only in indices of tensors, always in a multiple of
+``extent * bx + j`` with an innermost parallel loop over ``j`` of that extent, and where ``j``
+occurs nowhere else. The exception are dimensions of tiles that only these loops use: ``j``, or ``2
+* j`` and ``2 * j + 1`` where the tile is twice as long, and so on. A statement that depends on
+neither is the same in all of these blocks and is executed once. Blocks have no order, so they may
+be merged. The body may have no effects but loads and stores, and every tensor that it writes has
+the index in its last dimension.
 
-Relies on loops having been fused and tiles contracted: what is left of tiles is seen whole.
+Runs after loop fusion and array contraction, which leave the tiles that really exist.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Cache padding: rows of sums that would fall into the same cache sets get a longer pitch.
+"""Cache padding: accumulator rows that would map to the same cache sets get a longer pitch.
 
-A product adds blocks of a few rows to a tile. Where rows are a large power of two apart, the rows
-of a block fall into the same few sets of the first cache and push each other out between the fetch
-and the sum. A line more at the end of each row spreads them over all sets: with rows of 4 KiB a
-product of bfloat16 runs at 0.98 of the unit's speed instead of 0.92.
+A product adds blocks of a few rows to a tile. With a pitch of a large power of two, the rows of a
+block map to the same few sets of the L1 cache and evict each other between the prefetch and the
+addition. One more cache line per row spreads them over all sets: with rows of 4 KiB a bfloat16
+product reaches 0.98 of the unit's peak instead of 0.92.
 
-Only elements of these tiles may be used, each by its indices: nothing depends on where rows end.
-Relies on everything that is not a product being loads and stores, and on loops having their final
-form.
+Conditions: all accesses of the tile are by index, so nothing depends on the pitch. Runs after all
+other operations are loads and stores and loops have their final form.
 """
 
 from __future__ import annotations

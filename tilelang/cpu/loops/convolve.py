@@ -1,12 +1,13 @@
-"""Implicit im2col: a convolution reads its image with a zero border and writes no column matrix.
+"""Implicit im2col: a convolution reads a zero-padded copy of its image instead of a column matrix.
 
-``T.im2col`` and a product in a loop over taps write each pixel once for every tap. Where a block is
-whole rows of the result, its part of the image is copied once, with what lies around it and zeros
-outside. The factors of a tap are then rows of that part, a pixel apart, at an offset that depends
-on the tap, and one product for each row of the result adds all taps in registers, in their order.
+``T.im2col`` and a product in a loop over taps write each pixel once for every tap. Where a block
+computes whole rows of the result, its part of the image is copied once, with the border and zeros
+outside of the image. The operand of a tap is then a part of that copy, whose rows are one pixel
+apart, at an offset that depends on the tap. One product for each row of the result adds all taps in
+registers, in program order.
 
-That is for taps one pixel apart or ``dilation``, a stride of 1, and a step of k for each tap.
-The copy of the weights is gone from the loop: :mod:`~tilelang.cpu.loops.gemm_forwarding`.
+Conditions: a stride of 1, any dilation, and one step of k per tap. Runs after
+:mod:`~tilelang.cpu.loops.gemm_forwarding`, which removes the copy of the weights from the loop.
 """
 
 from __future__ import annotations

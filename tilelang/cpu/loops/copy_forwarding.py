@@ -1,14 +1,13 @@
 """Copy forwarding: a tile that is a copy of a tensor is read from the tensor.
 
-A tile in shared memory saves a GPU its slow memory. A core's caches do that by themselves, and the
-copy moves every element through the first of them once more. Where a loop only copies, of elements
-that certainly exist and that the launch does not write, and what follows reads them about as often
-as they were copied and in their order, they are read from the tensor, and the tile is gone. A tile
-that is read many times, or across its rows, stays: it is dense where the tensor's rows are pages
-apart.
+On a GPU a tile in shared memory avoids slow global loads. On a CPU the caches do this, and the copy
+only moves every element through the L1 cache once more. So the tensor is read directly and the tile
+removed if a loop only copies, all of its elements are in bounds, the launch does not write them,
+and later statements read them about once and in order. A tile that is read many times, or across
+its rows, stays: it is dense, where the tensor's rows are pages apart.
 
-Relies on loops having been fused and tiles contracted: copies that could disappear in what uses
-their elements have done so, and a loop that copies is one that is left.
+Runs after loop fusion and array contraction, which have already removed copies that fuse with their
+uses.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Digits: indices that are quotients and remainders of one number, as that number.
+"""Digits: indices that are quotients and remainders of one number become that number.
 
 ``X[at // 3136, at // 56 % 56, at % 56]`` of a tensor of 56 x 56 pixels is element ``at`` of the
-same memory: with ``x % n`` written as ``x - x // n * n`` all quotients cancel out. An access whose
-position so moves on by a constant becomes one of the tensor as a single row, if each index but the
-first is known to be inside; what is left to be checked of the first one is the same of the number.
+flat tensor: with ``x % n`` written as ``x - x // n * n`` all quotients cancel. An access whose flat
+index advances by a constant becomes an access of the flat tensor, if all indices but the first are
+known to be in bounds. The bounds check of the first index becomes one of the flat index.
 
-All accesses of tensors of one shape and dtype change together, or none does: such tensors may be
-the same memory, and passes compare their elements by their indices.
+All accesses of tensors of one shape and dtype change together, or none does: such tensors may
+alias, and passes compare their elements by their indices.
 """
 
 from __future__ import annotations

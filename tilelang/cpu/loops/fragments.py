@@ -1,7 +1,7 @@
 """Fragments become arrays of the block, because one core runs the whole block.
 
-No thread holds a part of a fragment here. Tile operations, whose lowering asks where a tile lives,
-are gone; what is left are loads and stores, to which a fragment is an array like any other.
+Here a fragment is not distributed over threads. Runs after tile operations, whose lowering depends
+on the memory scope, have become loads and stores, which access a fragment like any other array.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Copy forwarding of GEMMs: products read operands and store results in global memory, uncopied.
+"""Copy forwarding of GEMMs: products read operands from global memory and store results there.
 
-A product of few rows uses each element of its right operand a few times, one whose operands become
-words makes those of them anyway, and small operands fit into the first cache as they lie: the copy
-into a tile before it moves every element through the cache once more for nothing. Where the tile is
-filled by one copy, of elements that certainly exist, and read by one product behind it, with
-nothing between that could change the source, the product gets the source. Where a product
-overwrites a tile, and the copy behind it is all that reads the tile, the product gets the region
-that the copy writes to, if that can be none of its operands. Copy and tile are gone.
+The copy of an operand into a tile is useless in three cases: a product of few rows uses each
+element of its right operand only a few times; a product of packed words repacks its operands
+anyway; a small operand fits into the L1 cache in place. Then the product reads the source directly,
+if one copy of in-bounds elements fills the tile, one later product reads it, and no statement in
+between may change the source. Where a product overwrites a tile that only a later copy reads, the
+product writes directly to the destination of that copy, if it cannot alias an operand. Copy and
+tile are removed.
 
-A loop that has lost its copies may be one product (:mod:`~tilelang.cpu.loops.k_loop_coalescing`),
-or one of an image (:mod:`~tilelang.cpu.loops.convolve`): that is seen before the sequence around
-it. Relies on ``simplify`` (extents are constants where they can be) and on copies being whole; runs
-before ``choose_operands``, which asks for the tiles that are left.
+A loop without copies may then become a single product
+(:mod:`~tilelang.cpu.loops.k_loop_coalescing`) or a convolution
+(:mod:`~tilelang.cpu.loops.convolve`); inner loops are visited first. Runs after ``simplify``, which
+makes extents constant, and before ``choose_operands``, which packs the remaining tiles.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""K-loop coalescing: products of bytes over neighbouring parts of k become one product.
+"""K-loop coalescing: int8 products of adjacent parts of k become one product.
 
-A product adds to its tile once for each of its register blocks. In a loop over k that does nothing
-else, once copies have gone into the product, that is a sum through the cache for every step, and it
-keeps the result from being stored where it belongs. Integers add up to the same in any order, so as
-many steps are coalesced as the cache holds packed words of both operands.
+Each product of a loop over k loads and stores the whole accumulator tile once. Integer addition is
+associative, so the order of the sum may change: the loop becomes products of as many steps as the
+cache can hold packed words of both operands for. A loop that becomes a single product can then
+store its result directly to its destination.
 
-Copies are gone from such loops: :mod:`~tilelang.cpu.loops.gemm_forwarding`.
+Runs after :mod:`~tilelang.cpu.loops.gemm_forwarding`, which removes the copies from such loops.
 """
 
 from __future__ import annotations

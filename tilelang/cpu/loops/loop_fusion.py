@@ -1,18 +1,18 @@
 """Loop fusion: loops over the same elements become one loop.
 
-The loops of neighbouring tile operations, whose producer and consumer run over the same elements,
-are fused from the outermost one inwards: a copy in, the computation and the copy out run over a
-tile once, and a reduction joins the loop that computes what it reduces. Values that the fused
-iterations pass to each other then need no memory (:mod:`~tilelang.cpu.loops.scalar_replacement`).
-Each element goes through the same operations in the same order as before, so no result changes.
+The loops of a producer and a consumer over the same elements are fused from the outermost loop
+inwards. A copy in, a computation and a copy out become one loop over a tile, and a reduction is
+fused with the loop that computes its input. Values that fused iterations pass to each other need no
+memory (:mod:`~tilelang.cpu.loops.scalar_replacement`). The operations of each element keep their
+order, so no result changes.
 
-Two loops are fused if they use common memory and ``dependence.Memory``
-shows that an iteration of one depends only on the same iteration of the other; what is
-between them has to be independent of the one that moves. Innermost loops are fused only if the
-stores of both are contiguous, or of none: vectors are made of the first kind. A loop sums in
-four variables at most, and one with functions stays one of its own where it would join a nest.
+Two loops are fused if they access common memory and ``dependence.Memory`` shows that an iteration
+of one depends only on the same iteration of the other. Statements between them must be independent
+of the loop that moves. Innermost loops are fused only if the stores of both are contiguous or those
+of neither are, because only loops with contiguous stores are vectorized. A fused loop has at most
+four accumulators, and a loop that calls functions is not fused into a nest.
 
-Relies on tile operations being loops; guards are put in after it, at what is left.
+Runs after tile operations have become loops, and before guards are inserted.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """Loop interchange: a row that is updated in pieces is finished before the next row.
 
-A matrix times a vector goes over tiles: for each step along the row, for each row of the tile, the
-elements of a piece. Memory is then read in pieces that lie a row apart, and the processor, which
-fetches ahead what follows, fetches what no one asks for yet. With the loops interchanged, for each
-row all its pieces, memory is read from one end to the other.
+A tiled matrix-vector product has three loops: steps along k, rows of the tile, and elements of a
+piece of a row. So it reads pieces that are one row apart, and the hardware prefetcher fetches data
+that is not needed soon. With the outer loops interchanged, each row is read from its start to its
+end.
 
-A loop along rows copies pieces of vectors into tiles and then goes over the rows. What a row writes
-is its own: no other row uses it, in no step. Each element goes through the same operations in the
-same order, so results do not change. The copies disappear: what was read from their tiles is read
-where it came from, once for each row, so that it has to stay in a cache.
+The outer loop copies pieces of vectors into tiles and contains a loop over rows. Condition: no row
+uses what another row writes, in any step. The operations of each element keep their order, so
+results do not change. The copies are removed: the loop over rows reads their sources directly, once
+per row, so the sources must fit into a cache.
 
-Relies on loops having been fused and tiles contracted: a loop over the rows of a tile is one loop,
-and what lives in an iteration only is no tile any more.
+Runs after loop fusion and array contraction: a loop over the rows of a tile is a single loop, and
+values of one iteration are not in tiles.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """Loop splitting: a flat loop becomes a nest of rows, and a loop over borders its pieces.
 
-``for t in T.Parallel(2048): d = t % 64; h = t // 64 % 8`` is a loop over rows of 64 elements: with
-``t = row * 64 + d`` quotients and remainders are those of the row, once for all of its elements,
-and indices move on by a constant. ``d + 32 if d < 32 else d - 32`` is one sum below 32 and another
-one from there on: a loop over each of the two pieces has no condition, where a condition would
-stand between the loads of a vector. Iterations keep their order.
+``for t in T.Parallel(2048): d = t % 64; h = t // 64 % 8`` is a loop over rows of 64 elements. With
+``t = row * 64 + d``, quotients and remainders are computed once per row, and indices advance by a
+constant. ``d + 32 if d < 32 else d - 32`` has one form below 32 and another from 32 on. A loop over
+each of the two pieces needs no condition, which would prevent vector loads. Iterations keep their
+order.
 
-Quotients of ``t + rest`` by ``n`` change where that is a multiple of ``n``, so all that has to be
-known of ``rest`` is its remainder. Where it is not known, as of a block of 256 pixels of rows of
-56, a loop goes over the rows that the block touches, and one in it over its part of the row.
-Indices that are the digits of one number (``X[at // 56, at % 56]``) are that number first, and no
-row ends there: :mod:`~tilelang.cpu.loops.digits`. Only loops over neighbouring elements are split,
-which become vectors; what a piece knows of its variable, ``simplify`` puts to use.
+Quotients of ``t + rest`` by ``n`` change at multiples of ``n``, so only the remainder of ``rest``
+must be known. Where it is not known (a block of 256 pixels in rows of 56), the outer loop runs over
+the rows that the block touches and the inner loop over its part of the row. Indices that are the
+digits of one number (``X[at // 56, at % 56]``) become that number first and need no split
+(:mod:`~tilelang.cpu.loops.digits`). Only loops over adjacent elements are split, since only these
+are vectorized. ``simplify`` uses the narrower range of the variable in each piece.
 """
 
 from __future__ import annotations

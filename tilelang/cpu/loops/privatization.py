@@ -1,8 +1,8 @@
 """Privatization: loops over the threads of a block, and the variables that each iteration owns.
 
-Private storage whose contents differ between threads gets a leading dimension of one slot per
-thread; a value that a later loop needs again is kept in such a slot, or computed again where it is
-made of thread indices alone.
+Private storage that differs between threads gets a leading dimension with one slot per thread. A
+value that a later loop over the threads needs is kept in such a slot, or recomputed if it depends
+on thread indices alone.
 """
 
 from __future__ import annotations

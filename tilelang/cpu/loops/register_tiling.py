@@ -1,22 +1,21 @@
-"""Register tiling: iterations that load the same vectors are executed several at a time.
+"""Register tiling: several iterations that load the same vectors are executed together.
 
-Where channels are the contiguous dimension, a convolution of each channel with weights of its own
-is a loop over vectors of channels in loops over pixels. A pixel takes one tap after the other, and
-for each of them loads a vector of the picture and one of the weights: two loads for a multiply-add,
-of which a processor does as many as it loads. Two rows of four pixels at once load the weights
-once, share most of the picture, and have eight sums in flight, where one waits for itself.
+A depthwise convolution with channels as the contiguous dimension is a loop over vectors of channels
+inside loops over pixels. For each tap of a pixel it loads one vector of the image and one of the
+weights: two loads per multiply-add, so the loads are the bottleneck. Two rows of four pixels
+together load the weights once and share most of the image. They also have eight independent
+accumulators, where a single one would be a dependence chain.
 
-Loops around an innermost parallel one are jammed, and blocks, which have no order: it runs several
-of their iterations, one statement of each after the other. An iteration goes through the same
-operations in the same order, so results do not change. None of them may use what another one
-writes, and the body is straight: names, variables and one store. What is left of a loop follows
-as it was.
+Outer loops around an innermost parallel loop are unrolled and jammed into it, as are blocks, which
+have no order. The operations of each iteration keep their order, so results do not change.
+Conditions: no iteration uses what another one writes, and the body is straight-line code of names,
+variables and one store. Remaining iterations follow in the original form.
 
-That pays where many loads do not depend on some loop at all. Windows that overlap along the vector
-alone are in the first cache anyway, and rows of them are read from memory in a better order one
-after the other. How many of which loop share most is counted; the variables of all have to fit into
-the registers of any machine. Relies on loops having been fused and tiles contracted; conditions of
-accesses are put in after it.
+This pays where many loads do not depend on one of the loops. It does not where windows overlap only
+along the vector: they are in the L1 cache anyway, and one row after the other is a better order for
+memory. The pass counts which unrolling of which loop shares most loads; the variables of all copies
+must fit into the registers of any machine. Runs after loop fusion and array contraction, and before
+guards are inserted.
 """
 
 from __future__ import annotations

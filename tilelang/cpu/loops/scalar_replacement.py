@@ -1,11 +1,10 @@
 """Scalar replacement: a tile that lives only inside one iteration becomes a variable.
 
-A tile of which each element is stored and then used in one iteration of a loop, and nowhere else,
-needs no memory: where it is stored once the value gets a name, otherwise it is a variable of the
-iteration. Loops that :mod:`~tilelang.cpu.loops.loop_fusion` fused pass their values on so.
+A tile needs no memory if each element is stored and used only within one iteration of a loop. With
+a single store the value gets a name; otherwise it becomes a variable of the iteration. Loops that
+:mod:`~tilelang.cpu.loops.loop_fusion` has fused pass values in this way.
 
-An element of a tile has the same value under its name: a store holds a value of the tile's dtype,
-rounded to it.
+The value is converted to the dtype of the tile, as the store would round it.
 """
 
 from __future__ import annotations

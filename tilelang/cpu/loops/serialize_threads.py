@@ -7,14 +7,13 @@ private storage that differs has a leading dimension of one slot per thread. Til
 each executed once; block barriers disappear, because statements run to completion in order
 (:mod:`loop_fission` checks them).
 
-A loop that threads leave at different iterations, and which has a barrier, goes on as long as one
-of them is in it; each of its statements is run by the threads that are. What threads exchange
-(shuffles, votes) goes through slots (:mod:`warp_intrinsics`).
+A loop that contains a barrier, and that threads leave at different iterations, runs until all of
+them have left; a mask selects the threads that execute its statements. Threads exchange values by
+shuffles and votes through slots (:mod:`warp_intrinsics`).
 
-Relies on :mod:`tilelang.ir.uniform` and on programs whose threads only communicate through tile
-operations, barriers and statements in program order (the language orders shared-memory accesses of
-different statements). Loops over threads are therefore split wherever a later statement touches
-memory that an earlier one wrote.
+Uses :mod:`tilelang.ir.uniform`. The language orders shared-memory accesses of different statements,
+so a loop over threads is split wherever a later statement accesses memory that an earlier one
+wrote.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Loops over thread indices in which threads exchange values become code of each thread.
+"""Parallel loops over thread indices that contain warp exchanges become code of each thread.
 
-``for tx in T.Parallel(threads)`` with a shuffle or a vote in it is one iteration for each thread.
-One core would run the iterations one after the other, and none could see the value of the next.
-Where there are more iterations than threads, nothing says whose neighbours they are.
+``for tx in T.Parallel(threads)`` with a shuffle or a vote has one iteration per thread. A plain
+loop would run the iterations in order, and none could read a value of a later one. With more
+iterations than threads the exchange has no defined meaning.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Lower tile operations to loop nests over elements.
 
-For targets on which one core runs a whole block. Each operation becomes loads, stores and loops
-over exactly the elements that its definition names; hints of a loop say that its iterations are
-independent, or that it reduces or scans. ``Gemm`` becomes a plain triple loop here; back ends
-replace it by kernels of their own before this pass. Bounds of global accesses are the business of
-:mod:`guards`, which runs after this pass.
+For targets on which one core runs a whole block. Each operation becomes a loop nest of loads and
+stores over its elements. Hints mark loops with independent iterations, reductions and scans. A
+``Gemm`` that the back end has not replaced by a micro-kernel becomes a triple loop. :mod:`guards`
+inserts the bounds checks of global accesses after this pass.
 """
 
 from __future__ import annotations

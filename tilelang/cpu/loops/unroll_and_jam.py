@@ -1,15 +1,14 @@
 """Unroll-and-jam: several rows that update the same elements are computed at a time.
 
-A sum over columns is a loop over rows around a loop that adds the elements of one row to a row of
-totals, which it loads and stores for each of them. Several rows at once share that: the totals are
-loaded, the elements of all these rows are added in their order, and the totals stored once. An
-element goes through the same operations in the same order, so results do not change; more rows are
-read at the same time, which hides the time that memory takes.
+A sum over columns is a loop over rows around a loop that adds one row to a row of totals, which it
+loads and stores each time. With several rows per iteration the totals are loaded once, the elements
+of these rows are added in order, and the totals are stored once. The operations of each element
+keep their order, so results do not change. Reading more rows at a time also hides memory latency.
 
-A loop over rows is one of a constant number of iterations whose body is one parallel innermost
-loop with one store, to a tile, at indices that the row does not choose; what else the loop reads is
-other memory, or that element. Relies on fused loops and contracted tiles; guards of accesses are
-put in after it.
+The loop over rows must have a constant trip count, and its body must be one innermost parallel loop
+with one store to a tile, at indices that do not depend on the row. Other loads of the loop access
+other memory or the stored element. Runs after loop fusion and array contraction, and before guards
+are inserted.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """Unroll stencils: each element computes all taps of its window at once.
 
-A convolution of each channel with weights of its own, a pooling or a stencil is a loop over taps
-around loops over a tile: ``for r, s: for i, j: c[i, j] += x[i + r, j + s] * w[r, s]``. The tile is
-then loaded and stored for every tap. With the loops interchanged and the taps written out, an
-element takes one tap after the other while it is in a register, and what sets it before and copies
-it afterwards runs in the same loop. An element goes through the same operations in the same order,
-so results do not change.
+A depthwise convolution, a pooling or a stencil is a loop over taps around loops over a tile:
+``for r, s: for i, j: c[i, j] += x[i + r, j + s] * w[r, s]``. The tile is then loaded and stored for
+every tap. With the loops interchanged and the taps unrolled, an element stays in a register for all
+taps, and the loops that initialize and copy the tile can be fused with this one. The operations of
+each element keep their order, so results do not change.
 
-That pays where windows overlap, or touch each other in the tile: the taps are then in the same
-lines of memory. Rows of a matrix, which are summed in a loop of the same form, are far apart, and
-``tile_registers`` takes some of them at a time. Relies on tile operations being loops over
-elements, each of which a store sets; what a loop reads besides its own element, no iteration of
-it writes.
+This pays where windows overlap or are adjacent, so that the taps are in the same cache lines. A sum
+over the rows of a matrix has the same form, but its rows are far apart:
+:mod:`~tilelang.cpu.loops.unroll_and_jam` handles it. Runs after tile operations have become loops
+over elements. No iteration may write what another one reads.
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
 """Vectorization: which loops become vector loops, and how wide the vectors are.
 
-A loop whose iterations are independent ("parallel", ``T.vectorized``), that reduces ("reduction")
-or that has a running total (``scan``) gets the hint ``vector``: the bits of the widest value that
-it computes, from which a printer takes the number of lanes that fill a register of its machine. The
-proof is made here, on loads and stores, and a printer asks no more:
+A loop with independent iterations ("parallel", ``T.vectorized``), a reduction ("reduction") or a
+running total (``scan``) gets the hint ``vector``: the bits of the widest value that it computes,
+from which the printer derives the number of lanes. Legality is proved here, and the printer relies
+on it:
 
-* the body is stores, names, variables of its own, conditions and loops that are the same for all
-  iterations, without other effects;
-* every store goes to neighbours, one for each iteration;
-* what a store may write, nothing else in the loop accesses in another iteration: accesses of the
-  same memory have the same indices, or their distance is constant and no iteration bridges it;
-* the variable that a reduction sums in is read for its own new value only.
+* the body consists of stores, names, private variables, uniform conditions and uniform loops,
+  without other effects;
+* every store writes adjacent elements, one per iteration;
+* there is no loop-carried dependence through memory: accesses of the same memory have the same
+  indices, or a constant distance that no vector spans;
+* the accumulator of a reduction is read only to compute its new value.
 
-Where nothing that is stored is read, an iteration may as well run twice ("idempotent"): the last
-vector may then take in elements of the one before it.
+A loop that reads nothing that it stores is "idempotent": iterations may run twice, so the last
+vector may overlap the one before it.
 
-Names of positions (``row = i * 4``) are put into what uses them, so that an index is a sum of the
-loop's variable and of what does not change. Relies on guards having been put at the accesses, and
-on indices being simple.
+Names of indices (``row = i * 4``) are substituted, so that an index is the loop variable plus an
+invariant. Runs after guards are inserted and indices simplified.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Warp intrinsics on the CPU: shuffles, votes and reductions of a warp or block as plain loops.
 
-A warp is 32 neighbours in the order of the linear thread index. Each operation becomes a loop in
-which every thread leaves its operand in a slot, and loops that combine the slots; the value is then
-read by each thread from a slot. The numbers are those of the interpreter bit for bit: reductions
-go through the same butterfly, lanes that do not exist or do not take part count as nothing.
+A warp is 32 consecutive linear thread indices. Each operation becomes a loop in which every thread
+stores its operand to a slot, loops that combine the slots, and reads of the slots by each thread.
+Results equal those of the interpreter bit for bit: reductions use the same butterfly, and lanes
+that do not exist or do not participate contribute nothing.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What several passes ask of a program; nothing here changes one."""
+"""Analyses that several passes share; none changes a program."""

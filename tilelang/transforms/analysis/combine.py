@@ -1,4 +1,4 @@
-"""What a reduction computes: start values, one step, and the dtype in which it is summed.
+"""Combining operations of reductions: initial value, one step, and the dtype of the accumulator.
 
 Shared by every lowering of reductions, scans and reducers, on CPUs and GPUs.
 """

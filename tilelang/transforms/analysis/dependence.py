@@ -1,18 +1,18 @@
 """Dependence analysis: may two accesses touch one element, and at which distance of iterations?
 
-An index is a linear form: multiples of a loop's variable, and a rest that its iterations share.
-Where two accesses have the same multiple, the difference of their rests over it is the distance of
-the iterations that touch the same element. Every other question is made of that one:
+An index is a linear form: a multiple of a loop variable, plus a rest that is the same in all
+iterations. Where two accesses have the same multiple, the difference of their rests divided by it
+is the distance between the iterations that touch the same element. All queries build on that one:
 
 * :meth:`Iterations.distance`: the distances of two accesses in the iterations of a loop,
 * :func:`may_overlap`: whether two regions have an element in common,
-* :func:`is_same_element`: whether two accesses certainly are of one element,
+* :func:`is_same_element`: whether two accesses always touch the same element,
 * :class:`Memory`: which statements of a program may be reordered, and which loops fused.
 
-Everything rests on :mod:`tilelang.ir.effects`. Two tensors of a program may be one (a kernel works
-in place): parameters of the same dtype and rank are taken to be the same memory unless their
-shapes differ; element ``(i, j)`` of one is then element ``(i, j)`` of the other. Accesses outside
-of a buffer do not happen, so equal elements have equal indices.
+The accesses come from :mod:`tilelang.ir.effects`. Two parameters may be the same tensor, as in a
+kernel that works in place: parameters of the same dtype and rank are assumed to alias unless their
+shapes differ, and then element ``(i, j)`` of one is element ``(i, j)`` of the other. No access is
+outside of its buffer, so equal elements have equal indices.
 """
 
 from __future__ import annotations

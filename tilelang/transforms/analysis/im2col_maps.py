@@ -1,9 +1,8 @@
-"""im2col tensor maps: whether a tile of the columns of a convolution is boxes of an image, which an
-im2col map can copy.
+"""im2col tensor maps: whether TMA can copy a tile of the column matrix of a convolution.
 
-Such a map walks over the pixels of a bounding box in an NHWC image, one after the other, rows and
-images in between included, and takes a run of channels of each; an offset within the window of the
-convolution moves all of them. Outside of the image it reads zeros.
+An im2col map enumerates the pixels of a bounding box in an NHWC image in memory order, across rows
+and images, and copies a range of channels of each pixel. An offset within the window of the
+convolution shifts all pixels. Outside of the image it reads zeros.
 
 Source: PTX ISA, "Tensors", "im2col mode"; CUDA Driver API, "cuTensorMapEncodeIm2col".
 """

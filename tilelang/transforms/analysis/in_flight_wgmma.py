@@ -1,9 +1,9 @@
-"""In-flight wgmma: which products of warpgroups are incomplete, and what has to wait for them.
+"""In-flight wgmma: which warpgroup products are incomplete, and which statements need a wait.
 
 A product that a warpgroup has issued runs asynchronously until its threads wait for it: "all
-groups but the N last are complete" (PTX, "wgmma.wait_group"). Groups complete in order, so for
-each product that may be in flight it is enough to know how many have certainly been issued behind
-it, on every way to here. Further groups of whatever origin make a wait no weaker.
+groups but the N last are complete" (PTX, "wgmma.wait_group"). Groups complete in order. So for each
+product in flight the analysis keeps the least number of groups that were issued after it, over all
+paths. Where more groups were issued, the same wait only waits for more.
 """
 
 from __future__ import annotations

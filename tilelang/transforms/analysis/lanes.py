@@ -1,9 +1,9 @@
 """Lanes: how an expression changes between neighbouring values of a variable.
 
-A vector access needs to know where each lane is in memory, next to the one before or elsewhere, and
-a test that all lanes share needs a condition with one value. Both follow from how the lanes depend
-on the variable: they begin at a multiple of their number, so that quotients, masks and comparisons
-at multiples of it say the same for all of them.
+A vector access needs the memory offset of each lane from the first. A test that all lanes share
+needs a condition that has one value for all of them. Both follow from how expressions depend on the
+variable. The first lane is at a multiple of the lane count, so quotients by that count, masks and
+comparisons with its multiples have one value for all lanes.
 """
 
 from __future__ import annotations

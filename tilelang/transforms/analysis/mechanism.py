@@ -1,11 +1,11 @@
 """Pipeline mechanisms (cp.async groups, TMA with mbarriers, barriers): one table entry for each.
 
-A row says what each statement of a pipeline becomes, as steps. The lowering of pipelines knows
-what a step is called on the target, the verifier what it guarantees, the barrier pass what it
-orders; nothing else knows any mechanism.
+A row lists the steps of each pipeline statement. Three users read the rows: the lowering emits the
+instructions of a step, the verifier uses what a step guarantees, and the barrier pass what it
+orders. Other passes do not depend on the mechanism.
 
-Pipelined loops are written for the rows of :data:`CHOICES`, the best first. The others are lowered
-and verified, too.
+The scheduler chooses from the rows of :data:`CHOICES`, the best first. Other rows come from
+programs and passes; they are lowered and verified in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reductions and scans: what of their lowering shows on tile operations."""
+"""Reductions and scans: properties of their lowering that other passes need before it."""
 
 from __future__ import annotations
 

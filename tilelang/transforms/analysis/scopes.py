@@ -1,4 +1,4 @@
-"""Scopes of tiles on which passes depend."""
+"""Memory scopes of tiles, as passes classify them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boxes of whatever TMA may move: copies, updates and columns of convolutions."""
+"""TMA candidates: the boxes of copies, atomic updates and convolution columns that TMA can move."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Vector width: how many neighbouring elements an access may load or store at once.
 
-A vector access needs its elements next to each other and its first one at a multiple of its size.
-Both are decided on logical indices with what is known of every variable; the layout of a shared
-buffer has to keep vectors whole, which its table shows.
+A vector access needs contiguous elements and an address that is a multiple of its size. Both are
+decided on logical indices, with the known range of every variable. The layout of a shared buffer
+must keep the elements of a vector contiguous, which its table shows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Addressing modes, predicates and strength reduction: the last forms of indices and conditions."""
+"""Addressing modes, predicates and strength reduction: the final form of indices and conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loop-invariant code motion: what a loop does not change is computed before it."""
+"""Loop-invariant code motion: expressions that a loop does not change are computed before it."""
 
 from __future__ import annotations
 

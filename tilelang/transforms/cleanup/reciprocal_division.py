@@ -1,9 +1,9 @@
 """Division by an invariant: one reciprocal for many divisions, with the same results.
 
-A division of float32 is a reciprocal, its refinement and a branch to a slow way, so that the next
-one waits. Where a nest of loops divides by what it does not change, the reciprocal ``y`` of the
-divisor ``b`` is found once, rounded correctly, and a quotient is ``q - (b * q - a) * y`` with
-``q = a * y``: one product and two fused operations, which do not wait for those of others.
+A float32 division is a reciprocal, its refinement and a branch to a slow path, so that divisions do
+not overlap. Where a loop nest divides by an invariant ``b``, its correctly rounded reciprocal ``y``
+is computed once. A quotient is then ``q - (b * q - a) * y`` with ``q = a * y``: one product and two
+fused multiply-adds, and those of different quotients overlap.
 
 It is the correctly rounded quotient. Let ``a`` and ``b`` be whole numbers of 24 bits, and
 ``1 <= b < 2`` by their places. ``q`` is off by less than 1.5 units in its last place, so that
@@ -17,11 +17,10 @@ one unit, which most are, it is Markstein's theorem.) The tests repeat a sample.
 
 No step leaves the normal numbers while ``b`` is in ``[2^-24, 2^24]`` and ``|a|`` in
 ``[2^-100, 2^100]``: ``q`` and ``y`` are normal, and the lowest bit of ``b * q`` is at least that of
-the least number. Zeros keep their sign: ``b`` is above 0, and ``b * q - a`` is +0. Any other
-operand of the nest, infinities and NaN among them, has it divided as it was written: all operands
-are looked at first.
+the least number. Zeros keep their sign: ``b`` is above 0, and ``b * q - a`` is +0. The nest first
+tests all operands. If one is outside of these ranges, infinite or NaN, it divides as written.
 
-Relies on loops over registers being as they will be printed, and on lanes having been packed.
+Runs after lanes have been packed, on loops over registers in their final form.
 """
 
 from __future__ import annotations

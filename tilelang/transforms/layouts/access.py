@@ -1,9 +1,8 @@
 """Which register of a fragment each iteration of a parallel loop accesses, decided by tables.
 
-For a loop distributed by one :class:`RegisterLayout` and a fragment distributed by another, the
-question is always the same: does each thread that runs an iteration hold the element that the
-iteration accesses, and is its register the same for all threads? Both are answered by evaluating
-the indices for every thread and register at once.
+A loop and a fragment are each distributed by a :class:`RegisterLayout`. The access is local if each
+thread that runs an iteration holds the element that the iteration accesses, in a register that is
+the same for all threads. Both are decided by evaluating the indices for every thread and register.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Write conflicts: elements in memory that several threads of a parallel loop update.
 
-``s[i] += x`` in iterations over ``i, j`` is exact where one thread runs all iterations of an
-element. Where the layouts distribute these over threads, and the tile is in shared memory or has to
-be for this loop, each thread collects in a reducer of its own, which starts empty and is combined
-with the tile behind the loop. An update whose result depends on the order of the iterations is
-refused with two of them.
+``s[i] += x`` in a loop over ``i, j`` is correct where one thread runs all iterations of an element.
+Where a layout distributes them over several threads, and the tile is in shared memory or has to be,
+each thread accumulates into its part of a reducer. The reducer starts from the identity and is
+combined with the tile after the loop. An update whose result depends on the order of the iterations
+is an error that names two such iterations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Coalescing: how well a thread map of a loop accesses global memory.
 
-The cost is the number of 32-byte sectors that the first warp requests, vector by vector. It shows
-whether following a small fragment (a row of a larger tile, say) would spoil the accesses of the
-tile.
+The cost is the number of 32-byte sectors that the first warp requests, vector by vector. It shows,
+for example, whether a thread map that suits a small fragment, such as one row of a tile, would make
+the accesses of the whole tile uncoalesced.
 """
 
 from __future__ import annotations

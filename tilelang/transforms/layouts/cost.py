@@ -1,6 +1,6 @@
 """Cost model of layouts: cycles of a multiprocessor for one block.
 
-The numbers are those of current machines, rounded: they have to rank choices, not to predict times.
+The constants are rounded figures of current GPUs: they rank choices and do not predict times.
 """
 
 from __future__ import annotations

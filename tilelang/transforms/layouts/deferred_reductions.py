@@ -6,15 +6,15 @@ A running total of rows that several lanes hold is equal in all of them::
         part = sum of a row of scores             by the lanes of the row, then between them
         total = total * factor + part
 
-What the lanes add to one another is needed when the total is read, not before: the factor of a
-row is the same in all of its lanes, so ``total`` may hold the sum of a lane's own columns until
-then. The reductions lose their shuffles, and where the total is read first its lanes are added up
-(a ``ReducerFinalize``). Attention forward of 4096 keys takes 0.992 of its time (an H100).
+The sum over lanes is needed only when ``total`` is read. The factor of a row is the same in all of
+its lanes, so until then each lane may keep the sum of its own columns. The reductions lose their
+shuffles, and the lanes are added before the first read of ``total`` (a ``ReducerFinalize``).
+Attention forward of 4096 keys takes 0.992 of its time (an H100).
 
-Done where every use of ``part`` is such an update, ``total`` starts from 0 before all of them and
-is read behind them in one block of statements, and both are held by the lanes of one warp as the
-reduction leaves them. The order of a sum changes, which is legal: that of ``T.reduce_sum`` is not
-defined. Relied on: copies of an element of a fragment are equal; layouts are known.
+Conditions: every use of ``part`` is such an update; ``total`` starts from 0 before all updates and
+is read after them, in one block of statements; lanes of one warp hold both, as the reduction leaves
+them. The order of the sum changes, which is legal: that of ``T.reduce_sum`` is not defined. Layouts
+are known, and copies of an element of a fragment are equal.
 """
 
 from __future__ import annotations

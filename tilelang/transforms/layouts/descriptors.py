@@ -1,10 +1,12 @@
 """Shared-memory descriptors of operands that tensor cores read themselves (wgmma).
 
-A descriptor names where a tile starts and two distances. It knows tiles that are stored in panels
-as wide as a swizzle, whose rows follow each other (:func:`tilelang.layout.swizzle.swizzled`); PTX,
-"Asynchronous Warpgroup Level Matrix Instructions", "Strides" and "Matrix Descriptor Format". A part
-of such a tile has a descriptor, too, where it starts at a row that begins the pattern, and where
-the part of a row that one instruction reads does not end inside a panel.
+A descriptor holds the start address of a tile and two strides. It describes tiles that are stored
+in panels as wide as the swizzle, with contiguous rows (:func:`tilelang.layout.swizzle.swizzled`). A
+part of such a tile has a descriptor, too, if its first row begins a period of the swizzle and if no
+instruction reads a part of a row that ends inside a panel.
+
+Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Strides" and "Matrix
+Descriptor Format".
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
 """GEMM plans: the instruction, the warps and the operand layouts of a matrix product.
 
-Everything that layouts, lowering and reports need to know of a ``Gemm`` is decided here from the
-statement, the number of threads and the target. Where layouts are inferred the plan becomes part of
-the statement, and all that follow read it there.
+The plan of a ``Gemm`` follows from the statement, the number of threads and the target. Layout
+inference attaches it to the statement, where lowering and reports read it.
 
-With a matrix instruction the result is cut into one tile per warp, each tile into tiles of the
-instruction. Operands in shared memory want rows swizzled in chunks of 16 bytes, operands in
-fragments the register layout of the instruction. Where no instruction fits (dtype, architecture,
-sizes, threads that are not whole warps) every thread computes a part of the result with plain
-multiplications, which works for everything.
+With a matrix instruction the result is divided into one tile per warp, and each of these into tiles
+of the instruction. Operands in shared memory get rows swizzled in chunks of 16 bytes, operands in
+fragments the register layout of the instruction. Where no instruction fits the dtype, the
+architecture, the sizes or the thread count, every thread computes a part of the result with scalar
+multiplications.
 
-Where the target multiplies by warpgroups (``wgmma``) that comes first: the unit reads operands from
-shared memory itself, and only A may be in registers. What it cannot read so (see
-:mod:`tilelang.transforms.layouts.descriptors`) is multiplied by warps, and the plan says why.
+Where the target has ``wgmma``, it comes first: the tensor core reads operands from shared memory,
+and only A may be in registers. Operands that it cannot read (see
+:mod:`tilelang.transforms.layouts.descriptors`) are multiplied by warps, and the plan says why.
 """
 
 from __future__ import annotations

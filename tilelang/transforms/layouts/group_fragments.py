@@ -1,8 +1,8 @@
-"""Fragments of a group of threads that an operation of more threads accesses, too.
+"""Group fragments: operations of the whole block on a fragment that only some threads use.
 
-``T.clear(acc)`` in front of `if tx < 128:`, whose threads alone use ``acc``: that group holds the
-elements, so it executes the operation. One that only fills the fragments of several groups
-is done in each of them.
+For example ``T.clear(acc)`` before `if tx < 128:`, where only these 128 threads use ``acc``. They
+hold the elements, so they execute the operation. An operation that only fills the fragments of
+several groups is executed in each of them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Layout inference for fragments, shared tiles and parallel loops.
 
-Layouts follow from each other (:mod:`spreading`); where operations are left that do not fit, others
-are tried, and the cheapest for the whole launch are kept (:mod:`search`). What does not fit in the
-end is no error: the operation works on a copy in shared memory (see :mod:`conversion`).
+Layouts propagate between operations (:mod:`propagation`). Where operations are left that do not fit
+the propagated layouts, others are tried, and the cheapest for the whole launch are kept
+(:mod:`search`). An operation that still does not fit works on a copy in shared memory (see
+:mod:`conversion`).
 
-Afterwards every fragment carries its ``register_layout`` and every shared buffer that has one its
-``layout`` as a buffer attribute, every copy and parallel loop its ``loop_layout``, and every
-product its ``plan``.
+Afterwards every fragment has a ``register_layout``, every shared buffer with a special order a
+``layout``, every copy and parallel loop a ``loop_layout``, and every product a ``plan``.
 
-Relies on the pipeline pass: shared buffers have all their stages.
+Runs after software pipelining: shared buffers have all their versions.
 """
 
 from __future__ import annotations

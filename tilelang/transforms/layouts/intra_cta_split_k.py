@@ -1,9 +1,9 @@
-"""Split-K within a block: groups of warps divide k of a product of few rows, then add up.
+"""Split-K within a block: groups of warps divide k of a product of few rows, then add their sums.
 
-A product of few rows has few tiles of the instruction for its warps. Where there are more warps
-than tiles of weights, each group of warps multiplies a part of k: then every weight is unpacked by
-one warp, every row of the other operand is loaded by one group, and more warps hide the latency of
-each other's steps. The parts are added up once, behind the loop.
+A product of few rows has few instruction tiles to divide among its warps. Where there are more
+warps than tiles of weights, each group of warps multiplies a part of k. Then one warp unpacks each
+weight, one group loads each row of the other operand, and more warps hide latency. The partial sums
+are added once, after the loop.
 """
 
 from __future__ import annotations

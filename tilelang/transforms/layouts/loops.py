@@ -1,4 +1,4 @@
-"""Thread maps of parallel loops that no fragment determines."""
+"""Thread maps of parallel loops whose fragments do not fix them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 """Nested loops inside the body of a parallel loop.
 
-A vectorized loop around the whole body, whose iterations touch elements of their own, is one more
-dimension of the nest: the distribution of the lanes is then part of layout inference, too. The
+A vectorized loop around the whole body becomes one more dimension of the nest if its iterations
+touch different elements. So layout inference distributes its lanes, too.
 
-outer parallel loop is distributed over the threads; an inner one that is not perfectly
-nested has no threads left to share its iterations, so the thread that runs the outer iteration
-runs all of them. They may come in any order, so a serial loop is one of the legal ones, and the
-layouts of fragments that it accesses are then found for the outer loop as a whole.
+The outer parallel loop is distributed over the threads. An inner parallel loop that is not
+perfectly nested becomes serial: the thread that runs the outer iteration runs all of its
+iterations. Layouts are then inferred for the outer loop as a whole.
 """
 
 from __future__ import annotations

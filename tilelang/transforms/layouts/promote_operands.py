@@ -1,20 +1,19 @@
 """Operands of GEMMs that loops compute are promoted to registers.
 
-A shared tile that a loop computes (weights that are unpacked, activations that are scaled) and only
-products read makes a round trip through shared memory for nothing: the loop can leave each element
-in the thread that multiplies it. Such a tile becomes a fragment here. It gets an order of k that
-suits its source: the instruction does not depend on which k its registers hold as long as both
-operands agree, so each thread takes neighbours along k ("k_run" steps of them), which are wide
-loads of packed numbers, and the other operand is loaded in the same order (see
-:mod:`tilelang.transforms.lower.gemm_k_permuted`). Fragments of the program that only loops touch
-get the order too.
+A shared tile that a loop computes (unpacked weights, scaled activations) and only products read
+needs no shared memory: the loop can leave each element in the thread that multiplies it. Such a
+tile becomes a fragment. The result of the instruction does not depend on which k a register holds
+as long as both operands agree. So each thread holds contiguous elements along k ("k_run" steps of
+them), which it reads by wide loads of packed numbers, and the other operand is loaded in the same
+order (:mod:`tilelang.transforms.lower.gemm_k_permuted`). Fragments of the program that only loops
+access get this order, too.
 
-Warpgroups have the left operand in registers, in the instruction's own order of k, as the unit
-reads the other one itself. A right operand is computed there by the transposed product. So no
-barrier stands between what computes an operand and what multiplies it, and while one warpgroup
-computes its rows, another one multiplies.
+With ``wgmma`` the left operand is in registers in the instruction's own order of k, since the
+tensor core reads the other one itself. For a computed right operand the transposed product is used.
+So there is no barrier between the loop that computes an operand and the product, and one warpgroup
+computes its rows while another one multiplies.
 
-Relies on the pipeline pass: tiles that are copied ahead have several stages and are left alone.
+Runs after software pipelining: tiles of pipelines have several versions and are left alone.
 """
 
 from __future__ import annotations

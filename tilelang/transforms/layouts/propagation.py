@@ -1,9 +1,8 @@
-"""Layout propagation: layouts that follow from each other.
+"""Layout propagation: from fixed layouts through loops, copies and reductions to all others.
 
-Fixed layouts come first: those that the program annotates, operands and results of matrix
-instructions, and fragments that are read as whole by every thread. From these the layouts spread
-through loops, copies and reductions until nothing changes; then the first loop that is still free
-takes the layout that coalesces its memory accesses best, and it spreads again.
+Fixed layouts come first: annotated ones, operands and results of matrix instructions, and fragments
+that every thread reads as a whole. They propagate until nothing changes. Then the first loop
+without a layout takes the one that coalesces its memory accesses best, and propagation continues.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Layout search: the cheapest layouts for a whole launch.
 
-Propagated layouts are a good start: most programs need no more. Where operations
-are left that work on copies, each such fragment is tried in the layouts that its operations would
-choose, and these are propagated; what makes the launch cheaper is kept.
+For most programs the propagated layouts are enough. Where an operation would have to work on a copy
+of a fragment, the search tries each layout that the operations of that fragment prefer, propagates
+it, and keeps it if the launch becomes cheaper.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Warp shuffles that convert a fragment from one layout to another, without shared memory.
 
-Where every element that a thread needs is in some thread of its own warp, shuffles can move it:
-register by register, one shuffle for each source register that any lane needs. The plan is
-made from the tables of both layouts, and its expressions are checked against them.
+Where a thread of the same warp holds every element that a thread needs, shuffles can move the
+elements: one shuffle for each target register and each source register that any lane needs for it.
+The plan is made from the tables of both layouts, and its expressions are checked against them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Views and aliases: what the layout of one view of a tile implies for the others.
+"""Views and aliases: the layout of one view of a tile implies those of the others.
 
-``T.view``, ``T.reshape`` and declared buffers are views of the same storage. Inference treats
-all views of a tile as one: a layout that one of them gets is given to all, each by its own indices,
-and a layout that some view cannot have is given to none.
+``T.view``, ``T.reshape`` and declared buffers are views of the same storage. Inference gives all
+views of a tile the same layout, expressed in the indices of each, and rejects a layout that one of
+them cannot express.
 """
 
 from __future__ import annotations

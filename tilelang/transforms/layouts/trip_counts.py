@@ -1,5 +1,4 @@
-"""Trip counts of the operations of a launch, the loops in which their inputs are invariant, and the
-fragments that are live at a time."""
+"""Trip counts of operations, loops in which their inputs are invariant, and live fragments."""
 
 from __future__ import annotations
 

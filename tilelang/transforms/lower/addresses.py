@@ -1,8 +1,8 @@
 """Layouts of shared buffers, applied to every access.
 
-A shared buffer with a layout becomes a one-dimensional array as long as the layout needs, and each
-logical access the address that the layout gives; so does each view of it, whose layout is that of
-the buffer as the view's indices see it. Until here all passes see logical indices.
+A shared buffer with a layout becomes a one-dimensional array, and the layout turns the logical
+indices of each access into an address. A view of the buffer has the same layout, expressed in the
+indices of the view. Passes before this one see logical indices.
 """
 
 from __future__ import annotations

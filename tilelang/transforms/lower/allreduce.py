@@ -1,12 +1,12 @@
 """All-reduce: combine partial results of several threads, so that all of them get the total.
 
-Modes of the thread number say which threads combine: those that differ in these
-modes only. Modes inside a warp are combined by shuffles (a butterfly, which gives all lanes the
-same bits); the rest go through a shared workspace once: two barriers however many warps there are.
-Of many totals each lane combines a share only: in each step it gives away the half of them that is
-its partner's (a reduction and a scatter, with the same sums), and at the end it gets all back.
-Of a mode that is no power of two the part that is one is inside a warp. Modes between whose threads
-lies no power of two, and groups that do not consist of whole warps, use the workspace alone.
+The threads that combine are those that differ only in certain modes (digits) of the thread number.
+Modes within a warp are combined by a butterfly of shuffles, which gives all lanes the same bits.
+The other modes go through a shared workspace once, with two barriers for any number of warps. With
+many totals, each step is a reduce-scatter: a lane keeps one half of its totals and sends the other
+half to its partner; an all-gather follows. Of a mode whose extent is not a power of two, the
+largest power-of-two factor is combined within a warp. Modes whose stride is not a power of two, and
+groups that do not consist of whole warps, use only the workspace.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a lowering needs to know and to make: the thread group, registers, barriers, workspaces."""
+"""The context of a lowering: its thread group, and how to allocate registers and workspaces."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Copies that go from global memory straight to LDS: ``global_load_lds``.
 
-The instruction writes what the lanes of a wavefront load to LDS contiguously, from an address that
-all lanes share (M0). So the tile is split in the order of its LDS addresses: where it is swizzled,
-lanes load from where the swizzle says. What the instruction cannot do, threads copy through their
-registers, and the note of the loop says why.
+The instruction writes the values of a wavefront's lanes to consecutive LDS addresses that start at
+one address for all lanes (M0). So the tile is divided in the order of its LDS addresses, and with a
+swizzle the lanes load from permuted global addresses. Where the instruction cannot make a copy, the
+threads copy through registers, and the note of the loop says why.
 
 Source: AMD CDNA 3 instruction set manual, "Memory Scopes and Temporal Hints", "LDS Loads".
 """

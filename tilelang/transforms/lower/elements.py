@@ -1,9 +1,8 @@
 """Element access: walk the elements of a tile by the threads that hold them.
 
-Every lowering that is not bound to an instruction visits elements in one of two ways: each element
-once by some thread of the group, or each copy by the thread that holds it. :func:`each` gives both
-for fragments (unrolled loops over registers), and all elements in every thread for per-thread
-arrays.
+A lowering visits elements in one of two ways: each element once, by one thread of the group, or
+each copy of an element, by the thread that holds it. :func:`each` provides both for fragments
+(unrolled loops over registers); for a per-thread array it visits all elements in every thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Epilogue: results of matrix instructions to global memory in whole rows.
 
-In the registers of a matrix instruction a thread holds two neighbours of a row, and a store of a
-warp touches eight rows in pieces of half a sector. For narrow elements every warp therefore
-transposes 16 rows at a time in its own strip of shared memory, whose rows are an odd number of
-16-byte chunks apart so that neither side meets bank conflicts, and stores 16 bytes per thread.
+A thread of a matrix instruction holds two adjacent elements of a row, so a store of a warp touches
+eight rows and fills half a sector in each. For narrow elements each warp therefore rearranges 16
+rows at a time in its own strip of shared memory and stores 16 bytes per thread. The pitch of the
+strip is an odd number of 16-byte chunks, so neither writes nor reads have bank conflicts.
 """
 
 from __future__ import annotations

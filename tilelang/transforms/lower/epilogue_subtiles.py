@@ -1,9 +1,9 @@
 """Epilogue subtiles: parts of a result that warps store while the next tile is computed.
 
-A warp holds strips of 16 rows. A part is 64 columns of a strip: the warp rounds them, stores them
-to its own slot in shared memory by ``stmatrix``, and one lane issues a TMA store of that box. TMA
-has read the slot before: the lane has waited until only the boxes of the other slots may be in
-flight. No barrier with other warps is needed.
+A warp holds strips of 16 rows. A subtile is 64 columns of a strip: the warp rounds them and stores
+them to its own slot in shared memory by ``stmatrix``, and one lane issues a TMA store of that box.
+Before a slot is overwritten, the lane waits until TMA has read its last box; boxes of other slots
+may stay in flight. No barrier with other warps is needed.
 
 Sources: PTX ISA, "stmatrix", "cp.async.bulk.wait_group", "fence.proxy.async".
 """

@@ -1,10 +1,10 @@
 """Register double buffering: the first loads of an iteration are issued in the one before.
 
-There is a barrier between the arrival of a stage and the loads of its operands, so that matrix
-units would wait for these loads once per iteration. Where the loop does nothing but copy and
-multiply, the barrier and the loads for the first step of the next iteration are moved before the
-multiplications of the last step. What the last iteration of a constant number of them loads is an
-older stage, which is not used; where the number is known at run time the loads are tested.
+A barrier separates the arrival of a stage from the loads of its operands, so the tensor cores would
+stall on these loads once per iteration. Where the loop only copies and multiplies, the barrier and
+the loads for the first step of the next iteration move before the multiplications of the last step.
+In the last iteration there is no next one: with a constant trip count the loads read an older
+stage, whose values are not used; otherwise they are predicated.
 """
 
 from __future__ import annotations

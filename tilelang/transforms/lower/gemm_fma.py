@@ -1,9 +1,8 @@
 """``Gemm`` without matrix instructions: every thread multiplies for its own part of the result.
 
 For each k a thread loads the elements of A for its rows and those of B for its columns, and adds
-all their products. Any dtypes, any sizes and any number of threads do. Narrow floats are added up
-in float32 and rounded once. The loop over k is that of all threads
-(:mod:`tilelang.transforms.lower.gemm_mma`).
+their products. This works for all dtypes, sizes and thread counts. Narrow floats are accumulated in
+float32 and rounded once. :mod:`tilelang.transforms.lower.gemm_mma` writes the loop over k.
 """
 
 from __future__ import annotations

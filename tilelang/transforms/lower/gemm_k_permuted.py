@@ -1,8 +1,9 @@
-"""Loads of a product whose threads hold runs along k.
+"""GEMM operands in a permuted order of k: each thread holds contiguous elements along k.
 
-With one operand in registers in runs ("k_run"), the thread ``t`` of four multiplies the k from
-``4 * run * t`` on, one after the other, in groups of ``16 * run``: four to each step. The other
-operand comes from shared memory, where k is contiguous: 16 bytes are what two steps take of a row.
+k is divided into groups of ``16 * run`` (the hint "k_run"). In each group, thread ``t`` of four
+holds the ``4 * run`` elements from ``4 * run * t`` on, and each step of the instruction uses four
+of them. The other operand is loaded from shared memory, where k is contiguous, in the same order: a
+load of 16 bytes serves two steps.
 """
 
 from __future__ import annotations

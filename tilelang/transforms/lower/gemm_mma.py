@@ -1,14 +1,14 @@
-"""``Gemm`` by what threads load and multiply: matrix instructions of warps (``mma.sync``, MFMA), or
+"""``Gemm`` with operands in registers: matrix instructions of warps (``mma.sync``, MFMA), or scalar
 multiplications of each thread.
 
-Along k the product runs in steps of the instruction. The registers of its operands are doubled: the
+The loop over k advances by the k of the instruction. Operands are double-buffered in registers: the
 loads of the next step are issued before the multiplications of this one. Up to four steps are
-written out; longer products loop over groups of four. Where registers are scarce, the columns of a
-step are taken in groups, and only those of one group are loaded ahead.
+unrolled; longer products loop over groups of four. Where registers are scarce, the columns of a
+step are divided into groups, and only one group is loaded ahead.
 
-What a load is, the operands know (:mod:`tilelang.transforms.lower.gemm_operands`,
-:mod:`tilelang.transforms.lower.gemm_k_permuted`, :mod:`tilelang.transforms.lower.gemm_fma`); the
-loop over k is the same for all.
+The loop over k is the same for all operands. How they are loaded is in
+:mod:`tilelang.transforms.lower.gemm_operands`, :mod:`tilelang.transforms.lower.gemm_k_permuted` and
+:mod:`tilelang.transforms.lower.gemm_fma`.
 """
 
 from __future__ import annotations

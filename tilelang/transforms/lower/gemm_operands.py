@@ -1,9 +1,9 @@
 """GEMM operands: one class for each kind of source that the threads load from.
 
-Operands in shared memory are loaded by ``ldmatrix``, four blocks of 8 x 16 bytes at a time, if
-their rows of 16 bytes are whole and aligned where they are: with k contiguous for elements of up
-to 32 bits, with m or n contiguous (transposed on the way) for 16 bits. Everything else is loaded
-element by element. Operands in fragments are in the right registers already.
+Operands in shared memory are loaded by ``ldmatrix``, four blocks of 8 x 16 bytes at a time, if each
+row of 16 bytes is contiguous and aligned. That needs a contiguous k and elements of up to 32 bits,
+or a contiguous m or n and elements of 16 bits (``ldmatrix.trans``). Other operands in shared memory
+are loaded element by element. Operands in fragments are in the right registers already.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""``Gemm`` by matrices that are objects of their own in the registers of a simdgroup.
+"""``Gemm`` by simdgroup matrices (Metal), which are opaque objects in the registers of a simdgroup.
 
-Such a matrix is loaded from memory and stored to it as a whole. Operands in shared memory are
-loaded in place. Which thread holds which element is not documented, so values in registers go
-through a buffer of one matrix in shared memory that each simdgroup has for itself: every thread
-stores its elements, the simdgroup loads the matrix, and the other way round. So a fragment has an
-ordinary layout for all that computes with it. Where the element layout is assumed to be known, each
-thread stores its own elements into the matrix.
+A simdgroup matrix is loaded from memory and stored to memory as a whole; operands in shared memory
+are loaded directly. Which thread holds which element is not documented. So values of a fragment go
+through a buffer of one matrix in shared memory, one per simdgroup: every thread stores its
+elements, and the simdgroup loads the matrix; results take the way back. Other operations see a
+fragment with an ordinary layout. Where the element layout is assumed to be known, each thread
+accesses its own elements of the matrix.
 
-A loop that uses a fragment for nothing but the sums of a product keeps them in matrices: they are
-brought there before the loop and fetched behind it (:func:`loop_accumulator`).
+A loop that uses a fragment only as the accumulator of a product keeps it in matrices, which are
+filled before the loop and read after it (:func:`loop_accumulator`).
 """
 
 from __future__ import annotations

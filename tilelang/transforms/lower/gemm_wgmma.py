@@ -1,16 +1,17 @@
 """``Gemm`` by matrix instructions of warpgroups (``wgmma.mma_async``).
 
-The unit reads B, and A where that is in shared memory, by descriptors: the lowering gives the start
-of the operand of the warpgroup and, as constant offsets, that of each instruction. All
-instructions of a product are one batch: a fence orders what the threads did to the registers
-before it, a commit closes it, and the accumulator is read behind the wait only, which
-``insert_waits`` has inserted. What is added up is not cleared first: the first instructions
-overwrite it.
+The tensor core reads B, and A if it is in shared memory, by descriptors. The lowering emits the
+start address of the warpgroup's operand, and a constant offset for each instruction. The
+instructions of a product form one group: a fence before it orders the threads' register accesses, a
+commit ends it, and the wait that ``insert_waits`` has placed precedes all reads of the accumulator.
+A product with ``clear_accum`` needs no clear: its first instructions overwrite the accumulator.
 
-Where a loop computes B, the transposed product is computed, so that B is what registers hold.
+Where a loop computes B, the transposed product is emitted, so that the computed operand is the one
+in registers.
 
-The compiler of the device does not know that registers are written later, so that the accumulator
-is touched on both sides of the batch (PTX, "Asynchronous Warpgroup Level Matrix Instructions").
+ptxas does not know that the registers are written asynchronously. So a fence of the accumulator's
+registers precedes and follows the group (PTX ISA, "Asynchronous Warpgroup Level Matrix
+Instructions").
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Bounds guards: loads outside give the safe value, stores and atomics outside are dropped.
 
-Every access to a global tensor whose index is not proved to be inside the declared shape gets a
-condition. A loop nest of independent iterations is written twice where that pays: once without
-conditions, taken when the corners of the whole nest are inside (one comparison per access and
-nest), once with a condition on every access. Full tiles therefore run without tests, and the
-conditions never stand inside a vectorised loop. The same holds for conditions of the program that
-decide on accesses, where the corners show that all iterations are on the same side.
+An access to a global tensor whose index is not proved to be inside the declared shape gets a
+predicate. Where it pays, a loop nest of independent iterations is emitted twice. The version
+without predicates runs if the corners of the nest are inside (one comparison per access and nest),
+otherwise the version with a predicate on every access. So full tiles run without tests, and a
+vectorized loop contains none. Conditions that the program itself puts on accesses are treated in
+the same way, where the corners show that they have one value in all iterations.
 
-Relies on :mod:`tiles`: all accesses are loads and stores.
+Runs after :mod:`tiles`: all accesses are loads and stores.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Stores of matrix blocks to shared tiles: ``stmatrix``.
 
-A thread of a matrix instruction's result has two neighbours of a row, and a store of a warp writes
-eight rows in pieces of four bytes. Where the loop is distributed like that, four blocks of 8 x 8
-elements of 16 bits go in one instruction, each lane naming one row of 16 bytes: a quarter of the
-instructions, and no bank conflicts where eight rows of one column of chunks are in different banks,
-as in swizzled tiles. Tiles that are stored transposed take it with ``.trans``.
+A thread of a matrix instruction's result holds two adjacent elements of a row, so an ordinary store
+of a warp writes four bytes in each of eight rows. ``stmatrix`` stores four blocks of 8 x 8 elements
+of 16 bits at a time, and each lane provides the address of one row of 16 bytes. That is a quarter
+of the instructions. There are no bank conflicts if the eight rows of a block are in different
+banks, as in a swizzled tile. Transposed tiles use ``.trans``.
 
 Source: PTX ISA, "Warp-level matrix store instruction: stmatrix".
 """

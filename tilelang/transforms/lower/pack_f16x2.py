@@ -1,17 +1,16 @@
 """Packed half arithmetic (f16x2): lanes of 16-bit floats two at a time.
 
-A loop over neighbouring elements of a register array of float16 computes in pairs, where its values
-are made of what exists for pairs: sums, differences and products (rounded once per operation, as
-the scalar ones are), conversions from float32, and small unsigned numbers cut out of packed
-integers. Two such numbers come out of their word with a mask and one exact operation of float16.
-Anything else in the value is computed for each lane and packed. Copies between register arrays
-become copies of words.
+A loop over adjacent elements of a float16 register array computes two of them per instruction.
+Sums, differences, products and conversions from float32 have packed forms, which round like the
+scalar ones. Two small unsigned numbers of a packed integer are extracted by a mask and one exact
+float16 operation. Other operations are computed for each lane and packed. Copies between register
+arrays become copies of words.
 
-Where matrices are stored and multiplied in words of two (``stmatrix``), numbers of float32 become
-bfloat16 in pairs, too.
+float32 values are converted to bfloat16 in pairs, too, where ``stmatrix`` or a matrix instruction
+takes them as words.
 
-Loops over lanes are those of the vectorizer, which loads memory into register arrays, and those
-that lowering writes.
+The loops are the lane loops of the vectorizer, which loads memory into register arrays, and those
+that lowering emits.
 """
 
 from __future__ import annotations

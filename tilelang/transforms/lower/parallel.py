@@ -1,11 +1,11 @@
-"""Parallel loops to what each thread does: a loop over its registers with a lane loop inside.
+"""Lower parallel loops: each thread runs a loop over its registers with a lane loop inside.
 
-The iterations of a thread are numbered as the loop's register layout numbers its registers. Those
-of the fastest mode become a lane loop (kind "vectorized"), which :mod:`vectorize` turns into vector
-accesses. Iterations that several threads share run their stores to memory in one of them only.
+The loop's register layout numbers the iterations of a thread like registers. The fastest mode
+becomes a lane loop (kind "vectorized"), which :mod:`vectorize` turns into vector accesses. Where
+several threads run the same iteration, only one of them stores to memory.
 
-Relies on the layouts pass: the registers that an iteration needs are its own thread's, and each is
-named by the register alone.
+Runs after layout inference: an iteration accesses only registers of its own thread, and the
+register number does not depend on the thread.
 """
 
 from __future__ import annotations

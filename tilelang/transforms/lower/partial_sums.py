@@ -1,9 +1,9 @@
 """Partial sums: from per-thread totals to the destination tile.
 
-A reduction leaves each total in the registers of the threads that computed it. Where the
-destination is a fragment held by the same threads it is stored from register to register; where it
-is held by the same warps shuffles bring the totals; in all other cases they pass through a
-row-major shared workspace, which every holder of a destination element reads.
+A reduction leaves each total in the registers of the threads that computed it. If the same threads
+hold the destination, a total moves from register to register. If threads of the same warp hold it,
+shuffles move the totals. Otherwise the totals go through a row-major shared workspace, from which
+each thread reads its destination elements.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pipeline lowering: each statement becomes the synchronization steps of its mechanism.
 
-Runs after tile operations are lowered, which still analyses what waits for what (loads of a
-product move across a ``Wait``), and before shared memory is planned, which counts barriers.
+Runs after tile operations are lowered, because that lowering moves the loads of a product across a
+``Wait``, and before the shared-memory plan, which counts the mbarriers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``PrintTile``: the elements of a tile in row-major order, one line each.
 
-Tiles that belong to the group are printed by one thread; a fragment is collected in a shared
-workspace for that. Every thread prints its own array, and global memory.
+One thread prints a shared tile or a fragment, which is first collected in a shared workspace.
+Per-thread arrays and global memory are printed by every thread.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Random numbers of a lane loop: drawn before it, so that what uses them can be vectors.
+"""Random numbers of a lane loop are drawn before it, so that the loop can be vectorized.
 
-Each thread draws from its own state: only the order of a thread's draws matters.
+Each thread has its own generator state, so only the order of its own draws must stay the same.
 
 """
 

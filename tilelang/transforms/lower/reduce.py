@@ -5,8 +5,8 @@ hold parts of the same row combine their partial results (:mod:`allreduce`). Cop
 in several threads are never mixed, so each element counts once. A shared or global tile is read by
 groups of lanes, one or more per row. A per-thread array is reduced by its thread.
 
-Results are accumulated in at least 32 bits, rounded once, and only then combined with the old
-destination, if that is asked for.
+Results are accumulated in at least 32 bits and rounded once. Without ``clear`` they are then
+combined with the old value of the destination.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reducers: fragments whose copies in several threads are partial results.
 
-The copies of an element start from the identity, an initial value in the first copy only, so that
-it counts once. Every thread updates its own copy. Finalizing combines the copies; from then on they
-are equal, as those of any fragment are.
+Each thread has its own copy of an element and updates it. Copies start from the identity; the first
+copy starts from the initial value, which so counts once. Finalizing combines the copies, and then
+all of them are equal, as in any other fragment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lowering of what the schedule needed whole: roles (warp specialization), elementwise operations.
+"""Lower the constructs of the scheduler: warp-specialization roles and elementwise operations.
 
-Runs before layouts and barriers: these derive the threads of a branch from its condition, give a
-group of warps its own named barrier, and never insert a barrier of the whole block inside.
+Runs before layout inference and barrier insertion. Those passes derive the threads of a branch from
+its condition, and synchronize a group of warps by its own named barrier.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """``Scan``: running sums and maxima along one dimension of a tile.
 
-A warp takes a row at a time, 32 elements a step: an inclusive scan by shuffles, then the carry of
-the steps before. Groups that do not consist of whole warps scan with one thread per row. Fragments
-are scanned in a shared workspace. Values are held in at least 32 bits and rounded when stored.
+A warp scans one row at a time, 32 elements per step: an inclusive scan by shuffles, to which it
+adds the carry of the previous steps. Groups that do not consist of whole warps use one thread per
+row. Fragments are scanned in a shared workspace. Values have at least 32 bits and are rounded when
+they are stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tile operations of GPU kernels to Thread IR: each goes to the lowering of its class.
+"""Lower tile operations of GPU kernels to Thread IR: the dispatch by class.
 
-Relies on the layouts pass (every fragment and loop has one), and on the barrier pass (what the
-operations exchange with each other is ordered; a lowering orders its own exchange only).
+Runs after layout inference, so every fragment and loop has a layout, and after barrier insertion:
+hazards between operations are ordered, and a lowering synchronizes only within its operation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Copies by tensor maps: what one thread issues for a tile.
+"""TMA copies: the instructions that one thread issues for a tile.
 
-The host encodes the map of a tensor, a box and a swizzle before the kernel starts; equal maps are
-one. Copies that fill stages of a pipeline are ordered by it, those with a barrier of the program by
-the program. Any other is complete where its statement ends: a load has a barrier of its own, on
-which its whole group waits, and for a store the thread that issued it waits until it is read.
+The host encodes a tensor map for each tensor, box and swizzle before the kernel starts; equal maps
+are shared. The pipeline orders copies that fill its stages, and the program orders copies with its
+own barrier. Any other copy is synchronous: a load has an mbarrier on which its thread group waits,
+and the thread that issues a store waits until TMA has read the tile.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Lane loops to vector accesses: loads before, values lane by lane in registers, stores after.
+"""Vectorize lane loops: vector loads, then values lane by lane in registers, then vector stores.
 
-A loop of kind "vectorized" moves neighbouring elements in one access wherever :mod:`vectors` shows
-that they are neighbours and aligned, and in as large pieces as it shows. Conditions (the
-out-of-bounds rule has made them before) are tested once per piece when all lanes of a piece agree;
-pieces are made smaller until they do. A copy from global to shared memory that is marked "async"
-becomes ``cp.async``, whose hardware writes zeros where the condition does not hold.
+A loop of kind "vectorized" uses the widest accesses for which :mod:`vectors` proves contiguous and
+aligned elements. Predicates, those of bounds guards included, are tested once per access if they
+have one value for all of its lanes; otherwise the access gets narrower until they do. A copy from
+global to shared memory that is marked "async" becomes ``cp.async``, which writes zeros where its
+predicate is false.
 
-Loops that carry something from one iteration to the next stay loops.
+Loops with a loop-carried dependence stay loops.
 """
 
 from __future__ import annotations

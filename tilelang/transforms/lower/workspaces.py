@@ -1,10 +1,9 @@
-"""The end of the use of workspaces: where it takes a barrier.
+"""Shared workspaces: whether a barrier must follow the reads of one.
 
-A maximum that several warps share goes through a workspace of its own, with a barrier between the
-writes and the reads. Nothing but the same operation uses the workspace, and what it reads and
-writes besides is ordered as for a whole tile operation. So the reads take a barrier behind them
-only where the same sequence has no later barrier of the same threads before the operation can
-be executed again.
+A reduction across warps goes through its own workspace, with a barrier between the writes and the
+reads. No other operation uses the workspace. So a barrier after the reads is needed only if the
+operation may be executed again, and overwrite the workspace, before the same threads pass another
+barrier of the same sequence.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where buffers live in the memory of a block."""
+"""Shared-memory planning: live ranges and the addresses of buffers."""

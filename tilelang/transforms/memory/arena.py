@@ -1,8 +1,8 @@
 """Shared-memory arena: one allocation for all shared buffers of a kernel, with reuse by live range.
 
-Every buffer gets a fixed byte offset. Buffers that are never in use at the same time may overlap.
-The largest come first; barriers and small scalars are at the end, where they do not disturb
-the alignment of tiles.
+Every buffer gets a fixed byte offset. Buffers that are never live at the same time may overlap. The
+largest come first; barriers and small scalars come last, where they do not affect the alignment of
+tiles.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Shared-memory fallback: extra barriers let tiles reuse the memory of dead tiles.
 
-Two tiles may overlap when a barrier separates the last use of one and the first of the other.
-Where a kernel does not fit, barriers are tried in front of the statements that touch a tile for the
-first time and at the ends of loops, wherever all threads pass, or all of a branch of warps that has
-other barriers, too; those that the plan needs stay.
+Two tiles may overlap when a barrier separates the last use of one and the first use of the other.
+Where a kernel does not fit, the pass inserts barriers before the first access of each tile and at
+the ends of loops, wherever all threads of the block (or of a branch of whole warps that already has
+barriers) arrive. It then removes the barriers that the plan does not need.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Live ranges of shared buffers, and which two buffers may share memory.
 
-A kernel is numbered in program order. A buffer is live from its first to its last touch, over all
-of each loop that touches it unless it is allocated inside that loop. Two buffers may overlap when
-one is finished before the other begins and a barrier is in between; in a branch of whole warps
-those of the branch, if they alone touch both.
+Statements are numbered in program order. A buffer is live from its first to its last access. A loop
+that accesses it counts as a whole, unless the buffer is allocated inside the loop. Two buffers may
+overlap when the live range of one ends before that of the other and a barrier is in between. If
+only the threads of one branch of whole warps access both, a barrier of that branch is enough.
 
-What TMA fills for a pipeline is there before it is used, and everything that is filled is
-used. So the branch that starts such copies for another one is none of those that touch a buffer, if
-that is the first of the two and no loop around both lets the copies run ahead.
+A pipeline that TMA fills is drained: consumers use every version that the producer fills. So when
+the consumers have finished, no copy into the buffer is in flight, and the producer branch does not
+count as an access of the first buffer. This does not hold where a loop around both buffers lets the
+producer run ahead.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Passes that every target starts with."""
+"""Normalization: the first passes of every target."""

@@ -1,9 +1,9 @@
-"""Addresses of tensors: what a lowered program needs of them, and programs that need less.
+"""Alignment of tensor addresses: what a lowered program requires, and programs that require less.
 
-Vector accesses need the address of a tensor to be a multiple of their size. Allocators give such
-addresses; slices of tensors may not. ``needed_alignments`` reads from a lowered program what it
-relies on; ``limit_alignments`` makes the same program for tensors that offer less, in which
-:func:`tilelang.transforms.analysis.vectors.run_of` allows narrower vectors only.
+A vector access needs a tensor address that is a multiple of its size. Allocators return such
+addresses, but slices of tensors may start elsewhere. ``needed_alignments`` computes what a lowered
+program requires. ``limit_alignments`` declares smaller alignments, and then
+:func:`tilelang.transforms.analysis.vectors.run_of` allows only narrower vectors.
 """
 
 from __future__ import annotations

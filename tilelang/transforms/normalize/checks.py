@@ -1,4 +1,4 @@
-"""Checks at compile time: what is wrong in every run is refused."""
+"""Compile-time checks: errors that would occur in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Legalization: what a program leaves to its target, in terms that all passes know."""
+"""Legalization: replace target-dependent constructs by the forms that all passes understand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Scalarization: vector values are written out lane by lane.
 
-A vector dtype (``float16x2``) is a group of scalars; a target whose compiler finds vectors in
-loops by itself wants the scalars. Buffers of vectors get a trailing dimension of lanes, vector
-lets become one let per lane, vector stores one store per lane.
+A vector dtype (``float16x2``) is a group of scalars, and a target that vectorizes loops itself
+needs the scalars. Buffers of vectors get a trailing dimension of lanes; vector lets and vector
+stores become one let or store per lane.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
 """Index arithmetic that needs 64 bits gets them.
 
-Index arithmetic is exact (``ir.indices``), while every later pass takes an expression for the
-arithmetic of its dtype, which wraps. Where the two differ, the expression is written in int64 here,
-with conversions at its variables, so that all passes and printers agree on the exact value:
+In a program, index arithmetic is exact (``ir.indices``). In later passes an expression wraps like
+its dtype. Where the two could differ, this pass rewrites the expression in int64, with conversions
+at its variables:
 
-* an index of a dimension whose extent is of 64 bits, or a constant above 2**31: all its arithmetic,
-  on loaded values, too, and through names for such arithmetic;
-* an index, a side of a comparison and what is converted to int64, if known ranges or constants show
-  that a step on the way leaves its dtype (``bx * 65536 * 65536``).
+* all arithmetic of an index of a dimension whose extent is an int64 or a constant above 2**31,
+  including arithmetic on loaded values and in the definitions of names;
+* an index, a side of a comparison, or an operand of a conversion to int64, if known ranges or
+  constants show that an intermediate value overflows (``bx * 65536 * 65536``).
 
-What stays in 32 bits by this is either small enough or counts blocks and elements of unknown
-number. The printers of both back ends compute that exactly, too: in 32 bits where the ranges that
-the machine and the sizes allow fit, in 64 bits elsewhere, the product of block index and block size
-and the offset of an element above all. So the pass changes nothing in a program without long
-dimensions and without such products.
+Other indices stay in 32 bits: they are small, or they count blocks and elements of unknown number.
+The printers compute those exactly, too: in 32 bits where the possible ranges fit, otherwise in 64
+bits, above all the product of block index and block size, and offsets of elements. So the pass
+leaves most programs as they are.
 """
 
 from __future__ import annotations

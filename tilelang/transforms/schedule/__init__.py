@@ -1,1 +1,1 @@
-"""Order of work: which copies run ahead of the computation that needs them."""
+"""Scheduling: pipelines, warp specialization, persistent kernels, and the search among them."""

@@ -1,9 +1,9 @@
-"""The schedule of each launch: chosen by price, applied field by field.
+"""Apply the schedule of each launch, field by field.
 
-:mod:`choose` gives the schedules of a launch, the cheapest first. Each field has one applier, which
-writes what the field says into the launch, or refuses with a reason (an order that is not proved,
-say). The first schedule that all appliers accept is the schedule of the launch. Schedules that
-begin with the same fields share what has been written for these.
+:mod:`choose` lists the legal schedules of a launch, the cheapest first. Each field has one applier,
+which transforms the launch as the field says, or rejects the schedule with a reason, such as an
+order that is not proved. The launch gets the first schedule that all appliers accept. Schedules
+with the same first fields share the transformed programs of these fields.
 """
 
 from __future__ import annotations

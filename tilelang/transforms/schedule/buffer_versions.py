@@ -1,4 +1,4 @@
-"""Tiles with several versions: the buffers, and programs that use one version of them."""
+"""Multi-version tiles: the buffers, and rewriting accesses so that they use one version."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The legal schedules of a launch, by a cost model.
+"""Choose schedules: the legal schedules of a launch, ranked by a cost model.
 
-A value of a field is barred by the target, by options, or by the statements of the loops; values of
-different fields exclude each other (``REQUIRES``). What is left has a price: cycles that a tile
-takes on a multiprocessor, with what the schedule overlaps left out. Whether the order of the
-pipelines can be proved is seen where a schedule is applied.
+The target, options and the statements of the loops exclude values of a field, and some values of
+different fields exclude each other (``REQUIRES``). The cost of a schedule is the number of cycles
+per tile on a multiprocessor, without the work that the schedule overlaps. Whether the order of the
+pipelines can be proved is known only when a schedule is applied.
 """
 
 from __future__ import annotations

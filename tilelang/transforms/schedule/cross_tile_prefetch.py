@@ -1,10 +1,10 @@
 """Cross-tile prefetch: the producer copies the next tile's inputs while the current tile ends.
 
 A persistent, warp-specialized block (its loop has the hint ``tiles``) may copy a tensor once per
-tile, outside of the pipelined loop: the queries of attention. Without this the consumers issue that
-copy and stall on memory. Here the copy becomes a pipeline of one stage. The producer fills it for
-the next tile as soon as the consumers have read it for the last time in the current tile. They
-still have products, a division and stores to do then::
+tile, outside of the pipelined loop, such as the queries of attention. Without this pass the
+consumers issue that copy and stall on memory. With it, the copy becomes a pipeline of one stage.
+The producer fills it for the next tile after the last read of the current tile, while the consumers
+still have products, a division and stores to do::
 
     consumers                                producer
     for tile:                                for tile:

@@ -1,8 +1,8 @@
 """Dependence analysis for software pipelining: which copies of a loop may run ahead.
 
-A copy from global to shared memory may be issued some iterations early when nothing in the loop
-changes what it reads, its tile is used only after it in the same iteration, and the tile's
-contents at the end of the loop do not matter. Everything else stays where the program wrote it.
+A copy from global to shared memory may be issued some iterations early if no statement of the loop
+writes its source, its tile is used only after it in the same iteration, and the tile is not read
+after the loop. Other copies keep their place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Gathers: parallel loops that fill a tile from global memory at computed indices, as copies.
 
-``k[i, d] = KV[I[t, i], d]`` is no box, but asynchronous copies of its rows can run ahead like those
-of a box. Their addresses come from memory, too: what a copy reads for them is loaded to registers
-an iteration before.
+``k[i, d] = KV[I[t, i], d]`` is not a box of a tensor, but asynchronous copies of its rows can run
+ahead like the copy of a box. The row indices also come from memory: they are loaded to registers
+one iteration before the copy.
 """
 
 from __future__ import annotations

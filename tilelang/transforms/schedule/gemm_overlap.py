@@ -1,8 +1,8 @@
 """Intra-warpgroup GEMM overlap: the last product runs during the next iteration (loop rotation).
 
-A loop of consumers that begins with products (the scores of attention), computes with their sums
-and ends with a product of what it has computed becomes one that issues, in an iteration, the first
-products of the next iteration before its own last one::
+A consumer loop may begin with products (the scores of attention), compute with their results and
+end with a product of the computed values. This pass rotates it: an iteration issues the first
+products of the next iteration before its own last product::
 
     first(start)                                      first products
     rest(start)                                       what is computed of them

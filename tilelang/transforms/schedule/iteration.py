@@ -1,7 +1,7 @@
-"""One iteration of a pipelined loop: the statements that multiply and compute, in order.
+"""One iteration of a pipelined loop: its products and computations in order, without the copies
+that run ahead.
 
-The choice of a schedule and its application read loops in this form, before pipelines are written.
-Copies that run ahead are left out.
+Both the choice of a schedule and its appliers read loops in this form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the appliers of a schedule share: what is known of a program, and how one refuses."""
+"""Legality of schedules: facts about a program that appliers share, and the error that rejects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Longest-processing-time tile order: blocks with the most iterations start first.
 
-The work of a block of a causal product grows with its index. In index order the longest blocks
-start last and run on when the other multiprocessors are idle. So the index is reversed: short
-blocks fill the gaps at the end. The iterations of pipelined loops say how long a block takes.
+The work of a block in causal attention grows with its index. In index order the longest blocks
+start last and still run when other multiprocessors are idle. So the index is reversed, and short
+blocks fill the gaps at the end. The trip counts of pipelined loops estimate the work of a block.
 """
 
 from __future__ import annotations

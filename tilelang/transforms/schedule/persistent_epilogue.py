@@ -1,27 +1,30 @@
 """Persistent kernel with overlapped epilogue: a tile is stored during the next tile's products.
 
 A launch that computes wgmma products in one pipelined loop and stores the result leaves the tensor
-cores idle in its epilogue and in its prologue. With one persistent block per multiprocessor, which
-loops over the tiles of the grid, the copies of the next tile run ahead during the end of this one.
+cores idle in its epilogue and in its prologue. Here one persistent block per multiprocessor loops
+over the tiles of the grid, and the copies of the next tile run ahead during the end of this one.
 The result stays in registers in its final type. Its subtiles are stored during products of the next
 tile: a warp writes 16 x 64 elements to its own part of shared memory, and TMA stores them from
-there. No thread waits for another one there. Only the subtiles of the last tile overlap nothing.
+there, without a barrier between warps. Only the subtiles of the last tile overlap nothing.
 
-The rule: two or more warpgroups of 128 threads, so that a block fills a
-multiprocessor; one pipelined loop at the top of the kernel with one product and copies to shared
-memory, nothing that takes registers of its own; its result copied as a whole to a tensor of 16-bit
-elements at the end, directly or through a tile in shared memory that nothing else uses, or stored
-by a loop, all rows or those below a bound; more tiles than multiprocessors, or an unknown number.
-Operands get fewer versions where shared memory is short because of the subtiles, down to
-three. A launch that :mod:`specialize_warps` leaves with one role stays as it is: its copies are
-those of its users.
+Conditions:
+
+* two or more warpgroups of 128 threads, so that a block fills a multiprocessor;
+* one pipelined loop at the top level of the kernel, with one product and copies to shared memory,
+  and no other use of registers;
+* a result of 16-bit elements. It is copied as a whole at the end, directly or through a shared tile
+  without other uses; or a loop stores all rows, or those below a bound;
+* more tiles than multiprocessors, or an unknown number of tiles;
+* a launch that :mod:`specialize_warps` gives two roles.
+
+Where the subtiles leave too little shared memory, operands get fewer versions, down to three.
 
 Where the indices of a result or its row bound are read from memory (the rows of a group, say), each
 thread saves these values with the result. A result with fewer rows than its tile is stored row by
 row from registers, during the first product.
 
-Blocks take tiles in the order of the grid, with ``T.use_swizzle`` in that of its panels.
-Relied on: blocks do not wait for each other.
+Blocks process tiles in grid order, or in the panel order of ``T.use_swizzle``. The pass assumes
+that blocks do not wait for each other.
 """
 
 from __future__ import annotations

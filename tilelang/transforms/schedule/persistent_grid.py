@@ -1,18 +1,17 @@
 """Persistent kernel for attention: one block per multiprocessor loops over the tiles of the grid.
 
-A launch whose loop multiplies twice, the second time overlapped with the first product of the next
-iteration (:mod:`overlap_gemms`), starts each of its blocks with loads that nothing hides and ends
-it with divisions and stores. With one block for each multiprocessor, whose body is a loop over the
-tiles of the grid, the producer copies the next tile's keys and values over the end of this one, and
-no block has to be started. Attention forward of 4 x 16 x 4096 x 128 takes 0.993 of its time on an
-H100 where its sums cross lanes once (:mod:`defer_reductions`), and 1.02 where they do so in each
-iteration.
+In attention, an iteration has two products, and :mod:`gemm_overlap` overlaps the second one with
+the first product of the next iteration. Each block still begins with loads that nothing hides and
+ends with divisions and stores. With one block per multiprocessor, which loops over the tiles of the
+grid, the producer copies keys and values of the next tile during the end of this one, and no block
+has to be started. Attention forward of 4 x 16 x 4096 x 128 takes 0.993 of its time on an H100 with
+deferred reductions (:mod:`~tilelang.transforms.layouts.deferred_reductions`), and 1.02 without.
 
-The rule: one pipelined loop, the same number of iterations in each block, two products in it of
-which the last overlaps, a known grid of more tiles than multiprocessors. Tiles with loops of
-different lengths stay blocks: a free multiprocessor takes the next one. Tiles of the grid are
-blocks of the program, in no order, so that a store may be in flight while the next tile is computed
-(the hint ``tiles`` marks the loop). Relied on: blocks do not wait for each other.
+Conditions: one pipelined loop with the same trip count in each block; two products in it, of which
+the last overlaps; a constant grid of more tiles than multiprocessors. With different trip counts
+tiles stay blocks, because then a free multiprocessor starts the next one. Blocks of a program have
+no order, so a store may be in flight while the next tile is computed (the hint ``tiles`` marks the
+loop). The pass assumes that blocks do not wait for each other.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Where both warpgroups own the same rows of the first products (the scores of latent attention), they
 read the operand of those rows twice, synchronize for each row that they reduce, and leave the
-tensor core idle while they compute. Here an iteration belongs to one of them, which alone computes
-what follows the first products. It hands over the operand of the last product (the weights) and
-what later iterations need (maximum and sum). Both multiply that operand by their half of the
-columns::
+tensor core idle while they compute. Here each iteration belongs to one warpgroup, which alone
+computes the first products and what follows them. It passes the operand of the last product (the
+weights) and the loop-carried values (maximum and sum) to the other warpgroup. Both multiply that
+operand by their half of the columns::
 
     first warpgroup                       second warpgroup
     own(0)
@@ -14,15 +14,14 @@ columns::
         own(2 j + 2)                          own(2 j + 1)
     other(last)
 
-    own(n):   first products, the computation, hand over, the last product from registers
-    other(n): wait for what is handed over, the last product from shared memory
+    own(n):   first products, the computation, signal, the last product from registers
+    other(n): wait for the signal, the last product from shared memory
 
 The products of ``other`` overlap the first products of ``own``, and both overlap the computation of
-the other warpgroup. After the first part of those products ``other`` waits for what it has issued
-and releases its stage, so that the next copy into that tile does not wait for the remaining
-products. One tile of weights is enough: the warpgroup that overwrites it is the only one that still
-reads it, after its own wait and before it signals the other one again. An mbarrier per direction
-signals that the tile is complete.
+the other warpgroup. After the first part of its products ``other`` waits for them and releases
+their stage, so that the next copy into that tile need not wait for the remaining products. One tile
+of weights is enough: a warpgroup overwrites it only after its own wait, when no other warpgroup
+reads it. One mbarrier per direction signals that the tile is complete.
 
 Conditions: the loop has an even number of iterations and its pipelines an even number of versions;
 the weights are copied to a shared tile for the last product; each product has 64 rows; statements

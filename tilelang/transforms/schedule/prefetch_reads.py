@@ -1,10 +1,10 @@
 """Prefetch of global reads: tiles that loops read element by element, staged in shared memory.
 
 A pipelined loop hides the latency of its copies, but not that of reads inside its parallel loops:
-the scales of a dequantised product, say, are waited for in every iteration. Where such reads form a
-tile that many iterations of the parallel loop share, or that has no more elements than the block
-has threads, the tile is copied to shared memory, and the pipeline pass copies it ahead like those
-that the program copies itself.
+each iteration stalls on the scales of a dequantized product, for example. Where such reads form a
+tile that many iterations of the parallel loop share, or a tile with at most one element per thread,
+this pass copies the tile to shared memory. Software pipelining then treats the copy like those of
+the program.
 """
 
 from __future__ import annotations

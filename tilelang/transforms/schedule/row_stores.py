@@ -1,4 +1,4 @@
-"""Loops that do nothing but store rows of a result, some of them or all."""
+"""Row stores: loops that only store all or some rows of a result."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Shrink live ranges: tiles that every iteration overwrites are allocated inside the loop.
 
-A tile that is allocated in front of a loop keeps its contents from one iteration to the next, so
-that it occupies shared memory for the whole loop. Most tiles do not need this:
-the first access of an iteration overwrites them. Allocated in the loop they share memory with
-other tiles of the same iteration.
+A tile that is allocated before a loop keeps its contents across iterations, so it occupies shared
+memory during the whole loop. Most tiles do not need this, because the first access of each
+iteration overwrites them. Allocated inside the loop, they can share memory with other tiles of the
+iteration.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Warp specialization: one producer warpgroup copies ahead while the consumers compute.
 
-A launch whose pipelines have mbarriers becomes two roles around its body. The *consumers* are the
-threads that the program has, with everything it does; a *producer* warpgroup behind them runs the
-loops and conditions around the pipelines alone and fills their stages, as far ahead as there are
-versions. Registers move from the producer to the consumers (setmaxnreg): a producer needs few. What
-every thread computes before (the group of a tile, looked up in a table, say) comes before the
-roles, or in both where the loops around a pipeline compute it again.
+A launch whose pipelines use mbarriers gets two roles. The *consumers* are the threads of the
+program, which execute its computation. An additional *producer* warpgroup executes only the loops
+and conditions around the pipelines, and fills their stages as far ahead as there are versions. The
+producer needs few registers, so registers move to the consumers (setmaxnreg). Values that all
+threads compute first, such as the group of a tile from a lookup table, stay before the roles; where
+they are computed in loops around a pipeline, both roles compute them.
 
-The order by roles is proved; where it cannot be, or the launch does not qualify (``_check``), it
-gets one role and its loops say why. ``RoleWriter`` writes the roles. The other decisions of the
-schedule (``gemm_overlap``, ``cross_tile_prefetch``, ``ping_pong``) are its arguments: nothing reads
-them from emitted statements.
+The synchronization between the roles is verified. Where that fails, or the launch does not qualify
+(``_check``), it gets one role, and the notes of its loops say why. ``RoleWriter`` emits the roles.
+The other decisions of the schedule (``gemm_overlap``, ``cross_tile_prefetch``, ``ping_pong``) are
+its arguments.
 """
 
 from __future__ import annotations

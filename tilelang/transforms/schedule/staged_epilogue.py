@@ -1,15 +1,15 @@
 """Epilogue via shared memory: results of products are staged in a shared tile for TMA stores.
 
-In the registers of a matrix instruction a thread has two neighbours of a row. A copy of such a
-fragment to global memory becomes two: to a shared tile, which takes four blocks of eight rows at
-once (:mod:`tilelang.transforms.lower.matrix_stores`), and from there by boxes of the tensor, which
-one thread starts and which drop elements outside. The barrier in between includes the threads of
-the product, be it the block or a role. The tile takes the place of operands, which are finished.
+A thread of a matrix instruction holds two adjacent elements of a row. A copy of such a fragment to
+global memory becomes two copies: to a shared tile by ``stmatrix``
+(:mod:`tilelang.transforms.lower.matrix_stores`), and from there by TMA stores, which one thread
+issues and which skip elements outside of the tensor. The barrier between them is one of the threads
+of the product: the block or a role. The tile reuses the memory of operands that are no longer live.
 
-A loop that stores some rows of a result (those of a group, say) becomes two as well. Its second
-half takes 16 bytes of a row at a time from the tile, under the condition of the row.
+A loop that stores some rows of a result, such as those of a group, is split in the same way. Its
+second loop stores 16 bytes of a row at a time from the tile, under the condition of the row.
 
-Where TMA cannot, or where shared memory is short, warps store rows of their own
+Where TMA cannot store the tile, or shared memory is short, each warp stores its own rows
 (:mod:`tilelang.transforms.lower.epilogue`).
 """
 

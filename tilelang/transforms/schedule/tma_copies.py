@@ -1,7 +1,7 @@
-"""TMA legality: which copies TMA can make, and why not the others. The copies
+"""TMA legality: which copies TMA can make, and the reasons against the others.
 
-that a program starts (``T.tma_copy``) use TMA if all of a kernel can: their barriers count either
-bytes or arrivals. Any other copy of a tile uses TMA where that is profitable.
+A kernel's own TMA copies (``T.tma_copy``) use TMA only if all of them can, because their barriers
+count either bytes or arrivals. Any other copy of a tile uses TMA where that is profitable.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ copy that the program asks to arrive (``annotations={"emit_arrive": 1}``) is fol
 of its first thread. Where TMA cannot make all copies of a kernel, ordinary loads and stores before
 that arrival replace them: what a thread wrote is visible to those that waited for its arrival.
 
-``T.copy`` of a tile that is large enough becomes a synchronous TMA copy. So does
-``T.atomic_add(..., use_tma=True)``, which adds what it stores.
+``T.copy`` of a large enough tile becomes a synchronous TMA copy. ``T.atomic_add(...,
+use_tma=True)`` becomes a TMA reduction.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Order between the threads of a block: groups of threads, hazards, barriers."""
+"""Synchronization between the threads of a block: hazards, barriers, waits."""

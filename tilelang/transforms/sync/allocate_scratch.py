@@ -1,10 +1,9 @@
 """Allocate the shared scratch memory of block-wide reductions.
 
-A reduction of one value of each thread (``tvm_thread_allreduce``) folds halves of the block onto
-each other in shared memory, and begins and ends with its own barriers. Its scratch memory is a
-buffer of the program, so that the plan of shared memory counts it and may put it where a tile was.
-Reductions of one dtype share their scratch memory, and all of them the mask of threads that bring a
-value.
+A reduction of one value per thread (``tvm_thread_allreduce``) is a tree in shared memory that
+begins and ends with its own barriers. Its scratch memory becomes a buffer of the program, so that
+the shared-memory plan counts it and can reuse the memory of a tile. Reductions of one dtype share
+scratch memory, and all reductions share the mask of participating threads.
 """
 
 from __future__ import annotations

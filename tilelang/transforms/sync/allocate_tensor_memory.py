@@ -1,9 +1,9 @@
 """Allocate and free tensor memory (tcgen05) by statements of the program.
 
-Columns of tensor memory belong to the block from `tcgen05.alloc` to `tcgen05.dealloc`; both are
-executed by one whole warp, and outlive the kernel otherwise. The first warp allocates the columns,
-which writes their address to shared memory, and a barrier of the block between two fences makes it
-visible to all threads. Columns that the program does not free are freed at its end.
+Columns of tensor memory belong to the block from `tcgen05.alloc` to `tcgen05.dealloc`. One whole
+warp executes each of them, and columns that are not freed outlive the kernel. The first warp
+allocates the columns, which writes their address to shared memory, and a block barrier between two
+fences makes it visible to all threads. Columns that the program does not free are freed at its end.
 """
 
 from __future__ import annotations

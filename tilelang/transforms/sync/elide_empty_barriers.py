@@ -1,13 +1,13 @@
 """Elide the "empty" mbarriers of a pipeline where barriers of the block free its versions.
 
-A pipeline that TMA fills has two mbarriers for each version: it is full, it is empty.
-Where there is a barrier in every iteration between the last use of a version and the copy that
-overwrites it, no "empty" signal is needed: ``bulk_full`` is the mechanism without it. The
-verifier proves the order by these barriers, of the block and of other pipelines; otherwise the
+A pipeline that TMA fills has two mbarriers per version, "full" and "empty". Where every iteration
+has a barrier between the last use of a version and the copy that overwrites it, the "empty"
+mbarrier is redundant, and the pipeline gets the mechanism ``bulk_full``, which has none. The
+verifier must prove the order by those barriers (of the block or of other pipelines); otherwise the
 pipeline stays as it is.
 
-A release marks the end of the uses there, so it is moved up to the last of them: past barriers
-and past statements that neither use the tiles nor wait for anything.
+A release marks the end of the uses. So it moves up to the last use: past barriers, and past
+statements that neither use the tiles nor wait.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Hazard analysis (RAW, WAR, WAW): accesses of statements to shared memory, and their conflicts.
 
-An access is a box (an interval per dimension) of one buffer. Its bounds are expressions; variables
-that take several values within the access (indices of a parallel loop, finished loops) are
-enumerated with numpy, those that are the same on both sides of a comparison cancel. A part that
-depends on data ranges over the values that its arithmetic leaves (``A[i] % 8``); what has no such
-bounds counts as the whole dimension.
+An access is a box (an interval per dimension) of one buffer, with expressions as bounds. Variables
+that take several values within the access, such as the indices of a parallel loop, are enumerated
+with numpy; variables that are equal in both accesses cancel. A data-dependent index has the range
+of its arithmetic (``A[i] % 8``), or the whole dimension if that is unbounded.
 """
 
 from __future__ import annotations

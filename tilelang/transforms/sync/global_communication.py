@@ -1,10 +1,10 @@
-"""Global memory through which the threads of one block exchange data.
+"""Global buffers through which the threads of one block exchange data.
 
-Statements of a block take effect one after the other, in global memory too: what one of them has
-stored, the next one reads, whichever thread does it. Most tensors are only read, or only written
-once, and need no order. A buffer is watched when a launch writes or updates it in one place and
-uses it in another one, or reads and writes it in the same; atomic updates of one kind alone need
-no order.
+Statements of a block take effect in order, in global memory too: a statement reads what the one
+before it has stored, whichever threads execute the two. Most tensors are only read, or written by
+one statement, and need no barriers. Barrier insertion considers a buffer if a launch writes or
+updates it in one statement and uses it in another, or reads and writes it in the same. Atomic
+updates of one kind alone need no order.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Initialize mbarriers in shared memory with their arrival counts before their first use.
 
-An mbarrier is eight bytes that one thread has to initialise, and a barrier of the block makes
-that visible to the others. Both become statements behind the allocation, so that the plan of shared
-memory and everything that reads the program sees them. Barriers that are allocated one after the
-other share one barrier.
+An mbarrier is eight bytes that one thread initializes; a block barrier makes this visible to the
+other threads. Both become statements after the allocation, so that later passes see them. Adjacent
+allocations of mbarriers share one block barrier.
 
-All threads must reach it. Barriers of a branch that only some take (a role of a
-specialised kernel, say) are allocated at the start of the kernel instead. In a loop that not all
-threads run together there is no such position: each iteration would begin with fresh barriers.
+All threads must reach the block barrier. So the mbarriers of a branch that only some threads take,
+such as a role, are allocated at the start of the kernel. In a divergent loop there is no such
+position, because each iteration would need fresh mbarriers; that is an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What orders accesses of different threads: barriers, waits and fences before the later ones.
+"""Ordering of accesses by different threads: barriers, waits and proxy fences.
 
-The async proxy (wgmma, TMA) sees what threads wrote to shared memory only if each of them has
-fenced it before it signals others (PTX, "Proxies"). So a fence precedes every barrier, whichever
-thread placed it, behind which a tile that the async proxy uses would be read.
+The async proxy (wgmma, TMA) sees the shared-memory writes of threads only if each of these threads
+executes a proxy fence before it signals (PTX ISA, "Proxies"). So a fence precedes every barrier
+after which the async proxy reads a tile, whether the compiler or the program placed the barrier.
 """
 
 from __future__ import annotations

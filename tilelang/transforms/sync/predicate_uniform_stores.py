@@ -1,10 +1,10 @@
-"""Predicate uniform stores: a store that is equal in all threads is made by one of them.
+"""Predicate uniform stores: one thread executes a store that is the same in all threads.
 
 A statement outside tile operations is executed by every thread. Where neither the index nor the
-value of a store to shared or global memory depends on the thread, all of them write the same; but
-``A[0] = A[0] + 1`` would be a race, as some threads may read what others have written already.
-One store by the first thread means the same and races with nothing; the barriers that the other
-threads need to read it are placed by :mod:`barriers`.
+value of a store to shared or global memory depends on the thread, all threads write the same value.
+But ``A[0] = A[0] + 1`` would be a race: some threads may read what others have already written. A
+store by the first thread alone has the same meaning without a race. :mod:`barriers` places the
+barriers after which other threads read the value.
 """
 
 from __future__ import annotations

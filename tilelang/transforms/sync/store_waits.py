@@ -1,8 +1,8 @@
-"""Waits for TMA updates: in a loop at the next barrier, not at the issue.
+"""Delayed waits for TMA updates: in a loop, the wait moves from the issue to the next barrier.
 
-One thread issues an update of a tile (``T.atomic_add`` by TMA) and has to wait until the unit has
-read it; its warpgroup, which multiplies as one, waits with it. That wait is for those who overwrite
-the tile, and a barrier separates them from the thread before they do::
+One thread issues the update of a tile (``T.atomic_add`` by TMA) and must wait until TMA has read
+the tile; the other threads of its warpgroup stall with it. The wait protects the tile from being
+overwritten, but a barrier separates the update from the next write anyway::
 
     for ...:                                 for ...:
                                                  if elected: wait     of the iteration before
@@ -13,11 +13,10 @@ the tile, and a barrier separates them from the thread before they do::
         ...                                      ...
                                              if elected: wait
 
-The barrier is the one that makes the threads' writes visible to TMA: any thread that writes the
-tile takes part. It is done where nothing but this loop writes the tile, outside of branches, and
-nothing between the update and the barrier does: so the wait is still before every write that
-follows the update, and no thread writes before the barrier. A wait for an update that was never
-issued is over at once.
+All threads that write the tile take part in that barrier, since it makes their writes visible to
+TMA. Conditions: only this loop writes the tile, outside of branches, and no statement between the
+update and the barrier writes it. So the wait still precedes every write that follows the update. A
+wait without an earlier update returns immediately.
 """
 
 from __future__ import annotations

@@ -1,26 +1,25 @@
-"""Insert waits for groups in flight: each where something first needs what the group does.
+"""Insert waits for wgmma groups in flight, before the first statement that needs each of them.
 
-Updates by TMA are waited for in ``store_waits.py``; which pipelines need no signal that a version
-is empty is known after these waits (``elide_empty_barriers.py``). Here products of warpgroups are.
+Waits for TMA updates are in ``store_waits.py``. Redundant "empty" mbarriers are known only after
+these waits are placed (``elide_empty_barriers.py``).
 
-Each ``Gemm`` by instructions of warpgroups leaves its group in flight, and a wait is inserted
-before the first statement that needs it: one that touches the sum, overwrites an operand, or lets
-others do so (see ``analysis/in_flight_wgmma.py``). What the threads do in between overlaps the
-product. A loop is analyzed until the set of products that its iterations leave in flight is stable.
+Each ``Gemm`` by wgmma leaves its group in flight. A wait is inserted before the first statement
+that accesses the accumulator, overwrites an operand, or allows other threads to overwrite it (see
+``analysis/in_flight_wgmma.py``). Statements before the wait overlap the product. A loop is analyzed
+until the set of products that its iterations leave in flight is stable.
 
-A pipeline stage that such products read is released after the wait that completes them
-anyway, at the latest where the statements around end: the producer has the next stages
-before, and needs this one for none that these threads wait for in between.
+A pipeline stage that such products read is released after the wait that completes them, at the
+latest at the end of the enclosing block. The delay is harmless: the producer fills other stages
+meanwhile, and these threads do not wait for this one.
 
-Groups are waited for where they were issued: a branch or a role ends with what was in flight
-before it.
+A branch or a role waits for the groups that it has issued before it ends.
 
 A program may leave products in flight itself (``T.wgmma_gemm``, ``T.gemm(wg_wait=-1)``) and wait
-with ``T.wait_wgmma(n)``. Then its other products are synchronous, and its waits say
-here which accumulators they complete. Where an accumulator is used, or an operand overwritten,
-before such a wait, one is added, and a remark in ``explain()`` names the line. The order in which
-other threads overwrite operands in shared memory is the program's own, as with any other copy of
-its own. A kernel whose loops may end early leaves nothing in flight.
+with ``T.wait_wgmma(n)``. Then its other products are synchronous, and the analysis finds which
+accumulators each of its waits completes. Where an accumulator is used, or an operand overwritten,
+before such a wait, the pass adds a wait, and a remark in ``explain()`` names the line. The program
+itself must order the writes of other threads to operands in shared memory. A kernel whose loops may
+end early leaves nothing in flight.
 """
 
 from __future__ import annotations

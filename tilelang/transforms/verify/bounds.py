@@ -1,10 +1,10 @@
 """Bounds check of the finished program: every access of a register array is inside it.
 
-Indices of registers and of workspaces are made by the compiler, out of distributions; a wrong one
-would read or overwrite memory outside of the array, silently. So each such access of the finished
-program is checked again: by intervals, which decide nearly all, and otherwise at every
-thread and iteration that reaches it. What depends on data is left to the emulator, and so are the
-program's own indices of its own arrays, unless a test asks for all.
+The compiler computes the indices of registers and workspaces from layouts. A wrong one would
+silently read or overwrite memory outside of the array. So each such access of the final program is
+checked: first by interval analysis, which decides nearly all, then by evaluating it for every
+thread and iteration that reaches it. The emulator checks data-dependent indices, and the program's
+own indices of its own arrays, which this pass checks only in tests.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Pipeline verifier: proves the synchronization of a pipeline, or refuses it.
 
 The accesses of a ``Pipeline`` are extracted as a skeleton (see ``timeline``): iterations relative
-to the current one, versions, the conditions under which they exist. The skeleton is run under the
-mechanism of the pipeline. Of a pipeline that is run repeatedly, all threads come to its runs under
-the same loops and conditions, which see the same values. What cannot be read, or may go wrong, is
-refused with the reason.
+to the current one, versions, and conditions. The skeleton is simulated under the mechanism of the
+pipeline. For a pipeline with several runs, all threads must reach the runs under the same loops and
+conditions with the same values. A pipeline whose skeleton cannot be extracted, or whose order is
+not proved, is rejected with the reason.
 
-Where all threads use its stages, barriers of the block in the statements around order them, too.
+Where all threads use the stages, block barriers in the enclosing statements count, too.
 
-Relied on: a pointer to an element of a version stays within that version, and copies into tiles
-have the mode of the mechanism.
+The proof assumes that a pointer to an element of a version stays within that version, and that
+copies into tiles use the mechanism of the pipeline.
 """
 
 from __future__ import annotations

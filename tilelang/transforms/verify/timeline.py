@@ -1,13 +1,13 @@
 """Pipeline simulation for the verifier: which thread may access which version of a tile, and when.
 
-A :class:`Skeleton` is what is left of a pipeline without values: per group of threads the steps,
-copies and reads before the loop, in an iteration, and after it. It is run for numbers of iterations
-from none to several rounds; after these everything repeats, since steps are named relative to the
-iteration. Where it is run repeatedly, runs of all lengths follow each other: a run knows of earlier
-ones only how many iterations they had, and all versions are equal.
+A :class:`Skeleton` is a pipeline without values: for each group of threads its steps, copies and
+reads before the loop, in an iteration and after the loop. It is simulated for trip counts from 0 to
+several times the number of versions. More iterations only repeat, since steps are relative to the
+iteration. For a pipeline with several runs, sequences of runs of all these lengths are simulated: a
+run depends on earlier ones only through their number of iterations.
 
-Two threads represent each group. Each keeps a vector clock: what happened before its present, of
-all threads. So one run covers all relative speeds of the threads.
+Two threads represent each group. Each has a vector clock of the events of all threads that happened
+before its current one. So one simulation covers all relative speeds of the threads.
 """
 
 from __future__ import annotations

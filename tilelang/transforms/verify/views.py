@@ -1,8 +1,8 @@
 """Check of views: all views of a tile map an element to the same address.
 
-The layouts of views are computed from those of their tiles by formulas (:mod:`layout.views`). Here
-both are evaluated, element by element, and compared; where back ends give tiles other orders (the
-operands of products on the CPU), tiles with views must not be among them.
+The layout of a view is computed from that of its tile by a formula (:mod:`layout.views`). This
+check evaluates both for each element and compares them. On the CPU, where operands of products are
+stored in packed order, it checks that no packed tile has views.
 """
 
 from __future__ import annotations
