@@ -1,7 +1,7 @@
-"""Programs whose lanes access memory in pairs, mixed, repeated or backwards: no lane's element is
-the neighbour of the one before, but all of them are in a few aligned vectors.
+"""Programs whose lanes access memory in pairs, mixed, repeated or backwards. The elements of adjacent
+lanes are not adjacent in memory, but all of them are in a few aligned vectors.
 
-Each entry has a program, its arguments, and what plain numpy makes of the last of them.
+Each entry has a program, its arguments, and the expected last argument, computed by numpy.
 """
 
 from __future__ import annotations
@@ -34,88 +34,67 @@ def pairs(style: str, tokens: int, heads: int, dim: int, dtype: Any) -> Case:
     c, s = (numbers(tokens, half, dtype=np.float32, seed=k) for k in (1, 2))
     shape, table = (tokens, heads, dim), (tokens, half)
 
-    @T.prim_func
-    def by_two(
-        X: T.Tensor(shape, kind),
-        C: T.Tensor(table, "float32"),
-        S: T.Tensor(table, "float32"),
-        Y: T.Tensor(shape, kind),
-    ):
-        with T.Kernel(tokens, threads=64) as n:
-            for h, i in T.Parallel(heads, half):
-                a = T.cast(X[n, h, 2 * i], "float32")
-                b = T.cast(X[n, h, 2 * i + 1], "float32")
-                Y[n, h, 2 * i] = T.cast(a * C[n, i] - b * S[n, i], kind)
-                Y[n, h, 2 * i + 1] = T.cast(b * C[n, i] + a * S[n, i], kind)
+    @T.macro
+    def by_two(X, C, S, Y, n):
+        for h, i in T.Parallel(heads, half):
+            a = T.cast(X[n, h, 2 * i], "float32")
+            b = T.cast(X[n, h, 2 * i + 1], "float32")
+            Y[n, h, 2 * i] = T.cast(a * C[n, i] - b * S[n, i], kind)
+            Y[n, h, 2 * i + 1] = T.cast(b * C[n, i] + a * S[n, i], kind)
 
-    @T.prim_func
-    def second_first(
-        X: T.Tensor(shape, kind),
-        C: T.Tensor(table, "float32"),
-        S: T.Tensor(table, "float32"),
-        Y: T.Tensor(shape, kind),
-    ):
-        with T.Kernel(tokens, threads=64) as n:
-            for h in T.serial(heads):
-                for i in T.Parallel(half):
-                    low = T.cast(i * 2, "int64")
-                    Y[n, h, low + 1] = X[n, h, low + 1] * C[n, i] + X[n, h, low] * S[n, i]
-                    Y[n, h, low] = X[n, h, low] * C[n, i] - X[n, h, low + 1] * S[n, i]
+    @T.macro
+    def second_first(X, C, S, Y, n):
+        for h in T.serial(heads):
+            for i in T.Parallel(half):
+                low = T.cast(i * 2, "int64")
+                Y[n, h, low + 1] = X[n, h, low + 1] * C[n, i] + X[n, h, low] * S[n, i]
+                Y[n, h, low] = X[n, h, low] * C[n, i] - X[n, h, low + 1] * S[n, i]
 
-    @T.prim_func
-    def by_a_bit(
-        X: T.Tensor(shape, kind),
-        C: T.Tensor(table, "float32"),
-        S: T.Tensor(table, "float32"),
-        Y: T.Tensor(shape, kind),
-    ):
-        with T.Kernel(tokens, threads=64) as n:
-            for h, d in T.Parallel(heads, dim):
-                sign = T.if_then_else(d % 2 == 0, -1.0, 1.0)
-                other = T.cast(X[n, h, d ^ 1], "float32") * sign
+    @T.macro
+    def by_a_bit(X, C, S, Y, n):
+        for h, d in T.Parallel(heads, dim):
+            sign = T.if_then_else(d % 2 == 0, -1.0, 1.0)
+            other = T.cast(X[n, h, d ^ 1], "float32") * sign
+            kept = T.cast(X[n, h, d], "float32") * C[n, d // 2]
+            Y[n, h, d] = T.cast(kept + other * S[n, d >> 1], kind)
+
+    @T.macro
+    def flat(X, C, S, Y, b):
+        for t in T.Parallel(512):
+            at = b * 512 + t
+            if at < tokens * heads * dim:
+                n = at // (heads * dim)
+                h = at // dim % heads
+                d = at % dim
+                even = (d & 1) == 0
+                partner = T.if_then_else(even, d + 1, d - 1)
+                y = T.cast(X[n, h, partner], "float32")
+                y = T.if_then_else(even, -y, y)
                 kept = T.cast(X[n, h, d], "float32") * C[n, d // 2]
-                Y[n, h, d] = T.cast(kept + other * S[n, d >> 1], kind)
+                Y[n, h, d] = T.cast(kept + y * S[n, d // 2], kind)
+
+    @T.macro
+    def in_place(X, C, S, Y, n):
+        for h, d in T.Parallel(heads, dim):
+            Y[n, h, d] = X[n, h, d]
+        by_two(Y, C, S, Y, n)
+
+    write = {"by_two": by_two, "second_first": second_first, "by_a_bit": by_a_bit, "flat": flat,
+             "in_place": in_place}[style]  # fmt: skip
+    blocks = -(-tokens * heads * dim // 512) if style == "flat" else tokens
 
     @T.prim_func
-    def flat(
+    def main(
         X: T.Tensor(shape, kind),
         C: T.Tensor(table, "float32"),
         S: T.Tensor(table, "float32"),
         Y: T.Tensor(shape, kind),
     ):
-        with T.Kernel(T.ceildiv(tokens * heads * dim, 512), threads=64) as b:
-            for t in T.Parallel(512):
-                at = b * 512 + t
-                if at < tokens * heads * dim:
-                    n = at // (heads * dim)
-                    h = at // dim % heads
-                    d = at % dim
-                    even = (d & 1) == 0
-                    partner = T.if_then_else(even, d + 1, d - 1)
-                    y = T.cast(X[n, h, partner], "float32")
-                    y = T.if_then_else(even, -y, y)
-                    kept = T.cast(X[n, h, d], "float32") * C[n, d // 2]
-                    Y[n, h, d] = T.cast(kept + y * S[n, d // 2], kind)
+        with T.Kernel(blocks, threads=64) as block:
+            write(X, C, S, Y, block)
 
-    @T.prim_func
-    def in_place(
-        X: T.Tensor(shape, kind),
-        C: T.Tensor(table, "float32"),
-        S: T.Tensor(table, "float32"),
-        Y: T.Tensor(shape, kind),
-    ):
-        with T.Kernel(tokens, threads=64) as n:
-            for h, d in T.Parallel(heads, dim):
-                Y[n, h, d] = X[n, h, d]
-            for h, i in T.Parallel(heads, half):
-                a = T.cast(Y[n, h, 2 * i], "float32")
-                b = T.cast(Y[n, h, 2 * i + 1], "float32")
-                Y[n, h, 2 * i] = T.cast(a * C[n, i] - b * S[n, i], kind)
-                Y[n, h, 2 * i + 1] = T.cast(b * C[n, i] + a * S[n, i], kind)
-
-    ways = {f.name: f for f in (by_two, second_first, by_a_bit, flat, in_place)}
     wanted = turned(x, c[:, None], s[:, None])
-    return Case(ways[style], (x, c, s, np.zeros_like(x)), wanted)
+    return Case(main, (x, c, s, np.zeros_like(x)), wanted)
 
 
 def moved(kind: str, rows: int, columns: int, dtype: Any) -> Case:
@@ -149,32 +128,36 @@ def scattered(kind: str, rows: int, columns: int, dtype: Any) -> Case:
     x = numbers(rows, columns, dtype=dtype)
     wanted, end = np.zeros_like(x), half - (3 if kind == "odd_end" else 4)
 
-    @T.prim_func
-    def interleaved(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
-        with T.Kernel(rows, threads=32) as b:
-            for j in T.Parallel(half):
-                if j < end:
-                    Y[b, 2 * j] = X[b, j]
-                    Y[b, 2 * j + 1] = X[b, half + j]
+    @T.macro
+    def interleaved(X, Y, b):
+        for j in T.Parallel(half):
+            if j < end:
+                Y[b, 2 * j] = X[b, j]
+                Y[b, 2 * j + 1] = X[b, half + j]
+
+    @T.macro
+    def backwards(X, Y, b):
+        for j in T.Parallel(columns):
+            Y[b, columns - 1 - j] = X[b, j]
+
+    @T.macro
+    def one_of_two(X, Y, b):
+        for j in T.Parallel(half):
+            Y[b, 2 * j + 1] = X[b, 2 * j]
+
+    @T.macro
+    def second_reads_first(X, Y, b):
+        for j in T.Parallel(half):
+            Y[b, 2 * j] = X[b, j] + X[b, j]
+            Y[b, 2 * j + 1] = Y[b, 2 * j]
+
+    write = {"interleaved": interleaved, "odd_end": interleaved, "backwards": backwards,
+             "one_of_two": one_of_two, "second_reads_first": second_reads_first}[kind]  # fmt: skip
 
     @T.prim_func
-    def backwards(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
+    def main(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
         with T.Kernel(rows, threads=32) as b:
-            for j in T.Parallel(columns):
-                Y[b, columns - 1 - j] = X[b, j]
-
-    @T.prim_func
-    def one_of_two(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
-        with T.Kernel(rows, threads=32) as b:
-            for j in T.Parallel(half):
-                Y[b, 2 * j + 1] = X[b, 2 * j]
-
-    @T.prim_func
-    def second_reads_first(X: T.Tensor((rows, columns), name), Y: T.Tensor((rows, columns), name)):
-        with T.Kernel(rows, threads=32) as b:
-            for j in T.Parallel(half):
-                Y[b, 2 * j] = X[b, j] + X[b, j]
-                Y[b, 2 * j + 1] = Y[b, 2 * j]
+            write(X, Y, b)
 
     if kind in ("interleaved", "odd_end"):
         wanted[:, 0 : 2 * end : 2] = x[:, :end]
@@ -185,9 +168,7 @@ def scattered(kind: str, rows: int, columns: int, dtype: Any) -> Case:
         wanted[:, 1::2] = x[:, ::2]
     else:
         wanted = np.repeat(x[:, :half] + x[:, :half], 2, axis=1)
-    ways = {f.name: f for f in (interleaved, backwards, one_of_two, second_reads_first)}
-    ways["odd_end"] = interleaved
-    return Case(ways[kind], (x, np.zeros_like(x)), wanted)
+    return Case(main, (x, np.zeros_like(x)), wanted)
 
 
 PAIRS = ("by_two", "second_first", "by_a_bit", "flat", "in_place")
