@@ -99,7 +99,7 @@ def rotary(tokens: int, heads: int, dim: int, dtype: str, interleaved: bool) -> 
     (4096, 5504, "bfloat16", 1024), (8192, 1376, "float16", 512), small=(3, 300, "float16", 256)
 )
 def gated_pairs(rows: int, columns: int, dtype: str, block: int) -> Program:
-    """silu(x) * y of neighbours in a row, as weights that stand in turn give them."""
+    """silu(x) * y, where x and y are adjacent columns of one matrix."""
 
     def build():
         @T.prim_func
