@@ -108,6 +108,7 @@ class Driver(DeviceLibrary):
 
     api = "CUDA"
     advice = _ADVICE
+    stream_memory = ("cuMemAllocAsync", "cuMemFreeAsync")
 
     def __init__(self, library: str | None = None) -> None:
         import ctypes
@@ -318,26 +319,6 @@ class Driver(DeviceLibrary):
         return (ctypes.c_uint64 * (TABLE_HEADER + len(functions)))(*words, *functions)
 
     # -- memory --------------------------------------------------------------------------------
-    def allocate(self, device: int, size: int, stream: int = 0) -> int:
-        """Device memory in the order of ``stream``."""
-        import ctypes
-
-        with self.on(device):
-            return self.handle(
-                "cuMemAllocAsync", ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream),
-                what=f"allocating {size} bytes on GPU {device}",
-            )  # fmt: skip
-
-    def free(self, device: int, address: int, stream: int = 0) -> None:
-        """Give memory back in the order of ``stream``."""
-        import ctypes
-
-        with self.on(device):
-            self.call(
-                "cuMemFreeAsync", ctypes.c_uint64(address), ctypes.c_void_p(stream),
-                what="freeing device memory",
-            )  # fmt: skip
-
     def copy(self, device: int, target: int, source: int, size: int, stream: int = 0) -> None:
         """Copy between any two addresses, host or device, in the order of ``stream``."""
         import ctypes

@@ -72,19 +72,10 @@ class LoadedModule:
             return int(ctypes.addressof(self._tables[device]))
 
     def launch(
-        self,
-        device: int,
-        kernel: int,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        stream: int,
-        parameters: Sequence[bytes],
-        *,
-        cluster: Sequence[int],
-        cooperative: bool,
+        self, device: int, kernel: int, grid: Sequence[int], block: Sequence[int], shared: int,
+        stream: int, parameters: Sequence[bytes], *, cluster: Sequence[int], cooperative: bool,
         pdl: bool,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Start kernel number ``kernel``; gives the driver's code."""
         function = self.functions(device)[kernel]
         return self.driver.launch(

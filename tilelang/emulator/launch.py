@@ -292,19 +292,10 @@ class _Call:
         self._scratch: dict[int, Any] = {}
 
     def launch(
-        self,
-        device: int,
-        kernel: int,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        stream: int,
-        parameters: Sequence[bytes],
-        *,
-        cluster: Sequence[int],
-        cooperative: bool,
+        self, device: int, kernel: int, grid: Sequence[int], block: Sequence[int], shared: int,
+        stream: int, parameters: Sequence[bytes], *, cluster: Sequence[int], cooperative: bool,
         pdl: bool,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Run kernel number ``kernel`` to its end."""
         import ctypes
 

@@ -47,6 +47,7 @@ class Driver(DeviceLibrary):
 
     api = "HIP"
     advice = _ADVICE
+    stream_memory = ("hipMallocAsync", "hipFreeAsync")
 
     def __init__(self, library: str | None = None) -> None:
         import ctypes
@@ -117,32 +118,11 @@ class Driver(DeviceLibrary):
         import ctypes
 
         pointers, _keep_alive = arguments(parameters)
-        place = (ctypes.c_void_p(function), *grid, *block, shared, ctypes.c_void_p(stream))
+        launch = (ctypes.c_void_p(function), *grid, *block, shared, ctypes.c_void_p(stream))
         with self.on(device):
             if cooperative:
-                return int(self._lib.hipModuleLaunchCooperativeKernel(*place, pointers))
-            return int(self._lib.hipModuleLaunchKernel(*place, pointers, None))
-
-    # -- memory --------------------------------------------------------------------------------
-    def allocate(self, device: int, size: int, stream: int = 0) -> int:
-        """Device memory in the order of ``stream``."""
-        import ctypes
-
-        with self.on(device):
-            return self.handle(
-                "hipMallocAsync", ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream),
-                what=f"allocating {size} bytes on GPU {device}",
-            )  # fmt: skip
-
-    def free(self, device: int, address: int, stream: int = 0) -> None:
-        """Give memory back in the order of ``stream``."""
-        import ctypes
-
-        with self.on(device):
-            self.call(
-                "hipFreeAsync", ctypes.c_void_p(address), ctypes.c_void_p(stream),
-                what="freeing device memory",
-            )  # fmt: skip
+                return int(self._lib.hipModuleLaunchCooperativeKernel(*launch, pointers))
+            return int(self._lib.hipModuleLaunchKernel(*launch, pointers, None))
 
     # -- what kernels print --------------------------------------------------------------------
     def output(self, device: int, module: int) -> Any:
@@ -151,7 +131,7 @@ class Driver(DeviceLibrary):
 
         size = ctypes.c_size_t()
         with self.on(device):
-            place = self.handle(
+            address = self.handle(
                 "hipModuleGetGlobal", ctypes.byref(size), ctypes.c_void_p(module),
                 SYMBOL.encode(), what="finding where kernels print to",
             )  # fmt: skip
@@ -162,7 +142,7 @@ class Driver(DeviceLibrary):
             words = (ctypes.c_uint32 * (HEAD + WORDS)).from_address(memory)
             words[0], words[1] = 0, WORDS
             self.call(
-                "hipMemcpy", ctypes.c_void_p(place), ctypes.byref(ctypes.c_void_p(memory)),
+                "hipMemcpy", ctypes.c_void_p(address), ctypes.byref(ctypes.c_void_p(memory)),
                 ctypes.c_size_t(8), _HOST_TO_DEVICE, what="telling a kernel where to print to",
             )  # fmt: skip
         return words

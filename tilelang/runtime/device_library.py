@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from tilelang.errors import TileRuntimeError
@@ -14,6 +15,7 @@ class DeviceLibrary:
 
     api: ClassVar[str]
     advice: ClassVar[Mapping[int, str]]  # code -> what usually causes it
+    stream_memory: ClassVar[tuple[str, str]]  # what allocates and frees memory in stream order
 
     def __init__(self, names: Sequence[str], missing: str, expected: str) -> None:
         self._lib = _open(names, missing, expected)
@@ -45,6 +47,30 @@ class DeviceLibrary:
             got=meaning or None,
             hint=self.advice.get(code),
         )
+
+    def on(self, device: int) -> AbstractContextManager[None]:
+        """Work on ``device`` inside; the caller's device is current again afterwards."""
+        raise NotImplementedError
+
+    def allocate(self, device: int, size: int, stream: int = 0) -> int:
+        """Device memory in the order of ``stream``."""
+        import ctypes
+
+        with self.on(device):
+            return self.handle(
+                self.stream_memory[0], ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream),
+                what=f"allocating {size} bytes on GPU {device}",
+            )  # fmt: skip
+
+    def free(self, device: int, address: int, stream: int = 0) -> None:
+        """Give memory back in the order of ``stream``."""
+        import ctypes
+
+        with self.on(device):
+            self.call(
+                self.stream_memory[1], ctypes.c_void_p(address), ctypes.c_void_p(stream),
+                what="freeing device memory",
+            )  # fmt: skip
 
     def texts(self, code: int) -> tuple[str, str]:
         """The library's name and description of an error code."""

@@ -101,19 +101,10 @@ class Launches(Protocol):
         innermost."""
 
     def launch(
-        self,
-        device: int,
-        kernel: int,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        stream: int,
-        parameters: Sequence[bytes],
-        *,
-        cluster: Sequence[int],
-        cooperative: bool,
+        self, device: int, kernel: int, grid: Sequence[int], block: Sequence[int], shared: int,
+        stream: int, parameters: Sequence[bytes], *, cluster: Sequence[int], cooperative: bool,
         pdl: bool,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Start kernel number ``kernel``."""
 
     def allocate(self, device: int, size: int, stream: int) -> int:
