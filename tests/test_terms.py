@@ -54,6 +54,12 @@ INSTEAD = {
     r"told apart|tells? apart": "distinguished",
     r"[Ss]tands? (?:above|behind) the plan": "runs before or after",
     r"(?:is|are) told of": "is reported, expects",
+    r"whose turn": "that runs later",
+    r"stands? in turn": "alternate",
+    r"(?:that|what) is there": "existing, stored",
+    r"first cache": "L1 cache",
+    r"[Rr]elied on": "assumes, runs after",
+    r"behind the loop": "after the loop",
 }
 PAGES = [
     page

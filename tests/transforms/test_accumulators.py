@@ -213,7 +213,7 @@ def test_a_result_that_the_order_may_change_is_warned_of():
     warned = (
         "`s[i] = s[i] * T.float32(2.0) + X[i, j]` may be run for one element of `s` by several "
         "threads at once, and its result depends on their order, unless no two iterations that "
-        "store have one; update it in one way (+=, *=, max, min, &, |, ^) and read it behind the "
+        "store have one; update it in one way (+=, *=, max, min, &, |, ^) and read it after the "
         "loop"
     )
     with pytest.warns(tilelang.errors.TileWarning) as found:

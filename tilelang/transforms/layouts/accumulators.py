@@ -395,7 +395,7 @@ def may_depend_on_order(loop: S.Parallel, buffer: Buffer) -> None:
     message = (
         f"`{store!r}` may be run for one element of `{buffer.name}` by several threads at once, "
         "and its result depends on their order, unless no two iterations that store have one; "
-        "update it in one way (+=, *=, max, min, &, |, ^) and read it behind the loop"
+        "update it in one way (+=, *=, max, min, &, |, ^) and read it after the loop"
     )
     if loc := store.loc or loop.loc:
         warnings.warn_explicit(message, TileWarning, loc.file, loc.line)
