@@ -50,8 +50,8 @@ def report() -> Iterator[tuple[str, str]]:
     yield "system", f"{platform.system()} {platform.release()} {platform.machine()}"
     for name in _PACKAGES:
         yield name, _version(name)
-    for language, found in (("C", find_compiler(quiet=True)), ("C++", find_cxx())):
-        text = "none" if found is None else f"{' '.join(found.command)}: {found.version}"
+    for language, compiler in (("C", find_compiler(quiet=True)), ("C++", find_cxx())):
+        text = "none" if compiler is None else f"{' '.join(compiler.command)}: {compiler.version}"
         yield f"{language} compiler", text
     nvrtc = find_nvrtc()
     yield "NVRTC", "none" if nvrtc is None else ".".join(map(str, nvrtc.version))
@@ -91,11 +91,11 @@ def cache(clear: bool) -> Iterator[tuple[str, str]]:
 
 
 # -- programs of a file ----------------------------------------------------------------------------
-def program_of(place: str, values: Sequence[str]) -> PrimFunc:
+def program_of(spec: str, values: Sequence[str]) -> PrimFunc:
     """The program that ``FILE:NAME`` names.
 
     Args:
-        place: a Python file and a name in it: a ``@T.prim_func``, a kernel, or a function that
+        spec: a Python file and a name in it: a ``@T.prim_func``, a kernel, or a function that
             returns one (decorated with ``@tilelang.jit`` or not), which gets ``values``.
         values: ``name=value`` for the arguments of a function; values are Python literals or
             expressions of ``T``, e.g. ``A="T.Tensor((64, 64), 'float16')"``.
@@ -103,44 +103,46 @@ def program_of(place: str, values: Sequence[str]) -> PrimFunc:
     Raises:
         TileValueError: there is no such file or name, or it names no program.
     """
-    func, sizes = program_and_sizes(place, values)
+    func, sizes = program_and_sizes(spec, values)
     if sizes:
         raise TileValueError(
-            f"{place} takes no {', '.join(sizes)}", expected="arguments of a factory, by name"
+            f"{spec} takes no {', '.join(sizes)}", expected="arguments of a factory, by name"
         )
     return func
 
 
-def program_and_sizes(place: str, values: Sequence[str]) -> tuple[PrimFunc, dict[str, Any]]:
+def program_and_sizes(spec: str, values: Sequence[str]) -> tuple[PrimFunc, dict[str, Any]]:
     """The same, and what of ``values`` is no argument of a factory: for symbols of the program."""
-    file, names, name = names_of(place)
+    file, names, name = names_of(spec)
     if name.isdecimal():
         return program_at(file, int(name), names, values), {}
-    found, given = names.get(name), arguments_of(values)
-    found = jit(found) if isinstance(found, FunctionType) else found
-    if isinstance(found, JITImpl):
-        own = found.signature.parameters if found.mode == "lazy" else given
+    program, given = names.get(name), arguments_of(values)
+    program = jit(program) if isinstance(program, FunctionType) else program
+    if isinstance(program, JITImpl):
+        own = program.signature.parameters if program.mode == "lazy" else given
         sizes = {key: value for key, value in given.items() if key not in own}
-        return found.get_tir(**{key: given[key] for key in given if key in own}), sizes
-    if isinstance(found, JITKernel):
-        return found.prim_func, given
-    if isinstance(found, PrimFunc):
-        return found, given
-    there = [key for key, item in names.items() if isinstance(item, (JITImpl, JITKernel, PrimFunc))]
+        return program.get_tir(**{key: given[key] for key in given if key in own}), sizes
+    if isinstance(program, JITKernel):
+        return program.prim_func, given
+    if isinstance(program, PrimFunc):
+        return program, given
+    there = [
+        key for key, value in names.items() if isinstance(value, (JITImpl, JITKernel, PrimFunc))
+    ]
     raise TileValueError(
         f"{name} of {file} is not a program" if name in names else f"{file} has no {name}",
         expected="a @T.prim_func, a kernel, or a function that returns one",
-        got=type(found).__name__ if name in names else None,
+        got=type(program).__name__ if name in names else None,
         hint=f"it has {', '.join(there)}" if there else None,
     )
 
 
-def names_of(place: str) -> tuple[str, Mapping[str, object], str]:
+def names_of(spec: str) -> tuple[str, Mapping[str, object], str]:
     """The file of FILE:NAME, what it defines, and the name."""
-    file, _, name = place.rpartition(":")
+    file, _, name = spec.rpartition(":")
     if not file or not Path(file).is_file():
         missing = f"there is no file {file}" if file else "there is no such program"
-        raise TileValueError(missing, expected="FILE:NAME", got=place)
+        raise TileValueError(missing, expected="FILE:NAME", got=spec)
     return file, runpy.run_path(file), name
 
 
@@ -150,7 +152,7 @@ def arguments_of(values: Sequence[str]) -> dict[str, Any]:
     Raises:
         TileValueError: a word is no such pair, or its value cannot be evaluated.
     """
-    found = {}
+    parsed = {}
     for word in values:
         key, equals, text = word.partition("=")
         if not equals:
@@ -161,7 +163,7 @@ def arguments_of(values: Sequence[str]) -> dict[str, Any]:
                 hint=f"name the parameter of the factory, as in n={word}",
             )
         try:
-            found[key] = eval(text, {"T": T})
+            parsed[key] = eval(text, {"T": T})
         except (NameError, SyntaxError, TypeError, ValueError) as error:
             raise TileValueError(
                 f"{word} is not an argument: {error}",
@@ -169,7 +171,7 @@ def arguments_of(values: Sequence[str]) -> dict[str, Any]:
                 got=word,
                 hint=f"""for a text write {key}='"{text}"'""" if text.isidentifier() else None,
             ) from None
-    return found
+    return parsed
 
 
 def program_at(
@@ -181,18 +183,18 @@ def program_at(
     Raises:
         TileValueError: no program stands there.
     """
-    for found in names.values():
-        func = found.prim_func if isinstance(found, JITKernel) else found
+    for value in names.values():
+        func = value.prim_func if isinstance(value, JITKernel) else value
         if isinstance(func, PrimFunc) and line in lines_of(func):
             return func
-    for found in names.values():
-        function = found.pyfunc if isinstance(found, JITImpl) else found
+    for value in names.values():
+        function = value.pyfunc if isinstance(value, JITImpl) else value
         if not isinstance(function, FunctionType) or function.__code__.co_filename != file:
             continue
         text, first = inspect.getsourcelines(function)
         if first <= line < first + len(text):
-            made = found if isinstance(found, JITImpl) else jit(function)
-            return made.get_tir(**arguments_of(values))
+            factory = value if isinstance(value, JITImpl) else jit(function)
+            return factory.get_tir(**arguments_of(values))
     raise TileValueError(
         f"there is no program at line {line} of {file}",
         expected="a line of a @T.prim_func, or of a function that gives one",
@@ -201,19 +203,19 @@ def program_at(
 
 def lines_of(func: PrimFunc) -> range:
     """From the function's first line to the last of its statements."""
-    places = [stmt.loc for stmt in S.walk(func.body) if stmt.loc is not None]
-    places = [loc for loc in places if func.loc is None or loc.file == func.loc.file]
-    ends = [loc.end_line or loc.line for loc in places]
-    starts = [loc.line for loc in places] + ([func.loc.line] if func.loc else [])
+    locs = [stmt.loc for stmt in S.walk(func.body) if stmt.loc is not None]
+    locs = [loc for loc in locs if func.loc is None or loc.file == func.loc.file]
+    ends = [loc.end_line or loc.line for loc in locs]
+    starts = [loc.line for loc in locs] + ([func.loc.line] if func.loc else [])
     return range(min(starts, default=0), max(ends, default=-1) + 1)
 
 
-def at_line(text: str, place: str) -> str:
+def at_line(text: str, spec: str) -> str:
     """What an explanation says of one line: its paragraph, else the whole text.
 
-    ``place`` is ``FILE:LINE``; editors follow it from the answer.
+    ``spec`` is ``FILE:LINE``; editors follow it from the answer.
     """
-    file, _, line = place.rpartition(":")
+    file, _, line = spec.rpartition(":")
     kept: list[str] = []
     inside = False
     for row in text.splitlines():
@@ -237,38 +239,38 @@ def explained(func: PrimFunc, target: str) -> str:
     return explain(func, chosen.concrete(), options_for(func, None, None, None))
 
 
-def program_with_sizes(place: str, values: Sequence[str]) -> tuple[PrimFunc, dict[str, Any]]:
+def program_with_sizes(spec: str, values: Sequence[str]) -> tuple[PrimFunc, dict[str, Any]]:
     """A program and the values of all its symbols, for generated inputs.
 
     Raises:
         TileValueError: a symbol has no value.
     """
-    func, sizes = program_and_sizes(place, values)
+    func, sizes = program_and_sizes(spec, values)
     names = dict.fromkeys(symbol.name for symbol in symbols_of(func))
     missing = [name for name in names if name not in sizes]
     if missing:
         raise TileValueError(
-            f"{place} has sizes that are open: {', '.join(missing)}",
+            f"{spec} has sizes that are open: {', '.join(missing)}",
             expected="their values behind it, e.g. " + " ".join(f"{name}=128" for name in missing),
         )
     return func, sizes
 
 
-def sanitized(place: str, values: Sequence[str], target: str) -> tuple[str, int]:
+def sanitized(spec: str, values: Sequence[str], target: str) -> tuple[str, int]:
     """What the checks of the emulator say of a call on generated inputs, and the exit code."""
-    func, sizes = program_with_sizes(place, values)
+    func, sizes = program_with_sizes(spec, values)
     chosen = target if parse_target(target).is_gpu else "cuda -arch=sm_80"
     kernel = compile_func(func, target=chosen, execution_backend="emulator")
     report = sanitize(kernel, *kernel.get_profiler().inputs(None, sizes))
     return f"{report}\n", 0 if report.ok else 1
 
 
-def measured(place: str, values: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
+def measured(spec: str, values: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
     """How long a call takes on generated inputs, with the rates by the program's own counts.
 
     Of ``values``, those that are no arguments of a factory are values of the program's symbols.
     """
-    func, sizes = program_with_sizes(place, values)
+    func, sizes = program_with_sizes(spec, values)
     kernel = compile_func(func, target=target)
     profiler = kernel.get_profiler()
     timing = profiler.measure(dynamic_symbolic_constraints=sizes)

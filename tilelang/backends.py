@@ -32,12 +32,12 @@ def backend_of(target: Target) -> Backend:
     Raises:
         TileUnsupportedError: there is none for its kind.
     """
-    found = BACKENDS.get(target.kind)
-    if found is None:
+    backend = BACKENDS.get(target.kind)
+    if backend is None:
         raise TileUnsupportedError(
             f"no code generator for the target {target.kind!r} yet",
             expected=" or ".join(f'target="{kind}"' for kind in BACKENDS),
             got=f"target={str(target)!r}",
             hint='the program can be run anywhere with execution_backend="interpret"',
         )
-    return found
+    return backend

@@ -33,49 +33,49 @@ def _wrong(name: str, what: str, expected: str, got: object) -> TileValueError:
 
 
 def _flag(name: str) -> bool:
-    found = os.environ.get(name)
-    if found is None:
+    text = os.environ.get(name)
+    if text is None:
         return False
-    word = found.strip().lower()
+    word = text.strip().lower()
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise _wrong(name, "a switch", "0 or 1", found)
+    raise _wrong(name, "a switch", "0 or 1", text)
 
 
 def _integer(name: str, default: int) -> int:
-    found = _text(name)
-    if found is None:
+    text = _text(name)
+    if text is None:
         return default
     try:
-        return int(found)
+        return int(text)
     except ValueError:
-        raise _wrong(name, "a number", "an integer", found) from None
+        raise _wrong(name, "a number", "an integer", text) from None
 
 
 def _size(name: str, default: int) -> int:
-    found = _integer(name, default)
-    if found < 0:
-        raise _wrong(name, "a size", "MiB, or 0 for no bound", found)
-    return found
+    size = _integer(name, default)
+    if size < 0:
+        raise _wrong(name, "a size", "MiB, or 0 for no bound", size)
+    return size
 
 
 def _fraction(name: str, default: float) -> float:
-    found = _text(name)
-    if found is None:
+    text = _text(name)
+    if text is None:
         return default
     try:
-        value = float(found)
+        value = float(text)
     except ValueError:
         value = -1.0
     if not 0.0 < value <= 1.0:
-        raise _wrong(name, "a share", "a number above 0 and up to 1", found)
+        raise _wrong(name, "a share", "a number above 0 and up to 1", text)
     return value
 
 
 def _directory(name: str, default: Callable[[], Path]) -> Path:
-    found = _text(name)
+    text = _text(name)
     # A compiler runs elsewhere, and a program may change its directory.
-    return default() if found is None else Path(found).expanduser().absolute()
+    return default() if text is None else Path(text).expanduser().absolute()
 
 
 def _cache_dir() -> Path:
@@ -98,10 +98,10 @@ def _system_tmp() -> Path:
 
 def _word(name: str, *words: str) -> str:
     """One of ``words``, of which the first is the default."""
-    found = (_text(name) or words[0]).lower()
-    if found in words:
-        return found
-    raise _wrong(name, "understood", f"{', '.join(words[:-1])} or {words[-1]}", found)
+    word = (_text(name) or words[0]).lower()
+    if word in words:
+        return word
+    raise _wrong(name, "understood", f"{', '.join(words[:-1])} or {words[-1]}", word)
 
 
 def _lints_off() -> tuple[str, ...]:
@@ -109,10 +109,10 @@ def _lints_off() -> tuple[str, ...]:
 
 
 def _log_level() -> str | None:
-    found = _text("TILELANG_LOG_LEVEL")
-    if found is None or found.upper() in LOG_LEVELS:
-        return None if found is None else found.upper()
-    raise _wrong("TILELANG_LOG_LEVEL", "a level", ", ".join(LOG_LEVELS), found)
+    level = _text("TILELANG_LOG_LEVEL")
+    if level is None or level.upper() in LOG_LEVELS:
+        return None if level is None else level.upper()
+    raise _wrong("TILELANG_LOG_LEVEL", "a level", ", ".join(LOG_LEVELS), level)
 
 
 KERNEL_CHECKS = "kernels"  # what TILELANG_SANITIZE=1 means

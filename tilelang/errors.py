@@ -141,9 +141,9 @@ class Loc:
         if positions is not None and frame.f_lasti >= 0:
             from itertools import islice
 
-            found = next(islice(positions(), frame.f_lasti // 2, None), None)
-            if found is not None and found[0] is not None:
-                line, end_line, col, end_col = found[0], *found[1:]
+            position = next(islice(positions(), frame.f_lasti // 2, None), None)
+            if position is not None and position[0] is not None:
+                line, end_line, col, end_col = position[0], *position[1:]
         return cls(code.co_filename, line, col, end_line, end_col, code.co_name)
 
     def __str__(self) -> str:
@@ -315,10 +315,10 @@ class TileError(Exception, Preformatted):
         """The lines that IPython shows: the program's frames and the message."""
         from traceback import format_exception
 
-        found = self.__traceback__
-        while found is not None and found.tb_frame.f_code.co_name in ("run_code", "run_cell_async"):
-            found = found.tb_next
-        return "".join(format_exception(type(self), self, found)).splitlines()
+        tb = self.__traceback__
+        while tb is not None and tb.tb_frame.f_code.co_name in ("run_code", "run_cell_async"):
+            tb = tb.tb_next
+        return "".join(format_exception(type(self), self, tb)).splitlines()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The source may be unreadable where the error is unpickled (notebook cells, other hosts),
@@ -409,10 +409,10 @@ def near(word: str, names: Iterable[str], value: bool = False) -> str | None:
 
     A name is code, a ``value`` is text that a program passes.
     """
-    found = nearest(word, names)
-    if found is None:
+    closest = nearest(word, names)
+    if closest is None:
         return None
-    return f"did you mean {found!r}?" if value else f"did you mean `{found}`?"
+    return f"did you mean {closest!r}?" if value else f"did you mean `{closest}`?"
 
 
 def nearest(word: str, names: Iterable[str]) -> str | None:

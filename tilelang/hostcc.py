@@ -179,10 +179,10 @@ def failed(message: str, log: str) -> CompileError:
 def summary_of(log: str) -> str:
     """The first error in a compiler's output, without paths."""
     pattern = re.compile(r"^[^\s:]+:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.M)
-    found = pattern.findall(log)
-    if found:
-        line, text = found[0]
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    matches = pattern.findall(log)
+    if matches:
+        line, text = matches[0]
+        more = f" (and {len(matches) - 1} more)" if len(matches) > 1 else ""
         return f"line {line}: {text}{more}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower() or "undefined" in line]
@@ -198,9 +198,9 @@ def find(kind: type[C], store: Store | None = None) -> C | None:
         store: keeps what was found out about a compiler; without one it is asked again.
     """
     named, path = getattr(env, kind.variable), env.get("PATH")
-    found = _find(kind, named, path, store)
-    assert found is None or isinstance(found, kind)
-    return found
+    compiler = _find(kind, named, path, store)
+    assert compiler is None or isinstance(compiler, kind)
+    return compiler
 
 
 @lru_cache(maxsize=16)
@@ -211,10 +211,10 @@ def _find(
         stamp = _stamp(executable)
         if stamp is None:
             continue
-        found = _recall(kind, store, command, stamp) or kind.probed(command, stamp)
-        if found is not None:
-            _keep(store, found)
-            return found
+        compiler = _recall(kind, store, command, stamp) or kind.probed(command, stamp)
+        if compiler is not None:
+            _keep(store, compiler)
+            return compiler
         if kind.warns and named and command == tuple(_words(named)):
             variable = kind.variable
             warn(f"the compiler named by {variable}={named!r} does not work; trying others")
@@ -242,9 +242,9 @@ def candidates(
 
     for text in (named, *kind.names):
         words = _words(text) if text else []
-        found = shutil.which(words[0], path=path) if words else None
-        if found is not None:
-            yield tuple(words), found
+        executable = shutil.which(words[0], path=path) if words else None
+        if executable is not None:
+            yield tuple(words), executable
         elif text and text is named and kind.warns:
             why = "is not found" if words else "is not a command: a quote is not closed"
             warn(f"the compiler named by {kind.variable}={text!r} {why}; trying others")
@@ -266,10 +266,10 @@ def _words(command: str) -> list[str]:
 def _stamp(executable: str) -> str | None:
     try:
         real = os.path.realpath(executable)
-        found = os.stat(real)
+        status = os.stat(real)
     except OSError:
         return None
-    return f"{real} {found.st_size} {found.st_mtime_ns}"
+    return f"{real} {status.st_size} {status.st_mtime_ns}"
 
 
 @lru_cache(maxsize=1)
@@ -303,11 +303,11 @@ def _recall(
     return kind(**known)
 
 
-def _keep(store: Store | None, found: HostCompiler) -> None:
+def _keep(store: Store | None, compiler: HostCompiler) -> None:
     if store is not None:
-        key = _store_key(type(found), found.command, found.stamp)
+        key = _store_key(type(compiler), compiler.command, compiler.stamp)
         if store.get_text(key) is None:
-            store.put_text(key, json.dumps(asdict(found)))
+            store.put_text(key, json.dumps(asdict(compiler)))
 
 
 def version_of(command: tuple[str, ...]) -> str:

@@ -88,12 +88,12 @@ def custom_call(
     def call(*args: Any, **keywords: Any) -> Any:
         if isinstance(kernel, JITKernel):
             inputs = input_params(kernel.params, kernel.out_idx)
-            made, given = kernel, args
+            specialised, given = kernel, args
             if keywords:
                 given = in_order(kernel.prim_func.name, inputs, args, keywords)
         else:
-            made, given = _specialised(kernel, args, keywords)
-        plan = _plan(made)
+            specialised, given = _specialised(kernel, args, keywords)
+        plan = _plan(specialised)
         if len(given) != len(plan.spec.inputs):
             raise count_error(plan.spec, len(given))
         if backward is None:
@@ -127,8 +127,8 @@ def _specialised(
     passed = function.parse_args(*stands, **named)[1]
     shown_as = zip((*stands, *named.values()), (*args, *keywords.values()))
     given = {id(stand): value for stand, value in shown_as}
-    made: JITKernel = function.compile(*stands, **named)
-    return made, tuple(given.get(id(stand), stand) for stand in passed)
+    kernel: JITKernel = function.compile(*stands, **named)
+    return kernel, tuple(given.get(id(stand), stand) for stand in passed)
 
 
 def _placeholder(value: Any) -> Any:
@@ -196,8 +196,8 @@ class _Plan:
 
         call = jax.custom_jvp(lambda *each: run(*each, kernel=np.int64(self.key), slots=filled))
         call.defjvp(self._no_derivative)
-        found = call(*operands)
-        return None if not found else found[0] if len(found) == 1 else tuple(found)
+        results = call(*operands)
+        return None if not results else results[0] if len(results) == 1 else tuple(results)
 
     def _no_derivative(self, *_: object) -> Any:
         """Instead of the derivative of the call."""
@@ -253,14 +253,14 @@ class _Plan:
 
 def _array_dtype(jax: Any, param: Param) -> Any:
     """The dtype of a result as JAX has it."""
-    found = numpy_result_dtype(DType(param.dtype))
-    if found.itemsize == 8 and not jax.config.jax_enable_x64:
+    dtype = numpy_result_dtype(DType(param.dtype))
+    if dtype.itemsize == 8 and not jax.config.jax_enable_x64:
         raise TileUnsupportedError(
             f"the result {param.name} is of dtype {param.dtype}, which JAX leaves out",
             expected="dtypes of at most 32 bits",
             hint='jax.config.update("jax_enable_x64", True)',
         )
-    return found
+    return dtype
 
 
 @lru_cache(maxsize=1024)
@@ -269,8 +269,8 @@ def _plan(kernel: JITKernel) -> _Plan:
     foreign = backend_of(target).foreign()
     messages = () if kernel.artifact is None else kernel.artifact.messages
     spec = launch_spec(kernel.prim_func, kernel.out_idx, messages=messages, device="cpu")
-    made = None if foreign is None else foreign.program(executable, target, spec)
-    if foreign is None or made is None:
+    program = None if foreign is None else foreign.program(executable, target, spec)
+    if foreign is None or program is None:
         raise TileUnsupportedError(
             "only compiled kernels for the CPU and for GPUs of NVIDIA are called by XLA",
             expected='target="cpu" and a C compiler, or target="cuda"',
@@ -281,11 +281,11 @@ def _plan(kernel: JITKernel) -> _Plan:
     artifact = kernel.artifact
     text = f"{target} {artifact.source} {artifact.flags} {spec.outputs}"
     key = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
-    if not _handler(target.kind).handle.tl_xla_add(key, ctypes.addressof(made.struct)):
+    if not _handler(target.kind).handle.tl_xla_add(key, ctypes.addressof(program.struct)):
         raise MemoryError("no room for another kernel")
     # Programs of XLA may call it until the process ends.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
-    return _Plan(spec, key, target.kind, made.alone)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(program))
+    return _Plan(spec, key, target.kind, program.alone)
 
 
 def _target(kind: str, alone: bool) -> str:
@@ -345,18 +345,18 @@ def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method
         return plan.run(given, vmap_method)
 
     def forward(*arrays: Any) -> Any:
-        made = call(*arrays)  # which has a derivative of its own
-        return made, (arrays, made)
+        results = call(*arrays)  # which has a derivative of its own
+        return results, (arrays, results)
 
     def gradients(kept: Any, cotangents: Any) -> Any:
-        arrays, made = kept
+        arrays, results = kept
         values: dict[str, Any] = dict(zip(names, args))
         values.update({names[at]: array for at, array in zip(traced, arrays)})
-        values.update(zip(plan.results, made if isinstance(made, tuple) else (made,)))
+        values.update(zip(plan.results, results if isinstance(results, tuple) else (results,)))
         given = cotangents if isinstance(cotangents, tuple) else (cotangents,)
         values.update({spelled: given[number] for spelled, number in known.items()})
-        found = _as_function(backward, vmap_method)(*(values[name] for name in wanted))
-        return _filled(plan, traced, arrays, found if isinstance(found, tuple) else (found,))
+        outputs = _as_function(backward, vmap_method)(*(values[name] for name in wanted))
+        return _filled(plan, traced, arrays, outputs if isinstance(outputs, tuple) else (outputs,))
 
     call = jax.custom_vjp(primal)
     call.defvjp(forward, gradients)
@@ -390,7 +390,7 @@ def _as_function(backward: Any, vmap_method: str) -> Callable[..., Any]:
 
 
 def _filled(
-    plan: _Plan, traced: Sequence[int], arrays: Sequence[Any], found: Sequence[Any]
+    plan: _Plan, traced: Sequence[int], arrays: Sequence[Any], gradients: Sequence[Any]
 ) -> tuple[Any, ...]:
     """A gradient for each array: those that are given, and zeros for the others and for None.
 
@@ -400,13 +400,13 @@ def _filled(
     jax = _jax()
     inputs = plan.inputs
     wanted = [at for at in traced if _has_gradient(inputs[at])]
-    if len(found) != len(wanted):
+    if len(gradients) != len(wanted):
         raise TileValueError(
             f"the backward of {plan.spec.name} gives another number of gradients",
             expected="those of " + ", ".join(inputs[at].name for at in wanted),
-            got=str(len(found)),
+            got=str(len(gradients)),
         )
-    given = dict(zip(wanted, found))
+    given = dict(zip(wanted, gradients))
     filled = []
     for at, array in zip(traced, arrays):
         if given.get(at) is not None:

@@ -275,7 +275,7 @@ class Surroundings:
         target: of the innermost ``with Target(...)``, which "auto" means inside it.
         configs: of the innermost ``with PassContext(...)``, as (key, value as text).
         context: that pass context.
-        outer: what holds again behind the ``with`` statement.
+        outer: what holds again after the ``with`` statement.
     """
 
     target: Any = None

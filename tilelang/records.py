@@ -19,8 +19,8 @@ else:
     def dataclass(cls=None, /, *, init=True, repr=True, eq=True, frozen=False, kw_only=False):
         """As ``dataclasses.dataclass``; a base has to be made by the same of both."""
         if cls is None:
-            return lambda made: dataclass(
-                made, init=init, repr=repr, eq=eq, frozen=frozen, kw_only=kw_only
+            return lambda decorated: dataclass(
+                decorated, init=init, repr=repr, eq=eq, frozen=frozen, kw_only=kw_only
             )
         cls.__doc__ = cls.__doc__ or cls.__name__  # otherwise the signature, which takes long
         cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, kw_only=kw_only)
@@ -50,8 +50,8 @@ class _Later:
     def __get__(self, instance: object | None, owner: type) -> Any:
         if vars(self.cls)["__init__"] is self:
             type.__setattr__(self.cls, "__init__", _init(self.cls, self.frozen))
-        made = vars(self.cls)["__init__"]
-        return made if instance is None else made.__get__(instance, owner)
+        method = vars(self.cls)["__init__"]
+        return method if instance is None else method.__get__(instance, owner)
 
 
 class _Factory:
@@ -66,34 +66,34 @@ def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def _init(cls: type, frozen: bool) -> Callable[..., None]:
-    """``__init__``: every field by position or name, then ``__post_init__`` if there is one."""
+    """``__init__``: every f by position or name, then ``__post_init__`` if there is one."""
     known: dict[str, Any] = {"_put": object.__setattr__, "_unset": _Factory()}
-    places, names, lines = ["self"], list[str](), list[str]()
-    for item in _fields(cls):
-        default, value = "", item.name
-        if item.default is not dataclasses.MISSING:
-            known[f"_default_{item.name}"] = item.default
-            default = f"=_default_{item.name}"
-        elif item.default_factory is not dataclasses.MISSING:
-            known[f"_make_{item.name}"] = item.default_factory
-            default, value = "=_unset", f"_make_{item.name}()"
-            if item.init:
-                value += f" if {item.name} is _unset else {item.name}"
-        if item.init:
-            (names if item.kw_only else places).append(item.name + default)
-        if item.init or default == "=_unset":  # a default alone is the class's attribute
-            put = f"_put(self, {item.name!r}, {value})" if frozen else f"self.{item.name} = {value}"
+    parameters, names, lines = ["self"], list[str](), list[str]()
+    for f in _fields(cls):
+        default, value = "", f.name
+        if f.default is not dataclasses.MISSING:
+            known[f"_default_{f.name}"] = f.default
+            default = f"=_default_{f.name}"
+        elif f.default_factory is not dataclasses.MISSING:
+            known[f"_make_{f.name}"] = f.default_factory
+            default, value = "=_unset", f"_make_{f.name}()"
+            if f.init:
+                value += f" if {f.name} is _unset else {f.name}"
+        if f.init:
+            (names if f.kw_only else parameters).append(f.name + default)
+        if f.init or default == "=_unset":  # a default alone is the class's attribute
+            put = f"_put(self, {f.name!r}, {value})" if frozen else f"self.{f.name} = {value}"
             lines.append(put)
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
-    head = ", ".join([*places, *(["*", *names] if names else [])])
+    head = ", ".join([*parameters, *(["*", *names] if names else [])])
     text = f"def __init__({head}):\n " + "\n ".join(lines or ["pass"])
     exec(text, known)
-    made = known["__init__"]
-    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    made.__annotations__ = {item.name: item.type for item in _fields(cls) if item.init}
-    made.__annotations__["return"] = None
-    return made  # type: ignore[no-any-return]  # of the namespace
+    method = known["__init__"]
+    method.__qualname__, method.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    method.__annotations__ = {f.name: f.type for f in _fields(cls) if f.init}
+    method.__annotations__["return"] = None
+    return method  # type: ignore[no-any-return]  # of the namespace
 
 
 def _refuse_assignment(self: object, name: str, value: object) -> None:
@@ -128,7 +128,7 @@ def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _equality(cls: type) -> Callable[[Any, Any], Any]:
-    values = _values([item.name for item in _fields(cls) if item.compare])
+    values = _values([f.name for f in _fields(cls) if f.compare])
 
     def equal(self: Any, other: Any) -> Any:
         if type(other) is not type(self):
@@ -139,7 +139,5 @@ def _equality(cls: type) -> Callable[[Any, Any], Any]:
 
 
 def _hash(cls: type) -> Callable[[Any], int]:
-    values = _values(
-        [item.name for item in _fields(cls) if (item.compare if item.hash is None else item.hash)]
-    )
+    values = _values([f.name for f in _fields(cls) if (f.compare if f.hash is None else f.hash)])
     return lambda self: hash(values(self))

@@ -39,10 +39,10 @@ class ScratchFolder:
     def __init__(self, parent: str | None = None, prefix: str = PREFIX) -> None:
         import tempfile
 
-        place = parent or next(env.scratch_directories(), None)
-        if place is not None:
-            remove_left_over(place)
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        folder = parent or next(env.scratch_directories(), None)
+        if folder is not None:
+            remove_left_over(folder)
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
         self._lock = _locked(self.path / _LOCK)
 
     def close(self) -> None:
@@ -99,15 +99,15 @@ def remove_left_over(parent: str) -> None:
     if not hasattr(os, "getuid"):
         return
     try:
-        found = [item for item in os.scandir(parent) if item.name.startswith(PREFIX)]
+        entries = [entry for entry in os.scandir(parent) if entry.name.startswith(PREFIX)]
     except OSError:
         return
-    for item in found:
+    for entry in entries:
         with contextlib.suppress(OSError):  # others remove it at the same time
-            state = item.stat(follow_symlinks=False)
+            state = entry.stat(follow_symlinks=False)
             old = time.time() - state.st_mtime > _STALE
             if old and state.st_uid == os.getuid() and stat.S_ISDIR(state.st_mode):
-                _remove(Path(item.path))
+                _remove(Path(entry.path))
 
 
 def _remove(path: Path) -> None:

@@ -82,8 +82,8 @@ def custom_op(
 
     @border
     def run(*args: Any) -> Any:
-        found = kernel(*args)
-        return tuple(found) if isinstance(found, list) else found
+        results = kernel(*args)
+        return tuple(results) if isinstance(results, list) else results
 
     op = torch.library.custom_op(name, run, mutates_args=tuple(plan.written), schema=schema)
     op.register_fake(plan.fake)
@@ -166,11 +166,11 @@ class _Plan:
         torch = _torch()
         values = dict(zip(self.names, args))
         device = next((values[name].device for name in self.tensors), self.spec.device)
-        made = tuple(
+        results = tuple(
             torch.empty(shape, dtype=DType(param.dtype).as_torch(), device=device)
             for param, shape in zip(self.results, self.shapes(values))
         )
-        return None if not made else made[0] if len(made) == 1 else made
+        return None if not results else results[0] if len(results) == 1 else results
 
 
 def _plan_of(kernel: object, like: Sequence[Any] | None) -> _Plan:
@@ -243,10 +243,10 @@ class _FunctionPlan(_Plan):
             (tuple(plain[name].shape), str(v.dtype)) if plain[name] is not v else (type(v), v)
             for name, v in values.items()
         )
-        found = self._specs.get(key)
-        if found is None:
-            found = self._specs[key] = launch_spec(self.function.get_tir(**plain))
-        return found
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = launch_spec(self.function.get_tir(**plain))
+        return spec
 
 
 def _placeholder(value: Any, known: Sequence[int | None] | None) -> Any:
@@ -348,12 +348,12 @@ class _Batches:
                     f"vmap over an operator that writes {name}, which has no batch dimension",
                     expected=f"{name} with a dimension for the batch",
                 )
-        found: list[list[Any]] = [[] for _ in plan.results]
+        by_result: list[list[Any]] = [[] for _ in plan.results]
         for number in range(info.batch_size):
-            for results, made in zip(found, self._apply_one(number, in_dims, args)):
-                results.append(made)
+            for results, result in zip(by_result, self._apply_one(number, in_dims, args)):
+                results.append(result)
         if info.batch_size:
-            stacked = tuple(torch.stack(results) for results in found)
+            stacked = tuple(torch.stack(results) for results in by_result)
         else:
             stacked = self._nothing(in_dims, args)
         if not stacked:
@@ -366,22 +366,22 @@ class _Batches:
         """The results of item ``number``."""
         slices = [x if d is None else x.select(d, number) for x, d in zip(args, in_dims)]
         passed = [x.contiguous() if hasattr(x, "contiguous") else x for x in slices]
-        made = self.op(*passed)
+        results = self.op(*passed)
         for name, part, given in zip(self.plan.names, slices, passed):
             if name in self.plan.written and part is not given:
                 part.copy_(given)
-        if isinstance(made, (tuple, list)):
-            return tuple(made)
-        return () if made is None else (made,)
+        if isinstance(results, (tuple, list)):
+            return tuple(results)
+        return () if results is None else (results,)
 
     def _nothing(self, in_dims: Sequence[int | None], args: Sequence[Any]) -> tuple[Any, ...]:
         """The results for a batch without items."""
-        items = [
+        samples = [
             x if d is None else x.new_empty(x.movedim(d, 0).shape[1:])
             for x, d in zip(args, in_dims)
         ]
         like = next(x for x, d in zip(args, in_dims) if d is not None)
-        shapes = self.plan.shapes(dict(zip(self.plan.names, items)))
+        shapes = self.plan.shapes(dict(zip(self.plan.names, samples)))
         return tuple(
             like.new_empty((0, *shape), dtype=DType(param.dtype).as_torch())
             for param, shape in zip(self.plan.results, shapes)
@@ -414,16 +414,16 @@ class _Gradients:
             spec = self.plan.spec
             given = {name: _sized(value) for name, value in self.plan.values.items()}
             symbols = _solved(spec, given) if given else [None] * len(spec.symbols)
-            made: dict[str, Any] = {
+            tensors: dict[str, Any] = {
                 param.name: Tensor(tuple(_extent(dim, symbols) for dim in param.shape), param.dtype)
                 for param in spec.params
                 if param.kind == "tensor"
                 and (given or all(isinstance(n, int) for n in param.shape))
             }
             for spelled, number in self.gradients.items():
-                if self.results[number] in made:
-                    made[spelled] = made[self.results[number]]
-            values = {**self.plan.values, **made}
+                if self.results[number] in tensors:
+                    tensors[spelled] = tensors[self.results[number]]
+            values = {**self.plan.values, **tensors}
             for wanted in self.names:
                 if wanted not in values:
                     raise TileTypeError(
@@ -449,8 +449,8 @@ class _Gradients:
         for spelled, number in self.gradients.items():
             if spelled in self.names:
                 values[spelled] = gradients[number].contiguous()  # of a sum() it has no strides
-        found = self.work(*(values[name] for name in self.names))
-        given = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        outputs = self.work(*(values[name] for name in self.names))
+        given = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
         if len(given) != len(self.differentiable):
             raise TileValueError(
                 "a backward gives another number of gradients",
@@ -514,10 +514,10 @@ def _differentiate_at_each_level(op: Any, plan: _Plan, gradients: _Gradients | N
         def forward(ctx: Any, keys: Any, *args: Any) -> Any:
             more = core._functorch.peek_interpreter_stack() is not None
             with torch.set_grad_enabled(more), _set_fwd_grad_enabled(more):
-                found = below(keys, args)
+                results = below(keys, args)
             if gradients is not None:
-                gradients.keep(ctx, args, found)
-            return found
+                gradients.keep(ctx, args, results)
+            return results
 
         @staticmethod
         def backward(ctx: Any, *given: Any) -> Any:

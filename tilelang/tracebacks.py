@@ -61,10 +61,10 @@ def _kept(traceback: TracebackType | None) -> TracebackType | None:
         if not is_ours(traceback.tb_frame):
             kept.append(traceback)
         traceback = traceback.tb_next
-    found: TracebackType | None = None
-    for item in reversed(kept):
-        found = TracebackType(found, item.tb_frame, item.tb_lasti, item.tb_lineno)
-    return found
+    rebuilt: TracebackType | None = None
+    for link in reversed(kept):
+        rebuilt = TracebackType(rebuilt, link.tb_frame, link.tb_lasti, link.tb_lineno)
+    return rebuilt
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -130,12 +130,12 @@ def _wrong_call(
 
 def borders(module: dict[str, Any], names: Iterable[str]) -> None:
     """Make the functions of the language ``names`` that ``module`` itself defines borders."""
-    made: dict[int, Any] = {}  # aliases stay one function
+    wrapped: dict[int, Any] = {}  # aliases stay one function
     for name in names:
-        found = module[name]
-        if isinstance(found, FunctionType) and found.__module__ == module["__name__"]:
-            if not hasattr(found, "__wrapped__"):
-                module[name] = made.setdefault(id(found), border(found, numbers=True))
+        function = module[name]
+        if isinstance(function, FunctionType) and function.__module__ == module["__name__"]:
+            if not hasattr(function, "__wrapped__"):
+                module[name] = wrapped.setdefault(id(function), border(function, numbers=True))
 
 
 def raised_here(traceback: TracebackType | None) -> bool:

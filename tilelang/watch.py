@@ -1,4 +1,4 @@
-"""The passes at work: programs written between them, their times, and a stop behind one.
+"""The passes at work: programs written between them, their times, and a stop after one.
 
 All of it is asked for by pass configs or, for every compilation of a process, by environment
 variables; a compilation that is not watched pays nothing.

@@ -49,7 +49,7 @@ def _octal(char: str) -> str:
         return "\\" + char
     if char == "\n":
         return "\\n"
-    # Three digits, so that a digit behind them is not part of the escape.
+    # Three digits, so that a digit after them is not part of the escape.
     return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8"))
 
 

@@ -85,14 +85,14 @@ class AliasFinder:
         """The home of ``fullname`` under that name."""
         home = home_of(fullname) if self.is_ours(fullname) else None
         try:
-            found = importlib.util.find_spec(home) if home is not None else None
+            spec = importlib.util.find_spec(home) if home is not None else None
         except ModuleNotFoundError:  # its parent is a module, no package
             return None
-        if found is None:
+        if spec is None:
             return None
-        is_package = found.submodule_search_locations is not None
+        is_package = spec.submodule_search_locations is not None
         loader = cast("Loader", self)
-        return ModuleSpec(fullname, loader, origin=found.origin, is_package=is_package)
+        return ModuleSpec(fullname, loader, origin=spec.origin, is_package=is_package)
 
     def is_ours(self, fullname: str) -> bool:
         """Whether the table may have ``fullname``; modules of an installed TVM are its own."""

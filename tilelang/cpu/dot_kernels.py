@@ -68,7 +68,7 @@ class FewRows:
 
 
 def emit_few_rows(spec: FewRows) -> str:
-    """``static void NAME(const float* a, const B* b, float* c, int clear)``, which gets behind
+    """``static void NAME(const float* a, const B* b, float* c, int clear)``, which gets after
     ``a`` the same as bfloat16 where it may use pairs."""
     wide, narrow = min(_WIDE_COLUMNS[spec.m], spec.n), min(_COLUMNS[spec.m], spec.n)
     lines = []

@@ -56,7 +56,7 @@ class KernelSpec:
     """One kernel: type of the sums, sizes, strides of A (row, column), row stride of C.
 
     ``words`` says how factors share words of 32 bits, if they do: A then has rows of words with
-    what the sums start from behind them, and strides that follow from that. ``b_row`` is the row
+    what the sums start from after them, and strides that follow from that. ``b_row`` is the row
     stride of a B that is read in place, 0 for panels. With ``taps``, (kernel, distance of
     lines, distance of columns), A has so many pieces of ``k`` elements in both directions, and B
     contiguous.
@@ -227,7 +227,7 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
 
 def _prefetch(spec: KernelSpec, rows: int) -> str:
     """Fetches what the next block needs of A, where its rows are contiguous: about a line
-    for each step. What a part of B is multiplied with does not stay in the first cache until the
+    for each step. What a part of B is multiplied with does not stay in the L1 cache until the
     next part, and a processor does not follow so many rows at a time."""
     is_contiguous = spec.words is not None or (spec.a_col == 1 and 0 <= spec.a_row - spec.k <= 16)
     if not is_contiguous or spec.taps is not None or 2 * rows * spec.size < LINE:

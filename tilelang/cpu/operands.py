@@ -180,7 +180,7 @@ def _to_rows(stmt: S.Copy, dtype: DType) -> S.Stmt:
 
 
 def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
-    """A few rows of each panel after the other; columns behind the last one are zero."""
+    """A few rows of each panel after the other; columns after the last one are zero."""
     dims = stmt.src.tile_dims()
     # Unit dimensions of a (1, N) or (K, 1) tile are not among the copy's dimensions.
     source = dims if len(dims) == 2 else (None, *dims) if panels.rows == 1 else (*dims, None)

@@ -12,7 +12,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.transforms.analysis.combine import accumulator
 
-ROOM = 16 << 10  # bytes; half of the first cache
+ROOM = 16 << 10  # bytes; half of the L1 cache
 
 
 def small_a(stmt: S.Gemm) -> bool:

@@ -171,7 +171,7 @@ class VectorLoop:
             writer.lines += lines
 
     def scalars(self, var: str, first: str, stop: str) -> None:
-        """The iterations behind the last whole vector."""
+        """The iterations after the last whole vector."""
         self.writer.put(f"for (int64_t {var} = {first}; {var} < {stop}; ++{var}) {{")
         self.writer.nested(self.loop.body)
 

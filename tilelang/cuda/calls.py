@@ -260,7 +260,7 @@ def _ptx_mma(p: GpuPrinter, call: E.Call) -> str:
 def _ptx_ldmatrix(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_ldmatrix([dtype,] trans, count, [type,] registers, offset, shared, offset)."""
     _, rest = texts_of(call)
-    if len(rest) != 6 or not all(isinstance(item, E.Const) for item in rest[:2]):
+    if len(rest) != 6 or not all(isinstance(operand, E.Const) for operand in rest[:2]):
         raise TileUnsupportedError(
             "T.ptx_ldmatrix in this form is not supported on CUDA",
             expected="(trans, count, registers, offset, shared, offset)",

@@ -79,7 +79,7 @@ def includes(text: str) -> list[str]:
 @lru_cache(maxsize=1024)
 def _header_of_intrinsic(word: str) -> str:
     """The header of an intrinsic that no pattern matches; "" for other identifiers."""
-    if word not in _intrinsic_functions() or any(_mentions((word,), item) for _, item in HEADERS):
+    if word not in _intrinsic_functions() or any(_mentions((word,), names) for _, names in HEADERS):
         return ""
     defined = re.compile(rf"\b{word}\s*\([^;{{]*\)\s*\{{")
     return next(

@@ -62,22 +62,22 @@ class Resources:
     @property
     def registers(self) -> int:
         """32-bit registers of a thread."""
-        return max((item.registers for item in self.kernels), default=0)
+        return max((kernel.registers for kernel in self.kernels), default=0)
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block, static and dynamic."""
-        return max((item.shared for item in self.kernels), default=0)
+        return max((kernel.shared for kernel in self.kernels), default=0)
 
     @property
     def stack(self) -> int:
         """Bytes of a thread's frame in local memory."""
-        return max((item.stack for item in self.kernels), default=0)
+        return max((kernel.stack for kernel in self.kernels), default=0)
 
     @property
     def spills(self) -> int:
         """Bytes of spill stores and loads."""
-        return sum(item.spills for item in self.kernels)
+        return sum(kernel.spills for kernel in self.kernels)
 
     @property
     def occupancy(self) -> float:

@@ -150,12 +150,12 @@ class Nvrtc:
         return f"Nvrtc({self.path!r}, version={self.version})"
 
 
-def _strings(items: Sequence[str]) -> Any:
+def _strings(texts: Sequence[str]) -> Any:
     import ctypes
 
-    if not items:
+    if not texts:
         return None
-    return (ctypes.c_char_p * len(items))(*[item.encode() for item in items])
+    return (ctypes.c_char_p * len(texts))(*[text.encode() for text in texts])
 
 
 # -- finding it ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import re
 from tilelang.codegen.c import bare, storage_type
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
-from tilelang.codegen.gpu.rows import MAP, argument, known, makes_map, place
+from tilelang.codegen.gpu.rows import MAP, argument, known, makes_map, pointer
 from tilelang.cuda.forms import MMA_SP, SHORT, WGMMA, WGMMA_K
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
@@ -86,7 +86,7 @@ def _rank(p: GpuPrinter, operand: E.Expr) -> int | None:
 def _coordinates(
     p: GpuPrinter, call: E.Call, map_operand: E.Expr, coords: list[E.Expr], extra: int = 0
 ) -> tuple[list[E.Expr], str]:
-    """The coordinates of a copy, and its cache policy. `extra`: im2col offsets behind them, -1 for
+    """The coordinates of a copy, and its cache policy. `extra`: im2col offsets after them, -1 for
     two fewer than the rank."""
     policy = str(call.attr("eviction_policy", "evict_normal"))
     rank = _rank(p, map_operand)
@@ -112,7 +112,7 @@ def _coordinates(
 def _tma(p: GpuPrinter, call: E.Call) -> str:
     """A box from a tensor to shared memory."""
     box, bar, dst, *rest = call.args
-    leading = [place(p, dst), p.tensor_map(box), place(p, bar)]
+    leading = [pointer(p, dst), p.tensor_map(box), pointer(p, bar)]
     if call.atom.operands[3].role == "blocks":
         leading.append(bare(p.value(rest.pop(0))))
     coords, policy = _coordinates(p, call, box, rest, int(call.op.endswith("im2col")))
@@ -124,10 +124,10 @@ def _tma(p: GpuPrinter, call: E.Call) -> str:
 
 
 def _tma_store(p: GpuPrinter, call: E.Call) -> str:
-    """A box from shared memory to a tensor, or combined with what is there."""
+    """A box from shared memory to a tensor, or a reduction into it."""
     box, src, *rest = call.args
     coords, policy = _coordinates(p, call, box, rest)
-    leading = [p.tensor_map(box), place(p, src)]
+    leading = [p.tensor_map(box), pointer(p, src)]
     name = call.atom.text
     if call.attr("reduce") is not None:
         name = f"tl_tma_reduce_{call.attr('reduce')}"
@@ -162,13 +162,13 @@ def _bulk(p: GpuPrinter, call: E.Call) -> str:
         ends = [moved(p, rest[0], rest[1]), moved(p, rest[2], rest[3])]
         first, rest = rest[0], rest[4:]
     elif len(rest) in (3, 4):
-        ends = [place(p, rest[0]), place(p, rest[1])]
+        ends = [pointer(p, rest[0]), pointer(p, rest[1])]
         first, rest = rest[0], rest[2:]
     else:
         raise refuse(call, "(dst, src, bytes, barrier)")
     count = bare(p.value(rest[0]))
     if len(rest) == 2:
-        return f"tl_bulk_load({ends[0]}, {ends[1]}, {count}, {place(p, rest[1])})"
+        return f"tl_bulk_load({ends[0]}, {ends[1]}, {count}, {pointer(p, rest[1])})"
     if isinstance(first, E.AddressOf) and first.buffer.storage.startswith("shared"):
         raise refuse(call, "a barrier for a copy to shared memory")
     return f"tl_bulk_store({ends[0]}, {ends[1]}, {count})"
@@ -297,7 +297,7 @@ def _mma_sp(p: GpuPrinter, call: E.Call) -> str:
     if key not in MMA_SP:
         raise TileUnsupportedError(
             f"there is no sparse matrix instruction {texts[0]} of {a} and {b} into {c}",
-            expected="one of " + ", ".join(".".join(item) for item in MMA_SP),
+            expected="one of " + ", ".join(".".join(form) for form in MMA_SP),
             got=".".join(key),
         )
     p.require(MMA_SP[key], f"the sparse matrix instruction {texts[0]} of {a} and {b}")
@@ -332,9 +332,9 @@ def _mma_sm70(p: GpuPrinter, call: E.Call) -> str:
 def _stmatrix(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_stmatrix([dtype,] trans, count, [type,] shared, offset, registers, offset)."""
     _, rest = texts_of(call)
-    if len(rest) != 6 or not all(isinstance(item, E.Const) for item in rest[:2]):
+    if len(rest) != 6 or not all(isinstance(operand, E.Const) for operand in rest[:2]):
         raise refuse(call, "(trans, count, shared, offset, registers, offset)")
-    trans, count = (known(call, item, "form") for item in rest[:2])
+    trans, count = (known(call, operand, "form") for operand in rest[:2])
     if count not in (1, 2, 4):
         raise refuse(call, "1, 2 or 4 matrices")
     ends = f"{moved(p, rest[2], rest[3])}, {moved(p, rest[4], rest[5])}"
@@ -386,7 +386,7 @@ def _tcgen05_mma(p: GpuPrinter, call: E.Call) -> str:
 def _tcgen05_commit(p: GpuPrinter, call: E.Call) -> str:
     if call.attr("arrive_2cta", False):
         raise refuse(call, "arrive_2cta=False")
-    return f"tl_tcgen05_commit({place(p, call.args[0])})"
+    return f"tl_tcgen05_commit({pointer(p, call.args[0])})"
 
 
 def _tcgen05_move(p: GpuPrinter, call: E.Call) -> str:

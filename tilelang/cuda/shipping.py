@@ -94,7 +94,7 @@ def source(prototype: Prototype, program: Program, built: Sequence[Part]) -> str
         variants.append(row(part, number, variant(part.target, False)))
     plain = [(part, i) for i, part in enumerate(built) if _ptx(part)]
     if plain:  # the newest that later GPUs understand
-        part, number = max(plain, key=lambda item: cuda_number(item[0].target.arch))
+        part, number = max(plain, key=lambda pair: cuda_number(pair[0].target.arch))
         lines.append(bytes_of(f"tl_ptx_{number}", (_ptx(part) or "").encode() + b"\0"))
         variants.append(row(part, number, variant(part.target, True), "ptx"))
     return library_text(prototype, program, built, LOADER, (lines, variants))

@@ -195,7 +195,7 @@ def kernel_flags(flags: Sequence[str]) -> tuple[str, ...]:
             spelled += [_WITH_VALUE[flag].format(value)] if _WITH_VALUE[flag] and value else []
             continue
         spelled += [_SPELLING.get(flag, flag)] if _DEVICE_FLAG.match(flag) else []
-    return tuple(item for flag in spelled for item in _split_values(flag))
+    return tuple(word for flag in spelled for word in _split_values(flag))
 
 
 def included_files(flags: Sequence[str]) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ def _split_values(flag: str) -> list[str]:
     name, equals, value = flag.partition("=")
     if name != "--ptxas-options":
         return [flag]
-    return [f"{name}{equals}{item}" for item in value.split(",") if item]
+    return [f"{name}{equals}{part}" for part in value.split(",") if part]
 
 
 BEFORE = "--pre-include="
@@ -283,7 +283,7 @@ _FULL = re.compile(r"\bcuda[A-Z]|\btex[123CL(]|\bsurf[123C(]|<<<")
 
 
 def _spilled(result: CompileResult) -> int:
-    return sum(item.spills for item in result.resources)
+    return sum(kernel.spills for kernel in result.resources)
 
 
 def _included(texts: list[str], headers: Mapping[str, str]) -> list[str]:

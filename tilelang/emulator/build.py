@@ -222,7 +222,7 @@ _RETURN = re.compile(r"^( *)return;$", re.MULTILINE)
 
 
 def kernel_text(source: str, kernels: Sequence[str], family: Family = CUDA) -> str:
-    """``source`` as C++ with the table of its kernels behind it."""
+    """``source`` as C++ with the table of its kernels after it."""
     guarded = _WHILE.sub(r"\1while (tl_emu_goes_on() && (\2)) {", family.rewrite(source))
     guarded = _RETURN.sub(r"\1{ tl_emu_leave(); return; }", guarded)
     return guarded + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)

@@ -71,8 +71,8 @@ def conversions(staged: S.Launch, laid: S.Launch, ordered: S.Launch, warp: int) 
             continue
         for first, stmt in enumerate(node.stmts):
             if isinstance(stmt, S.Alloc) and stmt.buffer.data in new:
-                tile, items = new[stmt.buffer.data], node.stmts[first:]
-                conversion = _conversion(items, tile, names, times, warp)
+                tile, stmts = new[stmt.buffer.data], node.stmts[first:]
+                conversion = _conversion(stmts, tile, names, times, warp)
                 before = result.get((id(conversion.loc), conversion.name))
                 if before is None or not before.bytes:
                     result[id(conversion.loc), conversion.name] = conversion

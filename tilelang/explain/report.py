@@ -116,8 +116,8 @@ class _Kernel:
 
     def shared(self) -> Iterator[str]:
         """The plan of shared memory."""
-        found = allocated(self.stages.final).values()
-        tiles = [(b.attrs.arena_offset, b) for b in found if b.attrs.arena_offset is not None]
+        memory = allocated(self.stages.final).values()
+        tiles = [(b.attrs.arena_offset, b) for b in memory if b.attrs.arena_offset is not None]
         if tiles:
             yield "shared memory"
         for start, buffer in sorted(tiles, key=lambda pair: (pair[0], pair[1].name)):

@@ -63,7 +63,7 @@ class _Walker:
     def block(
         self, body: Sequence[ast.stmt], state: State, around: frozenset[str]
     ) -> frozenset[str]:
-        """The statements in order; returns what decides whether those behind them are reached."""
+        """The statements in order; returns what decides whether those after them are reached."""
         for stmt in body:
             around |= self.statement(stmt, state, around)
         return around

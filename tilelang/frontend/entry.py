@@ -153,10 +153,10 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
     Raises:
         TileValueError: no extent.
     """
-    items = list(shape)
-    if len(items) > 1 and is_element_type(items[-1]):
-        dtype = items.pop()
-    extents = extents_of(items[0]) if len(items) == 1 else tuple(items)
+    dims = list(shape)
+    if len(dims) > 1 and is_element_type(dims[-1]):
+        dtype = dims.pop()
+    extents = extents_of(dims[0]) if len(dims) == 1 else tuple(dims)
     if not extents:
         raise TileValueError(
             "T.empty needs at least one dimension",

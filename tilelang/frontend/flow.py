@@ -247,7 +247,7 @@ class Flow:
 
     def _carried(self, stmt: ast.stmt, names: set[str]) -> set[str]:
         """Those of ``names`` that need their value of the last iteration of ``item``, or that a
-        nested function reads behind an inner block."""
+        nested function reads after an inner block."""
         from tilelang.frontend.carried import self_dependent
 
         assert isinstance(stmt, (ast.For, ast.While, ast.With))

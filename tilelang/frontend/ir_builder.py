@@ -588,11 +588,11 @@ class Builder:
     def set_results(self, value: object) -> None:
         """Check and record what the traced function returned."""
         several = isinstance(value, (tuple, list))
-        items = list(cast("Sequence[object]", value)) if several else [value]
+        results = list(cast("Sequence[object]", value)) if several else [value]
         if value is None:
-            items = []
+            results = []
         numbers: list[int] = []
-        for entry in items:
+        for entry in results:
             at = [i for i, param in enumerate(self.params) if param is entry]
             if not at or not any(entry is empty for empty in self.empties):
                 raise TileTypeError(
@@ -603,7 +603,7 @@ class Builder:
                 )
             numbers.append(at[0])
         for empty, loc in zip(self.empties, self.empty_locs, strict=True):
-            if not any(empty is entry for entry in items):
+            if not any(empty is entry for entry in results):
                 raise TileRuntimeError(
                     f"the output `{empty.name or 'T.empty(...)'}` of `{self.name}` is not returned",
                     hint="return every tensor made by T.empty; for scratch space use "

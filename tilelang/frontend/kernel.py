@@ -41,13 +41,13 @@ _WARPGROUP = 128
 def _thread_counts(threads: Any, is_cpu: bool) -> tuple[int, int, int]:
     if threads is None:
         threads = 1 if is_cpu else _DEFAULT_THREADS
-    items = list(threads) if isinstance(threads, (list, tuple)) else [threads]
-    if not 1 <= len(items) <= 3:
+    extents = list(threads) if isinstance(threads, (list, tuple)) else [threads]
+    if not 1 <= len(extents) <= 3:
         raise TileValueError(
-            "T.Kernel takes 1 to 3 thread extents", expected="1 to 3", got=f"{len(items)}"
+            "T.Kernel takes 1 to 3 thread extents", expected="1 to 3", got=f"{len(extents)}"
         )
     counts = []
-    for entry in items:
+    for entry in extents:
         index = None if isinstance(entry, (bool, float)) else getattr(entry, "__index__", None)
         if index is None or (isinstance(entry, Expr) and not isinstance(entry, Const)):
             raise TileTypeError(

@@ -289,6 +289,6 @@ class _Method(Macro):
         return super().__call__(*args, **kwargs)
 
 
-def inline(item: Any) -> Any:
+def inline(value: Any) -> Any:
     """Make a macro of a function, or a meta class of a class."""
-    return meta_class(item) if isinstance(item, type) else macro(item)
+    return meta_class(value) if isinstance(value, type) else macro(value)

@@ -162,7 +162,7 @@ class Follow:
         self.back: list[Snapshot] = []  # how the next iteration is reached
         self.seen: set[str] = set()  # names of ``again`` read with the value from before
         self.inside: list[tuple[str, object]] = []  # names read in the block that binds them
-        self.behind: set[str] = set()  # names read behind the block that bound them
+        self.behind: set[str] = set()  # names read after the block that bound them
         self.first = self.now()
         for name in self.names:
             scope.following.setdefault(name, []).append(self)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Results", "structured"]
 
 
-# -- statements behind a branch that returns ------------------------------------------------------
+# -- statements after a branch that returns -------------------------------------------------------
 def structured(node: ast.FunctionDef) -> ast.FunctionDef:
     """``node`` with what follows a branch that returns in its other side; shares the rest."""
     if not any(isinstance(stmt, ast.If) and _returns(stmt) for stmt in node.body):
@@ -145,7 +145,7 @@ class Results:
             object.__setattr__(store, "value", again)
 
     def value(self) -> object:
-        """What the macro returns, behind all of its ways."""
+        """What the macro returns, after all of its ways."""
         flat = [
             as_expr(self.variables[number]) if number in self.variables else element
             for number, element in enumerate(self.values)
@@ -171,10 +171,10 @@ def _flatten(value: object, into: list[object]) -> object:
     return None if value is not None else "None"
 
 
-def _shape(form: object, items: Any) -> object:
+def _shape(form: object, values: Any) -> object:
     if isinstance(form, tuple):
-        return tuple(_shape(part, items) for part in form)
-    return next(items)
+        return tuple(_shape(part, values) for part in form)
+    return next(values)
 
 
 def _shown(form: object, values: Sequence[object]) -> str:

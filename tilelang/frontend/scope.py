@@ -74,33 +74,33 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-def _contained(value: Any, items: Any) -> Any:
+def _contained(value: Any, container: Any) -> Any:
     """``value in items``: of a value of the kernel in a sequence, that it equals an item."""
     if isinstance(value, Buffer) and value.is_var:
         value = as_expr(value)
-    if isinstance(items, (Buffer, Region)):
-        iter(items)  # raises: says how to loop over it, which `in` would not pass on
-    if isinstance(value, (Buffer, Region)) and isinstance(items, (tuple, list, range)):
-        for entry in items:
+    if isinstance(container, (Buffer, Region)):
+        iter(container)  # raises: says how to loop over it, which `in` would not pass on
+    if isinstance(value, (Buffer, Region)) and isinstance(container, (tuple, list, range)):
+        for entry in container:
             if isinstance(entry, (int, float, Expr)):
                 from tilelang.ir.arrays import refuse
 
                 refuse(value, entry, "==")
     if not isinstance(value, Expr) or isinstance(value, Const):
-        return value in items
-    if isinstance(items, range) and items.step == 1:
-        return binary("land", value >= items.start, value < items.stop)
-    if isinstance(items, str):
+        return value in container
+    if isinstance(container, range) and container.step == 1:
+        return binary("land", value >= container.start, value < container.stop)
+    if isinstance(container, str):
         raise TileTypeError(
             f"`{value!r}` is looked for in a string",
             expected="a sequence, set or dict of numbers",
-            got=f"the string {items!r}",
+            got=f"the string {container!r}",
         )
-    known = isinstance(items, (tuple, list, range, Mapping, Set))
-    if not known or any(entry is value for entry in items):
-        return value in items
+    known = isinstance(container, (tuple, list, range, Mapping, Set))
+    if not known or any(entry is value for entry in container):
+        return value in container
     contained: Any = False
-    for entry in items:
+    for entry in container:
         contained = (
             (value == entry) if contained is False else binary("lor", contained, value == entry)
         )
@@ -496,10 +496,10 @@ class Scope:
                 expected="Python's own enumerate or zip, or a loop of the language",
                 hint="give the function another name",
             )
-        items = (
+        rounds = (
             [] if any(isinstance(s, Loop) for s in sources) else [*function(*sources, **options)]
         )
-        for source in (*sources, *_parts(items)):
+        for source in (*sources, *_parts(rounds)):
             if isinstance(source, Loop) or self.builder.ended(source) is not None:
                 raise TileTypeError(
                     f"{function.__name__}() over a loop of the device",
@@ -507,7 +507,7 @@ class Scope:
                     got=describe(source),
                     hint="a loop of the device has its index: `for i in T.serial(n)`, then `x[i]`",
                 )
-        return items
+        return rounds
 
     def level(self) -> int:
         """How many branches and loops of the device are open."""
@@ -682,10 +682,10 @@ def _is_bound(value: object, target: object) -> bool:
 def _match(value: Any, shape: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
     """Pairs (target name, value) of unpacking ``value`` into nested targets."""
     if isinstance(value, Expr) and len(shape) == 1:
-        items: list[Any] = [value]  # `with T.Kernel(n) as (bx,)`
+        values: list[Any] = [value]  # `with T.Kernel(n) as (bx,)`
     else:
         try:
-            items = list(value)
+            values = list(value)
         except TypeError:
             if isinstance(value, Buffer):
                 raise  # says how to loop over it
@@ -697,16 +697,16 @@ def _match(value: Any, shape: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
     star = [i for i, part in enumerate(shape) if isinstance(part, str) and part.startswith("*")]
     if star:
         after = len(shape) - star[0] - 1
-        if len(items) >= len(shape) - 1:
-            stop = len(items) - after
-            items = [*items[: star[0]], items[star[0] : stop], *items[stop:]]
-    if len(items) != len(shape):
+        if len(values) >= len(shape) - 1:
+            stop = len(values) - after
+            values = [*values[: star[0]], values[star[0] : stop], *values[stop:]]
+    if len(values) != len(shape):
         raise TileValueError(
-            f"{count(len(items), 'value')} for {count(len(shape), 'name')}",
+            f"{count(len(values), 'value')} for {count(len(shape), 'name')}",
             expected=count(len(shape), "value") if not star else f"at least {len(shape) - 1}",
-            got=f"{len(items)}",
+            got=f"{len(values)}",
         )
-    for part, element in zip(shape, items, strict=True):
+    for part, element in zip(shape, values, strict=True):
         if isinstance(part, tuple):
             yield from _match(element, part)
         else:

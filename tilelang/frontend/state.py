@@ -128,14 +128,14 @@ def _state(value: Any, depth: int) -> Any:
     if kind in _CONTAINERS:
         if kind is bytearray:
             return bytes(value)
-        items = value.items() if kind is dict else value
+        elements = value.items() if kind is dict else value
         if depth == 0:
             return len(value)
         if kind is dict:
-            return tuple((id(k), _part(v, depth - 1)) for k, v in items)
+            return tuple((id(k), _part(v, depth - 1)) for k, v in elements)
         if kind is set:
-            return frozenset(map(id, items))
-        return tuple(_part(entry, depth - 1) for entry in items)
+            return frozenset(map(id, elements))
+        return tuple(_part(entry, depth - 1) for entry in elements)
     if kind is tuple and depth:
         parts = tuple(_state(entry, depth - 1) for entry in value)
         return parts if any(part is not None for part in parts) else None

@@ -226,16 +226,16 @@ class DynAnnot(Value):
         return DynAnnot("dynamic", name, DType(dtype))
 
     def __getitem__(self, params: object) -> DynAnnot:
-        items = params if isinstance(params, tuple) else (params,)
+        names = params if isinstance(params, tuple) else (params,)
         name: str | None = None
         kind = DType("int32")
-        for entry in items:
+        for entry in names:
             if isinstance(entry, str) and not isinstance(entry, DType):
                 if name is not None:
                     raise TileTypeError(
                         "T.dyn[...] is one dimension, with one name",
                         expected='T.dyn["name"] or T.dyn["name", dtype]',
-                        got=", ".join(map(shown, items)),
+                        got=", ".join(map(shown, names)),
                     )
                 name = entry
             else:

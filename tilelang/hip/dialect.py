@@ -64,17 +64,17 @@ _LACKS: dict[str, str] = {
 
 def includes(text: str) -> list[str]:
     """The headers whose functions ``text`` calls; the first always."""
-    found: dict[str, None] = {}
+    headers: dict[str, None] = {}
     for word in dict.fromkeys(re.findall(r"\btl_\w+", text)):
         name = _ARITHMETIC.get(arithmetic_header(word) or "")
         if name:
-            found.setdefault(name)
+            headers.setdefault(name)
         for header, pattern in _HEADERS:
             if re.match(pattern, word):
-                found.setdefault(header)
+                headers.setdefault(header)
     if "printf(" in text:
-        found.setdefault("tl_hip_print.h")
-    return ["tl_hip.h", *sorted(found)]
+        headers.setdefault("tl_hip_print.h")
+    return ["tl_hip.h", *sorted(headers)]
 
 
 def waves(launch: S.Launch, target: Target) -> int:

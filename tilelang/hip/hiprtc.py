@@ -72,10 +72,10 @@ class Hiprtc:
         return str(self._lib.hiprtcGetErrorString(code).decode())
 
 
-def _strings(items: Sequence[str]) -> Any:
+def _strings(texts: Sequence[str]) -> Any:
     import ctypes
 
-    return (ctypes.c_char_p * max(1, len(items)))(*[item.encode() for item in items])
+    return (ctypes.c_char_p * max(1, len(texts)))(*[text.encode() for text in texts])
 
 
 def find_hiprtc() -> Hiprtc | None:

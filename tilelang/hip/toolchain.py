@@ -65,8 +65,8 @@ class Clang:
     @property
     def identity(self) -> str:
         """Path, size and time of the file."""
-        found = Path(self.command[0]).resolve().stat()
-        return f"{self.command[0]} {found.st_size} {found.st_mtime_ns}"
+        status = Path(self.command[0]).resolve().stat()
+        return f"{self.command[0]} {status.st_size} {status.st_mtime_ns}"
 
 
 Tool: TypeAlias = "Clang | Hiprtc"
@@ -158,14 +158,14 @@ def compile_code(
     ]  # fmt: skip
     for tool in tools():
         if isinstance(tool, Hiprtc):
-            made = tool.compile(standalone(source), arch, (*FLAGS, *flags), {}, name)
+            result = tool.compile(standalone(source), arch, (*FLAGS, *flags), {}, name)
         else:
-            made = _by_clang(tool, source, arch, (*FLAGS, *flags), name)
-        if isinstance(made, tuple):
-            return CodeObject(*made, tool.identity, used(made[1]))
-        if not _UNABLE.search(made):
-            raise failed(f"the HIP compiler refused {name}", made)
-        unable.append(f"{tool.identity.split()[0]}: {summary_of(made)}")
+            result = _by_clang(tool, source, arch, (*FLAGS, *flags), name)
+        if isinstance(result, tuple):
+            return CodeObject(*result, tool.identity, used(result[1]))
+        if not _UNABLE.search(result):
+            raise failed(f"the HIP compiler refused {name}", result)
+        unable.append(f"{tool.identity.split()[0]}: {summary_of(result)}")
     raise CompileError(
         f"no compiler makes code for {arch}",
         expected=f"hipRTC, or a clang ({_OLDEST} or newer) with the AMDGPU target that knows the "
@@ -242,10 +242,10 @@ _FIGURES = {
 
 def used(log: str) -> tuple[KernelUse, ...]:
     """What kernels need, from the compiler's remarks."""
-    found: list[tuple[str, dict[str, int]]] = []
+    kernels: list[tuple[str, dict[str, int]]] = []
     for label, value in re.findall(r"remark: +([^:\n]+): (\S+) \[-Rpass", log):
         if label == "Function Name":
-            found.append((value, {}))
-        elif found and label in _FIGURES:
-            found[-1][1][_FIGURES[label]] = int(value)
-    return tuple(KernelUse(name, **figures) for name, figures in found)
+            kernels.append((value, {}))
+        elif kernels and label in _FIGURES:
+            kernels[-1][1][_FIGURES[label]] = int(value)
+    return tuple(KernelUse(name, **figures) for name, figures in kernels)

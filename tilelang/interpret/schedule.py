@@ -55,26 +55,26 @@ def _users(s: DivergentGroup, node: H.Pipeline, active: Active) -> int:
 def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
     """One thing that the active threads do with an item; waits where others come first."""
     assert isinstance(node.pipe, Var)
-    items = s.block.pipelines[node.pipe]
+    queue = s.block.pipelines[node.pipe]
     number = s.number(node.number, active, "the number of an item")
     match node:
         case H.Acquire():
-            before = number - items.stages
+            before = number - queue.stages
             yield from _until(
-                lambda: before < 0 or items.released[before] >= items.users,
+                lambda: before < 0 or queue.released[before] >= queue.users,
                 s, active, node.loc,
-                lambda: f"acquire item {number}: {items.released[before]} of {items.users} threads "
+                lambda: f"acquire item {number}: {queue.released[before]} of {queue.users} threads "
                 f"have released item {before}",
             )  # fmt: skip
         case H.Commit():
-            items.committed.add(number)
+            queue.committed.add(number)
         case H.Wait():
             yield from _until(
-                lambda: number in items.committed,
+                lambda: number in queue.committed,
                 s, active, node.loc, lambda: f"wait for item {number}: it is not committed",
             )  # fmt: skip
         case H.Release():
-            items.released[number] += population(active, s.lanes)
+            queue.released[number] += population(active, s.lanes)
     return active
 
 

@@ -25,9 +25,9 @@ class Accesses:
     reads: dict[Buffer, list[Region]] = field(default_factory=dict)
     writes: dict[Buffer, list[Region]] = field(default_factory=dict)
 
-    def boxes(self, found: dict[Buffer, list[Region]]) -> tuple[Region, ...]:
+    def boxes(self, boxes: dict[Buffer, list[Region]]) -> tuple[Region, ...]:
         """One region per tensor that covers all of its regions."""
-        return tuple(_union(buffer, regions) for buffer, regions in found.items())
+        return tuple(_union(buffer, regions) for buffer, regions in boxes.items())
 
 
 def tensor_boxes(body: Stmt) -> Accesses:

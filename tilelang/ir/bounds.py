@@ -107,13 +107,13 @@ class Bounds:
             return Interval(value, value, 0, value)
         return interval(as_expr(of), self)
 
-    def with_interval(self, var: Var, found: Interval) -> Bounds:
-        """With ``var`` in ``found``; the same object every time."""
-        key = ("with", var, found)
+    def with_interval(self, var: Var, allowed: Interval) -> Bounds:
+        """With ``var`` in ``allowed``; the same object every time."""
+        key = ("with", var, allowed)
         known = self.memo.get(key)
         if isinstance(known, Bounds):
             return known
-        narrowed = self.memo[key] = replace(self, ranges={**self.ranges, var: found})
+        narrowed = self.memo[key] = replace(self, ranges={**self.ranges, var: allowed})
         return narrowed
 
     def with_ranges(self, ranges: Iterable[Range | Name]) -> Bounds:
@@ -141,16 +141,16 @@ class Bounds:
         if self.depth > MOST_DEEP:
             return self
         key = ("given", cond, holds)
-        found = self.memo.get(key)
-        if not isinstance(found, Bounds):
-            found = self
+        known = self.memo.get(key)
+        if not isinstance(known, Bounds):
+            known = self
             for part, truth in _conjuncts(cond, holds, self):
-                found = found._with_truth(part, truth, written)
-            if found is not self:
-                found = replace(found, depth=self.depth + 1)
+                known = known._with_truth(part, truth, written)
+            if known is not self:
+                known = replace(known, depth=self.depth + 1)
             if not written:
-                self.memo[key] = found
-        return found
+                self.memo[key] = known
+        return known
 
     def _with_truth(self, cond: Expr, truth: bool, written: Collection[Var]) -> Bounds:
         """With a condition that is no conjunction."""
@@ -186,8 +186,8 @@ class Bounds:
             return replace(self, facts=(*self.facts, form)[-_MOST_FACTS:]) if form.terms else self
         ((term, factor),) = form.terms
         limit = -(form.constant // factor)  # factor * term >= -constant
-        found = Interval(limit, INF) if factor > 0 else Interval(-INF, form.constant // -factor)
-        known = self._narrowed(term, found)
+        allowed = Interval(limit, INF) if factor > 0 else Interval(-INF, form.constant // -factor)
+        known = self._narrowed(term, allowed)
         values = interval(term, known)
         if values.single and isinstance(term, Binary) and term.op == "floormod":
             if isinstance(term.b, Const) and int(term.b.value) > 0:  # x % 8 == 0
@@ -198,16 +198,16 @@ class Bounds:
                         return known._narrowed(dividend.terms[0][0], of)
         return known
 
-    def _narrowed(self, term: Expr, found: Interval) -> Bounds:
+    def _narrowed(self, term: Expr, allowed: Interval) -> Bounds:
         while isinstance(term, Cast) and full(of := term.value.dtype).within(
             full(term.dtype)
         ) == full(of):
             term = term.value  # a conversion to more bits
         values = interval(term, self)
-        found = values.within(found)
-        if found == values or found.low > found.high:  # nothing new, or never reached
+        allowed = values.within(allowed)
+        if allowed == values or allowed.low > allowed.high:  # nothing new, or never reached
             return self
-        return replace(self, narrowed={**self.narrowed, term: found})
+        return replace(self, narrowed={**self.narrowed, term: allowed})
 
     def opened(self, var: Expr) -> Expr | None:
         """The value of the name ``var``, if it is the same everywhere."""
@@ -287,8 +287,8 @@ def exact(expr: Expr, bounds: Bounds) -> Linear | None:
     key = ("exact", expr)
     if key not in bounds.memo:
         bounds.memo[key] = _exact(expr, bounds)
-    found: Linear | None = bounds.memo[key]
-    return found
+    form: Linear | None = bounds.memo[key]
+    return form
 
 
 def _exact(expr: Expr, bounds: Bounds) -> Linear | None:
@@ -380,17 +380,17 @@ def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
             stack.extend(pending)
             continue
         value = _value(node, memo, bounds) if named is None else memo[named]
-        found = wrapped(value, node.dtype)
+        computed = wrapped(value, node.dtype)
         own = bounds.narrowed.get(node)
-        memo[node] = found if own is None else _within(found, own)
+        memo[node] = computed if own is None else _within(computed, own)
         stack.pop()
     result: Interval = memo[expr]
     return result
 
 
-def _within(found: Interval, own: Interval) -> Interval:
-    both = found.within(own)
-    return both if both.low <= both.high else found  # a place that is never reached
+def _within(computed: Interval, own: Interval) -> Interval:
+    both = computed.within(own)
+    return both if both.low <= both.high else computed  # a place that is never reached
 
 
 def _inputs(node: Expr) -> tuple[Expr, ...]:

@@ -85,24 +85,24 @@ class FactWalk:
         if isinstance(stmt, S.Seq):
             return self.sequence(stmt)
         outer = self.known
-        made = self.own(stmt)
-        if isinstance(made, S.If):
-            made = self.branch(made)
-        elif made.blocks():
-            self.known = self.inside(made)
-            made = rewrite_blocks(made, self.visit)
+        result = self.own(stmt)
+        if isinstance(result, S.If):
+            result = self.branch(result)
+        elif result.blocks():
+            self.known = self.inside(result)
+            result = rewrite_blocks(result, self.visit)
         self.known = outer
-        return made
+        return result
 
     def sequence(self, stmt: S.Seq) -> S.Stmt:
         """Statements in order; what one of them shows holds for those after it."""
         outer = self.known
-        found = []
-        for item in stmt.stmts:
-            found.append(self.visit(item))
-            self.known = self.after(item)
+        visited = []
+        for inner in stmt.stmts:
+            visited.append(self.visit(inner))
+            self.known = self.after(inner)
         self.known = outer
-        return stmt.of(found)
+        return stmt.of(visited)
 
     def after(self, stmt: S.Stmt) -> Bounds:
         """What is known once ``stmt`` is done."""
@@ -173,11 +173,11 @@ class FactWalk:
 
     def chain(self, expr: E.Expr) -> list[E.Expr]:
         """``expr`` after the operands of sums, products and the like in it."""
-        found = [expr]
-        for node in found:
+        nodes = [expr]
+        for node in nodes:
             if isinstance(node, E.Binary) and node.op not in ("land", "lor"):
-                found += [part for part in (node.a, node.b) if self.concerns(part)]
-        return found[::-1]
+                nodes += [part for part in (node.a, node.b) if self.concerns(part)]
+        return nodes[::-1]
 
     def rewritten(self, expr: E.Expr) -> E.Expr:
         """A node whose operands come from :meth:`expr`."""
@@ -195,9 +195,9 @@ class FactWalk:
         """``expr``, which is evaluated where ``cond`` holds, or does not."""
         outer = self.known
         self.known = outer.given(cond, holds)
-        found = self.expr(expr)
+        result = self.expr(expr)
         self.known = outer
-        return found
+        return result
 
 
 def _within(known: Bounds, var: E.Var, first: E.Expr, stop: E.Expr) -> Bounds:

@@ -47,9 +47,9 @@ class Hints:
     def stated(self) -> Pairs:
         """Names and values of the fields that somebody has stated, those of the program alone
         last."""
-        values = [(item, getattr(self, item.name)) for item in fields(self)[1:]]
+        values = [(field, getattr(self, field.name)) for field in fields(self)[1:]]
         own = (pair for pair in values if not _same(pair[1], pair[0].default))
-        return (*((item.name, value) for item, value in own), *self.other)
+        return (*((field.name, value) for field, value in own), *self.other)
 
     def __bool__(self) -> bool:
         return bool(self.stated)

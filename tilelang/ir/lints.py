@@ -163,7 +163,7 @@ def _certain(stmt: S.Stmt) -> Iterator[S.If]:
 
 
 def _swapped(func: S.PrimFunc) -> Iterator[Remark]:
-    """Copies that blocks begin behind the end of one dimension and that none makes up to the end of
+    """Copies that blocks begin past the end of one dimension and that none makes up to the end of
     another: block indices of a grid that are taken for each other.
 
     Only of anchors that block indices alone make up, outside of conditions.
@@ -350,7 +350,7 @@ def _others(stmt: S.Store, index: E.Expr) -> set[E.Var]:
 
 def _outside(stmt: S.Stmt) -> Iterator[Remark]:
     """Elements of global tensors that no tensor of the declared shape has, and tiles that start
-    behind its end.
+    past its end.
 
     Of tiles that is an error; of tensors such a read gives zero and such a write is dropped. What a
     condition selects may never be, so that nothing in an ``if`` or a choice counts.

@@ -142,9 +142,9 @@ class ExprPrinter:
             return f"{{{', '.join(sorted(self.value(element) for element in value))}}}"
         return repr(value)
 
-    def mapping(self, items: object) -> str:
+    def mapping(self, entries: object) -> str:
         """Pairs as a dict display."""
-        pairs = [f"{self.value(k)}: {self.value(v)}" for k, v in items]  # type: ignore[attr-defined]  # an iterable of pairs
+        pairs = [f"{self.value(k)}: {self.value(v)}" for k, v in entries]  # type: ignore[attr-defined]  # an iterable of pairs
         return f"{{{', '.join(pairs)}}}"
 
     def options(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
@@ -204,11 +204,11 @@ class ExprPrinter:
         return self._call_like(node, done), ATOM
 
     def _call_like(self, node: Expr, done: dict[int, tuple[str, int]]) -> str:
-        def text(item: Expr) -> str:
-            return done[id(item)][0]
+        def text(operand: Expr) -> str:
+            return done[id(operand)][0]
 
         def index(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-            return f"{self.names.of(buffer)}[{', '.join(text(item) for item in indices)}]"
+            return f"{self.names.of(buffer)}[{', '.join(text(operand) for operand in indices)}]"
 
         if isinstance(node, Load):
             return index(node.buffer, node.indices)
@@ -224,13 +224,13 @@ class ExprPrinter:
             word = "if_then_else" if node.lazy else "Select"
             return f"T.{word}({text(node.cond)}, {text(node.t)}, {text(node.f)})"
         if isinstance(node, Call):
-            return self._call(node, [text(item) for item in _written(node)])
+            return self._call(node, [text(operand) for operand in _written(node)])
         if isinstance(node, Ramp):
             return f"T.Ramp({text(node.base)}, {text(node.stride)}, {node.lanes})"
         if isinstance(node, Broadcast):
             return f"T.Broadcast({text(node.value)}, {node.lanes})"
         if isinstance(node, Vector):
-            return f"T.{node.dtype}({', '.join(text(item) for item in node.elements)})"
+            return f"T.{node.dtype}({', '.join(text(operand) for operand in node.elements)})"
         if isinstance(node, Lane):
             return f"{_fit(done[id(node.vector)], ATOM)}[{text(node.index)}]"
         if isinstance(node, StringImm):

@@ -73,8 +73,8 @@ def tile_text(stmt: S.TileOp, text: ExprPrinter) -> str:
     args: list[str] = []
     for name in row.lead:
         value = getattr(stmt, name)
-        items = value if isinstance(value, tuple) else (value,)
-        args.extend(_operand(spec, text) for spec in items)
+        values = value if isinstance(value, tuple) else (value,)
+        args.extend(_operand(spec, text) for spec in values)
     for spec in fields(stmt):
         if spec.name in (*row.lead, *row.within, *row.silent, "loc"):
             continue

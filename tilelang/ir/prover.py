@@ -49,9 +49,9 @@ def decide(op: str, a: Expr, b: Expr, bounds: Bounds) -> bool | None:
     """The comparison ``a op b`` of integers where it is decided."""
     if a is b:
         return op in ("eq", "le", "ge")
-    found = compare(op, interval(a, bounds), interval(b, bounds))
-    if found is not None or a.dtype.lanes > 1:
-        return found
+    truth = compare(op, interval(a, bounds), interval(b, bounds))
+    if truth is not None or a.dtype.lanes > 1:
+        return truth
     key = ("decide", op, a, b)
     if key not in bounds.memo:
         bounds.memo[key] = _decided(op, a, b, bounds)

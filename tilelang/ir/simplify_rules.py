@@ -169,7 +169,7 @@ def _as_division(op: str) -> Callable[[Context, Match], Expr | None]:
             rules = (_mod_decided, _mod_split, _steps("floormod"))
         else:
             rules = (_div_decided, _div_split, _steps("floordiv"))
-        return next((found for rule in rules if (found := rule(ctx, match)) is not None), None)
+        return next((divided for rule in rules if (divided := rule(ctx, match)) is not None), None)
 
     return changed
 

@@ -120,7 +120,7 @@ class Varying:
         return own or (self.told and bool(atom.exchanges))
 
     # -- statements ----------------------------------------------------------------------
-    # ``now`` is what differs before a statement, and then behind it. Here it is one set for all
+    # ``now`` is what differs before a statement, and then after it. Here it is one set for all
     # positions; nothing is ever removed from it.
     def _fork(self, now: set[E.Var]) -> set[E.Var]:
         """What differs at the beginning of a block that is entered with ``now``."""

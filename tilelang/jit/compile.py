@@ -216,7 +216,7 @@ def lower(
     chosen, options = parse_target(target), options_for(functions[0], pass_configs, None, None)
     artifact = compile_source(functions[0], chosen, options)
     return CompiledArtifact(
-        **{item.name: getattr(artifact, item.name) for item in fields(Artifact)},
+        **{f.name: getattr(artifact, f.name) for f in fields(Artifact)},
         params=tuple(map(KernelParam.from_param, functions[0].params)),
         target=chosen,
         target_host=None if target_host is None else parse_target(target_host),
@@ -226,7 +226,7 @@ def lower(
 
 def run_parallel(
     work: Callable[[Item], JITKernel],
-    items: Sequence[Item],
+    jobs: Sequence[Item],
     num_workers: int | None,
     ignore_error: bool,
 ) -> list[JITKernel | None]:
@@ -236,9 +236,9 @@ def run_parallel(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    def guarded(item: Item) -> JITKernel | None:
+    def guarded(job: Item) -> JITKernel | None:
         try:
-            return work(item)
+            return work(job)
         except TileError:
             if not ignore_error:
                 raise
@@ -246,7 +246,7 @@ def run_parallel(
 
     with ThreadPoolExecutor(num_workers or default_workers()) as pool:
         # Each thread has the `with` statements around the caller.
-        futures = [pool.submit(copy_context().run, guarded, item) for item in items]
+        futures = [pool.submit(copy_context().run, guarded, job) for job in jobs]
         with progress(total=len(futures), desc="Parallel Compiling") as bar:
             for future in futures:
                 future.add_done_callback(lambda _: bar.update(1))
@@ -254,7 +254,7 @@ def run_parallel(
 
 
 def run_on(
-    executor: Any, work: Callable[[Item], JITKernel], items: Sequence[Item], ignore_error: bool
+    executor: Any, work: Callable[[Item], JITKernel], jobs: Sequence[Item], ignore_error: bool
 ) -> list[JITKernel | None]:
     """``work`` for each item on the user's executor; results in order. The caller
     compiles what a dead worker did not finish."""
@@ -263,14 +263,14 @@ def run_on(
     from tilelang.jit.executors import submit
 
     around = surroundings()
-    futures = [submit(executor, _inside, around, work, item) for item in items]
+    futures = [submit(executor, _inside, around, work, job) for job in jobs]
     kernels: list[JITKernel | None] = []
-    for item, future in progress(list(zip(items, futures)), desc="Parallel Compiling"):
+    for job, future in progress(list(zip(jobs, futures)), desc="Parallel Compiling"):
         try:
             try:
                 kernels.append(future.result())
             except BrokenExecutor:
-                kernels.append(work(item))
+                kernels.append(work(job))
         except TileError:
             if not ignore_error:
                 raise
@@ -278,11 +278,11 @@ def run_on(
     return kernels
 
 
-def _inside(around: Surroundings, work: Callable[[Item], JITKernel], item: Item) -> JITKernel:
+def _inside(around: Surroundings, work: Callable[[Item], JITKernel], job: Item) -> JITKernel:
     """``work(item)`` with the ``with`` statements around the caller, in another process."""
     around.enter()
     try:
-        return work(item)
+        return work(job)
     finally:
         leave_surroundings()
 
@@ -296,18 +296,11 @@ def default_workers() -> int:
 
 @border
 def par_compile(
-    funcs: Iterable[Program],
-    out_idx: Any = None,
-    execution_backend: str = "auto",
-    target: Any = "auto",
-    target_host: Any = None,
-    verbose: bool | None = None,
-    pass_configs: Mapping[Any, Any] | None = None,
-    compile_flags: Any = None,
-    num_workers: int | None = None,
-    ignore_error: bool = False,
-    executor: Any = None,
-) -> list[JITKernel | None]:
+    funcs: Iterable[Program], out_idx: Any = None, execution_backend: str = "auto",
+    target: Any = "auto", target_host: Any = None, verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None, compile_flags: Any = None,
+    num_workers: int | None = None, ignore_error: bool = False, executor: Any = None,
+) -> list[JITKernel | None]:  # fmt: skip
     """Compile several traced functions at the same time; return kernels in the given order.
 
     Args:
@@ -328,14 +321,14 @@ def par_compile(
     return run_parallel(compile_program, programs, num_workers, ignore_error)
 
 
-def several(items: Any, what: str, kinds: str) -> list[Any]:
+def several(values: Any, what: str, kinds: str) -> list[Any]:
     """The items of a sequence as a list.
 
     Raises:
         TileTypeError: it is a single value, or text.
     """
-    if isinstance(items, (str, bytes, Mapping)) or not hasattr(items, "__iter__"):
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise TileTypeError(
-            f"{what} takes a list of {kinds}", expected=f"a list of {kinds}", got=shown(items)
+            f"{what} takes a list of {kinds}", expected=f"a list of {kinds}", got=shown(values)
         )
-    return list(items)
+    return list(values)

@@ -446,17 +446,11 @@ def jit(
 
 @border
 def lazy_jit(
-    func: Callable[..., Any] | None = None,
-    *,
-    target: Any = None,
-    target_host: Any = None,
-    execution_backend: str | None = None,
-    verbose: bool | None = None,
-    pass_configs: Mapping[Any, Any] | None = None,
-    debug_root_path: str | None = None,
-    compile_flags: Any = None,
-    **unknown: Any,
-) -> Any:
+    func: Callable[..., Any] | None = None, *, target: Any = None, target_host: Any = None,
+    execution_backend: str | None = None, verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None, debug_root_path: str | None = None,
+    compile_flags: Any = None, **unknown: Any,
+) -> Any:  # fmt: skip
     """Decorate a kernel whose annotations say what is specialized; calling runs it."""
     settings = _settings(
         None, target, target_host, execution_backend, verbose, pass_configs, compile_flags,

@@ -146,7 +146,7 @@ def from_artifact(
     if module is None:
         raise InternalError(f"the back end gave no module for {func.name}")
     machinery = make_machinery(module, target, options)
-    if any(isinstance(item, View) and item.source is not None for item in walk(func.body)):
+    if any(isinstance(stmt, View) and stmt.source is not None for stmt in walk(func.body)):
         machinery = replace(machinery, bounded=False)
     files = user_files(func)
     try:

@@ -10,8 +10,8 @@ from typing import Any
 __all__ = ["progress", "shows_bars"]
 
 
-def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
-    """``tqdm`` over ``items``, shown in a terminal or notebook.
+def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
+    """``tqdm`` over ``iterable``, shown in a terminal or notebook.
 
     Args:
         options: of ``tqdm``, e.g. ``desc`` and ``total``.
@@ -21,7 +21,7 @@ def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
         warnings.filterwarnings("ignore", message="IProgress not found")
         from tqdm.auto import tqdm
 
-    return tqdm(items, disable=not shows_bars(), **options)
+    return tqdm(iterable, disable=not shows_bars(), **options)
 
 
 def shows_bars() -> bool:

@@ -84,24 +84,24 @@ GENERATORS = (
 
 
 # -- functions by name -----------------------------------------------------------------------------
-def _call(op: str, items: tuple[object, ...], dtype: object) -> Expr:
+def _call(op: str, operands: tuple[object, ...], dtype: object) -> Expr:
     what = f"T.{op}"
     if dtype is None:
-        if not items:
+        if not operands:
             raise TileTypeError(f"{what} without a function", expected=f"{what}(dtype, name, ...)")
-        dtype, items = items[0], items[1:]
-    if not items or not isinstance(items[0], str):
+        dtype, operands = operands[0], operands[1:]
+    if not operands or not isinstance(operands[0], str):
         raise TileTypeError(
             f"the function of {what} is not named",
             expected=f'{what}(dtype, "name", *args)',
-            got=describe(items[0]) if items else "no name",
+            got=describe(operands[0]) if operands else "no name",
         )
-    args = tuple(operand(entry, "T.call_extern") for entry in items[1:])
+    args = tuple(operand(entry, "T.call_extern") for entry in operands[1:])
     from tilelang.ir.functions import STORING
 
-    if items[0] in STORING and len(args) == STORING[items[0]][0].count + 1:
-        return _storing(what, items[0], args, DType(dtype))
-    return call(op, *args, dtype=DType(dtype), name=str(items[0]))
+    if operands[0] in STORING and len(args) == STORING[operands[0]][0].count + 1:
+        return _storing(what, operands[0], args, DType(dtype))
+    return call(op, *args, dtype=DType(dtype), name=str(operands[0]))
 
 
 def _storing(what: str, name: str, args: tuple[Expr, ...], dtype: DType) -> Expr:

@@ -263,7 +263,7 @@ def evaluate(value: Any) -> Expr | None:
 
 
 def branch(cond: object, t: object, f: object) -> None:
-    """An ``if`` whose sides are statements that were emitted last, the second behind the first."""
+    """An ``if`` whose sides are statements that were emitted last, the second after the first."""
     active = builder("T.if_then_else")
     orelse, then = _taken(active, f), _taken(active, t)
     test = truth(cond, "the condition of T.if_then_else")

@@ -33,9 +33,9 @@ def index_vars(count: int) -> tuple[Var, ...]:
 def constant_extents(shape: object, subject: str) -> tuple[int, ...]:
     """``shape`` (an int, a sequence, a buffer or a region) as positive ints."""
     extents = getattr(shape, "shape", shape)
-    items = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
+    values = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
     result: list[int] = []
-    for value in items:
+    for value in values:
         extent = as_extent(value)
         if not isinstance(extent, int) or extent < 1:
             raise TileValueError(
@@ -49,8 +49,8 @@ def constant_extents(shape: object, subject: str) -> tuple[int, ...]:
 
 def as_outputs(value: object) -> tuple[Expr, ...]:
     """What an index function returned, as a tuple of expressions."""
-    items = value if isinstance(value, (tuple, list)) else (value,)
-    return tuple(as_expr(output) for output in items)
+    outputs = value if isinstance(value, (tuple, list)) else (value,)
+    return tuple(as_expr(output) for output in outputs)
 
 
 class Layout:

@@ -83,7 +83,7 @@ def _directed(p: GpuPrinter, call: E.Call) -> str:
 
 
 def _reduce(p: GpuPrinter, call: E.Call) -> str:
-    """A reduction over the simdgroup; float16 and bfloat16 are rounded once, behind it."""
+    """A reduction over the simdgroup; float16 and bfloat16 are rounded once, after it."""
     dtype = call.dtype
     if dtype.bits > 32:
         raise TileUnsupportedError(

@@ -59,11 +59,11 @@ def measure_together(
         for _step in range(max(1, int(warmup / once))):
             fn()
         plans.append((name, fn, clock, max(1, _readings(rep, once, clock) // _TURNS)))
-    found: dict[str, list[float]] = {name: [] for name in functions}
+    times: dict[str, list[float]] = {name: [] for name in functions}
     for _turn in range(_TURNS):
         for name, fn, clock, count in plans:
-            found[name] += clock.time(fn, count)
-    return {name: Timing(tuple(found[name]), clock.is_host) for name, _, clock, _ in plans}
+            times[name] += clock.time(fn, count)
+    return {name: Timing(tuple(times[name]), clock.is_host) for name, _, clock, _ in plans}
 
 
 def _readings(rep: float, once: float, clock: Clock) -> int:
@@ -108,11 +108,11 @@ def do_bench(
         )
     _check(backend, BACKENDS, "backend")
     _check(return_mode, MODES, "return_mode")
-    found = measure(fn, warmup, rep, _n_warmup, _n_repeat, fast_flush, backend)
+    result = measure(fn, warmup, rep, _n_warmup, _n_repeat, fast_flush, backend)
     if quantiles is not None:
-        values = [found.quantile(share) for share in quantiles]
+        values = [result.quantile(share) for share in quantiles]
         return values[0] if len(values) == 1 else values
-    return found.figure(return_mode)
+    return result.figure(return_mode)
 
 
 def _check(word: str | Clock, known: Iterable[str], what: str) -> None:

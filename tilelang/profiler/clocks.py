@@ -54,13 +54,13 @@ class HostClock:
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
         """``count`` readings, each in milliseconds per call."""
-        found = []
+        times = []
         for _ in range(count):
             start = time.perf_counter()
             for _call in range(self.calls):
                 fn()
-            found.append((time.perf_counter() - start) * 1e3 / self.calls)
-        return found
+            times.append((time.perf_counter() - start) * 1e3 / self.calls)
+        return times
 
 
 class EventClock:
@@ -80,7 +80,7 @@ class EventClock:
         raise NotImplementedError
 
     def record(self, event: Any) -> None:
-        """Put an event behind what the stream has to do."""
+        """Put an event after what the stream has to do."""
         event.record()
 
     def between(self, start: Any, end: Any) -> float:
@@ -234,9 +234,9 @@ class DriverClock(EventClock):
 
     def between(self, start: Any, end: Any) -> float:
         """Milliseconds."""
-        found = ctypes.c_float()
-        self.call("cuEventElapsedTime", ctypes.byref(found), start, end, what="measuring a kernel")
-        return found.value
+        ms = ctypes.c_float()
+        self.call("cuEventElapsedTime", ctypes.byref(ms), start, end, what="measuring a kernel")
+        return ms.value
 
     def wait(self) -> None:
         """Wait for the device."""

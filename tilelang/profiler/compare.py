@@ -34,17 +34,17 @@ class Comparison(Preformatted):
         return [
             {
                 "name": name,
-                "latency": found.latency,
-                "median": found.median,
-                "p10": found.quantile(0.1),
-                "p90": found.quantile(0.9),
-                "spread": found.spread,
-                "GB/s": self.work.gbps(found.latency),
-                "TFLOP/s": self.work.tflops(found.latency),
-                "ratio": found.latency / max(own, 1e-9),
-                **({"roof": self.roof.share(self.work, found.latency)} if self.roof else {}),
+                "latency": timing.latency,
+                "median": timing.median,
+                "p10": timing.quantile(0.1),
+                "p90": timing.quantile(0.9),
+                "spread": timing.spread,
+                "GB/s": self.work.gbps(timing.latency),
+                "TFLOP/s": self.work.tflops(timing.latency),
+                "ratio": timing.latency / max(own, 1e-9),
+                **({"roof": self.roof.share(self.work, timing.latency)} if self.roof else {}),
             }
-            for name, found in self.timings.items()
+            for name, timing in self.timings.items()
         ]
 
     def to_json(self) -> str:

@@ -97,10 +97,10 @@ class Profiler:
         return [supply(p) for i, p in enumerate(self.kernel.params) if i not in results]
 
     def _results(self, func: Callable[..., Any], inputs: list[Any]) -> list[Any]:
-        found = func(*inputs)
-        if found is None:
+        result = func(*inputs)
+        if result is None:
             return inputs  # it wrote into its arguments
-        return list(found) if isinstance(found, (list, tuple)) else [found]
+        return list(result) if isinstance(result, (list, tuple)) else [result]
 
     def _result_dtypes(self) -> list[DType]:
         """Dtypes of what :meth:`_results` gives for the kernel."""
@@ -146,7 +146,7 @@ class Profiler:
 
     def _both(self, reference: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Any]:
         """Results of the kernel and of a reference on equal inputs."""
-        expected = self._results(reference, [copied(item) for item in inputs])
+        expected = self._results(reference, [copied(array) for array in inputs])
         return self._results(self.kernel, inputs), expected
 
     def manual_assert_close(
@@ -180,9 +180,9 @@ class Profiler:
     ) -> None:
         """Check that repeated calls give bit-identical results."""
         inputs = self.inputs(None, dynamic_symbolic_constraints)
-        first = self._results(self.kernel, [copied(item) for item in inputs])
+        first = self._results(self.kernel, [copied(array) for array in inputs])
         for _ in range(repeat):
-            again = self._results(self.kernel, [copied(item) for item in inputs])
+            again = self._results(self.kernel, [copied(array) for array in inputs])
             for a, b in zip(first, again):
                 if as_float(a).tobytes() != as_float(b).tobytes():
                     raise AssertionError("two calls with the same inputs differ")
@@ -229,13 +229,9 @@ class Profiler:
         )  # fmt: skip
 
     def measure(
-        self,
-        warmup: float = 25,
-        rep: float = 100,
-        input_tensors: Sequence[Any] | None = None,
-        backend: str = "event",
-        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
-    ) -> Timing:
+        self, warmup: float = 25, rep: float = 100, input_tensors: Sequence[Any] | None = None,
+        backend: str = "event", dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+    ) -> Timing:  # fmt: skip
         """Measure how long a call takes, with all readings; arguments as for :meth:`do_bench`."""
         inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         return measure(lambda: self.kernel(*inputs), warmup, rep, backend=backend)
@@ -269,21 +265,21 @@ class Profiler:
 
         calls = {self.kernel.prim_func.name: call(self.kernel)}
         calls |= {name: call(function) for name, function in named.items()}
-        found = measure_together(calls, warmup, rep, backend)
+        timings = measure_together(calls, warmup, rep, backend)
         work = self.work(dynamic_symbolic_constraints)
-        return Comparison(found, work, known_roof(self.kernel.target))
+        return Comparison(timings, work, known_roof(self.kernel.target))
 
 
 def _symbols(params: Sequence[KernelParam]) -> dict[str, None]:
     """Names of scalar parameters and of the symbols in shapes."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for param in params:
         if param.is_scalar():
-            found.setdefault(param.name)
+            names.setdefault(param.name)
         for extent in param.shape:
             if isinstance(extent, Expr):
-                found.update(dict.fromkeys(var.name for var in extent.variables))
-    return found
+                names.update(dict.fromkeys(var.name for var in extent.variables))
+    return names
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:

@@ -53,8 +53,8 @@ class Roof(Preformatted):
 
 def known_roof(target: Target) -> Roof | None:
     """The roof that was measured for the device that programs for ``target`` run on."""
-    found = default_cache().get_text(_key(device_name(target)))
-    return None if found is None else Roof(**json.loads(found))
+    text = default_cache().get_text(_key(device_name(target)))
+    return None if text is None else Roof(**json.loads(text))
 
 
 def remember(roof: Roof) -> None:

@@ -35,7 +35,7 @@ class Sweep(Preformatted):
     def rows(self) -> list[dict[str, Any]]:
         """The rows of every comparison with the value of the parameter."""
         return [
-            {self.name: value, **row} for value, found in self.points.items() for row in found.rows
+            {self.name: value, **row} for value, point in self.points.items() for row in point.rows
         ]
 
     def to_json(self) -> str:
@@ -48,8 +48,8 @@ class Sweep(Preformatted):
         _check(figure)
         names = list(dict.fromkeys(str(row["name"]) for row in self.rows))
         lines = [[self.name, *names]]
-        for value, found in self.points.items():
-            by_name = {str(row["name"]): row for row in found.rows}
+        for value, point in self.points.items():
+            by_name = {str(row["name"]): row for row in point.rows}
             lines.append([str(value), *(f"{by_name[name][figure]:.3g}" for name in names)])
         return table(lines)
 

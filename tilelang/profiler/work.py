@@ -98,14 +98,14 @@ class Counter:
             for var in of.variables
             if var in known or var.name in self.symbols
         }
-        found = simplify(substitute(of, values))
-        return int(found.value) if isinstance(found, E.Const) else None
+        result = simplify(substitute(of, values))
+        return int(result.value) if isinstance(result, E.Const) else None
 
     def extent(self, of: object, known: Mapping[E.Var, E.Expr]) -> int:
         """An extent as a number; 1 where unknown."""
-        found = self.value(of, known)
-        self.exact &= found is not None
-        return 1 if found is None else max(0, found)
+        extent = self.value(of, known)
+        self.exact &= extent is not None
+        return 1 if extent is None else max(0, extent)
 
     def extents(self, of: Iterable[object], known: Mapping[E.Var, E.Expr]) -> list[int]:
         """Extents as numbers."""

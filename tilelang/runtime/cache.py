@@ -6,7 +6,7 @@ and renamed when complete; a killed process leaves at most a temporary file, whi
 Every entry ends with a checksum, verified when it is read: a damaged entry counts as missing. If
 the disk is full or read-only, nothing is kept.
 
-The bytes of a shared library come first in the file, its metadata behind them, so that the file
+The bytes of a shared library come first in the file, its metadata after them, so that the file
 itself can be loaded: loaders ignore what follows a library.
 
 The directory and its sub-directories must belong to the user and not be writable by others, since

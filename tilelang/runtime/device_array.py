@@ -66,7 +66,7 @@ class DeviceMemory:
         result, source = self.empty(dtype, shape), np.ascontiguousarray(array)
         done = min(source.nbytes, result.size)
         self.driver.copy(self.index, result.pointer, source.ctypes.data, done)
-        while 0 < done < result.size:  # double what is there
+        while 0 < done < result.size:  # double the filled part
             step = min(done, result.size - done)
             self.driver.copy(self.index, result.pointer + done, result.pointer, step)
             done += step

@@ -20,7 +20,7 @@ def symbols_in(dim: DimExpr) -> tuple[int, ...]:
     """Numbers of the symbols in ``dim``, in order of appearance."""
     if isinstance(dim, int):
         return ()
-    numbers = {int(item[1:]): None for item in dim if isinstance(item, str) and item[0] == "$"}
+    numbers = {int(token[1:]): None for token in dim if isinstance(token, str) and token[0] == "$"}
     return tuple(numbers)
 
 

@@ -166,8 +166,8 @@ def program(extent: int | E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -
             expected="integer arithmetic on sizes and scalar parameters",
         )
 
-    items = program_of(extent, leaf)
-    return items[0] if len(items) == 1 and isinstance(items[0], int) else items
+    tokens = program_of(extent, leaf)
+    return tokens[0] if len(tokens) == 1 and isinstance(tokens[0], int) else tokens
 
 
 def _relevant(body: S.Stmt) -> list[S.Stmt]:

@@ -278,4 +278,4 @@ def _param(data: dict[str, Any]) -> Param:
 
 
 def _dims(dims: list[Any]) -> tuple[DimExpr, ...]:
-    return tuple(tuple(item) if isinstance(item, (list, tuple)) else item for item in dims)
+    return tuple(tuple(dim) if isinstance(dim, (list, tuple)) else dim for dim in dims)

@@ -116,7 +116,7 @@ def describe(obj: object) -> TensorInfo:
 
 
 def span(obj: object) -> tuple[int, int]:
-    """The address range of a tensor: its first byte, and the one behind its last; empty if it has
+    """The address range of a tensor: its first byte, and the one past its last; empty if it has
     no elements, or is no tensor."""
     try:
         info = describe(obj)

@@ -66,8 +66,8 @@ def warpgroup_kinds(a: DType, b: DType, c: DType) -> tuple[DType, DType, DType] 
     x, y = _called(a), _called(b)
     sums = [DType(kind) for kind in WGMMA_KINDS.get((str(x), str(y)), ())]
     fitting = [kind for kind in sums if kind.is_float == c.is_float and kind.bits >= c.bits]
-    found = min(fitting, key=lambda kind: (kind is not c, -kind.bits), default=None)
-    return None if found is None else (x, y, found)
+    fit = min(fitting, key=lambda kind: (kind is not c, -kind.bits), default=None)
+    return None if fit is None else (x, y, fit)
 
 
 def warpgroup_atoms(kinds: tuple[DType, DType, DType]) -> Iterator[MmaAtom]:

@@ -56,15 +56,15 @@ def cuda_devices() -> tuple[str, ...]:
     count = ctypes.c_int(0)
     if driver is None or driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return ()
-    found = []
+    devices = []
     for index in range(count.value):
         device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
         driver.cuDeviceGet(ctypes.byref(device), index)
         driver.cuDeviceGetAttribute(ctypes.byref(major), _COMPUTE_MAJOR, device)
         driver.cuDeviceGetAttribute(ctypes.byref(minor), _COMPUTE_MINOR, device)
         own = "a" if major.value >= 9 else ""
-        found.append(f"sm_{major.value}{minor.value}{own}")
-    return tuple(found)
+        devices.append(f"sm_{major.value}{minor.value}{own}")
+    return tuple(devices)
 
 
 @lru_cache(maxsize=1)
@@ -93,8 +93,8 @@ def chips_in(folder: Path) -> tuple[str, ...]:
 
     Source: Linux kernel, "AMDGPU KFD topology", gfx_target_version.
     """
-    found = []
-    for file in sorted(folder.glob("*/properties"), key=lambda item: int(item.parent.name)):
+    chips = []
+    for file in sorted(folder.glob("*/properties"), key=lambda path: int(path.parent.name)):
         try:
             text = file.read_text(encoding="utf-8")
         except OSError:
@@ -103,8 +103,8 @@ def chips_in(folder: Path) -> tuple[str, ...]:
             (int(line.split()[1]) for line in text.splitlines() if line.startswith(_VERSION)), 0
         )
         if number:
-            found.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
-    return tuple(found)
+            chips.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
+    return tuple(chips)
 
 
 def has_metal() -> bool:

@@ -145,7 +145,7 @@ def lowest_with(feature: str) -> str:
     if feature in _CUDA_SINCE:
         return f"sm_{_CUDA_SINCE[feature]}"
     others = {**_HIP, **_OTHERS}
-    return next((name for name, found in others.items() if feature in found), feature)
+    return next((name for name, features in others.items() if feature in features), feature)
 
 
 def cuda_number(arch: str) -> int:

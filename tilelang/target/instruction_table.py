@@ -25,7 +25,7 @@ def _pickled(row: Atom) -> tuple[Any, ...]:
     table, as a function of the program's own source, is written field by field."""
     if ROWS.get(row.name) is row:
         return _named, (row.name,)
-    return type(row), tuple(getattr(row, item.name) for item in fields(row))
+    return type(row), tuple(getattr(row, field.name) for field in fields(row))
 
 
 copyreg.pickle(Atom, _pickled)

@@ -122,10 +122,10 @@ class Target:
         Raises:
             TileValueError: there is none, and ``allow_none`` is false.
         """
-        found: Target | None = surroundings().target
-        if found is None and not allow_none:
+        target: Target | None = surroundings().target
+        if target is None and not allow_none:
             raise TileValueError("there is no current target", expected="with Target(...): around")
-        return found
+        return target
 
     def __str__(self) -> str:
         parts = [self.kind]
@@ -226,8 +226,8 @@ def _make(
 ) -> Target:
     word = name.strip().lower()
     if word == "auto":
-        found = _from_arguments(args) or _from_machine()
-        return replace(found, options=options) if options else found
+        parsed = _from_arguments(args) or _from_machine()
+        return replace(parsed, options=options) if options else parsed
     if word not in SPELLINGS:
         raise TileValueError(
             f"unknown target {name!r}", expected=_EXPECTED, got=_shown(spec), hint=_near(word)
@@ -244,7 +244,7 @@ def _make(
             got=_shown(spec),
             hint='"cpu" alone builds for this machine',
         )
-    keys = tuple(item for item in keys if item != kind)
+    keys = tuple(k for k in keys if k != kind)
     if key and key not in keys:
         keys = (*keys, key)
     return Target(kind, arch, keys, options)

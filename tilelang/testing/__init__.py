@@ -182,13 +182,13 @@ def process_func(func: Callable[..., float], name: str | None = None, /, **kwarg
         TileValueError: it gives something else.
     """
     label = str(name or getattr(func, "__name__", "function"))
-    found = func(**kwargs)
-    if not isinstance(found, (int, float)) or not found > 0:
+    latency = func(**kwargs)
+    if not isinstance(latency, (int, float)) or not latency > 0:
         raise TileValueError(
-            f"{label} gave no latency", expected="a positive number", got=shown(found, 60)
+            f"{label} gave no latency", expected="a positive number", got=shown(latency, 60)
         )
-    print(f"{label}: {found:.6g}")
-    timing = Timing(label, float(found))
+    print(f"{label}: {latency:.6g}")
+    timing = Timing(label, float(latency))
     collected = _COLLECTED.get()
     if collected is not None:
         collected.append(timing)
@@ -211,8 +211,8 @@ def regression(prefixes: Sequence[str] = ("regression_",), verbose: bool = True)
         for name, value in sorted(caller.items())
         if name.startswith(tuple(prefixes)) and callable(value)
     ]
-    found: list[Timing] = []
-    token = _COLLECTED.set(found)
+    timings: list[Timing] = []
+    token = _COLLECTED.set(timings)
     try:
         for function in chosen:
             function()
@@ -220,6 +220,6 @@ def regression(prefixes: Sequence[str] = ("regression_",), verbose: bool = True)
         _COLLECTED.reset(token)
     if verbose:
         print("| name | latency |\n|---|---|")
-        for item in found:
-            print(f"| {item.name} | {item.latency:.6g} |")
-    return found
+        for timing in timings:
+            print(f"| {timing.name} | {timing.latency:.6g} |")
+    return timings

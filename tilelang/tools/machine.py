@@ -39,15 +39,15 @@ def roof(target: Any = "auto", again: bool = False) -> Roof:
             expected="the CPU, or a GPU that torch finds",
             got=f"target={str(parsed)!r}",
         )
-    found = None if again else known_roof(parsed)
-    if found is None:
+    known = None if again else known_roof(parsed)
+    if known is None:
         gpu = parsed.is_gpu
         copied = _best(_copy(_COPIED[gpu]), parsed, 2 * 4 * _COPIED[gpu])
         size = _PRODUCT[gpu]
-        made = _product(size, *_TILE[gpu], "float16" if gpu else "float32")
-        found = Roof(device_name(parsed), copied / 1e6, _best(made, parsed, 2 * size**3) / 1e9)
-        remember(found)
-    return found
+        program = _product(size, *_TILE[gpu], "float16" if gpu else "float32")
+        known = Roof(device_name(parsed), copied / 1e6, _best(program, parsed, 2 * size**3) / 1e9)
+        remember(known)
+    return known
 
 
 def _best(func: PrimFunc, target: Target, amount: float) -> float:
@@ -64,8 +64,8 @@ def _copy(count: int) -> PrimFunc:
         with T.Kernel(count // block, threads=256) as bx:
             T.copy(A[bx * block], B[bx * block : bx * block + block])
 
-    made: PrimFunc = copied
-    return made
+    program: PrimFunc = copied
+    return program
 
 
 def _product(size: int, bm: int, bn: int, bk: int, dtype: str) -> PrimFunc:
@@ -86,5 +86,5 @@ def _product(size: int, bm: int, bn: int, bk: int, dtype: str) -> PrimFunc:
                 T.gemm(a, b, c)
             T.copy(c, C[by * bm, bx * bn])
 
-    made: PrimFunc = product
-    return made
+    program: PrimFunc = product
+    return program

@@ -114,5 +114,5 @@ def _colours(colormap: str | None, count: int) -> Callable[[int], Any]:
         return lambda number: colour_of(number, count)
     from matplotlib import colormaps
 
-    found = colormaps[colormap]
-    return lambda number: found(number / max(1, count - 1))
+    colours = colormaps[colormap]
+    return lambda number: colours(number / max(1, count - 1))

@@ -31,5 +31,5 @@ class Note:
 
 def with_lines(launch: S.Launch, lines: tuple[str, ...]) -> S.Launch:
     """``launch`` with further lines of its ``fusion_note``, each once."""
-    found = tuple(dict.fromkeys((*launch.hints.fusion_note, *lines)))
-    return replace(launch, hints=replace(launch.hints, fusion_note=found)) if found else launch
+    notes = tuple(dict.fromkeys((*launch.hints.fusion_note, *lines)))
+    return replace(launch, hints=replace(launch.hints, fusion_note=notes)) if notes else launch

@@ -29,16 +29,15 @@ Node = TypeVar("Node", S.PrimFunc, S.Launch)
 Found = TypeVar("Found")
 
 
-class Place:
-    """Where in a program a walk is.
+class Cursor:
+    """The position of a walk in a program. Nodes are those before the phase.
 
     Attributes:
-        func: the program as the phase got it.
-        context: what it is compiled for.
-        launch: the kernel around, as the phase got it; None outside of kernels.
-        around: the statements around, the outermost first, and the current one, as the phase got
-        them.
-        names: values that have names in the block at hand.
+        func: the program.
+        context: the target and the options.
+        launch: the enclosing kernel; None outside of kernels.
+        around: the enclosing statements, the outermost first, and the current one.
+        names: values that have names in the current block.
     """
 
     def __init__(self, func: S.PrimFunc, context: Context) -> None:
@@ -56,7 +55,7 @@ class Place:
         return self.launch
 
     def of(self, find: Callable[[Node], Found], node: Node) -> Found:
-        """``find(node)``, found once in a walk."""
+        """``find(node)``, computed once in a walk."""
         key = find, node
         if key not in self._known:
             self._known[key] = find(node)
@@ -70,15 +69,15 @@ class Rule:
 
     Attributes:
         on: the types of nodes: statements, expressions, :class:`Buffer`, or the program.
-        make: gives what such a node becomes, at a place; of a statement also a list of statements,
-            or None for nothing. Its name is that of the rule, and its docstring says what it does.
-        needs: the feature of a target without which it has nothing to do.
-        where: a quick look at a program and what it is compiled for: whether there may be anything
-            to do.
+        make: returns what replaces such a node, given the cursor; for a statement also a list of
+            statements, or None to drop it. Its name is that of the rule, and its docstring says
+            what the rule does.
+        needs: the feature of a target without which the rule does nothing.
+        where: whether the rule may apply to a program and a target; a quick test.
     """
 
     on: tuple[type, ...]
-    make: Callable[[Any, Place], Any]
+    make: Callable[[Any, Cursor], Any]
     needs: str = ""
     where: Callable[[S.PrimFunc, Context], bool] | None = None
 
@@ -104,7 +103,7 @@ class Rule:
 
 def rule(
     *on: type, needs: str = "", where: Callable[[S.PrimFunc, Context], bool] | None = None
-) -> Callable[[Callable[[Any, Place], Any]], Rule]:
+) -> Callable[[Callable[[Any, Cursor], Any]], Rule]:
     """Makes a :class:`Rule` of a function."""
     return lambda make: Rule(on, make, needs, where)
 
@@ -118,46 +117,46 @@ class Phase:
     def __call__(self, func: S.PrimFunc, context: Context) -> S.PrimFunc:
         """``func`` with all rows applied."""
         rules = [rule for rule in self.rules if rule.when(func, context)]
-        place = Place(func, context)
+        cursor = Cursor(func, context)
         by_kind = {
             kind: [rule for rule in rules if any(issubclass(on, kind) for on in rule.on)]
             for kind in (S.Stmt, E.Expr, Buffer, S.PrimFunc)
         }
         if by_kind[E.Expr] or by_kind[Buffer]:
-            walk = _Exprs(place, by_kind[S.Stmt], by_kind[E.Expr], by_kind[Buffer])
+            walk = _Exprs(cursor, by_kind[S.Stmt], by_kind[E.Expr], by_kind[Buffer])
             func = func.with_body(walk.rewrite(func.body))
         elif by_kind[S.Stmt]:
-            func = func.with_body(_Stmts(place, by_kind[S.Stmt]).rewrite(func.body))
+            func = func.with_body(_Stmts(cursor, by_kind[S.Stmt]).rewrite(func.body))
         for rule in by_kind[S.PrimFunc]:
-            func = rule.make(func, place)
+            func = rule.make(func, cursor)
         return func
 
 
 class _Stmts(Rewriter):
     """Applies rows about statements."""
 
-    def __init__(self, place: Place, rules: list[Rule]) -> None:
-        self.place = place
+    def __init__(self, cursor: Cursor, rules: list[Rule]) -> None:
+        self.cursor = cursor
         self.rules = rules
         self.about: dict[type, bool] = {}  # whether a row is about statements of a type
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        outer = self.place.launch
+        outer = self.cursor.launch
         if isinstance(stmt, S.Launch):
-            self.place.launch = stmt
-        self.place.around.append(stmt)
+            self.cursor.launch = stmt
+        self.cursor.around.append(stmt)
         result = super()._visit(stmt)
-        self.place.around.pop()
-        self.place.launch = outer
+        self.cursor.around.pop()
+        self.cursor.launch = outer
         return result
 
     def _visit_block(self, old: Any) -> Any:
         if isinstance(old, tuple):
             return super()._visit_block(old)
-        outer = self.place.names
-        self.place.names = dict(outer)
+        outer = self.cursor.names
+        self.cursor.names = dict(outer)
         result = super()._visit_block(old)
-        self.place.names = outer
+        self.cursor.names = outer
         return result
 
     def stmt(self, stmt: S.Stmt) -> Replacement:
@@ -166,16 +165,16 @@ class _Stmts(Rewriter):
             self.about[kind] = any(issubclass(kind, rule.on) for rule in self.rules)
         if not self.about[kind]:
             return stmt
-        made: list[S.Stmt] = [stmt]
+        result: list[S.Stmt] = [stmt]
         for rule in self.rules:
-            if any(isinstance(old, rule.on) for old in made):
-                made = [new for old in made for new in self._applied(rule, old)]
-        return made[0] if len(made) == 1 else made
+            if any(isinstance(old, rule.on) for old in result):
+                result = [new for old in result for new in self._applied(rule, old)]
+        return result[0] if len(result) == 1 else result
 
     def _applied(self, rule: Rule, stmt: S.Stmt) -> list[S.Stmt]:
         if not isinstance(stmt, rule.on):
             return [stmt]
-        result: Replacement = rule.make(stmt, self.place)
+        result: Replacement = rule.make(stmt, self.cursor)
         if result is None:
             return []
         return result if isinstance(result, list) else [result]
@@ -185,9 +184,9 @@ class _Exprs(_Stmts):
     """Applies rows about expressions and buffers, too."""
 
     def __init__(
-        self, place: Place, rules: list[Rule], of_exprs: list[Rule], of_buffers: list[Rule]
+        self, cursor: Cursor, rules: list[Rule], of_exprs: list[Rule], of_buffers: list[Rule]
     ) -> None:
-        super().__init__(place, rules)
+        super().__init__(cursor, rules)
         self.of_exprs = of_exprs
         self.of_buffers = of_buffers
         self.kinds = tuple(kind for rule in of_exprs for kind in rule.on)
@@ -199,7 +198,7 @@ class _Exprs(_Stmts):
 
     def buffer(self, buffer: Buffer) -> Buffer:
         for rule in self.of_buffers:
-            buffer = rule.make(buffer, self.place)
+            buffer = rule.make(buffer, self.cursor)
         return buffer
 
     def expr(self, expr: E.Expr) -> E.Expr:
@@ -210,6 +209,6 @@ class _Exprs(_Stmts):
             result = rebuild(expr, self.expr, self.buffer if self.of_buffers else None)
             for rule in self.of_exprs:
                 if isinstance(result, rule.on):
-                    result = rule.make(result, self.place)
+                    result = rule.make(result, self.cursor)
             self.memo[expr] = result
         return result

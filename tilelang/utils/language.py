@@ -111,8 +111,8 @@ def retrieve_buffer_and_offset(operand: Any) -> tuple[Buffer, Any]:
     total: Expr = const(0)
     for low, stride in zip(region.mins, region.buffer.stride_list()):
         total = as_expr(total + low * stride)
-    found = simplify(total)
-    return region.buffer, found.value if isinstance(found, Const) else found
+    offset = simplify(total)
+    return region.buffer, offset.value if isinstance(offset, Const) else offset
 
 
 def retrieve_ptr(operand: Any, access_type: str = "r", ignore_last_ndim: int = 0) -> Expr:
@@ -180,5 +180,5 @@ def retrieve_func_from_module(module: Any) -> PrimFunc:
     values = list(getattr(module, "functions", module).values())
     if len(values) != 1:
         raise TileTypeError("a module of one function", got=f"{len(values)} functions")
-    found: PrimFunc = values[0]
-    return found
+    func: PrimFunc = values[0]
+    return func

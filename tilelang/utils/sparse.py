@@ -73,9 +73,9 @@ def compress(dense: Any, meta_dtype: Any = "int16") -> tuple[Any, Any]:
         )
     # Positions of the kept values in order; a group with fewer values keeps zeros, too.
     order = np.argsort(~used, axis=-1, kind="stable")[..., :keep]
-    places = np.sort(order, axis=-1)
-    values = np.take_along_axis(groups, places, -1).reshape(rows, -1)
-    codes = (places << width * np.arange(keep)).sum(-1).reshape(rows, -1, groups_each)
+    columns = np.sort(order, axis=-1)
+    values = np.take_along_axis(groups, columns, -1).reshape(rows, -1)
+    codes = (columns << width * np.arange(keep)).sum(-1).reshape(rows, -1, groups_each)
     packed = (codes << keep * width * np.arange(groups_each)).sum(-1)
     return _like(dense, values, kind), _like(dense, packed.astype(f"uint{meta.bits}"), meta)
 
@@ -123,10 +123,10 @@ def _sparse(values: Any, kind: DType, device: Any, transposed: bool) -> Any:
     groups = values.reshape(values.shape[0], -1, size)
     largest = np.argsort(groups, axis=-1, kind="stable")[..., size - keep :]
     np.put_along_axis(groups, largest, 0, -1)
-    found = groups.reshape(values.shape)
-    stored = to_storage(found.T if transposed else found, kind)
-    made = _framework(np.ascontiguousarray(stored), kind, None)
-    return made if device is None or isinstance(made, np.ndarray) else made.to(device)
+    pruned = groups.reshape(values.shape)
+    stored = to_storage(pruned.T if transposed else pruned, kind)
+    result = _framework(np.ascontiguousarray(stored), kind, None)
+    return result if device is None or isinstance(result, np.ndarray) else result.to(device)
 
 
 def _bits(array: Any) -> Any:
@@ -149,5 +149,5 @@ def _framework(array: Any, kind: DType, like: Any) -> Any:
     torch: Any = sys.modules.get("torch")
     if torch is None or (like is not None and not isinstance(like, torch.Tensor)):
         return array
-    found = torch.from_numpy(array).view(kind.as_torch())
-    return found if like is None else found.to(like.device)
+    tensor = torch.from_numpy(array).view(kind.as_torch())
+    return tensor if like is None else tensor.to(like.device)

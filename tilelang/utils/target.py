@@ -58,8 +58,8 @@ def check_metal_availability() -> bool:
 @border
 def determine_target(target: Any = "auto", return_object: bool = False) -> Any:
     """The target that ``target`` names: its text, or the object with ``return_object``."""
-    found = parse_target(target)
-    return found if return_object else str(found)
+    parsed = parse_target(target)
+    return parsed if return_object else str(parsed)
 
 
 def determine_fp8_type(fp8_format: str = "e4m3") -> DType:

@@ -157,7 +157,7 @@ def extents_of(param: Any, symbols: Mapping[str, int]) -> tuple[int, ...]:
     Raises:
         TileValueError: a symbol without a value, or a negative extent.
     """
-    found = []
+    extents = []
     for extent in param.shape:
         if isinstance(extent, Expr):
             unknown = [var.name for var in extent.variables if var.name not in symbols]
@@ -177,8 +177,8 @@ def extents_of(param: Any, symbols: Mapping[str, int]) -> tuple[int, ...]:
                 expected="extents that are not negative",
                 got=", ".join(f"{name} = {value}" for name, value in symbols.items()),
             )
-        found.append(extent)
-    return tuple(found)
+        extents.append(extent)
+    return tuple(extents)
 
 
 def to_framework(values: Any, dtype: DType) -> Any:
@@ -230,24 +230,24 @@ def as_float(tensor: Any, dtype: DType | None = None) -> Any:
         return tensor.detach().cpu().double().numpy()
     if hasattr(tensor, "__cuda_array_interface__"):  # cupy, which converts on request only
         tensor = tensor.get()
-    found = np.asarray(tensor)
-    if dtype is not None and found.ndim and found.dtype == dtype.as_numpy():
-        found = floats.from_storage(found, dtype)
-    return found.astype(np.float64)
+    array = np.asarray(tensor)
+    if dtype is not None and array.ndim and array.dtype == dtype.as_numpy():
+        array = floats.from_storage(array, dtype)
+    return array.astype(np.float64)
 
 
 def _agree(a: Any, b: Any, rtol: float, atol: float, ratio: float) -> bool:
     """Whether two torch tensors are close, found out where the first is, piece by piece; False
     for other arrays."""
     torch: Any = sys.modules.get("torch")
-    if torch is None or not all(isinstance(item, torch.Tensor) for item in (a, b)):
+    if torch is None or not all(isinstance(tensor, torch.Tensor) for tensor in (a, b)):
         return False
     if a.shape != b.shape:
         return False
     count = 0
-    for one, two in zip(*(item.detach().reshape(-1).split(_PIECE) for item in (a, b))):
-        two = two.to(one.device).double()
-        wrong = ~torch.isclose(one.double(), two, rtol=rtol, atol=atol, equal_nan=True)
+    for left, right in zip(*(tensor.detach().reshape(-1).split(_PIECE) for tensor in (a, b))):
+        right = right.to(left.device).double()
+        wrong = ~torch.isclose(left.double(), right, rtol=rtol, atol=atol, equal_nan=True)
         count += int(wrong.sum())
     return bool(count <= ratio * max(1, a.numel()))
 

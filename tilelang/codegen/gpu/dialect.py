@@ -33,10 +33,10 @@ class Dialect:
     Attributes:
         name: as error messages call it.
         kernel: the head of a kernel, with {name}, {threads} of a block, {blocks} that are to
-            fit a multiprocessor at once, and {waves} of it; behind it stand the parameters.
+            fit a multiprocessor at once, and {waves} of it; after it stand the parameters.
         block, thread: the index of the block in the grid and of the thread in its block along
             {axis}.
-        inputs: parameters of every kernel behind its own, for what the hardware gives.
+        inputs: parameters of every kernel after its own, for what the hardware gives.
         spaces: memory ("global", "shared", "local") -> the word before the type in pointers to it,
             with a blank; "" where pointers do not say where they point.
         arena: the declaration of a block's planned shared memory of {bytes} as `tl_smem`.

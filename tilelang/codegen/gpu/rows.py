@@ -63,10 +63,10 @@ def argument(p: GpuPrinter, call: E.Call, at: int) -> str:
         return str(constant(call, at, operand.role))
     if operand.space == "map":
         return p.tensor_map(arg)
-    return place(p, arg) if operand.space in _MEMORY_SPACES else bare(p.value(arg))
+    return pointer(p, arg) if operand.space in _MEMORY_SPACES else bare(p.value(arg))
 
 
-def place(p: GpuPrinter, base: E.Expr) -> str:
+def pointer(p: GpuPrinter, base: E.Expr) -> str:
     """A pointer: elements count as their addresses."""
     if isinstance(base, E.Load):
         return p.address(base.buffer, base.indices)

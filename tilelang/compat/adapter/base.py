@@ -77,10 +77,10 @@ def find_prim_func(module: Any) -> PrimFunc:
     Raises:
         TileValueError: there is none.
     """
-    found = functions_of(module)
-    if not found:
+    functions = functions_of(module)
+    if not functions:
         raise TileValueError("no function to wrap", expected="a PrimFunc", got=shown(module))
-    return found[0]
+    return functions[0]
 
 
 def functions_of(module: Any) -> list[PrimFunc]:
@@ -122,12 +122,12 @@ def find_module(given: Any, func: PrimFunc, target: Any, configs: Any) -> HostMo
 def _compiled(func: PrimFunc, target: Any, configs: Any) -> CudaModule:
     from tilelang.compiler import compile
 
-    found = parse_target(target)
-    module = compile(func, found, make_options(configs)).device
+    parsed = parse_target(target)
+    module = compile(func, parsed, make_options(configs)).device
     if module is None:
         raise TileUnsupportedError(
-            f"no compiler tells how kernels for {found.kind} are launched",
+            f"no compiler tells how kernels for {parsed.kind} are launched",
             expected="device_mod=, or a CUDA target",
-            got=f"target={str(found)!r}",
+            got=f"target={str(parsed)!r}",
         )
     return module

@@ -124,14 +124,14 @@ class TLCUDASourceWrapper:
     def parse_source_information(self) -> None:
         """Fill the attributes that tell how kernels are launched."""
         module, writer = self._module, self._writer()
-        places = {name: _declaration(self.source, name) for name in module.kernels}
-        missing = [name for name, place in places.items() if place is None]
+        starts = {name: _declaration(self.source, name) for name in module.kernels}
+        missing = [name for name, start in starts.items() if start is None]
         if missing:
             raise TileValueError(
                 f"the source has no kernel {', '.join(missing)}",
                 expected=f"a __global__ function for each of {', '.join(module.kernels)}",
             )
-        self._kernels = sorted(places, key=lambda name: places[name] or 0)
+        self._kernels = sorted(starts, key=lambda name: starts[name] or 0)
         self.function_names = ", ".join(self._kernels)
         self.block_info, self.grid_info = {}, {}
         for key, plan in launch_plans(module.steps):
@@ -154,13 +154,13 @@ class TLCUDASourceWrapper:
 
     def _informations(self) -> dict[str, dict[str, object]]:
         """What ``create_dispatch_func`` is given."""
-        found = {}
+        launches = {}
         plans = dict(launch_plans(self._module.steps))
         for key, facts in self._writer().informations().items():
             known = {"block_info": self.block_info, "grid_info": self.grid_info}
             own = {name: value[key] for name, value in known.items() if isinstance(value, dict)}
-            found[key] = {**facts, **own, "dynamic_smem_buf": self._shared(plans[key])}
-        return found
+            launches[key] = {**facts, **own, "dynamic_smem_buf": self._shared(plans[key])}
+        return launches
 
     # -- text --------------------------------------------------------------------------------------
     def get_stream_type(self) -> dict[str, str]:
@@ -279,5 +279,5 @@ class TLNVRTCSourceWrapper(TLCUDASourceWrapper):
 
 def _declaration(source: str, kernel: str) -> int | None:
     """Where ``source`` declares a kernel."""
-    found = re.search(rf"__global__\b[^;{{}}]*?\b{re.escape(kernel)}\s*\(", source)
-    return None if found is None else found.start()
+    declaration = re.search(rf"__global__\b[^;{{}}]*?\b{re.escape(kernel)}\s*\(", source)
+    return None if declaration is None else declaration.start()

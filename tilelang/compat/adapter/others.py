@@ -26,7 +26,7 @@ class TLHIPSourceWrapper(TLCUDASourceWrapper):
         for kernel, shared, _ in self._needs():
             if shared > 0:
                 check = templates.PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP.format(kernel, shared)
-                # Of several kernels each is checked: init itself ends behind the last of them.
+                # Of several kernels each is checked: init itself ends after the last of them.
                 text += check.removesuffix("    return 0;\n").replace("> 65536)", f"> {most})")
         return templates.PREDEF_INIT_FUNC.format(text)
 

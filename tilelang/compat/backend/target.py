@@ -10,5 +10,5 @@ __all__ = ["Target", "auto_detect_target", "determine_target"]
 
 def auto_detect_target() -> Target:
     """The target that ``"auto"`` means on this machine."""
-    found: Target = determine_target("auto", return_object=True)
-    return found
+    target: Target = determine_target("auto", return_object=True)
+    return target

@@ -56,20 +56,20 @@ class Template:
             TileValueError: no tile fits the machine.
         """
         target = (self.arch or auto_infer_current_arch()).target
-        found = []
+        hints = []
         for hint in self.hints(target.is_gpu):
             try:
                 func = self.program(hint)
             except TileError:  # a tile that this operation does not take
                 continue
             if reason_to_skip(func, target) is None:
-                found.append(replace(hint, estimate=estimate(func, target)))
-        if not found:
+                hints.append(replace(hint, estimate=estimate(func, target)))
+        if not hints:
             raise TileValueError(
                 f"no tile of {type(self).__name__} fits {target}",
                 hint="larger extents, or another arch",
             )
-        return sorted(found, key=lambda hint: hint.estimate.milliseconds)[:topk]
+        return sorted(hints, key=lambda hint: hint.estimate.milliseconds)[:topk]
 
     def equivalent_function(self) -> PrimFunc:
         """The operation as a program, with the best tiles."""

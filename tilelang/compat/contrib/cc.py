@@ -17,8 +17,8 @@ __getattr__ = absent_names("tilelang.contrib.cc")
 
 def get_cc() -> str | None:
     """The command of the C compiler that kernels are built with; None when there is none."""
-    found = find_compiler(quiet=True)
-    return None if found is None else " ".join(found.command)
+    compiler = find_compiler(quiet=True)
+    return None if compiler is None else " ".join(compiler.command)
 
 
 def get_cplus_compiler() -> str | None:

@@ -39,15 +39,15 @@ def get_target_compute_version(target: Any = None) -> str:
     Raises:
         TileRuntimeError: the target is not a CUDA target, or its architecture is not known.
     """
-    found = parse_target(target)
-    if found.compute is None:
+    parsed = parse_target(target)
+    if parsed.compute is None:
         raise TileRuntimeError(
             "the compute version is not known",
             expected="a CUDA target with an architecture",
-            got=str(found),
+            got=str(parsed),
             hint='name it, e.g. "cuda -arch=sm_90"',
         )
-    return f"{found.compute[0]}.{found.compute[1]}"
+    return f"{parsed.compute[0]}.{parsed.compute[1]}"
 
 
 def have_bf16(compute_version: str) -> bool:
@@ -82,8 +82,8 @@ def is_hopper(target: Any) -> bool:
 
 def have_fp16(compute_version: str) -> bool:
     """Whether the architecture has float16 arithmetic (5.3, and 6.0 and later)."""
-    found = parse_compute_version(compute_version)
-    return found == (5, 3) or found >= (6, 0)
+    version = parse_compute_version(compute_version)
+    return version == (5, 3) or version >= (6, 0)
 
 
 def have_int8(compute_version: str) -> bool:
@@ -93,8 +93,8 @@ def have_int8(compute_version: str) -> bool:
 
 def have_tensorcore(compute_version: str | None = None, target: Any = None) -> bool:
     """Whether there are matrix instructions (7.0 and later)."""
-    found = compute_version or get_target_compute_version(target)
-    return parse_compute_version(found) >= (7, 0)
+    version = compute_version or get_target_compute_version(target)
+    return parse_compute_version(version) >= (7, 0)
 
 
 def have_cudagraph() -> bool:
@@ -113,14 +113,14 @@ def find_cuda_path() -> str:
 
     from tilelang.cuda.toolchain import find_nvcc
 
-    found = find_nvcc()
-    if found is None:
+    nvcc = find_nvcc()
+    if nvcc is None:
         raise TileRuntimeError(
             "no CUDA toolkit was found",
             expected="nvcc in CUDA_HOME, /usr/local/cuda or on the search path",
             hint="compiling kernels needs no toolkit: pip install nvidia-cuda-nvrtc brings NVRTC",
         )
-    return str(Path(found).resolve().parents[1])
+    return str(Path(nvcc).resolve().parents[1])
 
 
 def get_nvcc_compiler() -> str:
@@ -205,12 +205,12 @@ def compile_cuda(
             got=shown(target_format),
         )
     flags = [options] if isinstance(options, str) else list(options or ())
-    found = compile_cubin(code, architecture(arch), flags, tool=tool)
-    if verbose and found.log:
-        print(found.log)
-    data = found.cubin if target_format == "cubin" else (found.ptx or "").encode()
+    compiled = compile_cubin(code, architecture(arch), flags, tool=tool)
+    if verbose and compiled.log:
+        print(compiled.log)
+    data = compiled.cubin if target_format == "cubin" else (compiled.ptx or "").encode()
     if not data:
-        raise CompileError(f"the compiler gave no {target_format}", got=found.tool)
+        raise CompileError(f"the compiler gave no {target_format}", got=compiled.tool)
     if path_target is not None:
         Path(path_target).write_bytes(data)
     return data

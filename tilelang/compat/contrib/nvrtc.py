@@ -18,14 +18,14 @@ def get_nvrtc_version() -> tuple[int, int]:
     Raises:
         CompileError: there is none.
     """
-    found = find_nvrtc()
-    if found is None:
+    nvrtc = find_nvrtc()
+    if nvrtc is None:
         raise CompileError(
             "there is no NVRTC on this machine",
             expected="libnvrtc of the CUDA toolkit or of a wheel",
             hint="pip install nvidia-cuda-nvrtc",
         )
-    return found.version
+    return nvrtc.version
 
 
 def compile_cuda(

@@ -105,8 +105,8 @@ class CHost(StepsWriter):
     # -- the function ------------------------------------------------------------------------------
     def declarations(self, stream: Mapping[str, str]) -> str:
         """Parameters of ``call``."""
-        found = [f"{c_type(a)} {self.argument_names[a.slot]}" for a in self.module.arguments]
-        return ", ".join([*found, f"{stream['type']} {stream['name']}"])
+        parameters = [f"{c_type(a)} {self.argument_names[a.slot]}" for a in self.module.arguments]
+        return ", ".join([*parameters, f"{stream['type']} {stream['name']}"])
 
     def function(
         self, stream: Mapping[str, str], informations: Mapping[str, Mapping[str, object]]
@@ -123,9 +123,9 @@ class CHost(StepsWriter):
 
     def support(self, text: str) -> str:
         """Structures and functions that the ``text`` of this host uses, besides arithmetic."""
-        found = _DRIVER_CALL if "CUTLASS_CUDA_DRIVER_WRAPPER_CALL" in text else ""
-        found += _STRUCT.format(self.runtime.prefix) if "tl_scratch" in text else ""
-        return found + (_WINDOW if "tl_l2_window" in text else "")
+        helpers = _DRIVER_CALL if "CUTLASS_CUDA_DRIVER_WRAPPER_CALL" in text else ""
+        helpers += _STRUCT.format(self.runtime.prefix) if "tl_scratch" in text else ""
+        return helpers + (_WINDOW if "tl_l2_window" in text else "")
 
     def fail(self, message: str) -> None:
         """End the call with a text."""
@@ -149,7 +149,7 @@ class CHost(StepsWriter):
 
     def values(self, programs: Sequence[Program]) -> list[str]:
         """Programs as text; those without a value end the call."""
-        found = []
+        values = []
         for program in programs:
             text = self.printer.text(program)
             if may_be_undefined(program):
@@ -158,8 +158,8 @@ class CHost(StepsWriter):
                 self.put(f"const int64_t {name} = {text};")
                 self.failing("tl_undefined", f"{self.module.name}: division by zero on the host")
                 text = name
-            found.append(text)
-        return found
+            values.append(text)
+        return values
 
     # -- steps -------------------------------------------------------------------------------------
     def let(self, step: LetStep) -> None:
@@ -338,8 +338,8 @@ class CHost(StepsWriter):
             self.put_template(rest)
 
     def map_text(self, variable: str, descriptor: TmaDescriptor, tensor: str) -> str:
-        def listed(items: tuple[int | Program, ...], kind: str = "") -> str:
-            return ", ".join(f"{kind}({text})" if kind else text for text in self.extents(items))
+        def listed(numbers: tuple[int | Program, ...], kind: str = "") -> str:
+            return ", ".join(f"{kind}({text})" if kind else text for text in self.extents(numbers))
 
         d = descriptor
         head = (

@@ -111,10 +111,10 @@ def ordered_symbols(func: S.PrimFunc) -> tuple[E.Var, ...]:
 def call_arguments(func: S.PrimFunc) -> tuple[HostArgument, ...]:
     """Parameters of ``call`` for ``func``."""
     count = len(func.params)
-    found = [_argument(param, slot) for slot, param in enumerate(func.params)]
+    arguments = [_argument(param, slot) for slot, param in enumerate(func.params)]
     slots = {symbol: count + i for i, symbol in enumerate(symbols_of(func))}
-    found += [_argument(symbol, slots[symbol]) for symbol in ordered_symbols(func)]
-    return tuple(found)
+    arguments += [_argument(symbol, slots[symbol]) for symbol in ordered_symbols(func)]
+    return tuple(arguments)
 
 
 def _argument(param: Buffer | E.Var, slot: int) -> HostArgument:
@@ -153,7 +153,7 @@ def _maps(steps: tuple[Step, ...], func: S.PrimFunc) -> dict[str, TmaDescriptor]
         TileUnsupportedError: a map of a part of a tensor.
     """
     starts = {param.name: (f"${slot}",) for slot, param in enumerate(func.params)}
-    found = {}
+    maps = {}
     for step in walk_steps(steps):
         if not isinstance(step, MapStep):
             continue
@@ -163,8 +163,8 @@ def _maps(steps: tuple[Step, ...], func: S.PrimFunc) -> dict[str, TmaDescriptor]
                 expected="a map of a whole tensor parameter",
                 got=f"an address inside of `{step.map.tensor}`",
             )
-        found[step.name] = step.map
-    return found
+        maps[step.name] = step.map
+    return maps
 
 
 def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, Window]]:
@@ -181,7 +181,7 @@ def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, W
     }
     for (key, _), kernel in zip(plans, kernels):
         ratios: Mapping[Buffer, float] = dict(kernel.hints.l2_hit_ratio)
-        for buffer, ratio in sorted(ratios.items(), key=lambda item: item[1]):
+        for buffer, ratio in sorted(ratios.items(), key=lambda pair: pair[1]):
             if buffer.data in slots:
                 size = _size(buffer, slots)
                 yield key, Window(buffer.name, slots[buffer.data], ratio, size)

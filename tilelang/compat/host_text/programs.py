@@ -50,13 +50,13 @@ class Printer(ABC):
 
     def knows(self, program: Program) -> bool:
         """Whether all slots of ``program`` have names."""
-        slots = [item for item in program if isinstance(item, str) and item[0] == "$"]
-        return all(int(item[1:]) in self.names for item in slots)
+        slots = [token for token in program if isinstance(token, str) and token[0] == "$"]
+        return all(int(token[1:]) in self.names for token in slots)
 
     def text(self, program: Program) -> str:
         """The expression of ``program``."""
-        found = fold(program, self.constant, lambda slot: Text(self.names[slot]), self.operation)
-        return found.text
+        text = fold(program, self.constant, lambda slot: Text(self.names[slot]), self.operation)
+        return text.text
 
     def operation(self, name: str, operands: list[Text]) -> Text:
         """An operation on operands.

@@ -132,7 +132,7 @@ class PythonHost(StepsWriter):
             self._block("else:", step.orelse, informations)
 
     def loop(self, step: ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
-        bounds = [self.printer.text(item) for item in (step.start, step.stop, step.step)]
+        bounds = [self.printer.text(bound) for bound in (step.start, step.stop, step.step)]
         if (constant_of(step.step) or 0) <= 0:
             self.put(f"if not ({bounds[2]}) > 0:")
             text = f"{self.module.name}: the step of a loop is not positive"
@@ -248,8 +248,8 @@ class PythonHost(StepsWriter):
             self.put_template(text)
 
     def map_text(self, variable: str, descriptor: TmaDescriptor, tensor: str) -> str:
-        def listed(items: tuple[int | Program, ...], kind: str) -> str:
-            return ", ".join(f"{DRIVER}.{kind}({text})" for text in self.extents(items))
+        def listed(numbers: tuple[int | Program, ...], kind: str) -> str:
+            return ", ".join(f"{DRIVER}.{kind}({text})" for text in self.extents(numbers))
 
         d = descriptor
         steps = listed(d.element_strides, "cuuint32_t")
@@ -268,6 +268,6 @@ class PythonHost(StepsWriter):
         )
 
 
-def _tuple(items: list[str]) -> str:
+def _tuple(elements: list[str]) -> str:
     """A tuple, also of one item."""
-    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    return f"({', '.join(elements)}{',' if len(elements) == 1 else ''})"

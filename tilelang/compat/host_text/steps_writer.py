@@ -100,9 +100,9 @@ class StepsWriter(Lines, ABC):
     # -- information -------------------------------------------------------------------------------
     def informations(self) -> dict[str, dict[str, object]]:
         """What a dispatch function is made from: launch -> facts with expressions as text."""
-        found: dict[str, dict[str, object]] = {}
+        launches: dict[str, dict[str, object]] = {}
         for key, plan in launch_plans(self.module.steps):
-            found[key] = {
+            launches[key] = {
                 "function_name": plan.kernel,
                 "block_info": list(plan.threads),
                 "grid_info": [self.known_text(program) for program in plan.grid],
@@ -112,7 +112,7 @@ class StepsWriter(Lines, ABC):
                 "cooperative": plan.cooperative,
                 "pdl": plan.pdl,
             }
-        return found
+        return launches
 
     def parameter_name(self, arg: KernelArg) -> str:
         """Host name of what a kernel gets."""
@@ -160,12 +160,12 @@ class StepsWriter(Lines, ABC):
     # -- tensor maps -------------------------------------------------------------------------------
     def descriptor(self, name: str) -> TmaDescriptor:
         """The tensor map that kernel parameters call ``name``."""
-        found = self.descriptors.get(name)
-        if found is None:
+        descriptor = self.descriptors.get(name)
+        if descriptor is None:
             raise TileValueError(
                 f"unknown tensor map {name!r}", expected=", ".join(self.descriptors) or "none"
             )
-        return found
+        return descriptor
 
     def variable(self, name: str) -> str:
         """The host variable of a tensor map; equal maps share one."""
@@ -184,19 +184,19 @@ class StepsWriter(Lines, ABC):
             expected=", ".join(argument.name for argument in self.module.arguments),
         )
 
-    def extents(self, items: tuple[int | Program, ...]) -> list[str]:
+    def extents(self, dims: tuple[int | Program, ...]) -> list[str]:
         """Numbers and programs as text."""
-        return [str(item) if isinstance(item, int) else self.printer.text(item) for item in items]
+        return [str(dim) if isinstance(dim, int) else self.printer.text(dim) for dim in dims]
 
     def shared_maps(self) -> list[TmaDescriptor]:
         """Tensor maps that several launches use: they are made once, before all launches."""
         uses: Counter[TmaDescriptor] = Counter()
         for _, plan in launch_plans(self.module.steps):
             uses.update(set(self.maps_of(plan)))
-        loops = [item for item in walk_steps(self.module.steps) if isinstance(item, ForStep)]
-        plans = [plan for item in loops for _, plan in launch_plans(item.body)]
+        loops = [step for step in walk_steps(self.module.steps) if isinstance(step, ForStep)]
+        plans = [plan for loop in loops for _, plan in launch_plans(loop.body)]
         looped = {descriptor for plan in plans for descriptor in self.maps_of(plan)}
-        return [item for item in uses if uses[item] > 1 or item in looped]
+        return [used for used in uses if uses[used] > 1 or used in looped]
 
     def maps_of(self, plan: LaunchPlan) -> list[TmaDescriptor]:
         """Tensor maps that a kernel takes, each once."""
@@ -219,7 +219,7 @@ class StepsWriter(Lines, ABC):
     def put_own_maps(self, plan: LaunchPlan) -> None:
         """Encode the tensor maps that only this launch uses."""
         shared = self.shared_maps()
-        self.put_maps([item for item in self.maps_of(plan) if item not in shared])
+        self.put_maps([descriptor for descriptor in self.maps_of(plan) if descriptor not in shared])
 
     @abstractmethod
     def put_map_unless_empty(self, variable: str, text: str, extents: list[str]) -> None:

@@ -107,8 +107,8 @@ def _tir_u8_to_f8_e4m3_to_f16(nbit: int, val: Any, dtype: Any) -> Expr:
 def _as_half(bits: Expr) -> Expr:
     from tilelang.language.bits import reinterpret
 
-    found: Expr = reinterpret("float16", cast(bits, DType("uint16")))
-    return found
+    half: Expr = reinterpret("float16", cast(bits, DType("uint16")))
+    return half
 
 
 def _only(what: str, holds: bool, expected: str) -> None:

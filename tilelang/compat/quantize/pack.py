@@ -73,17 +73,17 @@ def interleave_weight(qweight: Any, nbits: int = 4, target_dtype: str = "float16
     array = np.ascontiguousarray(_array(qweight))
     words = array.view(np.uint32).astype(np.uint64)
     lanes = 32 // lane
-    found = np.zeros_like(words)
+    interleaved = np.zeros_like(words)
     for field in range(32 // nbits):
-        place = field % lanes * lane + field // lanes * nbits
-        found |= (words >> np.uint64(nbits * field) & np.uint64((1 << nbits) - 1)) << np.uint64(
-            place
-        )
+        shift = field % lanes * lane + field // lanes * nbits
+        interleaved |= (
+            words >> np.uint64(nbits * field) & np.uint64((1 << nbits) - 1)
+        ) << np.uint64(shift)
     moves = _MOVES.get((nbits, target_dtype), ())
     kept = 0xFFFFFFFF & ~sum(mask for mask, _ in moves)
-    result = found & np.uint64(kept)
+    result = interleaved & np.uint64(kept)
     for mask, left in moves:
-        part = found & np.uint64(mask)
+        part = interleaved & np.uint64(mask)
         result |= part << np.uint64(left) if left > 0 else part >> np.uint64(-left)
     return _like(qweight, result.astype(np.uint32).view(np.int8), None)
 
@@ -98,5 +98,5 @@ def _like(weight: Any, array: Any, dtype: Any) -> Any:
         return array if dtype is None else array.astype(dtype)
     import torch
 
-    found = torch.from_numpy(array).to(weight.device)
-    return found if dtype is None else found.to(dtype)
+    tensor = torch.from_numpy(array).to(weight.device)
+    return tensor if dtype is None else tensor.to(dtype)

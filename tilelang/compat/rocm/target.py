@@ -36,8 +36,8 @@ def target_is_hip(target: Any) -> bool:
 
 def target_get_mcpu(target: Any) -> str | None:
     """The architecture of a HIP target, e.g. "gfx942"; None of any other, or when not known."""
-    found = parse_target(target)
-    return normalize_rocm_arch(found.arch) if found.kind == "hip" else None
+    parsed = parse_target(target)
+    return normalize_rocm_arch(parsed.arch) if parsed.kind == "hip" else None
 
 
 def target_is_cdna(target: Any) -> bool:
@@ -75,7 +75,7 @@ def target_get_warp_size(target: Any) -> int:
     Raises:
         TileValueError: no HIP target.
     """
-    found = parse_target(target)
-    if found.kind != "hip":
-        raise TileValueError("the target is no AMD GPU", expected="hip", got=str(found))
-    return rocm_warp_size_for_arch(found.arch) or 64
+    parsed = parse_target(target)
+    if parsed.kind != "hip":
+        raise TileValueError("the target is no AMD GPU", expected="hip", got=str(parsed))
+    return rocm_warp_size_for_arch(parsed.arch) or 64

@@ -33,8 +33,8 @@ class Analyzer:
 
     def can_prove(self, condition: Any, strength: Any = None) -> bool:
         """Whether the condition certainly holds."""
-        found = self.simplify(condition)
-        return prove(found, self._bounds) is True
+        result = self.simplify(condition)
+        return prove(result, self._bounds) is True
 
     def can_prove_equal(self, left: Any, right: Any) -> bool:
         """Whether two expressions are certainly equal."""

@@ -36,7 +36,7 @@ from tilelang.transforms.analysis.loops import trip_count
 from tilelang.transforms.notes import with_lines
 
 LONGEST = 2048  # elements of a row of a block, at most
-LARGEST = 32 * 1024  # bytes of the tiles along rows, at most: they stay in the first cache
+LARGEST = 32 * 1024  # bytes of the tiles along rows, at most: they stay in the L1 cache
 FEWEST = 16  # blocks that are left for the cores, at least
 
 

@@ -132,8 +132,8 @@ class _Forwarder(LaunchWalker):
         return with_lines(rewritten, lines)
 
     def sequence(self, seq: S.Seq) -> S.Stmt:
-        made = super().sequence(seq)
-        stmts = list(S.flat(made))
+        result = super().sequence(seq)
+        stmts = list(S.flat(result))
         for stmt in tuple(stmts):
             copy = tile_copy(stmt, self.counts)
             if copy is None or not self._is_legal(copy):
@@ -141,7 +141,7 @@ class _Forwarder(LaunchWalker):
             if self._is_profitable(copy, stmts[stmts.index(stmt) + 1 :]):
                 self.gone[copy.store.buffer.data] = copy
                 stmts.remove(stmt)
-        return made if len(stmts) == len(S.flat(made)) else S.Seq(stmts=(*stmts,))
+        return result if len(stmts) == len(S.flat(result)) else S.Seq(stmts=(*stmts,))
 
     def _is_legal(self, copy: TileCopy) -> bool:
         """Whether the whole source exists and nothing writes it."""
@@ -166,8 +166,8 @@ class _Forwarder(LaunchWalker):
                 uses += 1
                 read, stride = copy.element(access.indices), 0
                 if var is not None:
-                    found = stride_of(read.buffer, read.indices, var, frozenset())
-                    stride = NEAR + 1 if found is None else found
+                    step = stride_of(read.buffer, read.indices, var, frozenset())
+                    stride = NEAR + 1 if step is None else step
                 if access.writes or times > prod(tile.shape) or abs(stride) > NEAR:
                     return False
             if isinstance(stmt, S.For):

@@ -36,11 +36,11 @@ class Digits(ExprRewriter):
 
     def joined(self, body: S.Stmt) -> S.Stmt:
         """``body`` with accesses by numbers where that makes neighbours of them."""
-        gains, stay, found = set(), set(), dict[Buffer, tuple[dtype, Shape]]()
+        gains, stay, tables = set(), set(), dict[Buffer, tuple[dtype, Shape]]()
         for access in effects.accesses(body, nested=True):
             buffer, indices = access.buffer, access.indices
             if buffer.storage == "global":
-                kind = found[buffer] = (buffer.dtype, buffer.shape)
+                kind = tables[buffer] = (buffer.dtype, buffer.shape)
                 number = self.number(buffer, indices)
                 if access.how is not effects.How.PLAIN or number is None:
                     stay.add(kind)
@@ -48,7 +48,7 @@ class Digits(ExprRewriter):
                 self.numbers[buffer, indices] = (number,)
                 if None in steps_of(indices, self.var):
                     gains.add(kind)
-        for buffer, kind in found.items():
+        for buffer, kind in tables.items():
             if kind in gains - stay:
                 self.rows[buffer] = replace(buffer, shape=Shape((prod(map(int, buffer.shape)),)))
         return self.rewrite(body) if self.rows else body
@@ -70,8 +70,8 @@ class Digits(ExprRewriter):
         if buffer.strides is not None or not all(isinstance(n, int) for n in buffer.shape):
             return None
         for dim, (index, stride) in enumerate(zip(indices, buffer.stride_list())):
-            found = interval(index, self.known)
-            inside = 0 <= found.low <= found.high < int(buffer.shape[dim])
+            limits = interval(index, self.known)
+            inside = 0 <= limits.low <= limits.high < int(buffer.shape[dim])
             if index.dtype != total.dtype or not (inside or dim == 0):
                 return None
             total = total.added(self.opened(Linear.of(index)), int(stride))

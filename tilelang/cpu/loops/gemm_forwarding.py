@@ -47,17 +47,17 @@ class _Forwarder(LaunchWalker):
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Launch):
             self.uses = _uses(stmt)
-        made = super().visit(stmt)
-        return coalesced(convolved(made, self.uses)) if isinstance(made, S.For) else made
+        result = super().visit(stmt)
+        return coalesced(convolved(result, self.uses)) if isinstance(result, S.For) else result
 
     def sequence(self, seq: S.Seq) -> S.Stmt:
-        made = super().sequence(seq)
+        result = super().sequence(seq)
         copies: dict[E.Var, S.Copy] = {}  # those of which nothing has changed the source yet
         rewritten: list[S.Stmt] = []
-        for stmt in S.flat(made):
+        for stmt in S.flat(result):
             if isinstance(stmt, S.Gemm):
                 stmt, used = self._with_operands(stmt, copies)
-                rewritten = [one for one in rewritten if one not in used]
+                rewritten = [kept for kept in rewritten if kept not in used]
             copies = {
                 tile: copy for tile, copy in copies.items()
                 if self.memory.keeps(stmt, copy.src.buffer, copy.dst.buffer)
@@ -70,7 +70,7 @@ class _Forwarder(LaunchWalker):
                 if self._moves_whole(stmt, tile=stmt.dst, memory=stmt.src):
                     copies[stmt.dst.buffer.data] = stmt
             rewritten.append(stmt)
-        return made.of(rewritten) if isinstance(made, S.Seq) else S.seq(*rewritten)
+        return result.of(rewritten) if isinstance(result, S.Seq) else S.seq(*rewritten)
 
     def _with_operands(
         self, stmt: S.Gemm, copies: dict[E.Var, S.Copy]

@@ -66,13 +66,13 @@ class _Splitter(SimplifyWalk):
     splits = False  # whether what is visited is part of a loop that was split
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
-        made = super().visit(stmt)
-        if isinstance(made, S.For) and made.kind == "serial" and steps_by_one(made):
-            if made.hints.parallel is not None and not made.hints.threads and trip_count(made):
-                inner = S.find(made.body, S.For, S.While)
+        loop = super().visit(stmt)
+        if isinstance(loop, S.For) and loop.kind == "serial" and steps_by_one(loop):
+            if loop.hints.parallel is not None and not loop.hints.threads and trip_count(loop):
+                inner = S.find(loop.body, S.For, S.While)
                 is_last = all(isinstance(n, S.For) and n.hints.parallel is None for n in inner)
-                return self.split(made) if is_last else made
-        return made
+                return self.split(loop) if is_last else loop
+        return loop
 
     def expr(self, expr: E.Expr) -> E.Expr:
         return super().expr(expr) if self.splits else expr

@@ -64,13 +64,13 @@ class Iterations:
         """How many iterations after ``a`` has touched an element ``b`` may touch it, where both are
         of the same memory; None: never."""
         most = self._most(self.var)
-        found = Interval(-most, most)
+        distances = Interval(-most, most)
         for (low, size), (other, other_size) in _common_dims(a, b):
             along = self._along(low, other, size - 1, other_size - 1)
             if along is None:
                 return None
-            found = Interval(max(found.low, along.low), min(found.high, along.high))
-        return found if found.low <= found.high else None
+            distances = Interval(max(distances.low, along.low), min(distances.high, along.high))
+        return distances if distances.low <= distances.high else None
 
     def are_disjoint(self, a: Access, b: Access) -> bool:
         """Whether no iteration touches what ``a`` or ``b`` touches in another one."""
@@ -93,7 +93,7 @@ class Iterations:
         form, other = self._form(a), self._form(b)
         if form is None or other is None or dict(form[0].terms) != dict(other[0].terms):
             return ANY
-        gap, found = self._gap(form[1], other[1]), ANY
+        gap, steps = self._gap(form[1], other[1]), ANY
         low, high = gap.low - other_more, gap.high + more
         terms = sorted(form[0].terms, key=lambda pair: -abs(pair[1]))
         reach = [abs(step) * self._most(term) for term, step in terms]
@@ -105,10 +105,10 @@ class Iterations:
             if first > last:
                 return None
             if term is self.var:
-                found = Interval(first, last)
+                steps = Interval(first, last)
             far = (step * first, step * last)
             low, high = low - max(far), high - min(far)
-        return found if low <= 0 <= high else None
+        return steps if low <= 0 <= high else None
 
     def _form(self, index: E.Expr) -> tuple[Linear, E.Expr] | None:
         if index not in self._forms:

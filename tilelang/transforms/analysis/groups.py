@@ -200,8 +200,8 @@ class Uniformity(Varying):
         super().__init__(launch, votes=True, also=also)
 
     def differs(self, expr: E.Expr, stmt: S.Stmt) -> bool:
-        place = self._states.get(stmt)
-        return self.expr(expr) if place is None else self._varies(expr, place)
+        state = self._states.get(stmt)
+        return self.expr(expr) if state is None else self._varies(expr, state)
 
     def expr(self, expr: E.Expr) -> bool:
         return super()._varies(expr, self.names)
@@ -235,18 +235,18 @@ class Uniformity(Varying):
         super()._assign(name, varies, whole, now)
 
     def _visit(self, stmt: S.Stmt, now: set[E.Var]) -> None:
-        place, known = self._fork(now), self._states.get(stmt)
+        state, known = self._fork(now), self._states.get(stmt)
         if known is not None:  # in an iteration before
-            place |= known
-            place.mask = place.mask | known.mask
-        self._states[stmt] = place
+            state |= known
+            state.mask = state.mask | known.mask
+        self._states[stmt] = state
         if isinstance(stmt, S.Let) and not any(
             isinstance(node, (E.Load, E.Call)) for node in E.walk(stmt.value)
         ):
             self._lets[stmt.var] = substitute(stmt.value, self._lets)
         super()._visit(stmt, now)
         if isinstance(stmt, S.While):
-            place |= now  # its condition is for each iteration
+            state |= now  # its condition is for each iteration
 
     def _visit_side(self, cond: E.Expr, block: S.Stmt, now: set[E.Var]) -> None:
         assert isinstance(now, _Names)

@@ -66,7 +66,7 @@ class Needs:
     Threads may touch the sum of a product and its operand in registers when it is complete, also
     to read the latter, which is undefined before (PTX, "wgmma.mma_async"); other products may read
     it. By themselves they overwrite its operands in shared memory then. Others may overwrite those
-    when its threads have told them so: behind a barrier, or for the tiles of a pipeline with
+    when its threads have told them so: after a barrier, or for the tiles of a pipeline with
     mbarriers after the release of the stage.
 
     ``read_only``: storage that nothing writes in the loop around, which stays allocated there.

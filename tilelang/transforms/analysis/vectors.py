@@ -33,8 +33,8 @@ def run_of(
     may have along ``var``, when it starts at multiples of its size; 1 for none."""
     most = min(most, max(1, widest // buffer.dtype.bits))
     while most > 1 and any(var in index.variables for index in indices):
-        found = window_of(buffer, [indices], Lanes(var, most, bounds), True, widest)
-        if found is not None and found.is_by_lane and found.width == most:
+        window = window_of(buffer, [indices], Lanes(var, most, bounds), True, widest)
+        if window is not None and window.is_by_lane and window.width == most:
             return most
         most //= 2
     return 1
@@ -42,27 +42,27 @@ def run_of(
 
 @dataclass(frozen=True)
 class Window:
-    """Aligned vectors of ``width`` elements that hold what lanes access, which is at ``places``;
+    """Aligned vectors of ``width`` elements that hold what lanes access, which is at ``offsets``;
     these and the ``starts`` of the vectors are relative to what the first lane accesses."""
 
     width: int
     starts: tuple[int, ...]
-    places: tuple[Offsets, ...]
+    offsets: tuple[Offsets, ...]
 
     @property
     def positions(self) -> list[list[int]]:
         """Where each element is in the vectors, one after the other."""
-        at = {place: n for n, place in enumerate(self.elements)}
-        return [[at[place] for place in places] for places in self.places]
+        at = {offset: n for n, offset in enumerate(self.elements)}
+        return [[at[offset] for offset in lanes] for lanes in self.offsets]
 
     @property
     def is_by_lane(self) -> bool:
         """Whether each vector has as many lanes as elements, in their order."""
-        return self.places == (self.elements,)
+        return self.offsets == (self.elements,)
 
     @property
     def elements(self) -> Offsets:
-        """Which elements the vectors hold, as ``places``."""
+        """Which elements the vectors hold, as ``offsets``."""
         return tuple(chain.from_iterable(range(s, s + self.width) for s in self.starts))
 
 
@@ -78,8 +78,8 @@ def window_of(
         whole: whether the lanes have to access all of every vector.
     """
     layout, strides = buffer.attrs.layout, buffer.stride_list()
-    places = _places(accesses, lanes) if strides else None
-    if places is None or buffer.dtype.lanes > 1 or not buffer.has_unit_stride:
+    offsets = _offsets(accesses, lanes) if strides else None
+    if offsets is None or buffer.dtype.lanes > 1 or not buffer.has_unit_stride:
         return None
     first = tuple(map(lanes.first, accesses[0]))
     offset = first[-1] if layout is not None else E.as_expr(buffer.elem_offset)
@@ -88,9 +88,9 @@ def window_of(
     modulus, rest = interval(offset, lanes.bounds).congruence()
     most = min(widest, 8 * (buffer.attrs.base_alignment or widest))
     most = min(most, layout_run(layout) * buffer.dtype.bits) if isinstance(layout, Layout) else most
-    elements = [place for each in places for place in each]
+    elements = [n for each in offsets for n in each]
     rows = [E.as_expr(n) for n in (buffer.shape[-1], *strides[:-1])]
-    found: list[Window] = []
+    windows: list[Window] = []
     for width in (32, 16, 8, 4, 2):
         past = rest % width
         starts = tuple(dict.fromkeys([(past + p) // width * width - past for p in elements]))
@@ -98,13 +98,13 @@ def window_of(
         fewer = len(starts) < len(set(elements)) and 8 <= width * buffer.dtype.bits <= most
         if fewer and modulus % width == 0:
             if exact or not (whole or any(not divisible_by(n, width, lanes.bounds) for n in rows)):
-                found.append(Window(width, starts, places))
-    return min(found, key=lambda window: (len(window.starts), window.width), default=None)
+                windows.append(Window(width, starts, offsets))
+    return min(windows, key=lambda window: (len(window.starts), window.width), default=None)
 
 
-def _places(accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes) -> tuple[Offsets, ...] | None:
+def _offsets(accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes) -> tuple[Offsets, ...] | None:
     """Where the lanes of accesses are in a row that is the same for all of them."""
-    found: list[Offsets] = []
+    offsets: list[Offsets] = []
     for indices in accesses:
         *rows, last = map(lanes.offsets, indices)
         gap = E.as_expr(0) if indices is accesses[0] else indices[-1] - accesses[0][-1]
@@ -114,8 +114,8 @@ def _places(accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes) -> tuple[Offse
         )
         if last is None or not same or not isinstance(ahead, E.Const):
             return None
-        found.append(tuple([each + int(ahead.value) for each in last]))
-    return tuple(found) or None
+        offsets.append(tuple([each + int(ahead.value) for each in last]))
+    return tuple(offsets) or None
 
 
 def guarded(value: E.Expr) -> tuple[list[E.Expr], E.Expr]:

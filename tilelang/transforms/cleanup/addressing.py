@@ -31,13 +31,13 @@ from tilelang.transforms.analysis.loops import (
     matrix_calls,
     trip_count,
 )  # fmt: skip
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 
 _COPIES = (operations.TMA_LOAD_BOX, operations.TMA_LOAD_PIXELS)
 
 
 @rule(S.Launch, needs="elect", where=lambda _, context: context.has("tma"))
-def elect_lanes(launch: S.Launch, place: Place) -> S.Launch:
+def elect_lanes(launch: S.Launch, cursor: Cursor) -> S.Launch:
     """Elect one lane for TMA and mbarrier operations.
 
     Instructions of TMA take their operands from registers of a warp. Behind a condition on the
@@ -49,7 +49,7 @@ def elect_lanes(launch: S.Launch, place: Place) -> S.Launch:
     its warp does and has a loop of copies of boxes; if all lanes took it, all would do the same. So
     any of them may, and nothing that it leaves in registers is read later.
     """
-    return _Elected(launch, place.context.limits.warp).launch()
+    return _Elected(launch, cursor.context.limits.warp).launch()
 
 
 class _Elected:
@@ -150,7 +150,7 @@ class Remainder:
 
 
 @rule(S.For)
-def reduce_modulo(loop: S.For, place: Place) -> S.Stmt:
+def reduce_modulo(loop: S.For, cursor: Cursor) -> S.Stmt:
     """Strength reduction: remainders of a loop variable become counters that wrap around.
 
     The stages of a pipeline are ``(k + c) % S``. Where S is no power of two the division is a chain
@@ -272,7 +272,7 @@ MANY = 64  # matrix instructions of one iteration
 
 
 @rule(S.If, needs="cp_async")
-def predicate_copies(stmt: S.If, place: Place) -> S.Stmt | list[S.Stmt]:
+def predicate_copies(stmt: S.If, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Predicate cp.async instructions of prologues.
 
     The last iterations of a pipeline start no copies, so that one condition covers all copies of
@@ -283,7 +283,7 @@ def predicate_copies(stmt: S.If, place: Place) -> S.Stmt | list[S.Stmt]:
     Relies on copies being single instructions, whose addresses may be computed whether they are
     made or not: nothing below reads the conditions around accesses.
     """
-    *around, given = place.around
+    *around, given = cursor.around
     loops = [node for node in around if isinstance(node, S.For) and not is_unrolled(node)]
     assert isinstance(given, S.If)
     if not loops or stmt.orelse is not None or not only_copies(given.then):
@@ -333,7 +333,7 @@ _Vars: TypeAlias = frozenset[E.Var]
 
 
 @rule(S.Eval)
-def split_addresses(stmt: S.Eval, place: Place) -> S.Stmt:
+def split_addresses(stmt: S.Eval, cursor: Cursor) -> S.Stmt:
     """Split addresses into a register and an immediate offset.
 
     These instructions have the addressing mode base + immediate: one register, and a number of
@@ -351,8 +351,8 @@ def split_addresses(stmt: S.Eval, place: Place) -> S.Stmt:
     call = stmt.call
     if call is None or not call.atom.displaces:
         return stmt
-    loops = (node for node in place.around if isinstance(node, S.For) and is_unrolled(node))
-    copied, values = frozenset(loop.var for loop in loops), place.of(_values, place.kernel)
+    loops = (node for node in cursor.around if isinstance(node, S.For) and is_unrolled(node))
+    copied, values = frozenset(loop.var for loop in loops), cursor.of(_values, cursor.kernel)
     args = tuple(_operand(arg, copied, values) for arg in call.args)
     if all(a is b for a, b in zip(args, call.args)):
         return stmt
@@ -419,7 +419,7 @@ _BARS = (Effect.ATOMIC, Effect.SYNC, Effect.OUTPUT)  # loads do not pass them
 
 
 @rule(S.For, needs="cp_async")
-def unroll_loads(loop: S.For, place: Place) -> S.Stmt:
+def unroll_loads(loop: S.For, cursor: Cursor) -> S.Stmt:
     """Unroll loops that load where a small grid has too few bytes in flight.
 
     A grid that does not fill the multiprocessors has few threads to hide the latency of memory:
@@ -427,10 +427,10 @@ def unroll_loads(loop: S.For, place: Place) -> S.Stmt:
     the compiler unrolls, 24 with eight iterations; a recurrence: 111 us with 16, 96 with 32).
     Loops of any number of iterations may have few, and stay.
     """
-    limits, trips, (size, nodes) = place.context.limits, trip_count(loop), _cost(loop.body)
-    if loop.kind != "serial" or not size or not trips or place.launch is None:
+    limits, trips, (size, nodes) = cursor.context.limits, trip_count(loop), _cost(loop.body)
+    if loop.kind != "serial" or not size or not trips or cursor.launch is None:
         return loop
-    threads = blocks_each(place.launch, limits) * prod(place.launch.threads)
+    threads = blocks_each(cursor.launch, limits) * prod(cursor.launch.threads)
     if threads * 2 > limits.threads_processor:
         return loop
     most, factor = min(MOST, 4 * REGISTERS // size, NODES // nodes, trips // 2), 1

@@ -17,7 +17,7 @@ from tilelang.ir.visitor import map_exprs, rebuild, rewrite_blocks
 from tilelang.target import operations
 from tilelang.transforms.analysis.loops import UNROLLED
 from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocals
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 
 UNIT = 128  # bits that a descriptor counts
 _PLACES = {
@@ -27,7 +27,7 @@ _PLACES = {
 
 
 @rule(S.Eval, needs="wgmma")
-def offset_descriptors(stmt: S.Eval, place: Place) -> S.Stmt:
+def offset_descriptors(stmt: S.Eval, cursor: Cursor) -> S.Stmt:
     """Strength reduction of wgmma descriptors: a fixed descriptor plus a varying offset.
 
     A descriptor is made of an address by a mask, a shift and an "or" (PTX, "Matrix Descriptor"),
@@ -43,7 +43,7 @@ def offset_descriptors(stmt: S.Eval, place: Place) -> S.Stmt:
     call = stmt.call
     if call is None or call.atom not in _PLACES:
         return stmt
-    args, threads = list(call.args), frozenset(place.kernel.thread_vars)
+    args, threads = list(call.args), frozenset(cursor.kernel.thread_vars)
     for at in _PLACES[call.atom]:
         args[at], args[at + 1] = _split(args[at], args[at + 1], threads)
     if all(a is b for a, b in zip(args, call.args)):
@@ -78,11 +78,11 @@ _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _RING = ("add", "sub", "mul")
 _OTHERS = ("bitxor", "bitand", "bitor", "min", "max")
 _LAZY = ("land", "lor")
-_WAITS = ("rendezvous", "wait")  # kinds of orders behind which others may have written
+_WAITS = ("rendezvous", "wait")  # kinds of orders after which others may have written
 
 
 @rule(S.For)
-def hoist_loop_invariants(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
+def hoist_loop_invariants(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Loop-invariant code motion of the parts of indices.
 
     A loop that is unrolled leaves its index arithmetic once per copy in what the CUDA compiler has
@@ -97,10 +97,10 @@ def hoist_loop_invariants(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
     An element of an index tensor (a page table, a list of rows) is such a part where the kernel
     writes to no element of the tensor, and every iteration loads it: it is loaded once.
     """
-    if not _is_unrolled(loop) or any(map(_is_unrolled, place.around[:-1])):
+    if not _is_unrolled(loop) or any(map(_is_unrolled, cursor.around[:-1])):
         return loop
-    written = place.of(_written, place.kernel) if place.launch is not None else None
-    nest = _Nest(place.names, loop, None if _waits(loop) else written)
+    written = cursor.of(_written, cursor.kernel) if cursor.launch is not None else None
+    nest = _Nest(cursor.names, loop, None if _waits(loop) else written)
     body = nest.stmt(loop)
     return [*nest.lets, body] if nest.lets else body
 
@@ -334,7 +334,7 @@ def _sum(terms: Iterable[tuple[E.Expr, int]], like: E.Expr) -> E.Expr | None:
 
 
 @rule(S.For, needs="wgmma")
-def hoist_warp_uniform(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
+def hoist_warp_uniform(loop: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Loop-invariant code motion of values that a warp shares.
 
     A product of warpgroups says by :data:`~tilelang.target.operations.WARP_UNIFORM` which one it
@@ -345,7 +345,7 @@ def hoist_warp_uniform(loop: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
     The rule: the call depends on the thread's index alone, and no condition stands between it and
     the outermost loop of the kernel, so that whole warps come to the loop as they come to the call.
     """
-    launch, around = place.launch, place.around
+    launch, around = cursor.launch, cursor.around
     if launch is None or not _stays(loop) or any(map(_stays, around[around.index(launch) : -1])):
         return loop
     names: dict[E.Expr, E.Var] = {}

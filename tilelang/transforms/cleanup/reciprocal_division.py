@@ -39,7 +39,7 @@ from tilelang.ir.tables import HALF2_STORE
 from tilelang.ir.visitor import map_exprs, rebuild, substitute_in
 from tilelang.transforms.analysis.loops import UNROLLED, trip_count
 from tilelang.transforms.lower.context import MADE
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.rules import Cursor, rule
 
 FEWEST = 8  # divisions for which the reciprocal and the look at all operands pay
 NEAR = 24  # a divisor is within 2^-24 and 2^24
@@ -50,7 +50,7 @@ LEAST = 2 * (127 - FAR << 23) - 1
 
 
 @rule(S.For, needs="division_branches", where=lambda _, context: not context.options.fast_math)
-def divide_by_reciprocals(loop: S.For, place: Place) -> S.Stmt:
+def divide_by_reciprocals(loop: S.For, cursor: Cursor) -> S.Stmt:
     """Divide by an invariant through one reciprocal, with the same results.
 
     The nests are the outermost ones that have one divisor.
@@ -58,7 +58,7 @@ def divide_by_reciprocals(loop: S.For, place: Place) -> S.Stmt:
     nest = _Nest.of(loop) if loop.kind in UNROLLED else None
     if nest is None:
         return loop
-    outer = place.around[-2]
+    outer = cursor.around[-2]
     inside = isinstance(outer, S.For) and _Nest.of(outer) is not None
     return loop if inside else nest.both_ways()
 

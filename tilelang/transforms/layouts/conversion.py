@@ -61,7 +61,7 @@ class Conversion(Rewriter):
         self.conflicts = conflicts
 
     def rewrite(self, stmt: S.Stmt) -> S.Stmt:
-        """``stmt`` with copies; those made in a block are not known behind it."""
+        """``stmt`` with copies; those made in a block are not known after it."""
         outside = dict(self.ready)
         result = super().rewrite(stmt)
         self.ready = outside
@@ -122,8 +122,8 @@ class Conversion(Rewriter):
         old: S.Stmt,
         before: list[S.Stmt],
     ) -> Buffer:
-        """The copy of what ``stmt`` reads: one that is there already, else a new one, made before
-        the loops that do not change the fragment and added to what is there.
+        """The copy of what ``stmt`` reads: an existing one, else a new one, made before
+        the loops that do not change the fragment and added to the existing ones.
 
         Args:
             old: ``stmt`` in the launch that is rewritten.

@@ -193,9 +193,9 @@ class _Deferred(Rewriter):
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if stmt is self.block:
-            items = [self.rewrite(child) for child in self.block.stmts]
-            finish = S.ReducerFinalize(reducer=self.total.whole(), op="sum", loc=items[self.at].loc)
-            return S.seq(*items[: self.at], finish, *items[self.at :])
+            stmts = [self.rewrite(child) for child in self.block.stmts]
+            finish = S.ReducerFinalize(reducer=self.total.whole(), op="sum", loc=stmts[self.at].loc)
+            return S.seq(*stmts[: self.at], finish, *stmts[self.at :])
         if isinstance(stmt, S.Reduce) and stmt in self.sums:
             return replace(stmt, partial=True)
         return super()._visit(stmt)

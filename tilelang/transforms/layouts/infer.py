@@ -61,17 +61,17 @@ def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             assert isinstance(flat, S.Launch)
             try:
                 return _Inference(flat, context, moved).run()
-            except NotInRegistersError as found:
-                flat = to_shared(flat, found.note.data)
-                moved = (*moved, found.note)
-            except NotBoxedError as found:
-                flat = found.rewrite(flat)
+            except NotInRegistersError as error:
+                flat = to_shared(flat, error.note.data)
+                moved = (*moved, error.note)
+            except NotBoxedError as error:
+                flat = error.rewrite(flat)
             except GroupsDifferError:
                 before, flat = flat, in_their_groups(flat, context.limits.warp)
                 if flat is before:
                     raise
-            except _UpdateConflictError as found:
-                flat = as_reduction(flat, found.loop, found.buffer, found.conflict)
+            except _UpdateConflictError as error:
+                flat = as_reduction(flat, error.loop, error.buffer, error.conflict)
 
     return rewrite_launches(func, inferred)
 
@@ -130,8 +130,8 @@ class _Inference(Priced):
                 if buffer.storage == FRAGMENT and buffer not in moved:
                     continue
                 spreads = dict.fromkeys((self.spread_of(op.stmt), self.spread_in_shared(op, moved)))
-                found = (update_conflict(op.stmt, buffer, spread) for spread in spreads)
-                conflict = next((each for each in found if each is not None), None)
+                conflicts = (update_conflict(op.stmt, buffer, spread) for spread in spreads)
+                conflict = next((each for each in conflicts if each is not None), None)
                 if conflict is None:
                     continue
                 if can_collect(op.stmt, buffer):

@@ -19,7 +19,7 @@ from tilelang.ir.visitor import rewrite_blocks
 
 
 def reduction_region(body: S.Stmt, product: S.Gemm) -> S.Stmt | None:
-    """The statement of ``body`` behind which the result of ``product`` is complete: its loop, or
+    """The statement of ``body`` after which the result of ``product`` is complete: its loop, or
     the pipeline of the loop. None where other statements in there use the result, or where it does
     not start from zero."""
     around = _path(body, product)
@@ -53,7 +53,7 @@ def split_k_partials(tile: Buffer, slices: int) -> Buffer:
 
 
 def with_sums(body: S.Stmt, sums: Mapping[S.Stmt, tuple[Buffer, Buffer]]) -> S.Stmt:
-    """``body`` with the parts allocated in front of each key of ``sums`` and added up behind it.
+    """``body`` with the parts allocated in front of each key of ``sums`` and added up after it.
 
     Args:
         sums: statement -> the parts, and the tile that gets their sum.

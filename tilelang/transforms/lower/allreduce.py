@@ -200,19 +200,19 @@ def _exchange(
     # Lanes that have a total each have neighbours of the workspace.
     slot, step = (columns, 1) if share == 1 else (share, share * per_round)
     moved = [(extent, stride * step) for extent, stride in moved]
-    writes = [E.binary("eq", mode(thread, *item, threads), 0) for item in slots.idle]
+    writes = [E.binary("eq", mode(thread, *digit, threads), 0) for digit in slots.idle]
     reads = [thread < used] if used < threads else []
     stmts: list[S.Stmt] = []
     for start in range(0, count, per_round):
         size = min(per_round, count - start)
         var = ctx.fresh("s")
-        place = var * slot + column * step + slots.number
+        slot_index = var * slot + column * step + slots.number
         value = E.Load(partial, ((var + start) * share,))
-        put = S.Store(buffer=room, indices=(place,), value=value)
+        put = S.Store(buffer=room, indices=(slot_index,), value=value)
         stmts += [guarded(writes, loop(var, size, put)), ctx.barrier()]
         var = ctx.fresh("s")
-        place = var * slot + base * step + slots.number
-        get = _gather(partial, (var + start) * share, room, place, moved, op, ctx)
+        slot_index = var * slot + base * step + slots.number
+        get = _gather(partial, (var + start) * share, room, slot_index, moved, op, ctx)
         stmts += [guarded(reads, loop(var, size, get)), ctx.barrier()]
     return S.seq(*stmts[:-1], close(room, ctx))
 

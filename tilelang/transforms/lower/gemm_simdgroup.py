@@ -76,8 +76,8 @@ def loop_accumulator(loop_: S.For) -> S.Gemm | None:
         if _may_clear(stmt) and stmt.clear is not first:
             continue
         data, inside = stmt.c.buffer.data, S.walk(loop_.body)
-        touched = (item for item in inside if any(a.data is data for a in effects.accesses(item)))
-        if all(item is stmt for item in touched):
+        users = (s for s in inside if any(a.data is data for a in effects.accesses(s)))
+        if all(user is stmt for user in users):
             return stmt
     return None
 
@@ -179,12 +179,12 @@ class SimdgroupProduct:
                                         loop(i, self.rows, product))),
         )  # fmt: skip
         steps = self.plan.tiles[2]
-        held = any(isinstance(item, Registers) for item in (self.plan.a, self.plan.b))
+        held = any(isinstance(operand, Registers) for operand in (self.plan.a, self.plan.b))
         kind = "unroll" if steps <= WRITTEN_OUT or held else "serial"
         return S.seq(S.Alloc(buffer=a), S.Alloc(buffer=b), loop(step, steps, body, kind))
 
     # -- factors ----------------------------------------------------------------------------------
-    def _load(self, left: bool, into: Buffer, place: E.Expr, tile: E.Expr, step: E.Expr) -> S.Stmt:
+    def _load(self, left: bool, into: Buffer, matrix: E.Expr, tile: E.Expr, step: E.Expr) -> S.Stmt:
         """One matrix of a factor: the ``tile``-th of the simdgroup, of one step along k."""
         stmt, plan = self.stmt, self.plan
         region, strategy = (stmt.a, plan.a) if left else (stmt.b, plan.b)
@@ -195,14 +195,14 @@ class SimdgroupProduct:
             assert isinstance(first, E.AddressOf)
             start, registers = first.indices[0], first.buffer
             return self._in(
-                region.dtype, into, place, lambda at: E.Load(registers, (E.as_expr(start + at),))
+                region.dtype, into, matrix, lambda at: E.Load(registers, (E.as_expr(start + at),))
             )
         shared = SharedOperand(region, k_inner, left, SharedLoad(), plan, self.ctx, stmt.loc)
         outer, k = tile * BLOCK, step * BLOCK
         pitch = row_pitch(region.buffer)
         if pitch:
             return S.do(
-                operations.MATRIX_LOAD, _matrix(into, place, "w"),
+                operations.MATRIX_LOAD, _matrix(into, matrix, "w"),
                 E.AddressOf(*shared.at(outer, k), "r"), E.const(pitch),
                 shape=SHAPE, transposed=k_inner != left,
             )  # fmt: skip
@@ -212,7 +212,7 @@ class SimdgroupProduct:
             pair = (row, column) if left else (column, row)
             return E.Load(*shared.at(outer + pair[0], k + pair[1]))
 
-        return self._in(region.dtype, into, place, element)
+        return self._in(region.dtype, into, matrix, element)
 
     # -- rooms ------------------------------------------------------------------------------------
     @property

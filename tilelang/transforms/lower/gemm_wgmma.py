@@ -57,7 +57,7 @@ def lower_wait_products(stmt: H.WaitProducts, ctx: Lowering) -> S.Stmt:
 
 
 def _waited(newer: int, sums: list[Buffer]) -> list[S.Stmt]:
-    """The wait for all groups but the ``newer`` last, behind which ``sums`` are read."""
+    """The wait for all groups but the ``newer`` last, after which ``sums`` are read."""
     touched = [_touch(E.AddressOf(registers, (E.const(0),), "rw")) for registers in sums]
     return [_unit(operations.WARPGROUP_WAIT, E.const(newer)), *touched]
 
@@ -145,7 +145,7 @@ class _Batch:
         return (address, described.offset(outer, k)), layout_attrs
 
     def adds(self, step: E.Expr) -> E.Expr:
-        """Whether an instruction adds to what is there: the first step overwrites it where the
+        """Whether an instruction adds to the accumulator: the first step overwrites it where the
         product does."""
         clear = self.stmt.clear
         if isinstance(clear, E.Const) and not clear.value:

@@ -283,10 +283,10 @@ class _Corners(Rewriter):
             if term in self.extents:
                 end = self.extents[term][is_high]
             elif depends_on(term, self.variables):
-                found = interval(term, self.bounds)
-                if not found.known:
+                limits = interval(term, self.bounds)
+                if not limits.known:
                     return None
-                end = E.const(int(found.high if is_high else found.low))
+                end = E.const(int(limits.high if is_high else limits.low))
             if depends_on(end, self.variables) or E.holds(end, E.Load):
                 return None
             total = total + end * factor

@@ -85,7 +85,7 @@ def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
     row = column = -1
     outer: list[tuple[Mode, ...]] = []
     for dim, modes in enumerate(spread.modes):
-        real = tuple(item for item in modes if item.extent > 1)
+        real = tuple(m for m in modes if m.extent > 1)
         if real[-2:] == (Mode(PAIRS, "thread", 1), Mode(PAIR, "register", 1)):
             column, real = dim, real[:-2]
         elif real and real[-1].kind == "thread" and real[-1].stride == PAIRS:
@@ -93,29 +93,29 @@ def _blocks(spread: RegisterLayout, warp: int) -> _Blocks | None:
             if last.extent % BLOCK:
                 return None
             row, real = dim, (*real[:-1], Mode(last.extent // BLOCK, "thread", warp))
-        outer.append(tuple(item for item in real if item.extent > 1))
-    flat = [item for modes in outer for item in modes]
+        outer.append(tuple(m for m in real if m.extent > 1))
+    flat = [m for modes in outer for m in modes]
     if row < 0 or column < 0 or any(i.kind == "thread" and i.stride % warp for i in flat):
         return None
     registers = spread.register_count // PAIR
     for count in (4, 2, 1):
-        if registers % count == 0 and all(_parts(item, count) for item in flat):
+        if registers % count == 0 and all(_parts(m, count) for m in flat):
             return _Blocks(row, column, tuple(outer), count)
     return None
 
 
-def _parts(item: Mode, count: int) -> tuple[int, int] | None:
+def _parts(m: Mode, count: int) -> tuple[int, int] | None:
     """How many values of a mode of registers the blocks of one instruction take, and how many
     instructions; None where an instruction would begin inside."""
-    if item.kind == "thread":
+    if m.kind == "thread":
         return 1, 1
-    unit = item.stride // PAIR
+    unit = m.stride // PAIR
     if unit >= count:
-        return (1, item.extent) if unit % count == 0 else None
+        return (1, m.extent) if unit % count == 0 else None
     inside = count // unit
-    if item.extent <= inside:
-        return (item.extent, 1) if inside % item.extent == 0 else None
-    return (inside, item.extent // inside) if item.extent % inside == 0 else None
+    if m.extent <= inside:
+        return (m.extent, 1) if inside % m.extent == 0 else None
+    return (inside, m.extent // inside) if m.extent % inside == 0 else None
 
 
 def _index(
@@ -127,15 +127,15 @@ def _index(
         block: the number of the instruction, and of the block in it.
     """
     total: E.Expr = E.const(0)
-    for item in modes:
-        if item.kind == "thread":
-            value = mode(ctx.thread, item.extent, item.stride, ctx.threads)
+    for m in modes:
+        if m.kind == "thread":
+            value = mode(ctx.thread, m.extent, m.stride, ctx.threads)
         else:
-            unit, parts = item.stride // PAIR, _parts(item, count)
+            unit, parts = m.stride // PAIR, _parts(m, count)
             assert parts is not None
             inner = block[1] // unit % parts[0] if unit < count else E.const(0)
             value = block[0] // max(1, unit // count) % parts[1] * parts[0] + inner
-        total = total * item.extent + value
+        total = total * m.extent + value
     return total
 
 
@@ -166,8 +166,8 @@ def _stored(
         size = BLOCK if dim in (blocks.row, blocks.column) else 1
         first = _index(modes, block, count, ctx) * size
         values[var] = simplify(first + lane % BLOCK if dim == named else first, bounds)
-    place = tuple(substitute(index, values) for index in store.indices)
-    put = put_blocks(held, v, value, E.AddressOf(store.buffer, place, "w"), stmt.loc, trans)
+    corner = tuple(substitute(index, values) for index in store.indices)
+    put = put_blocks(held, v, value, E.AddressOf(store.buffer, corner, "w"), stmt.loc, trans)
     return loop(number, spread.register_count // width, put)
 
 

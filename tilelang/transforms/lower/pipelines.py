@@ -107,7 +107,7 @@ class _Lower(Rewriter):
         return super()._visit(stmt)
 
     def pipeline(self, stmt: H.Pipeline) -> list[S.Stmt]:
-        """The body between what the mechanism needs before and behind it."""
+        """The body between what the mechanism needs before and after it."""
         mechanism = MECHANISMS[stmt.mechanism]
         fenced = stmt.proxy == "async" and mechanism.mode != "tma"
         pipe = self.pipelines[stmt.pipe] = _Pipeline(mechanism, stmt.stages, fenced)
@@ -325,12 +325,12 @@ def _bytes(stmt: S.Stmt, pipe: E.Expr) -> E.Expr:
 def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
     """How many loads to LDS each thread starts for a stage of ``pipe``, at least and at most, where
     it is filled."""
-    items = S.flat(stmt)
-    for number, item in enumerate(items):
-        if isinstance(item, H.Acquire) and item.pipe is pipe:
-            filled = takewhile(lambda one: not _commits(one, pipe), items[number + 1 :])
+    stmts = S.flat(stmt)
+    for number, inner in enumerate(stmts):
+        if isinstance(inner, H.Acquire) and inner.pipe is pipe:
+            filled = takewhile(lambda later: not _commits(later, pipe), stmts[number + 1 :])
             yield from map(sum, zip((0, 0), *map(_started, filled), strict=True))
-        for block in item.blocks():
+        for block in inner.blocks():
             yield from _loads(block, pipe)
 
 

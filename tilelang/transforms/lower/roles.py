@@ -15,52 +15,52 @@ from tilelang.ir.elementwise import loop_of
 from tilelang.target import operations
 from tilelang.transforms.analysis.groups import thread_number
 from tilelang.transforms.analysis.tma import is_complete
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 
 
 @rule(H.Roles)
-def lower_roles(stmt: H.Roles, place: Place) -> S.Stmt | None:
+def lower_roles(stmt: H.Roles, cursor: Cursor) -> S.Stmt | None:
     """Lower roles to branches on the thread index.
 
     Budgets of registers act where the target moves them between warps.
     """
-    around = [node.count for node in place.around if isinstance(node, H.Role)]
-    threads = around[-1] if around else prod(place.kernel.threads)  # that come to the statement
+    around = [node.count for node in cursor.around if isinstance(node, H.Role)]
+    threads = around[-1] if around else prod(cursor.kernel.threads)  # that come to the statement
     branch: S.Stmt | None = None
     roles = [role for role in stmt.branches if isinstance(role, H.Role)]
     everyone = sum(role.count for role in roles) == threads
     # Those from the first thread on are under a condition, which bounds their number below.
     for role in sorted(roles, key=lambda role: -role.first):
-        body = _limited(role, place)
+        body = _limited(role, cursor)
         if branch is None and everyone and len(roles) > 1:
             branch = body  # all that are left
         else:
-            branch = S.If(cond=_mine(role, place), then=body, orelse=branch, loc=role.loc)
+            branch = S.If(cond=_mine(role, cursor), then=body, orelse=branch, loc=role.loc)
     return branch
 
 
-def _mine(role: H.Role, place: Place) -> E.Expr:
+def _mine(role: H.Role, cursor: Cursor) -> E.Expr:
     """Whether the thread has the role."""
-    thread = thread_number(place.kernel)
+    thread = thread_number(cursor.kernel)
     below = thread < E.const(role.first + role.count)
     return E.binary("land", thread >= E.const(role.first), below) if role.first else below
 
 
-def _limited(role: H.Role, place: Place) -> S.Stmt:
+def _limited(role: H.Role, cursor: Cursor) -> S.Stmt:
     """The branch, with its budget first, which acts on whole warps (PTX, "setmaxnreg")."""
-    body, context = role.body, place.context
+    body, context = role.body, cursor.context
     if role.elected:
-        body = S.If(cond=thread_number(place.kernel).equal(role.first), then=body, loc=role.loc)
+        body = S.If(cond=thread_number(cursor.kernel).equal(role.first), then=body, loc=role.loc)
     if role.registers is None or not context.has("setmaxnreg"):
         return body
-    given = context.limits.registers_at_start(prod(place.kernel.threads))
+    given = context.limits.registers_at_start(prod(cursor.kernel.threads))
     raising = E.const(int(role.registers > given))
     call = E.call(operations.SET_MAX_NREG, E.const(role.registers), raising)
     return S.seq(S.Eval(value=call, loc=role.loc), body)
 
 
 @rule(S.ElementOp, S.AtomicTile)
-def expand_elementwise(stmt: S.TileOp, place: Place) -> S.Stmt | None:
+def expand_elementwise(stmt: S.TileOp, cursor: Cursor) -> S.Stmt | None:
     """Lower transposes, im2col and tile atomics to loops over elements.
 
     Threads share these out as they do any parallel loop, with the layouts that fragments give or,

@@ -74,7 +74,7 @@ def _in_every_thread(stmt: S.Scan, ctx: Lowering, extents: tuple[int, ...]) -> S
         return E.Load(result, (row_major(extents, at),))
 
     if is_fragment(dst):
-        delivery = each(dst, ctx, lambda item: item.store(take(item.indices)), once=False)
+        delivery = each(dst, ctx, lambda target: target.store(take(target.indices)), once=False)
     else:
         position = ctx.fresh("p")
         at = unravel(extents, position)

@@ -194,7 +194,7 @@ class _Tiles(ExprRewriter):
             lowered = lower_double_buffered(loop, wait, gemm, release, self.ctx)
         if lowered is None:
             return None
-        before, body = ([_located(item, gemm) for item in stmts] for stmts in lowered)
+        before, body = ([_located(s, gemm) for s in stmts] for stmts in lowered)
         issued = [self.rewrite(stmt) for stmt in copies]
         made_loop = replace(loop, body=S.seq(*issued, *body))
         return [*before, with_known_hints(made_loop, "thread")]
@@ -298,9 +298,9 @@ class _Tiles(ExprRewriter):
     def part(self, stmt: S.Copy, part: Subtile, ctx: Lowering) -> S.Stmt:
         """A part of a copy; where warps hold it in another way than by rows, the first part is all
         of it."""
-        found = lower_subtile(stmt, part, ctx)
-        if found is not None:
-            return found
+        lowered = lower_subtile(stmt, part, ctx)
+        if lowered is not None:
+            return lowered
         whole = replace(stmt, hints=stmt.hints.without("subtile"))
         return S.seq() if part.number != 0 else self.lower_stmt(whole, ctx)
 

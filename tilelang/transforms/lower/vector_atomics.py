@@ -11,14 +11,14 @@ from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.transforms.analysis.vectors import run_of
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.rules import Cursor, rule
 
 MOST = 4  # of float32 in an instruction
 _FLOAT = dtype("float32")
 
 
 @rule(S.For, needs="vector_red")
-def vectorize_atomics(stmt: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
+def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Join atomic updates of neighbouring elements.
 
     A tile of sums in registers is added to global memory element by element, though matrix
@@ -28,11 +28,11 @@ def vectorize_atomics(stmt: S.For, place: Place) -> S.Stmt | list[S.Stmt]:
 
     Only where the previous values are not used, what is added is not read from what is added to,
     and the run is aligned to its size. Stands above the vectorizer, whose lane loops it reads, and
-    behind the guards, since all of a run is inside or outside by then.
+    after the guards, since all of a run is inside or outside by then.
     """
     if stmt.kind != "vectorized":
         return stmt
-    bounds = place.of(bounds_of, place.kernel)
+    bounds = cursor.of(bounds_of, cursor.kernel)
     start, stop, step = stmt.start, stmt.stop, stmt.step
     if not (isinstance(start, E.Const) and isinstance(stop, E.Const) and int(step) == 1):
         return stmt

@@ -34,7 +34,7 @@ from tilelang.transforms.lower.context import INT, MADE
 from tilelang.transforms.lower.pack_f16x2 import packed
 from tilelang.transforms.lower.random_numbers import draw_ahead, draws
 from tilelang.transforms.lower.vector_atomics import vectorize_atomics
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
 ASYNC_BYTES = (4, 8, 16)
@@ -42,17 +42,17 @@ MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often
 
 
 @rule(S.Let, S.For)
-def vectorize_lanes(stmt: S.Stmt, place: Place) -> Replacement:
+def vectorize_lanes(stmt: S.Stmt, cursor: Cursor) -> Replacement:
     """Turn loops over lanes into vector accesses."""
-    return stmt if place.launch is None else place.of(_Lanes, place.launch).stmt(stmt, place)
+    return stmt if cursor.launch is None else cursor.of(_Lanes, cursor.launch).stmt(stmt, cursor)
 
 
 @rule(S.For)
-def pack_f16x2(loop: S.For, place: Place) -> S.Stmt:
+def pack_f16x2(loop: S.For, cursor: Cursor) -> S.Stmt:
     """Pack 16-bit float arithmetic of lanes in registers in pairs."""
-    if loop.kind != "unroll" or place.launch is None:
+    if loop.kind != "unroll" or cursor.launch is None:
         return loop
-    return packed(loop, place.of(_Lanes, place.launch).bounds, place.context)
+    return packed(loop, cursor.of(_Lanes, cursor.launch).bounds, cursor.context)
 
 
 vectorize_loops = Phase(vectorize_atomics, vectorize_lanes, pack_f16x2)
@@ -96,7 +96,7 @@ class _Lanes:
         self.widest = VECTOR_BITS
         self.through = ""  # the intrinsic whose access the lanes are, if they are one's
 
-    def stmt(self, stmt: S.Stmt, place: Place) -> Replacement:
+    def stmt(self, stmt: S.Stmt, cursor: Cursor) -> Replacement:
         """A loop over lanes as vectors; names are noted."""
         if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer and not _loads(stmt.value):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
@@ -107,15 +107,15 @@ class _Lanes:
         if not values or values.step != 1 or not _independent(stmt, len(values)):
             few = values is not None and values.stop - values.start <= 64
             loop = replace(stmt, kind="unroll" if few else "serial")
-            return [*drawn, *(self.ahead(loop, place) if few else [loop])]
+            return [*drawn, *(self.ahead(loop, cursor) if few else [loop])]
         self.certain = _loaded_in_lets(stmt.body)
         self.stored, self.vectors = {node.buffer.data for node in S.find(stmt.body, S.Store)}, {}
-        self.context = place.context
+        self.context = cursor.context
         body = inline_lets(stmt.body, lambda value: True)
         start, count = values.start, len(values)
-        marked = stmt.hints.asynchronous and place.context.has("cp_async")
+        marked = stmt.hints.asynchronous and cursor.context.has("cp_async")
         self.through = stmt.hints.through
-        self.widest = WIDE_BITS if place.context.has("access_256") else VECTOR_BITS
+        self.widest = WIDE_BITS if cursor.context.has("access_256") else VECTOR_BITS
         lanes = self.widest // 8 if self.through else MAX_LANES
         while count % lanes or start % lanes:
             lanes //= 2
@@ -132,10 +132,10 @@ class _Lanes:
         return [*drawn, S.counted(outer, count // lanes, inner, kind, loc=stmt.loc)]
 
     # -- statements ------------------------------------------------------------------------------
-    def ahead(self, loop: S.For, place: Place) -> list[S.Stmt]:
+    def ahead(self, loop: S.For, cursor: Cursor) -> list[S.Stmt]:
         """``loop``, whose lanes stay in order, behind vectors of what the calls of all lanes load
         for their operands: elements of tensors that the kernel does not write (bins)."""
-        values, self.context = values_of(loop), place.context
+        values, self.context = values_of(loop), cursor.context
         lanes = len(values) if values and values.step == 1 else 0
         if lanes not in (2, 4, 8, 16) or S.holds(loop.body, *S.LEAVES):
             return [loop]
@@ -143,7 +143,7 @@ class _Lanes:
         stmts = S.flat(inline_lets(loop.body, self.is_fixed))
         match stmts:
             case (S.If(orelse=None) as only,) if self.agreeing(only.cond, piece) == lanes:
-                then = S.seq(*self.ahead(replace(loop, body=only.then), place))
+                then = S.seq(*self.ahead(replace(loop, body=only.then), cursor))
                 return [replace(only, cond=piece.at(only.cond), then=then)]
         called = [stmt for stmt in stmts if isinstance(stmt, S.Eval)]
         calls = [call for stmt in called for call in stmt.calls()]
@@ -160,7 +160,7 @@ class _Lanes:
 
     def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
         """``stmt`` for all lanes of ``piece``."""
-        made, rest = list[S.Stmt](), S.flat(stmt)
+        result, rest = list[S.Stmt](), S.flat(stmt)
         while rest:
             first, count = rest[0], 1
             if isinstance(first, S.Store):
@@ -168,8 +168,8 @@ class _Lanes:
             else:
                 branch = self.branch(first, piece, marked) if isinstance(first, S.If) else None
                 new = branch or [self.lane_loop(first, piece)]
-            made, rest = [*made, *new], rest[count:]
-        return made
+            result, rest = [*result, *new], rest[count:]
+        return result
 
     def branch(self, stmt: S.If, piece: Piece, marked: bool) -> list[S.Stmt]:
         """A condition, tested once for as many lanes as agree on it."""
@@ -187,7 +187,7 @@ class _Lanes:
         return branches
 
     def side(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
-        """One side of a branch: what it loads is not there behind it."""
+        """One side of a branch: what it loads is not there after it."""
         around, self.vectors = self.vectors, dict(self.vectors)
         side = self.block(stmt, piece, marked)
         self.vectors = around
@@ -222,10 +222,10 @@ class _Lanes:
             if not isinstance(store, S.Store) or store.buffer is not target or target.data in used:
                 break
             together.append(store)
-        places = [store.indices for store in together]
-        counts = (1, *range(len(places), 1, -1))
-        windows = ((n, self.window(target, places[:n], piece, whole=True)) for n in counts)
-        count, window = next((found for found in windows if found[1] is not None), (1, None))
+        accesses = [store.indices for store in together]
+        counts = (1, *range(len(accesses), 1, -1))
+        windows = ((n, self.window(target, accesses[:n], piece, whole=True)) for n in counts)
+        count, window = next((option for option in windows if option[1] is not None), (1, None))
         shape = Shape((0 if window is None else window.width * len(window.starts),))
         array = Buffer(f"{target.name}_vec", shape, target.dtype, "local", attrs=MADE)
         before, lanes = list[S.Stmt](), list[S.Stmt]()
@@ -389,7 +389,7 @@ class _Loads:
         if agreeing < (window.width if window.is_by_lane else piece.count):
             if agreeing == 1 or not window.is_by_lane:
                 return load
-            window = replace(window, width=agreeing, starts=window.places[0][::agreeing])
+            window = replace(window, width=agreeing, starts=window.offsets[0][::agreeing])
         return self.taken(load, window, path, other)
 
     def taken(
@@ -430,9 +430,9 @@ class _Loads:
 
     def array(self, buffer: Buffer, name: str, size: int) -> Buffer:
         """Registers for elements of ``buffer``."""
-        made = Buffer(f"{buffer.name}_{name}", Shape((size,)), buffer.dtype, "local", attrs=MADE)
-        self.before.append(S.Alloc(buffer=made))
-        return made
+        array = Buffer(f"{buffer.name}_{name}", Shape((size,)), buffer.dtype, "local", attrs=MADE)
+        self.before.append(S.Alloc(buffer=array))
+        return array
 
 
 def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:

@@ -17,7 +17,7 @@ from tilelang.ir.visitor import map_stmts
 from tilelang.transforms.lower.context import Lowering
 
 LARGE = 1024  # bytes of a workspace whose memory what follows should have at once
-_CLOSES = "closes"  # attribute of the barrier behind the reads of a workspace
+_CLOSES = "closes"  # attribute of the barrier after the reads of a workspace
 
 
 def close(room: Buffer, ctx: Lowering) -> S.Stmt:

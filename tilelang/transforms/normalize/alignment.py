@@ -19,7 +19,7 @@ from tilelang.ir.bounds import interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.rules import Cursor, rule
 
 _WIDEST = 16  # bytes of the widest access
 
@@ -116,6 +116,6 @@ class _Limit(ExprRewriter):
 
 
 @rule(Buffer, needs="simt", where=lambda func, _: S.holds(func.body, S.View))
-def limit_views(buffer: Buffer, place: Place) -> Buffer:
+def limit_views(buffer: Buffer, cursor: Cursor) -> Buffer:
     """Limit vector widths to the alignment of views."""
-    return place.of(_views, place.func).buffer(buffer)
+    return cursor.of(_views, cursor.func).buffer(buffer)

@@ -19,13 +19,13 @@ from tilelang.layout.evaluate import evaluate
 from tilelang.target import Target
 from tilelang.transforms.analysis.loops import static_extents, values_of
 from tilelang.transforms.analysis.scopes import FRAGMENT, MOST_ELEMENTS
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 
 _MOST_POINTS = 1 << 16  # of the variables of one index that are looked at one by one
 
 
 @rule(S.PrimFunc)
-def check_tile_bounds(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+def check_tile_bounds(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     """Refuse accesses that certainly leave a tile.
 
     Global memory has a bounds rule; shared memory, fragments and local buffers have none, so an
@@ -174,7 +174,7 @@ def _known(value: object) -> int:
 
 
 @rule(S.Launch, needs="simt")
-def check_launch_limits(launch: S.Launch, place: Place) -> S.Stmt:
+def check_launch_limits(launch: S.Launch, cursor: Cursor) -> S.Stmt:
     """Refuse grids and blocks that the target cannot hold.
 
     Extents of the grid that only a call knows are left to the driver, whose refusal the launcher
@@ -184,7 +184,7 @@ def check_launch_limits(launch: S.Launch, place: Place) -> S.Stmt:
         TileUnsupportedError: too many threads, or a constant extent or a fragment that is too
             large.
     """
-    target = place.context.target
+    target = cursor.context.target
     _check_threads(launch, target)
     _check_grid(launch, target)
     for stmt in S.find(launch.body, S.Alloc):
@@ -240,13 +240,13 @@ def _check_grid(launch: S.Launch, target: Target) -> None:
 
 
 @rule(S.PrimFunc, where=lambda _, context: bool(context.limits.floats))
-def check_floats(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+def check_floats(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     """Refuse floats that the target has no type for.
 
     Raises:
         TileUnsupportedError: a number of such a dtype, with the line that has it.
     """
-    target = place.context.target
+    target = cursor.context.target
     for param in func.params:
         _check_float(param.dtype, f"the parameter `{param.name}`", target, func.loc)
     for stmt in S.walk(func.body):

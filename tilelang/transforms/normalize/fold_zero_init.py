@@ -10,11 +10,11 @@ from tilelang.ir import stmt as S
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.transforms.analysis.loops import values_of
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.rules import Cursor, rule
 
 
 @rule(S.Seq, where=lambda func, _: S.holds(func.body, S.Gemm))
-def fold_zero_init(seq: S.Seq, place: Place) -> S.Stmt:
+def fold_zero_init(seq: S.Seq, cursor: Cursor) -> S.Stmt:
     """Let the first product of a loop overwrite its accumulator.
 
     ``T.clear(C)`` followed by a loop that accumulates into C becomes a loop whose product has
@@ -23,11 +23,11 @@ def fold_zero_init(seq: S.Seq, place: Place) -> S.Stmt:
     product stands directly in its body, so that it executes in the first iteration.
 
     On cores, and for the unit of a warpgroup, which overwrites without a pass over the registers, a
-    product directly behind the clear overwrites, too; and so it does in all iterations where a mask
+    product directly after the clear overwrites, too; and so it does in all iterations where a mask
     that it starts from (zeros, or minus infinity above the diagonal) is all zeros: the mask is
     written in the others only.
     """
-    context = place.context
+    context = cursor.context
     by_units = context.has("wgmma") and not context.options.no_overlap
     result = _fold(seq)
     directly = by_units or context.has("cores")

@@ -22,7 +22,7 @@ from tilelang.ir.visitor import map_stmts, rewrite_blocks, without_allocations
 from tilelang.target.operations import SET_MAX_NREG
 from tilelang.transforms.normalize.alignment import limit_views
 from tilelang.transforms.normalize.widen_indices import widen_indices
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 
 
 def _waits(func: S.PrimFunc) -> bool:
@@ -35,7 +35,7 @@ def _waits(func: S.PrimFunc) -> bool:
 
 
 @rule(S.Stmt)
-def strip_hints(stmt: S.Stmt, place: Place) -> S.Stmt:
+def strip_hints(stmt: S.Stmt, cursor: Cursor) -> S.Stmt:
     """Drop annotations that no pass reads, and prefetch hints where a core runs the block.
 
     Programs may put keys of their own on loops and statements. They mean nothing, so that below
@@ -46,19 +46,19 @@ def strip_hints(stmt: S.Stmt, place: Place) -> S.Stmt:
     """
     if isinstance(stmt, S.Attr):
         return stmt.body
-    simple = ("pipelined",) if place.context.has("cores") else ()
-    if place.launch is None:
+    simple: tuple[str, ...] = ("pipelined",) if cursor.context.has("cores") else ()
+    if cursor.launch is None:
         simple = ("pipelined", "vectorized")
     if isinstance(stmt, S.For) and stmt.kind in simple:
         return replace(stmt, kind="serial", hints=LoopHints())
     if isinstance(stmt, S.For) and stmt.hints.asynchronous:
-        if not place.of(_waits, place.func):
+        if not cursor.of(_waits, cursor.func):
             return replace(stmt, hints=LoopHints())
     return with_known_hints(stmt, "tile")
 
 
 @rule(E.Call)
-def expand_library_calls(call: E.Call, place: Place) -> E.Expr:
+def expand_library_calls(call: E.Call, cursor: Cursor) -> E.Expr:
     """Replace calls of known library functions by the operations that they name.
 
     ``T.call_extern("float16", "__float2half_rz", x)`` names a function of C or CUDA. What the table
@@ -70,7 +70,7 @@ def expand_library_calls(call: E.Call, place: Place) -> E.Expr:
         TileUnsupportedError: an operand that is a call with an effect.
     """
     name = str(call.attr("name", "")) if call.atom.by_name else ""
-    if not name or re.search(rf"\b{re.escape(name)}\b", place.of(_own_source, place.func)):
+    if not name or re.search(rf"\b{re.escape(name)}\b", cursor.of(_own_source, cursor.func)):
         return call
     expanded = as_expression(call)
     if expanded is None or all(map(E.repeatable, call.args)):
@@ -94,7 +94,7 @@ def _own_source(func: S.PrimFunc) -> str:
 
 
 @rule(S.Launch, needs="cores")
-def one_thread_by_default(launch: S.Launch, place: Place) -> S.Stmt:
+def one_thread_by_default(launch: S.Launch, cursor: Cursor) -> S.Stmt:
     """Give a block one thread where the program does not ask for its thread.
 
     ``T.Kernel`` without ``threads`` leaves the number to the target: a GPU takes what the front end
@@ -137,7 +137,7 @@ def _without_layout(stmt: S.Parallel | S.Copy) -> S.Stmt:
 
 
 @rule(S.Launch, needs="simt")
-def hoist_workspaces(launch: S.Launch, place: Place) -> list[S.Stmt]:
+def hoist_workspaces(launch: S.Launch, cursor: Cursor) -> list[S.Stmt]:
     """Move global workspaces of a kernel to its launch.
 
     ``T.alloc_global`` inside ``T.Kernel`` is memory that all blocks of the launch share. It is
@@ -171,7 +171,7 @@ _COUNTS = {"registers of producers": 0, "registers of consumers": 1}
 
 
 @rule(S.Launch, needs="simt")
-def apply_register_hints(launch: S.Launch, place: Place) -> S.Launch:
+def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
     """Attach register counts of warpgroups to the branches they speak of.
 
     ``T.no_set_max_nreg`` and ``T.disable_warp_group_reg_alloc`` take every ``T.set_max_nreg`` out
@@ -230,7 +230,7 @@ def _followed(off: bool, counts: dict[int, E.Expr], stmt: S.Eval) -> S.Stmt:
 
 
 @rule(S.PrimFunc, needs="cores")
-def wrap_host_statements(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+def wrap_host_statements(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     """Make work outside every kernel a kernel of one block and one thread.
 
     On a target whose cores run the host code as well, a program may compute outside ``T.Kernel``:
@@ -272,14 +272,14 @@ def _wrapped(stmt: S.Stmt) -> S.Stmt:
         return _kernel([stmt]) if any(map(_is_work, _outside(stmt))) else stmt
     out: list[S.Stmt] = []
     group: list[S.Stmt] = []
-    items = S.flat(stmt)
-    for index, item in enumerate(items):
-        if _launches(item) or isinstance(item, S.Assert) or _stays(item, items[index + 1 :]):
-            out += _closed(group, items[index:])
+    stmts = S.flat(stmt)
+    for index, inner in enumerate(stmts):
+        if _launches(inner) or isinstance(inner, S.Assert) or _stays(inner, stmts[index + 1 :]):
+            out += _closed(group, stmts[index:])
             group = []
-            out.append(_wrapped(item) if _launches(item) else item)
+            out.append(_wrapped(inner) if _launches(inner) else inner)
         else:
-            group.append(item)
+            group.append(inner)
     return S.seq(*out, *_closed(group, []))
 
 

@@ -15,11 +15,11 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import have_own_elements
 from tilelang.transforms.analysis.loops import static_extents, values_of
 from tilelang.transforms.analysis.scopes import FRAGMENT
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 
 
 @rule(S.Parallel, needs="simt")
-def tighten_parallel_bounds(loop: S.Parallel, place: Place) -> S.Stmt:
+def tighten_parallel_bounds(loop: S.Parallel, cursor: Cursor) -> S.Stmt:
     """Shrink parallel loops to the iterations their guard lets through.
 
     ``for i, j in T.Parallel(32, n): if i < 16: S[i, j] = acc[i + 16, j]`` is the loop over 16: ``i
@@ -81,7 +81,7 @@ def _fixed(launch: S.Launch) -> set[E.Var]:
 
 
 @rule(S.For, needs="simt")
-def unroll_register_slices(loop: S.For, place: Place) -> S.Stmt:
+def unroll_register_slices(loop: S.For, cursor: Cursor) -> S.Stmt:
     """Interchange or unroll loops over slices of fragments: registers have no addresses.
 
     ``for k in range(2): for i, j in T.Parallel(16, n): S[i, j] = acc[k * 16 + i, j]`` reads
@@ -103,7 +103,7 @@ def unroll_register_slices(loop: S.For, place: Place) -> S.Stmt:
         return loop
     statements = len(values) * sum(1 for _ in S.walk(loop.body))
     if len(values) > MOST and (
-        sliced & place.of(_fixed, place.kernel) or statements > MOST_STATEMENTS
+        sliced & cursor.of(_fixed, cursor.kernel) or statements > MOST_STATEMENTS
     ):
         return loop
     return S.seq(*(_iteration(loop, value) for value in values))
@@ -185,7 +185,7 @@ def _can_repeat(body: S.Stmt) -> bool:
 
 
 @rule(S.Launch, needs="page_locality")
-def rasterize_blocks(launch: S.Launch, place: Place) -> S.Stmt:
+def rasterize_blocks(launch: S.Launch, cursor: Cursor) -> S.Stmt:
     """Order the blocks of a grid so that neighbours write to neighbouring memory.
 
     The first axis of a grid counts fastest, so that its neighbours run at the same time. A kernel
@@ -197,7 +197,7 @@ def rasterize_blocks(launch: S.Launch, place: Place) -> S.Stmt:
     What blocks do does not depend on their order, unless they tell each other something: kernels
     with atomic updates, waits or loops of unknown length stay. Relies on constant grids.
     """
-    if not _can_transpose_grid(launch, place.context) or not _written_across(launch):
+    if not _can_transpose_grid(launch, cursor.context) or not _written_across(launch):
         return launch
     x, y, *other_extents = launch.grid
     i, j, *other_vars = launch.block_vars

@@ -22,11 +22,11 @@ from tilelang.transforms.analysis.groups import MAX_BARRIERS, thread_groups, thr
 from tilelang.transforms.analysis.scopes import is_private
 from tilelang.transforms.normalize.fold_zero_init import fold_zero_init
 from tilelang.transforms.normalize.scalarize_vectors import scalarize_vectors
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 
 
 @rule(S.Launch)
-def number_barriers(launch: S.Launch, place: Place) -> S.Launch:
+def number_barriers(launch: S.Launch, cursor: Cursor) -> S.Launch:
     """Map the program's named barriers to the numbers the hardware has.
 
     A block has 16 barriers, and the first is that of all its threads. The numbers of a program are
@@ -90,7 +90,7 @@ _SEPARATED = (*_ALIGNED, S.ElementOp, S.Reduce, S.Gemm)
 
 
 @rule(*_SEPARATED)
-def separate_overlaps(stmt: S.TileOp, place: Place) -> S.Stmt | list[S.Stmt]:
+def separate_overlaps(stmt: S.TileOp, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Copy an operand that an operation overwrites while it reads it.
 
     A tile operation reads all of its operands before it writes: ``T.copy(S[0:7], S[1:8])`` moves
@@ -113,7 +113,7 @@ def separate_overlaps(stmt: S.TileOp, place: Place) -> S.Stmt | list[S.Stmt]:
         region = getattr(stmt, slot.name)
         if not isinstance(region, Region) or any(region is other for other in written):
             continue
-        if any(_overlap(stmt, region, other, place) for other in written):
+        if any(_overlap(stmt, region, other, cursor) for other in written):
             tile = _tile(region, stmt)
             moved[slot.name] = tile
             before += [
@@ -123,9 +123,9 @@ def separate_overlaps(stmt: S.TileOp, place: Place) -> S.Stmt | list[S.Stmt]:
     return [*before, replace(stmt, **moved)] if moved else stmt
 
 
-def _overlap(stmt: S.Stmt, read: Region, written: Region, place: Place) -> bool:
+def _overlap(stmt: S.Stmt, read: Region, written: Region, cursor: Cursor) -> bool:
     """Whether ``stmt`` may write an element of ``read`` that it reads for another one."""
-    bounds, lets = place.of(bounds_of, place.kernel), place.of(_lets, place.kernel)
+    bounds, lets = cursor.of(bounds_of, cursor.kernel), cursor.of(_lets, cursor.kernel)
     if not may_overlap(read, written, bounds, lets):
         return False
     return not (isinstance(stmt, _ALIGNED) and is_same_region(read, written, bounds, lets))
@@ -159,7 +159,7 @@ def _tile(region: Region, stmt: S.Stmt) -> Region:
 
 
 @rule(E.Call, needs="async_products", where=lambda _, context: context.options.fast_math)
-def fuse_exponents(expr: E.Call, place: Place) -> E.Expr:
+def fuse_exponents(expr: E.Call, cursor: Cursor) -> E.Expr:
     """Turn exponents of scaled differences into one fused multiply-add each.
 
     ``exp2((x - y) * c)``, as softmax has it for every score ``x`` of a row with the maximum ``y``,
@@ -186,7 +186,7 @@ _MOST_UNROLLED = 64  # iterations that are unrolled
 
 
 @rule(*_LOCAL_KINDS)
-def lower_thread_local_tiles(stmt: S.TileOp, place: Place) -> S.Stmt:
+def lower_thread_local_tiles(stmt: S.TileOp, cursor: Cursor) -> S.Stmt:
     """Lower tile operations on arrays of a thread to loops.
 
     ``alloc_local`` gives each thread an array. An operation on one is not distributed over the
@@ -207,7 +207,7 @@ def lower_thread_local_tiles(stmt: S.TileOp, place: Place) -> S.Stmt:
     loop = loop_of(stmt)
     assert loop is not None
     if isinstance(stmt, S.AtomicTile) and not is_private(stmt.dst):
-        varying = place.of(Varying, place.kernel)
+        varying = cursor.of(Varying, cursor.kernel)
         if not any(map(varying.expr, stmt.dst.region_exprs())):  # all threads mean one place
             return (
                 loop if loop.vars else replace(loop, vars=(E.Var("i", INT),), extents=(E.const(1),))
@@ -236,7 +236,7 @@ FIRST = (E.const(0),)
 
 
 @rule(S.Stmt)
-def expand_any_all(stmt: S.Stmt, place: Place) -> S.Stmt | list[S.Stmt]:
+def expand_any_all(stmt: S.Stmt, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Lower T.any_of and T.all_of to loops.
 
     A C expression holds no loop, so the answer is found in statements in front of the one that
@@ -248,7 +248,7 @@ def expand_any_all(stmt: S.Stmt, place: Place) -> S.Stmt | list[S.Stmt]:
         return stmt
     if isinstance(stmt, S.While):
         stop = S.If(cond=E.unary("lnot", stmt.cond), then=S.Break(loc=stmt.loc), loc=stmt.loc)
-        head = expand_any_all.make(stop, place)
+        head = expand_any_all.make(stop, cursor)
         assert isinstance(head, list)
         return replace(stmt, cond=E.const(True), body=S.seq(*head, stmt.body))
     answers = _Answers(stmt)
@@ -312,7 +312,7 @@ def _region(arg: E.Expr) -> Region:
 
 
 @rule(S.Gemm)
-def signal_gemm_completion(stmt: S.Gemm, place: Place) -> S.Stmt | list[S.Stmt]:
+def signal_gemm_completion(stmt: S.Gemm, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Let one thread arrive at the barrier of a GEMM.
 
     ``T.gemm(A, B, C, mbar=bar)`` arrives at ``bar`` once C may be read and A and B may be
@@ -326,8 +326,8 @@ def signal_gemm_completion(stmt: S.Gemm, place: Place) -> S.Stmt | list[S.Stmt]:
     if stmt.barrier is None:
         return stmt
     arrive = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
-    group = thread_groups(place.kernel, place.context.limits.warp).of(place.around[-1])
-    first = thread_number(place.kernel).equal(group[0])
+    group = thread_groups(cursor.kernel, cursor.context.limits.warp).of(cursor.around[-1])
+    first = thread_number(cursor.kernel).equal(group[0])
     quiet = replace(stmt, barrier=None, hints=replace(stmt.hints, signals=True))
     return [quiet, S.If(cond=first, then=arrive, loc=stmt.loc)]
 

@@ -18,20 +18,20 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.hints import LoopHints
 from tilelang.ir.tables import portable
 from tilelang.ir.visitor import Rewriter, rebuild
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.rules import Cursor, rule
 
 # Packed arithmetic: the scalar operation of each lane.
 PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "min"}
 
 
 @rule(S.PrimFunc)
-def scalarize_vectors(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+def scalarize_vectors(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     """Split vector values into lanes.
 
     Where threads run in parallel, neighbouring elements of memory are copied to local arrays and
     back in loops, of which ``vectorize_loops`` makes one access.
     """
-    rewriter = _Lanes(rows=place.context.has("simt"))
+    rewriter = _Lanes(rows=cursor.context.has("simt"))
     body = rewriter.rewrite(func.body)
     if not rewriter.changed:
         return func

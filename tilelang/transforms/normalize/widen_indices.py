@@ -30,14 +30,14 @@ from tilelang.ir.indices import is_index, is_long, is_sum, widens
 from tilelang.ir.intervals import Interval, full
 from tilelang.ir.visitor import Rewriter, postorder, rebuild
 from tilelang.records import dataclass
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.rules import Cursor, rule
 
 INT64 = DType("int64")
 _UNKNOWN = Interval(0, 2)  # the bound of values of any size
 
 
 @rule(S.PrimFunc)
-def widen_indices(func: S.PrimFunc, place: Place) -> S.PrimFunc:
+def widen_indices(func: S.PrimFunc, cursor: Cursor) -> S.PrimFunc:
     """Compute indices in 64 bits where 32 may overflow.
 
     Stands above all passes that simplify what would wrap.

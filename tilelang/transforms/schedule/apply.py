@@ -163,9 +163,9 @@ def _resolved(schedule: Schedule, launch: S.Launch) -> Schedule:
     stages = tuple(node.stages for node in S.find(launch.body, H.Pipeline))
     roles = {node.name: node.registers for node in S.find(launch.body, H.Role)}
     registers = (roles["consumers"], roles["producer"]) if any(roles.values()) else None
-    found = launch.schedule or schedule
+    chosen = launch.schedule or schedule
     return replace(
-        schedule, stages=stages, registers=registers, tiles=found.tiles, subtiles=found.subtiles
+        schedule, stages=stages, registers=registers, tiles=chosen.tiles, subtiles=chosen.subtiles
     )
 
 
@@ -174,14 +174,14 @@ def _alternatives(
 ) -> list[Alternative]:
     """Some schedules besides the chosen one: those that were refused, and the next ones."""
     mine, said = vars(schedule), set[str]()
-    found: list[Alternative] = []
+    alternatives: list[Alternative] = []
     for other in legal:
         why = whys.get(other, "")
-        if other is not schedule and why not in said and len(found) < SHOWN:
+        if other is not schedule and why not in said and len(alternatives) < SHOWN:
             fields = tuple((k, value) for k, value in other.stated().items() if mine[k] != value)
-            found.append(Alternative(fields, other.price or 0, why))
+            alternatives.append(Alternative(fields, other.price or 0, why))
             said |= {why} - {""}
-    return found
+    return alternatives
 
 
 def _not_legal(launch: S.Launch, whys: dict[tuple[str, Value], str]) -> TileUnsupportedError:

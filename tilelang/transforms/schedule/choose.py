@@ -126,8 +126,8 @@ def choose_schedules(launch: S.Launch, facts: Facts) -> Choices:
     values = [[value for value in VALUES[name] if (name, value) not in barred] for name in FIELDS]
     stated = launch.schedule or Schedule()
     rest = {
-        item.name: getattr(stated, item.name)
-        for item in fields_of(Schedule) if item.name not in FIELDS
+        field.name: getattr(stated, field.name)
+        for field in fields_of(Schedule) if field.name not in FIELDS
     }  # fmt: skip
     legal: list[Schedule] = []
     for given in combinations(*values):
@@ -229,13 +229,11 @@ class _Work:
         once = [copy for copy in copies if is_load(copy) and copy not in loads]
         sums = {node.c.buffer for node in nodes if isinstance(node, S.Gemm)}
         out = [copy for copy in copies if copy.dst.buffer.storage == "global"]
-        computed = [
-            item for graph in graphs for item in graph.stmts if not isinstance(item, S.Gemm)
-        ]
+        computed = [s for graph in graphs for s in graph.stmts if not isinstance(s, S.Gemm)]
         return cls(
             trips=max((graph.trips or UNKNOWN for graph in graphs), default=1),
             products=sum(map(_multiplied, inside)) // PRODUCTS,
-            computation=sum(_elements(item) * OPERATIONS // LANES + 2 for item in computed),
+            computation=sum(_elements(s) * OPERATIONS // LANES + 2 for s in computed),
             copies=sum(sizes.values()) // BYTES,
             first=sum(sizes.get(data, 0) for data in (sets[0] if sets else ())) // BYTES,
             once=sum(bytes_of(copy.dst) // BYTES + 1 for copy in once),

@@ -40,9 +40,9 @@ def with_gathers(
     for stmt in (*prefix, *stmts):
         if isinstance(stmt, S.Let):
             lets[stmt.var] = substitute(stmt.value, lets)
-        made = _gather(stmt, lets, bounds) if isinstance(stmt, S.Parallel) else None
-        if made is not None and written.isdisjoint(effects.used(made.value)):
-            stmt = made
+        gather = _gather(stmt, lets, bounds) if isinstance(stmt, S.Parallel) else None
+        if gather is not None and written.isdisjoint(effects.used(gather.value)):
+            stmt = gather
         result.append(stmt)
     return tuple(result[len(prefix) :])
 
@@ -56,24 +56,24 @@ def _gather(loop: S.Parallel, lets: dict[E.Var, E.Expr], bounds: Bounds) -> S.Ga
     sizes = tuple(extent for extent in shape if isinstance(extent, int))
     if len(sizes) < len(shape) or 1 in sizes or prod(sizes) != prod(extents):
         return None
-    places = tuple(E.Var(f"i{dim}", _INT) for dim in range(len(sizes)))
-    for var, size in zip(places, sizes):
+    axes = tuple(E.Var(f"i{dim}", _INT) for dim in range(len(sizes)))
+    for var, size in zip(axes, sizes):
         bounds = bounds.with_range(var, 0, size)
-    at = _counted_by(places, sizes, loop, extents, bounds)
+    at = _counted_by(axes, sizes, loop, extents, bounds)
     indices = tuple(simplify(substitute(index, at), bounds) for index in stored.indices)
-    if not E.same_exprs(indices, places):
+    if not E.same_exprs(indices, axes):
         return None
     value = simplify(substitute(substitute(stored.value, at), lets), bounds)
     conds, load = guarded(value)
     if not isinstance(load, E.Load) or load.buffer.storage != "global" or load.dtype != tile.dtype:
         return None
     lanes = max(1, _VECTOR_BITS // load.dtype.bits)
-    if run_of(load.buffer, load.indices, places[-1], bounds) < lanes or not all(
-        map(Lanes(places[-1], lanes, bounds).agree, conds)
+    if run_of(load.buffer, load.indices, axes[-1], bounds) < lanes or not all(
+        map(Lanes(axes[-1], lanes, bounds).agree, conds)
     ):
         return None
     src, dst = load.buffer.whole(), tile.whole()
-    return S.Gather(src=src, dst=dst, vars=places, value=value, loc=loop.loc)
+    return S.Gather(src=src, dst=dst, vars=axes, value=value, loc=loop.loc)
 
 
 def _stored(body: S.Stmt) -> S.Store | None:
@@ -94,7 +94,7 @@ def _stored(body: S.Stmt) -> S.Store | None:
 
 
 def _counted_by(
-    places: tuple[E.Var, ...],
+    axes: tuple[E.Var, ...],
     sizes: tuple[int, ...],
     loop: S.Parallel,
     extents: tuple[int, ...],
@@ -102,32 +102,32 @@ def _counted_by(
 ) -> dict[E.Var, E.Expr]:
     """The variables of ``loop`` by the dimensions of a tile that they count in the same order."""
     if extents == sizes:
-        return dict(zip(loop.vars, places))
+        return dict(zip(loop.vars, axes))
     number: E.Expr = E.const(0)
-    for place, stride in zip(places, row_major_strides(sizes)):
-        number = number + place * stride
+    for axis, stride in zip(axes, row_major_strides(sizes)):
+        number = number + axis * stride
     steps = zip(loop.vars, extents, row_major_strides(extents))
     return {var: simplify(number // step % extent, bounds) for var, extent, step in steps}
 
 
 @dataclass(frozen=True)
 class Indices:
-    """Registers ``held`` with the result of ``load`` at each of ``places``."""
+    """Registers ``held`` with the result of ``load`` at each of ``axes``."""
 
     held: Buffer
-    places: tuple[E.Var, ...]
+    axes: tuple[E.Var, ...]
     load: E.Load
 
     def loaded(self, values: dict[E.Var, E.Expr]) -> S.Stmt:
         """The loop that loads them."""
-        fresh = tuple(E.Var(place.name, place.dtype) for place in self.places)
-        value = simplify(substitute(self.load, {**values, **dict(zip(self.places, fresh))}))
+        fresh = tuple(E.Var(axis.name, axis.dtype) for axis in self.axes)
+        value = simplify(substitute(self.load, {**values, **dict(zip(self.axes, fresh))}))
         store = S.Store(buffer=self.held, indices=fresh, value=value)
         return S.Parallel(vars=fresh, extents=tuple(map(E.as_expr, self.held.shape)), body=store)
 
 
-def with_registers(copy: S.TileCopy, var: E.Var, found: list[Indices]) -> S.TileCopy:
-    """``copy`` with registers, which it adds to ``found``, instead of the loads of its row indices
+def with_registers(copy: S.TileCopy, var: E.Var, loads: list[Indices]) -> S.TileCopy:
+    """``copy`` with registers, which it adds to ``loads``, instead of the loads of its row indices
     in each iteration of the loop over ``var``."""
     if not isinstance(copy, S.Gather):
         return copy
@@ -136,15 +136,15 @@ def with_registers(copy: S.TileCopy, var: E.Var, found: list[Indices]) -> S.Tile
     def registers(expr: E.Expr) -> E.Expr:
         if not isinstance(expr, E.Load) or expr is row or var not in expr.variables:
             return rebuild(expr, registers)
-        used = tuple(place for place in copy.vars if place in expr.variables)
+        used = tuple(axis for axis in copy.vars if axis in expr.variables)
         if not used or used[-1] is copy.vars[-1]:
             return expr
-        known = next((indices for indices in found if indices.load is expr), None)
+        known = next((indices for indices in loads if indices.load is expr), None)
         if known is None:
-            shape = Shape(tuple(sizes[place] for place in used))
+            shape = Shape(tuple(sizes[axis] for axis in used))
             name = f"{expr.buffer.name}_next"
             known = Indices(Buffer(name, shape, expr.dtype, FRAGMENT), used, expr)
-            found.append(known)
+            loads.append(known)
         return E.Load(known.held, used)
 
     return replace(copy, value=registers(copy.value))

@@ -51,7 +51,7 @@ def rotate_loops(roles: RoleWriter, schedule: Schedule, facts: Facts) -> RoleWri
     most = facts.context.limits.registers_at_start(prod(roles.launch.threads))
     room = (roles.registers[0] or most) - SPARE
     for key, loop in roles.loops.items():
-        uses = (access for item in loop.stmts for access in effects.accesses(item, nested=True))
+        uses = (access for stmt in loop.stmts for access in effects.accesses(stmt, nested=True))
         tiles = {access.data: access.buffer for access in uses}
         if register_bits(tiles.values()) // 32 // roles.threads > room:
             continue
@@ -97,13 +97,13 @@ class _Rotation:
         step = writer.loop.step
         require(isinstance(step, E.Const) and int(step) == 1, "its iterations do not count up")
         head, tail = _split(writer.stmts)
-        waits, items, releases = zip(*writer.steps())
+        waits, stmts, releases = zip(*writer.steps())
         early = any((*waits[head + 1 : tail], *releases[head : tail - 1]))
         require(not early, "the computation uses stages alone")
-        rest = list(items[head:tail])
+        rest = list(stmts[head:tail])
         first, last = (
-            [stmt for k in part for stmt in (*waits[k], items[k])]
-            for part in (range(head), range(tail, len(items)))
+            [stmt for k in part for stmt in (*waits[k], stmts[k])]
+            for part in (range(head), range(tail, len(stmts)))
         )
         first += waits[head]
         count = next((k for k, stmt in enumerate(rest) if conflict([stmt], last)), len(rest))
@@ -169,23 +169,23 @@ def cannot_rotate(graph: IterationGraph) -> str:
     return ""
 
 
-def _split(items: Sequence[S.Stmt]) -> tuple[int, int]:
-    """Where the computation among ``items`` begins and ends, between the first and the last
+def _split(stmts: Sequence[S.Stmt]) -> tuple[int, int]:
+    """Where the computation among ``stmts`` begins and ends, between the first and the last
     products.
 
     Raises:
         NotLegalError: it has not all of them, or they touch each other's data.
     """
-    tail = len(items)
-    while tail and isinstance(items[tail - 1], S.Gemm):
+    tail = len(stmts)
+    while tail and isinstance(stmts[tail - 1], S.Gemm):
         tail -= 1
-    head = next((k for k, stmt in enumerate(items) if isinstance(stmt, S.Gemm)), tail)
-    while head < tail and isinstance(items[head], S.Gemm):
+    head = next((k for k, stmt in enumerate(stmts) if isinstance(stmt, S.Gemm)), tail)
+    while head < tail and isinstance(stmts[head], S.Gemm):
         head += 1
-    first, rest, last = items[:head], items[head:tail], items[tail:]
+    first, rest, last = stmts[:head], stmts[head:tail], stmts[tail:]
     whole = rest and last and any(isinstance(stmt, S.Gemm) for stmt in first)
     require(whole, "an iteration is not products, a computation with them, and products")
-    named = any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in items)
+    named = any(S.holds(stmt, S.Alloc, S.Let, S.View) for stmt in stmts)
     require(not named, "an iteration has variables of its own")
     nested = any(isinstance(stmt, S.Gemm) for stmt in rest)
     require(not nested, "there are products within the computation")

@@ -182,7 +182,7 @@ class _Overlapped(TileLoop):
 
     def subtiles(self, number: E.Expr, conds: Mapping[int, E.Expr | None], last: bool) -> S.Stmt:
         """Parts of the result of tile ``number``, each where its condition holds; ``last``: the
-        unit is waited for behind them."""
+        unit is waited for after them."""
         parts, loc = self.parts, self.parts.out.loc
         names, kept = (
             tuple(E.Var(f"{var.name}_before", var.dtype) for var in of)

@@ -98,9 +98,9 @@ class _Iteration:
         return self.last.a.buffer
 
 
-def _match_iteration(items: Sequence[S.Stmt], tiles: Collection[E.Var]) -> _Iteration:
-    """The parts of the iteration ``items``; ``tiles``: those that are copied ahead."""
-    stmts = list(items)
+def _match_iteration(body: Sequence[S.Stmt], tiles: Collection[E.Var]) -> _Iteration:
+    """The parts of the iteration ``body``; ``tiles``: those that are copied ahead."""
+    stmts = list(body)
     gemms = [stmt for stmt in stmts if isinstance(stmt, S.Gemm)]
     require(len(gemms) > 1)
     *first, last = gemms
@@ -292,7 +292,7 @@ class _PingPong:
         """Require that a warpgroup reads nothing that the other one computes or writes to memory,
         except what is handed over."""
         written = effects.written(self.whole.body)
-        looped = {data for item in self.writer.stmts for data in effects.written(item)}
+        looped = {data for s in self.writer.stmts for data in effects.written(s)}
         iteration = self.iteration
         products = (*iteration.first, iteration.last)
         require(all(gemm.c.buffer in fragments for gemm in products))
@@ -330,7 +330,7 @@ class _PingPong:
 
     def sides(self, stmts: list[S.Stmt], first: bool) -> tuple[list[S.Stmt], list[S.Stmt]]:
         """``stmts`` that each warpgroup does for itself, as they use fragments, and those that both
-        do together, ``first`` or behind the others."""
+        do together, ``first`` or after the others."""
         inside = [stmt for stmt in stmts if _uses_fragments(stmt)]
         outside = [stmt for stmt in stmts if not _uses_fragments(stmt)]
         require(all(isinstance(stmt, (*_COMPUTES, S.Alloc)) for stmt in inside))

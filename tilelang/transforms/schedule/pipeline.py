@@ -385,9 +385,10 @@ class LoopWriter:
                 prologue += writer.fill(at, writer.number_at(stage))
         ahead = simplify(loop.var + loop.step * (stages - 1))
         body: list[S.Stmt] = [writer.wait(writer.number_at(past)) for writer in writers]
-        place = len(body) if stages > 1 else 0  # the only version is filled before the wait for it
+        # The only version is filled before the wait for it.
+        first_fill = len(body) if stages > 1 else 0
         for writer in reversed(writers):
-            body[place:place] = writer.fill(ahead, writer.number_at(past, stages - 1))
+            body[first_fill:first_fill] = writer.fill(ahead, writer.number_at(past, stages - 1))
         body += map(self.used.rewrite, self.stmts)
         body += (writer.release(writer.number_at(past)) for writer in writers)
         rolled = replace(as_serial(loop, self.note), body=S.seq(*body))
@@ -420,10 +421,10 @@ class LoopWriter:
         return [
             (
                 [writer.wait(number) for writer, span in zip(writers, spans) if span[0] == k],
-                self.used.rewrite(item),
+                self.used.rewrite(stmt),
                 [writer.release(number) for writer, span in zip(writers, spans) if span[1] == k],
             )
-            for k, item in enumerate(self.stmts)
+            for k, stmt in enumerate(self.stmts)
         ]
 
     def serial(self, note: str) -> S.For:
@@ -435,23 +436,23 @@ class LoopWriter:
         loop = self.serial(note)
         if form is not None:
             return self.run(S.seq(*form(loop)), self.writers)
-        body = [stmt for waits, item, frees in self.steps() for stmt in (*waits, item, *frees)]
+        body = [stmt for waits, use, frees in self.steps() for stmt in (*waits, use, *frees)]
         return self.run(replace(loop, body=S.seq(*body)), self.writers)
 
 
-def _span(items: Sequence[S.Stmt], tiles: Collection[E.Var]) -> tuple[int, int]:
-    """The first and the last of ``items`` that use ``tiles``."""
-    uses = [k for k, item in enumerate(items) if not effects.used(item).isdisjoint(tiles)]
+def _span(stmts: Sequence[S.Stmt], tiles: Collection[E.Var]) -> tuple[int, int]:
+    """The first and the last of ``stmts`` that use ``tiles``."""
+    uses = [k for k, stmt in enumerate(stmts) if not effects.used(stmt).isdisjoint(tiles)]
     return uses[0], uses[-1]
 
 
 def _with_indices(plan: Plan) -> tuple[Plan, list[Indices]]:
     """``plan`` with registers instead of the row indices that its gathers load."""
-    found: list[Indices] = []
+    loads: list[Indices] = []
     if plan.cond is not None:  # the loads might be under it
-        return plan, found
-    copies = [with_registers(copy, plan.loop.var, found) for copy in plan.copies]
-    return replace(plan, copies=copies), found
+        return plan, loads
+    copies = [with_registers(copy, plan.loop.var, loads) for copy in plan.copies]
+    return replace(plan, copies=copies), loads
 
 
 def _fixed_bound(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:

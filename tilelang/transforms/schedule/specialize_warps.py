@@ -249,7 +249,7 @@ class RoleWriter:
         self, front: Sequence[S.Stmt], pipelines: Sequence[StageWriter], producing: S.Stmt,
         consuming: S.Stmt,
     ) -> S.Launch:  # fmt: skip
-        """The launch with both roles in ``pipelines``, the outermost first, behind ``front``."""
+        """The launch with both roles in ``pipelines``, the outermost first, after ``front``."""
         loops, (upper, lower) = self.loops.values(), self.registers
         elected = all(loop.plan.mechanism.elected for loop in loops)
         nested: S.Stmt = H.Roles(branches=(

@@ -128,7 +128,7 @@ class TileStage(StageWriter):
         return not effects.used(stmt).isdisjoint(self.tiles)
 
     def _released(self, stmt: S.Stmt) -> list[S.Stmt]:
-        """``stmt``, which reads the tile, with the release behind the last part that does."""
+        """``stmt``, which reads the tile, with the release after the last part that does."""
         parts = S.flat(stmt)
         last = max(k for k, part in enumerate(parts) if self._is_used(part))
         tail = [parts[last], self.release(self.base)]

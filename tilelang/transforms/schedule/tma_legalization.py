@@ -295,8 +295,8 @@ def _arrives(call: E.Call) -> bool:
 
 
 def _sink_arrivals(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
-    """``stmts`` with arrivals that announce bytes behind the copies that bring them: those up to
-    the next use of the same barrier. Any other arrival goes behind copies that follow at once."""
+    """``stmts`` with arrivals that announce bytes after the copies that bring them: those up to
+    the next use of the same barrier. Any other arrival goes after copies that follow at once."""
     pending = list(stmts)
     result: list[S.Stmt] = []
     while pending:

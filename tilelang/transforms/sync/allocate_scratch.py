@@ -16,11 +16,11 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import THREAD_ALLREDUCE
 from tilelang.ir.visitor import ExprRewriter, rebuild
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.rules import Cursor, rule
 
 
 @rule(S.Launch)
-def allocate_scratch(launch: S.Launch, place: Place) -> S.Launch:
+def allocate_scratch(launch: S.Launch, cursor: Cursor) -> S.Launch:
     """Allocate workspaces of reductions.
 
     No barrier is needed for the buffers: a reduction orders what it does itself.

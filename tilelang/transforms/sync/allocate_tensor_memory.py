@@ -18,7 +18,7 @@ from tilelang.ir.visitor import Rewriter
 from tilelang.target import Context, operations
 from tilelang.target.alternatives import unavailable
 from tilelang.transforms.analysis.groups import thread_number
-from tilelang.transforms.rules import Phase, Place, rule
+from tilelang.transforms.rules import Cursor, Phase, rule
 from tilelang.transforms.sync.allocate_scratch import allocate_scratch
 from tilelang.transforms.sync.initialize_barriers import initialize_barriers
 
@@ -26,13 +26,13 @@ STORAGE = "shared.tmem"
 
 
 @rule(S.Launch)
-def allocate_tensor_memory(launch: S.Launch, place: Place) -> S.Launch:
+def allocate_tensor_memory(launch: S.Launch, cursor: Cursor) -> S.Launch:
     """Allocate and free tensor memory, whose addresses are in shared memory.
 
     Raises:
         TileUnsupportedError: the target has none, or a buffer does not fit into it.
     """
-    kernel = _Kernel(launch, place.context)
+    kernel = _Kernel(launch, cursor.context)
     body = kernel.rewrite(launch.body)
     end = kernel.release(*kernel.allocated_columns)
     return launch.with_body(S.seq(body, *end) if end else body)

@@ -485,7 +485,7 @@ class _Inserter(Ordering):
         most: int,
     ) -> tuple[list[S.Stmt], PendingAccesses, S.Stmt, list[Access]] | None:
         """A barrier before a loop if fewer than ``most`` remain in it: the statements,
-        what is pending behind them, and the loop's body and what it leaves open then."""
+        what is pending after them, and the loop's body and what it leaves open then."""
         rest = PendingAccesses(pending)
         before = self.order(self.accesses(stmt.body, at, nested=True), rest, at, stmt.loc)
         if not before:

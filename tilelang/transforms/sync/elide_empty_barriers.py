@@ -48,7 +48,7 @@ def without_empty_barriers(body: S.Stmt) -> S.Stmt:
 
 
 def _early(pipeline: H.Pipeline, seq: S.Seq) -> S.Stmt:
-    """A sequence with the releases of a pipeline right behind the last use of their version."""
+    """A sequence with the releases of a pipeline right after the last use of their version."""
     stmts: list[S.Stmt] = []
     for stmt in seq.stmts:
         at = len(stmts)

@@ -22,13 +22,13 @@ from tilelang.ir.visitor import rewrite_blocks
 from tilelang.target import Context, operations
 from tilelang.target.alternatives import unavailable
 from tilelang.transforms.analysis.groups import thread_number
-from tilelang.transforms.rules import Place, rule
+from tilelang.transforms.rules import Cursor, rule
 
 BARRIERS = ("shared.barrier", "shared.cluster_barrier")
 
 
 @rule(S.Launch)
-def initialize_barriers(launch: S.Launch, place: Place) -> S.Launch:
+def initialize_barriers(launch: S.Launch, cursor: Cursor) -> S.Launch:
     """Initialize mbarriers before their first use.
 
     Raises:
@@ -37,7 +37,7 @@ def initialize_barriers(launch: S.Launch, place: Place) -> S.Launch:
     """
     if not any(map(_is_barrier, S.walk(launch.body))):
         return launch
-    return launch.with_body(_Kernel(launch, place.context).body())
+    return launch.with_body(_Kernel(launch, cursor.context).body())
 
 
 def _is_barrier(stmt: S.Stmt) -> bool:

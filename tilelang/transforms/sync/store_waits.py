@@ -44,10 +44,10 @@ def with_late_waits(launch: S.Launch) -> S.Stmt:
 
     def late(loop: S.For) -> S.Stmt | list[S.Stmt]:
         stmts = list(S.flat(loop.body))
-        places = [at for at, stmt in enumerate(stmts) if stmt in updates]
-        if len(places) != 1 or S.holds(loop.body, *S.LEAVES):
+        positions = [at for at, stmt in enumerate(stmts) if stmt in updates]
+        if len(positions) != 1 or S.holds(loop.body, *S.LEAVES):
             return loop
-        (at,) = places
+        (at,) = positions
         update = stmts[at]
         assert isinstance(update, S.AtomicTile)
         groups = thread_groups(launch, WARP)
@@ -68,7 +68,7 @@ def with_late_waits(launch: S.Launch) -> S.Stmt:
 def _next_barrier(
     stmts: list[S.Stmt], at: int, tile: E.Var, body: S.Stmt, loop: S.For
 ) -> int | None:
-    """The first barrier of the writers of ``tile`` behind its update ``stmts[at]`` in ``loop``,
+    """The first barrier of the writers of ``tile`` after its update ``stmts[at]`` in ``loop``,
     where none of them writes before that."""
     calls = [stmt.call for stmt in stmts]
     barriers = [call is not None and call.atom.is_barrier("block") for call in calls]
@@ -82,5 +82,5 @@ def _next_barrier(
     if shown is None or inside != everywhere or in_branch:
         return None
     order = (*range(at + 1, len(stmts)), *range(at))
-    first = next(place for place in order if writers[place] or calls[place] is shown)
+    first = next(index for index in order if writers[index] or calls[index] is shown)
     return None if writers[first] else first

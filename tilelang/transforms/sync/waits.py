@@ -47,7 +47,7 @@ def insert_waits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with ``WaitProducts`` where products of warpgroups have to be complete, with waits
     for updates by TMA, and without signals that barriers make redundant.
 
-    Relied on: all barriers are there, and products have their plans.
+    Runs after barrier insertion; products have their plans.
     """
 
     def placed(launch: S.Launch) -> S.Launch:
@@ -81,7 +81,7 @@ class _Waits:
         self.needs = P.Needs(launch)
         self.by_program = by_program
         self.added: dict[tuple[str, Loc | None], None] = {}
-        self.overwritten: TileUnsupportedError | None = None  # why a wait needs a barrier behind it
+        self.overwritten: TileUnsupportedError | None = None  # why a wait needs a barrier after it
 
     def closed(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
         """``stmt``, after which only what was in flight before, or what the program leaves so."""
@@ -176,7 +176,7 @@ class _Waits:
         return [*result, *visited], before
 
     def before_barrier(self, stmts: list[S.Stmt]) -> int:
-        """The place of a wait before the barrier at the end of ``stmts``: behind that, one thread
+        """The place of a wait before the barrier at the end of ``stmts``: after that, one thread
         overwrites what the products of all warps have read.
 
         Raises:

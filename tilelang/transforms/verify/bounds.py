@@ -99,7 +99,7 @@ class _Walk:
 
     # -- statements ------------------------------------------------------------------------------
     def block(self, stmt: S.Stmt, path: _Path) -> bool:
-        """Look at ``stmt``; whether all threads that come to it go on behind it."""
+        """Look at ``stmt``; whether all threads that come to it go on after it."""
         if isinstance(stmt, S.Seq):
             stays = True
             for child in stmt.stmts:
@@ -152,12 +152,7 @@ class _Walk:
                     self.examine(node.buffer, node.indices, bits, where, loc)
 
     def access(
-        self,
-        buffer: Buffer,
-        indices: tuple[E.Expr, ...],
-        bits: int,
-        path: _Path,
-        loc: Loc | None,
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int, path: _Path, loc: Loc | None
     ) -> None:
         """Look at one access of ``bits`` bits."""
         if self.is_checked(buffer) and not self.inside(buffer, indices, bits):
@@ -182,12 +177,7 @@ class _Walk:
         return True
 
     def examine(
-        self,
-        buffer: Buffer,
-        indices: tuple[E.Expr, ...],
-        bits: int,
-        path: _Path,
-        loc: Loc | None,
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int, path: _Path, loc: Loc | None
     ) -> None:
         """Look at every thread and iteration."""
         for index, _, high in _limits(buffer, indices, bits):

@@ -96,8 +96,8 @@ _KINDS = {"cuda": CUDA, "hip": CDNA, "metal": METAL, "cpu": CPU}
 
 def get_arch(target: Any = "auto") -> TileDevice:
     """The machine of a target."""
-    found = parse_target(target)
-    return _KINDS.get(found.kind, TileDevice)(found)
+    parsed = parse_target(target)
+    return _KINDS.get(parsed.kind, TileDevice)(parsed)
 
 
 def auto_infer_current_arch() -> TileDevice:

@@ -83,8 +83,8 @@ def mma_store_32x8_to_shared_16x16_layout(thread: Any, register: Any) -> tuple[A
     return thread // 4 + register % 4 // 2 * 8, thread % 4 * 2 + register % 2 + register // 4 * 8
 
 
-def _turned(place: Map) -> Map:
-    return lambda i, j: place(j, i)
+def _turned(position: Map) -> Map:
+    return lambda i, j: position(j, i)
 
 
 shared_16x8_to_mma_32x4_layout_sr_a = operand_position("A", 32)

@@ -119,11 +119,11 @@ def params_of(value: Any, tile: Tile) -> WGMMADescriptorParams:
     width = _width(region.buffer, shape, tile)
     start = _start(region, tile, width)
     bits = tile.dtype.bits
-    found = Descriptor(swizzled(shape[-2:], bits, width), width, rows, tile.k_major, bits)
+    descriptor = Descriptor(swizzled(shape[-2:], bits, width), width, rows, tile.k_major, bits)
     atom = width // size
     return WGMMADescriptorParams(
-        found.swizzle, found.leading, found.stride, atom, max(atom // tile.step_k, 1), size,
-        tile.k_major, found.panel, start,
+        descriptor.swizzle, descriptor.leading, descriptor.stride, atom,
+        max(atom // tile.step_k, 1), size, tile.k_major, descriptor.panel, start,
     )  # fmt: skip
 
 
@@ -166,12 +166,12 @@ def _width(buffer: Buffer, shape: tuple[int, ...], tile: Tile) -> int:
     """The bytes of a row of a panel: what the buffer's layout says, else the most that fit."""
     bits, given = tile.dtype.bits, layout_given(buffer)
     if given is not None:
-        found = swizzle_of(given, shape, bits)
+        swizzle = swizzle_of(given, shape, bits)
         plain = swizzled(given.shape, bits, CHUNK) if fits(given.shape, bits, CHUNK) else None
-        if not found and plain and np.array_equal(given.addresses(), plain.addresses()):
+        if not swizzle and plain and np.array_equal(given.addresses(), plain.addresses()):
             return CHUNK
-        if found:
-            return found
+        if swizzle:
+            return swizzle
         raise TileUnsupportedError(
             f"the layout of `{buffer.name}` is none that warpgroup instructions read",
             expected="a swizzle of 128, 64 or 32 bytes, or columns of 16 bytes one after the other",
@@ -193,14 +193,14 @@ def _width(buffer: Buffer, shape: tuple[int, ...], tile: Tile) -> int:
 def _start(region: Region, tile: Tile, width: int) -> int:
     """Bytes of a panel's row before the tile, which instructions must not cross the end of."""
     size = tile.dtype.bits // 8
-    row, column = (remainder(item, n) for item, n in zip(region.mins[-2:], (LINES, width // size)))
+    row, column = (remainder(low, n) for low, n in zip(region.mins[-2:], (LINES, width // size)))
     start = 0 if column is None else column * size
     if tile.k_major:
         fine = start % min(32, width) == 0
     else:
         run = tile.span * size
-        places = [(start + at * size) % width for at in range(0, tile.extents[1], tile.span)]
-        inside = all(place == 0 or place + run <= width for place in places)
+        starts = [(start + at * size) % width for at in range(0, tile.extents[1], tile.span)]
+        inside = all(first == 0 or first + run <= width for first in starts)
         alike = tile.parts in (tile.span, tile.extents[1]) or tile.parts * size % width == 0
         fine = start % CHUNK == 0 and inside and alike
     if row != 0 or column is None or not fine:
@@ -218,7 +218,7 @@ def remainder(value: Any, divisor: int) -> int | None:
     """``value % divisor`` where it is known while tracing, else None."""
     known = as_expr(value)
     values: dict[Var, Expr] = getattr(current(), "values", {})
-    while found := {var: values[var] for var in find(known, Var) if var in values}:
-        known = as_expr(substitute(known, found))
+    while lets := {var: values[var] for var in find(known, Var) if var in values}:
+        known = as_expr(substitute(known, lets))
     modulus, rest = interval(known).congruence()
     return rest % divisor if modulus % divisor == 0 else None

@@ -303,14 +303,14 @@ class TensorCoreIntrinEmitter:
             tile = (i * self.warp_cols + j) * held
             m, n = warp_m * self.warp_rows + i, warp_n * self.warp_cols + j
             for pair in T.unroll(held // 2):
-                for one in T.vectorized(2):
-                    row, column = mma_store_index_map(lane, pair * 2 + one)
+                for k in T.vectorized(2):
+                    row, column = mma_store_index_map(lane, pair * 2 + k)
                     at = (
                         (m * self.micro_size_x + row, n * self.micro_size_y + column)
                         if len(C_buf.shape) == 2
                         else (m, n, row, column)
                     )
-                    C_buf[at] = C_local_buf[tile + pair * 2 + one]
+                    C_buf[at] = C_local_buf[tile + pair * 2 + k]
 
     # -- layouts of fragments ----------------------------------------------------------------------
     @staticmethod
@@ -353,7 +353,7 @@ class TensorCoreIntrinEmitter:
         warps, others = (warps, others) if first else (others, warps)
         size = self.micro_size_x if first else self.micro_size_y
         count, held = extent // size, size * self.k_dim // self.WARP_SIZE
-        place = operand_position(matrix, (self.a_dtype if first else self.b_dtype).bits)
+        position = operand_position(matrix, (self.a_dtype if first else self.b_dtype).bits)
         outer_first = transposed != first
         shape = (warps * extent, self.chunk)
         self._fragment(local_buf, shape if outer_first else shape[::-1], f"operand {matrix}")
@@ -362,7 +362,7 @@ class TensorCoreIntrinEmitter:
             outer, k = given[:2] if outer_first else given[1::-1]
             other = given[2] if others > 1 else 0
             warp, inside = outer // extent, outer % extent
-            lane, register = place(inside % size, k % self.k_dim)
+            lane, register = position(inside % size, k % self.k_dim)
             number = self._warp(warp, other) if first else self._warp(other, warp)
             step = (k // self.k_dim * count + inside // size) * held
             return number * self.WARP_SIZE + lane, step + register

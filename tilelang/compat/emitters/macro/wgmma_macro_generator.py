@@ -288,12 +288,12 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         """Refuse constants that name no instruction of the product."""
         counts = (self.wgmma_num_inst_m, self.wgmma_num_inst_n, self.wgmma_num_k_atoms)
         for role, index, count in zip(("inst_m_idx", "inst_n_idx", "ki"), indices, counts):
-            found = simplified(lift(index))
-            if isinstance(found, Const) and not 0 <= found.value < count:
+            offset = simplified(lift(index))
+            if isinstance(offset, Const) and not 0 <= offset.value < count:
                 raise TileValueError(
                     f"{role} names no instruction of the product",
                     expected=f"0 to {count - 1}",
-                    got=repr(found.value),
+                    got=repr(offset.value),
                 )
 
     def _b_at(self, params: WGMMADescriptorParams, j: Any, ki: Any) -> Any:
@@ -385,12 +385,12 @@ class TensorCoreIntrinEmitter(mma.TensorCoreIntrinEmitter):
         shape = (self.block_row_warps * self.warp_row_tiles, self.chunk)
         shape = shape[::-1] if self.a_transposed else shape
         self._fragment(local_buf, shape, "operand A")
-        place, tiles = operand_position("A", self.a_dtype.bits), self.wgmma_num_inst_m
+        position, tiles = operand_position("A", self.a_dtype.bits), self.wgmma_num_inst_m
 
         def forward(*given: Any) -> tuple[Any, Any]:
             m, k = given[1::-1] if self.a_transposed else given[:2]
             other = given[2] if self.block_col_warps > 1 else 0
-            lane, register = place(m % 16, k % self.micro_size_k)
+            lane, register = position(m % 16, k % self.micro_size_k)
             step = k // self.micro_size_k * tiles + m % (tiles * ROWS) // ROWS
             warp = self._warp(self._row_warp(m), other)
             return warp * self.WARP_SIZE + lane, step * self.local_size_a + register

@@ -8,6 +8,7 @@ can say is taken from ``tilelang.language``: ``tir.const``, ``tir.floordiv``, ``
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -135,26 +136,20 @@ class IndexMap:
 
     def map_indices(self, indices: Sequence[Any]) -> list[Expr]:
         """Where ``indices`` are mapped to."""
-        found = self._function(*map(as_expr, indices))
+        mapped = self._function(*map(as_expr, indices))
         return [
-            as_expr(index) for index in (found if isinstance(found, (tuple, list)) else [found])
+            as_expr(index) for index in (mapped if isinstance(mapped, (tuple, list)) else [mapped])
         ]
 
 
 def all(*conditions: Any) -> Expr:
     """The conjunction of conditions."""
-    found = as_expr(conditions[0])
-    for condition in conditions[1:]:
-        found = binary("land", found, as_expr(condition))
-    return found
+    return functools.reduce(functools.partial(binary, "land"), map(as_expr, conditions))
 
 
 def any(*conditions: Any) -> Expr:
     """The disjunction of conditions."""
-    found = as_expr(conditions[0])
-    for condition in conditions[1:]:
-        found = binary("lor", found, as_expr(condition))
-    return found
+    return functools.reduce(functools.partial(binary, "lor"), map(as_expr, conditions))
 
 
 def decl_buffer(
