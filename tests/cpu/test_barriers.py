@@ -117,7 +117,7 @@ def test_waiting_for_threads_that_run_later_is_an_error(make: object) -> None:
     with pytest.raises(DeadlockError) as caught:
         tilelang.compile(func, target="cpu")(NUMBERS, found)
     assert (
-        "threads wait here for threads whose turn comes later on the CPU, where one core runs the "
+        "threads wait here for threads that run later on the CPU, where one core runs the "
         "threads of a block statement by statement\n"
     ) in str(caught.value)
     assert "T.barrier_wait" in str(caught.value) or "T.sync_threads" in str(caught.value)

@@ -1,9 +1,9 @@
 """Loop fission at barriers: where one core runs the threads of a block one after the other.
 
 Statements end in order, so a barrier that all threads reach together orders nothing that is not
-ordered already. What is left is to see that they do: threads that wait for others whose turn comes
-later in the program would go on too early, and end the call with an error instead. Barriers in
-memory count their arrivals as they do on a GPU.
+ordered already. The generated code checks that they do reach it together: a thread that waits for
+one that runs later would go on too early, so the call ends with an error. Barriers in memory count
+their arrivals as they do on a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMED = 16  # hardware barriers of a block
 PENDING, PHASE, COUNT = range(3)  # of a barrier in memory
 
 LATER = (
-    "threads wait here for threads whose turn comes later on the CPU, where one core runs the "
+    "threads wait here for threads that run later on the CPU, where one core runs the "
     "threads of a block statement by statement"
 )
 NEVER = "not all threads of the block reach this barrier"
