@@ -2,11 +2,14 @@
 
 #include "tl_types.h"
 #include "tl_atomic.h"
+#include "tl_memory.h"
 
 extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const int32_t* __restrict__ A, int32_t* __restrict__ counts) {
     const int tx = (int)threadIdx.x;
+    __align__(16) int32_t A_vec[2];
+    tl_copy_8(A_vec, &A[tx * 2]);
     #pragma unroll
     for (int v = 0; v < 2; ++v) {
-        tl_atomic_add_i32(&counts[A[tx * 2 + v] & 15], 1);
+        tl_atomic_add_i32(&counts[A_vec[v] & 15], 1);
     }
 }

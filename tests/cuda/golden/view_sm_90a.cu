@@ -21,10 +21,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
     }
     tl_mbarrier_wait(loaded, 0);
     if (tx == 0) {
-        tl_tma_store(&B_map, (int32_t*)tile, 0);
-        tl_tma_store(&B_map, &((int32_t*)tile)[256], 256);
-        tl_tma_store(&B_map, &((int32_t*)tile)[512], 512);
-        tl_tma_store(&B_map, &((int32_t*)tile)[768], 768);
+        tl_tma_store(&B_map, (int32_t*)tile, 0, 0);
         tl_bulk_commit();
         tl_bulk_wait_read<0>();
     }
