@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import warnings
 from pathlib import Path
@@ -196,6 +197,7 @@ def test_a_graph_replays_on_new_values(call: str) -> None:
     run = gemm_kernel if call == "kernel" else gemm
     x, w = rows(130), rows(256)
     run(x, w)  # torch asks for a call before the capture of its operators
+    gc.collect()  # what other tests left: freeing it during the capture would end the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
