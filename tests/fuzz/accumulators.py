@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .draws import Draw
-from .model import Names, Program, Tensor, Text
+from .model import KernelGenerator, Tensor
 
 EXTENTS = (8, 4, 16, 32, 1, 3, 5, 6, 7, 12, 24, 64)
 THREADS = (64, 32, 128, 96, 1, 48)
@@ -32,19 +32,9 @@ class Accumulator:
     places: tuple[str, ...]  # index texts
 
 
-def make_accumulators(draw: Draw) -> Program:
-    """A random program of one kernel."""
-    program = Program()
-    _Kernel(draw, program).write()
-    return program.assemble()
-
-
-class _Kernel:
-    def __init__(self, draw: Draw, program: Program) -> None:
-        self.draw = draw
-        self.program = program
-        self.names = Names()
-        self.text = Text()
+class _Kernel(KernelGenerator):
+    def __init__(self, draw: Draw) -> None:
+        super().__init__(draw)
         self.blocks = draw.choice((1, 1, 2))
         self.shape = self.loop_shape()
         self.index = list(VARS[: len(self.shape)])
@@ -273,3 +263,6 @@ class _Kernel:
         if form == "short":
             return [f"{place} {item.op}= {value}"]
         return [f"{place} = {place} {item.op} {value}"]
+
+
+make_accumulators = _Kernel.make

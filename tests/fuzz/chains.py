@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from .draws import Draw
-from .model import Names, Program, Tensor, Text
+from .model import KernelGenerator, Tensor
 
 THREADS = (64, 32, 128, 96, 48, 1, 33, 256)
 EXTENTS = (8, 4, 16, 1, 2, 3, 5, 7, 12, 32)
@@ -38,19 +38,9 @@ class Place:
         return self.base or self.name
 
 
-def make_chains(draw: Draw) -> Program:
-    """A random program of one kernel."""
-    program = Program()
-    _Kernel(draw, program).write()
-    return program.assemble()
-
-
-class _Kernel:
-    def __init__(self, draw: Draw, program: Program) -> None:
-        self.draw = draw
-        self.program = program
-        self.names = Names()
-        self.text = Text()
+class _Kernel(KernelGenerator):
+    def __init__(self, draw: Draw) -> None:
+        super().__init__(draw)
         self.blocks = draw.choice((1, 2, 3))
         self.threads = draw.choice(THREADS)
         sizes = [draw.choice(EXTENTS) for _ in range(3)]
@@ -526,3 +516,6 @@ class _Kernel:
         if form == "block":
             return f"({draw.choice(self.scalars)} & 63) % {extent}"
         return str(draw.integer(0, extent - 1))
+
+
+make_chains = _Kernel.make

@@ -139,6 +139,27 @@ class Text:
         self.lines.append("    " * self.depth + line)
 
 
+class KernelGenerator:
+    """A random program of one kernel; ``write`` of a subclass adds its lines."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.program = Program()
+        self.names = Names()
+        self.text = Text()
+
+    @classmethod
+    def make(cls, draw: Draw) -> Program:
+        """The program of the choices of ``draw``."""
+        kernel = cls(draw)
+        kernel.write()
+        return kernel.program.assemble()
+
+    def write(self) -> None:
+        """All of the kernel."""
+        raise NotImplementedError
+
+
 def input_array(tensor: Tensor, rng: np.random.Generator) -> np.ndarray:
     """Numbers for ``tensor``: small multiples of 1/2**frac for floats, any bits for ints.
 

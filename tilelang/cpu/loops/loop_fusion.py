@@ -55,7 +55,7 @@ class _Fuser:
         self.plain: dict[S.For, bool] = {}  # loops that have been looked at
         self.neighbours: dict[S.For, bool] = {}
         self.count = 0  # loops that were fused into others
-        self.unrolled: list[str] = []  # what became of loops over taps
+        self.unrolled: list[str] = []  # lines on stencils whose window is unrolled
         self.hosts: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
         self.obstacles: dict[int, str] = {}  # line -> why its loop stays one of its own
 
@@ -110,7 +110,7 @@ class _Fuser:
         return [*out, stmt]
 
     def note(self, stmt: S.For, loop: S.For, why: str) -> None:
-        """Says what became of a loop, for reports."""
+        """Record, for reports, that ``stmt`` is fused into ``loop``, or ``why`` it is not."""
         if stmt.loc is None or loop.loc is None or stmt.loc.line == loop.loc.line:
             return
         line, host = stmt.loc.line, f"line {loop.loc.line}"
@@ -120,7 +120,7 @@ class _Fuser:
             hosts.append(host)
 
     def notes(self) -> tuple[str, ...]:
-        """What became of loops, for reports, in the order of the program's lines."""
+        """Which loops are fused and why others are not, in the order of the program's lines."""
         texts = {line: f"line {line} {why}" for line, why in self.obstacles.items()}
         for line, hosts in self.hosts.items():
             texts[line] = f"line {line} is fused into the loop of {' and of '.join(hosts)}"
