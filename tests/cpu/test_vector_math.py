@@ -26,6 +26,7 @@ BOUNDS = {
     "exp": 1.1, "exp2": 1.1, "exp10": 0.6, "expm1": 0.6, "log": 2.0, "log2": 3.0, "log10": 3.0,
     "log1p": 0.6, "tanh": 2.5, "sigmoid": 2.5, "sqrt": 0.5, "rsqrt": 1.5, "sin": 0.6, "cos": 0.6,
     "tan": 0.8, "erf": 1.6, "pow": 0.6, "floor": 0.0, "ceil": 0.0, "trunc": 0.0,
+    "nearbyint": 0.0,
 }  # fmt: skip
 EXACT: dict[str, Callable[..., Any]] = {
     "exp": mpmath.exp, "exp2": lambda x: mpmath.power(2, x), "exp10": lambda x: mpmath.power(10, x),
@@ -34,7 +35,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan, "erf": mpmath.erf,
     "pow": mpmath.power, "floor": mpmath.floor, "ceil": mpmath.ceil,
-    "trunc": lambda x: mpmath.floor(x) if x >= 0 else mpmath.ceil(x),
+    "trunc": lambda x: mpmath.floor(x) if x >= 0 else mpmath.ceil(x), "nearbyint": mpmath.nint,
 }  # fmt: skip
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32)
 RNG = np.random.default_rng(5)
@@ -138,7 +139,7 @@ def test_special_arguments_give_what_c_says(functions: ctypes.CDLL, name: str) -
         double = x.astype(np.float64)
         own: dict[str, Callable[[np.ndarray], np.ndarray]] = {
             "exp10": lambda v: 10.0**v, "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
-            "rsqrt": lambda v: 1 / np.sqrt(v),
+            "rsqrt": lambda v: 1 / np.sqrt(v), "nearbyint": np.rint,
             "erf": lambda v: np.where(np.isnan(v), v, np.clip(v, -1, 1)),
         }  # fmt: skip
         expected = own.get(name, getattr(np, name, None))(double).astype(np.float32)

@@ -20,11 +20,12 @@ from tilelang.codegen.c import (
     CPrinter,
     argument_of,
     bare,
-    storage_type,
 )
 from tilelang.cpu.address_sharing import SharedAddresses
 from tilelang.cpu.codegen import CpuPrinter
-from tilelang.cpu.loops.vectorization import stride_of, value_bits
+from tilelang.cpu.lane_patterns import LanePatterns
+from tilelang.cpu.loops.vectorization import is_chosen, stride_of, value_bits
+from tilelang.cpu.vector_types import MOST_LANES, WIDEST, NoVectorError, VectorTypes
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -32,9 +33,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.tables import BINARY
 
-FAMILIES = {64: "d", 32: "w", 16: "h", 8: "b"}
-_WIDEST = {"d": 64, "w": 32, "h": 16, "b": 8}
-MOST_LANES = {"d": 8, "w": 16, "h": 32, "b": 64}  # of any machine
 # To what a difference of positions is brought before steps are added, which keep its sign.
 _SIGNS = {"d": 2**60, "w": 2**29, "h": 2**10, "b": 64}
 _HALVES = ("float16", "bfloat16")
@@ -46,16 +44,12 @@ _SMALL = frozenset(
 # Functions of tl_vector_math.h, in floats.
 FUNCTIONS = frozenset(
     "exp exp2 exp10 expm1 log log2 log10 log1p tanh sigmoid sqrt rsqrt sin cos tan erf pow floor "
-    "ceil trunc".split()
+    "ceil trunc nearbyint".split()
 )
 _MINIMA = {"min": "TL_VMIN", "max": "TL_VMAX"}
 _PLAIN = frozenset("add sub mul div bitand bitor bitxor".split())
 # Elements from one lane to the next -> how they are loaded; others are read lane by lane.
 _LOADS = {1: "TL_LOAD", 2: "TL_LOAD_2", 3: "TL_LOAD_3", 4: "TL_LOAD_4", -1: "TL_LOAD_BACK"}
-
-
-class NoVectorError(Exception):
-    """Vectors of this family have no type for a value."""
 
 
 def reads_memory(expr: E.Expr) -> bool:
@@ -76,7 +70,7 @@ def _of_pairs(buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
 PREFETCH_BYTES = 2048  # longest part of a row that is prefetched
 
 
-class VectorPrinter:
+class VectorPrinter(VectorTypes):
     """Prints the expressions of one loop.
 
     Attributes:
@@ -90,7 +84,7 @@ class VectorPrinter:
     def __init__(self, scalars: CpuPrinter, loop: S.For, family: str) -> None:
         self.p = scalars
         self.var = var = loop.var
-        self.family = family
+        super().__init__(family)
         self.varying: set[E.Var] = {var}  # variables and storage that differ between lanes
         self.names: dict[E.Var, str] = {}  # the vectors of names and variables of the loop
         self.before: list[str] = []
@@ -99,6 +93,10 @@ class VectorPrinter:
         self.numbers: set[E.Var] = set()  # storage of partial results that ignore a NaN
         self.mask = ""  # of the lanes that are on
         self.left = ""  # that of all iterations that are left, if it is the end of a loop
+        self.patterns = LanePatterns(var, 128 // WIDEST[family], MOST_LANES[family])
+        # Whether vectors begin at multiples of their length, and masks that are patterns then.
+        self.aligned = isinstance(loop.start, E.Const) and int(loop.start) % MOST_LANES[family] == 0
+        self.known = {"": self.patterns.all}
         self.conditional = False
         self.rows: tuple[E.Var | None, int | None] = None, None  # loop over rows, elements of one
         self.safe: set[tuple[int, ...]] = set()  # addresses that are read for all lanes already
@@ -106,35 +104,6 @@ class VectorPrinter:
         self.eighths = False  # whether floats of eight bits are converted
         self.shared_addresses = SharedAddresses(loop.body, scalars.names.fresh)
         self._varies: dict[E.Expr, bool] = {}
-
-    # -- types -------------------------------------------------------------------------------------
-    def type(self, suffix: str) -> str:
-        """The name of a vector type."""
-        return f"tl_{self.family}_{suffix}"
-
-    def suffix(self, dtype: DType) -> str:
-        """The element type of a value of ``dtype``: "f32", "i8" ..., "mask" for booleans."""
-        if dtype.is_bool:
-            return "mask"
-        if value_bits(dtype) > _WIDEST[self.family] or dtype.bits < 8:
-            raise NoVectorError
-        if dtype.is_float:
-            return "f64" if dtype == "float64" else "f32"
-        return CPrinter.int_name(dtype)
-
-    def of(self, dtype: DType) -> str:
-        """The vector type of a value of ``dtype``."""
-        return self.type(self.suffix(dtype))
-
-    def integers(self, dtype: DType) -> str:
-        """The vector type of signed integers as wide as values of ``dtype``."""
-        return self.type("mask" if dtype.is_bool else f"i{value_bits(dtype)}")
-
-    def stored_type(self, dtype: DType) -> str:
-        """The vector type of elements of ``dtype`` in memory."""
-        if dtype.is_bool or dtype in NARROW_FLOATS:
-            return self.type("u8" if storage_type(dtype) == "uint8_t" else "u16")
-        return self.type(self.suffix(dtype))
 
     # -- values ------------------------------------------------------------------------------------
     def varies(self, expr: E.Expr) -> bool:
@@ -217,10 +186,19 @@ class VectorPrinter:
         finally:
             self.mask, self.safe = old, safe
 
+    def is_of_loop(self, *exprs: E.Expr) -> bool:
+        """Whether what differs between lanes is the loop's variable alone."""
+        others = self.varying - {self.var}
+        return not any(
+            E.holds(expr, E.Load) or not others.isdisjoint(expr.variables) for expr in exprs
+        )
+
     def named(self, wanted: str, kind: str, text: str) -> str:
         """A name for a vector, before the statement that is being printed."""
         name = self.p.names.fresh(wanted)
         self.before.append(f"const {kind} {name} = {bare(text)};")
+        if (pattern := self.known.get(text.lstrip("~"))) is not None:
+            self.known[name] = tuple(is_on != text.startswith("~") for is_on in pattern)
         return name
 
     def native(self, expr: E.Expr) -> str:
@@ -269,6 +247,8 @@ class VectorPrinter:
         if buffer.dtype.bits < 8 or not (lanes or self.mask or stride in _LOADS):
             raise NoVectorError
         kind = self.stored_type(buffer.dtype)
+        if stride not in _LOADS and (text := self.in_pattern(kind, buffer, indices)):
+            return text
         if stride not in _LOADS or (self.mask and stride != 1):
             with self.per_lane():
                 text = f"{self.p.pointer(buffer)}[{self.p.flat_index(buffer, indices)}]"
@@ -286,6 +266,17 @@ class VectorPrinter:
             self.safe.add(where)
             self.prefetch_row(buffer, indices, address)
         return f"TL_LOAD({kind}, {address})"
+
+    def in_pattern(self, kind: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """Elements whose groups are alike; "" where they are not, or a load might go too far."""
+        if not self.aligned or self.mask not in self.known or not self.is_of_loop(*indices):
+            return ""
+        pattern = self.patterns.element(buffer, indices)
+        if pattern is None or not pattern.covers(self.known[self.mask]):
+            return ""
+        low = f" - {-pattern.low}" if pattern.low else ""
+        address = self.full_address(buffer, indices) + low
+        return pattern.load(self.family, kind, address, max(8, buffer.dtype.bits))
 
     def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """The pointer to the first of the elements."""
@@ -323,10 +314,12 @@ class VectorPrinter:
     def coded(self, dtype: DType, expr: E.Expr) -> str:
         """``expr``, of ``dtype``, as elements in memory; halves are rounded once."""
         if dtype.is_bool:
-            text, bits = f"({self.value(expr)} & 1)", _WIDEST[self.family]
+            text, bits = f"({self.value(expr)} & 1)", WIDEST[self.family]
             return self.narrowed(text, "mask", bits, "u8", 8)
         if dtype not in NARROW_FLOATS:
             return self.value(expr)
+        if is_chosen(expr, dtype) and self.varies(expr):
+            return self.element(expr, dtype)
         try:
             self.small(dtype)
         except NoVectorError:
@@ -339,6 +332,19 @@ class VectorPrinter:
             return f"tl_w_f32_to_{kind}({text if inner is None else inner})"
         result = argument_of(f"tl_w_result_{kind}", text)
         return f"tl_w_code_{kind}({text if result is None else result})"
+
+    def element(self, expr: E.Expr, stored: DType | None) -> str:
+        """A value, or elements of ``stored`` and choices between them as they are in memory."""
+        if stored is None:
+            return self.value(expr)
+        if isinstance(expr, E.Select):
+            return self.select(expr, stored)
+        if isinstance(expr, E.Load) and self.varies(expr):
+            return self.elements(expr.buffer, expr.indices)
+        code = CPrinter.coded(stored, self.p.value(expr))
+        if self.is_guarded(expr):
+            code = f"tl_{self.family}_all(~{self.mask}) ? 0 : {code}"
+        return f"TL_SPLAT({self.stored_type(stored)}, {bare(code)})"
 
     # -- operations --------------------------------------------------------------------------------
     def rounded(self, dtype: DType, text: str) -> str:
@@ -420,6 +426,12 @@ class VectorPrinter:
         """A mask; positions are compared exactly, by the sign of their difference."""
         symbol = BINARY[expr.op].symbol
         mask = self.type("mask")
+        if self.aligned and expr.a.dtype.is_int and self.is_of_loop(expr):
+            if (pattern := self.patterns.holds(expr)) is not None:
+                ones = sum(is_on << k for k, is_on in enumerate(pattern))
+                text = f"TL_PATTERN({self.family}, {len(pattern)}, {ones})"
+                self.known[text] = pattern
+                return text
         if self.p.is_index(expr.a) and self.p.is_index(expr.b):
             lane_vars = frozenset((self.var,))
             forms = parted(expr.a, lane_vars), parted(expr.b, lane_vars)
@@ -450,10 +462,10 @@ class VectorPrinter:
             return f"TL_VFLOORDIV({kind}, {a}, {by})" if floors else f"({a} / {by})"
         return f"TL_V{'FLOOR' if floors else 'TRUNC'}MOD({kind}, {a}, {by})"
 
-    def select(self, expr: E.Select) -> str:
-        """A choice; each side reads memory where it is taken."""
-        kind = self.of(expr.dtype)
-        text = self.uniform_select(expr)
+    def select(self, expr: E.Select, stored: DType | None = None) -> str:
+        """A choice; each side reads memory where it is taken. ``stored``: of elements as they are
+        in memory."""
+        text = self.uniform_select(expr, stored)
         if text:
             return text
         mask = self.type("mask")
@@ -461,17 +473,19 @@ class VectorPrinter:
         sides = []
         for side, sign in ((expr.t, ""), (expr.f, "~")):
             if not reads_memory(side):
-                sides.append(self.value(side))
+                sides.append(self.element(side, stored))
                 continue
             if not on.isidentifier():
                 on = self.named("on", mask, on)
             selected = self.named("on", mask, f"~{on}") if sign else on
             with self.masked(selected):
-                sides.append(self.value(side))
-        integers = self.integers(expr.dtype)
+                sides.append(self.element(side, stored))
+        kind = self.of(expr.dtype) if stored is None else self.stored_type(stored)
+        bits = value_bits(expr.dtype) if stored is None else max(8, stored.bits)
+        integers = self.type("mask" if expr.dtype.is_bool else f"i{bits}")
         return f"TL_SELECT({kind}, {integers}, {bare(on)}, {bare(sides[0])}, {bare(sides[1])})"
 
-    def uniform_select(self, expr: E.Select) -> str:
+    def uniform_select(self, expr: E.Select, stored: DType | None) -> str:
         """A choice that is the same in all lanes, where it saves reads of memory: one side is
         computed. No part of a side may be hoisted before the statement."""
         if self.varies(expr.cond) or self.is_guarded(expr.cond):
@@ -481,7 +495,7 @@ class VectorPrinter:
         old, safe, first = self.conditional, set(self.safe), len(self.before)
         self.conditional, sides = True, []
         for side in (expr.t, expr.f):
-            sides.append(self.value(side))
+            sides.append(self.element(side, stored))
             self.safe = set(safe)
         self.conditional = old
         if len(self.before) > first:
@@ -500,7 +514,7 @@ class VectorPrinter:
         if dst.is_bool:
             return inner if src.is_bool else f"TL_CONVERT({inner} != 0, {kind})"
         if src.is_bool:
-            source = _WIDEST[self.family]
+            source = WIDEST[self.family]
             inner = f"({inner} & 1)"
             return self.converted(dst, self.number(inner, f"i{source}", source, dst), expr.sat)
         if dst == src:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from tilelang.codegen.c import bare
 from tilelang.cpu.codegen import BlockWriter
-from tilelang.cpu.loops.vectorization import added_value, moves_bits
-from tilelang.cpu.vector_printer import FAMILIES, MOST_LANES, NoVectorError, VectorPrinter
+from tilelang.cpu.loops.vectorization import added_value, is_chosen
+from tilelang.cpu.vector_printer import VectorPrinter
+from tilelang.cpu.vector_types import FAMILIES, MOST_LANES, NoVectorError
 from tilelang.errors import assert_never
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -113,6 +114,7 @@ class VectorLoop:
         if rest and (not single or self.count is None or self.count % self.most != 0):
             if self.overlaps:
                 put(f"if ({first} < {stop}) {{")
+                self.p.aligned = False
                 writer.lines += self.body(var, f"{stop} - {lanes}")
                 put("}")
             elif self.totals or self.scan is not None or self.family != "w":
@@ -285,7 +287,8 @@ class VectorLoop:
             return
         kind = p.stored_type(buffer.dtype)
         source = stmt.value
-        if moves_bits(stmt) and p.varies(source):
+        moves = isinstance(source, E.Load) and is_chosen(source, buffer.dtype)
+        if moves and buffer.dtype.bits >= 8 and p.varies(source):
             assert isinstance(source, E.Load)
             text = p.elements(source.buffer, source.indices, lanes=False)
         else:

@@ -176,6 +176,27 @@ TL_FROM_16(u16, i32, z) TL_FROM_16(u16, u32, z) TL_FROM_16(i16, i32, s) TL_FROM_
         const T tl_a_ = TL_LOAD(T, (P) - (TL_LANES_##F - 1));                                        \
         TL_CHOSEN(F, T, I, tl_a_, tl_a_, TL_LANES_##F - 1 - tl_k_);                                        \
     })
+// Vectors that begin at a multiple of their length, in groups of G lanes (2 or 4): of each group all elements, lane k of
+// it the element that bits 2 k and 2 k + 1 of ORDER say; or half a vector, of which every element is there twice.
+#define TL_LOAD_SWAPPED(F, T, I, P, G, ORDER)                                                     \
+    ({                                                                                            \
+        const T tl_a_ = TL_LOAD(T, P);                                                               \
+        TL_CHOSEN(F, T, I, tl_a_, tl_a_, tl_k_ / (G) * (G) + ((ORDER) >> tl_k_ % (G) * 2 & 3));            \
+    })
+#define TL_LOAD_TWICE(T, P, BITS, DOUBLE)                                                         \
+    ({                                                                                            \
+        typedef uint##BITS##_t tl_half_ __attribute__((vector_size(sizeof(T) / 2)));                 \
+        typedef uint##DOUBLE##_t tl_pairs_ __attribute__((vector_size(sizeof(T))));                  \
+        const tl_pairs_ tl_p_ = TL_CONVERT(TL_LOAD(tl_half_, P), tl_pairs_);                         \
+        (T)(tl_p_ | tl_p_ << BITS);                                                                  \
+    })
+// The lanes k of a mask for which bit k % G of ON is set.
+#define TL_PATTERN(F, G, ON)                                                                      \
+    ({                                                                                            \
+        tl_##F##_mask tl_on_;                                                                        \
+        _Pragma("GCC unroll 64") for (int tl_k_ = 0; tl_k_ < TL_LANES_##F; ++tl_k_) tl_on_[tl_k_] = -((ON) >> tl_k_ % (G) & 1); \
+        tl_on_;                                                                                      \
+    })
 // A value that vectors have no way to: an expression of I, lane by lane.
 #define TL_EACH(T, I, X)                                                                          \
     ({                                                                                            \

@@ -27,7 +27,13 @@ typedef tl_w_u32 tl_vu;
 TL_INLINE tl_vf tl_w_floor(tl_vf x) { return TL_ROUND_TO(x, 1); }
 TL_INLINE tl_vf tl_w_ceil(tl_vf x) { return TL_ROUND_TO(x, 2); }
 TL_INLINE tl_vf tl_w_trunc(tl_vf x) { return TL_ROUND_TO(x, 3); }
+TL_INLINE tl_vf tl_w_nearbyint(tl_vf x) { return TL_ROUND_TO(x, 0); }
 #else
+TL_INLINE tl_vf tl_w_nearbyint(tl_vf x) {
+    const tl_vf a = TL_VFABS(tl_vf, tl_vi, x);
+    const tl_vf r = a + 8388608.0f;  // halves are rounded to even
+    return TL_TERNARY(a < 8388608.0f, (tl_vf)((tl_vi)(r - 8388608.0f) | ((tl_vi)x & INT32_MIN)), x);
+}
 TL_INLINE tl_vf tl_w_trunc(tl_vf x) {
     const tl_vi small = TL_VFABS(tl_vf, tl_vi, x) < 8388608.0f;  // larger ones are integers
     const tl_vf t = TL_CONVERT(TL_CONVERT((tl_vf)((tl_vi)x & small), tl_vi), tl_vf);

@@ -22,7 +22,6 @@ invariant. Runs after guards are inserted and indices simplified.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -38,6 +37,7 @@ from tilelang.transforms.analysis.dependence import Iterations, Memory, steps_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
 FEWEST = 4  # iterations that are worth it
+WIDEST = 512  # bits of the longest vector
 _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 
 
@@ -108,11 +108,13 @@ def added_value(store: S.Store, op: str) -> E.Expr | None:
     return None
 
 
-def moves_bits(store: S.Store) -> bool:
-    """Whether a store only moves an element, without computing with its value."""
-    value = store.value
-    plain = isinstance(value, E.Load) and value.buffer.dtype == store.buffer.dtype
-    return plain and not cast("E.Load", value).buffer.is_var and store.buffer.dtype.bits >= 8
+def is_chosen(expr: E.Expr, dtype: DType) -> bool:
+    """Whether ``expr`` is an element of ``dtype`` in memory, a constant, or a choice of such."""
+    if isinstance(expr, E.Select):
+        return is_chosen(expr.t, dtype) and is_chosen(expr.f, dtype)
+    if isinstance(expr, E.Load):
+        return expr.dtype == dtype and not expr.buffer.is_var
+    return isinstance(expr, E.Const)
 
 
 def _is_candidate(loop: S.For) -> bool:
@@ -185,14 +187,19 @@ class _Loop:
                 return False  # the last iteration counts
             return stmt.buffer.dtype.bits >= 8 and stmt.buffer.dtype.lanes == 1
         if isinstance(stmt, S.For):  # all lanes go through it together
-            changes, ends = self.lets | {self.loop.var}, E.binary("sub", stmt.stop, stmt.start)
-            is_uniform = changes.isdisjoint(ends.variables) and not E.holds(ends, E.Load)
+            ends = E.binary("sub", stmt.stop, stmt.start)
+            is_uniform = self.is_uniform(ends) and not E.holds(ends, E.Load)
             return is_uniform and steps_by_one(stmt) and not stmt.hints
         return isinstance(stmt, (S.Seq, S.Let, S.If))
 
+    def is_uniform(self, *exprs: E.Expr) -> bool:
+        """Whether no name or variable of an iteration is in ``exprs``."""
+        own = self.lets | self.own | {self.loop.var}
+        return all(own.isdisjoint(expr.variables) for expr in exprs)
+
     def width_of(self, stmt: S.Stmt) -> int:
         """Bits of the widest value of ``stmt`` itself; -1 if it cannot be vectorised."""
-        if isinstance(stmt, S.Store) and moves_bits(stmt):
+        if isinstance(stmt, S.Store) and self.is_chosen_for_all(stmt):
             return stmt.buffer.dtype.bits
         widest = 0
         for name, role in stmt.role_table().items():
@@ -203,6 +210,14 @@ class _Loop:
                     return -1
                 widest = max(widest, width)
         return widest
+
+    def is_chosen_for_all(self, store: S.Store) -> bool:
+        """Whether a store moves an element, or one that all lanes of whole vectors choose alike."""
+        bits, value, count = store.buffer.dtype.bits, store.value, trip_count(self.loop) or 1
+        if bits < 8 or not is_chosen(value, store.buffer.dtype):
+            return False
+        is_whole = isinstance(value, E.Load) or count % (WIDEST // bits) == 0
+        return is_whole and self.is_uniform(*(each.cond for each in E.find(value, E.Select)))
 
     def width(self, expr: E.Expr) -> int:
         """Bits of the widest value in ``expr``; -1 if it cannot be vectorised."""
