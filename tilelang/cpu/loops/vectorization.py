@@ -1,5 +1,6 @@
 """Vectorization: which loops become vector loops, and how wide the vectors are.
 
+<<<<<<< HEAD
 A loop with independent iterations ("parallel", ``T.vectorized``), a reduction ("reduction") or a
 running total (``scan``) gets the hint ``vector``: the bits of the widest value that it computes,
 from which the printer derives the number of lanes. Legality is proved here, and the printer relies
@@ -11,6 +12,22 @@ on it:
 * there is no loop-carried dependence through memory: accesses of the same memory have the same
   indices, or a constant distance that no vector spans;
 * the accumulator of a reduction is read only to compute its new value.
+=======
+A loop whose iterations are independent ("parallel", ``T.vectorized``), that reduces ("reduction")
+or that has a running total (``scan``) gets the hint ``vector``: the bits of the widest value that
+it computes, from which a printer takes the number of lanes that fill a register of its machine. So
+does a serial loop without loop-carried dependences but minima, maxima and sums of integers, whose
+order does not matter; sums of floats keep the order of the program. The proof is made here, on
+loads and stores, and a printer asks no more:
+
+* the body is stores, names, variables of its own, conditions and loops that are the same for all
+  iterations, without other effects;
+* every store goes to neighbours, one for each iteration;
+* what a store may write, nothing else in the loop accesses in another iteration: accesses of the
+  same memory have the same indices, or their distance is constant and no iteration bridges it. In a
+  serial loop, two tensors may be the same memory;
+* the variable that a reduction sums in is read for its own new value only.
+>>>>>>> 87aa3311 (cpu: vectorize serial loops whose iterations have no order)
 
 A loop that reads nothing that it stores is "idempotent": iterations may run twice, so the last
 vector may overlap the one before it.
@@ -29,6 +46,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import NAME, Access
+from tilelang.ir.hints import LoopHints
 from tilelang.ir.indices import INDEX_OPS
 from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import Rewriter, inline_lets
@@ -37,7 +55,10 @@ from tilelang.transforms.analysis.dependence import Iterations, Memory, steps_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
 FEWEST = 4  # iterations that are worth it
+SHORTEST = 16  # of a serial loop, which a C compiler may unroll
 WIDEST = 512  # bits of the longest vector
+_EXTREMES = ("min", "max")
+_EXACT = (*_EXTREMES, "add", "mul", "bitand", "bitor", "bitxor")  # in any order, of integers
 _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 
 
@@ -55,8 +76,13 @@ def mark_vector_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             if not isinstance(stmt, S.For) or not _is_candidate(stmt):
                 return stmt
             loop = replace(stmt, body=inline_lets(stmt.body, is_position))
-            candidate = _Loop(loop, same, memory)
+            is_serial = not _is_marked(loop)
+            if is_serial:
+                loop = replace(loop, hints=LoopHints(reduction=_totals(loop, func)))
+            candidate = _Loop(loop, same, memory, is_serial)
             bits = candidate.bits()
+            if is_serial and bits <= 0:
+                return stmt  # loops around it may still become vectors
             apart = bits >= 0 and not (candidate.inner or candidate.totals or candidate.scan)
             hints = replace(loop.hints, independent=apart, vector=max(bits, 0))
             if bits <= 0:
@@ -117,21 +143,59 @@ def is_chosen(expr: E.Expr, dtype: DType) -> bool:
     return isinstance(expr, E.Const)
 
 
-def _is_candidate(loop: S.For) -> bool:
+def _is_marked(loop: S.For) -> bool:
+    """Whether iterations of ``loop`` are known to have no order."""
     hints = loop.hints
     independent = loop.kind == "vectorized" or hints.parallel is not None
-    is_marked = independent or hints.reduction or hints.scan is not None
-    if not is_marked or not steps_by_one(loop) or hints.threads:
+    return independent or bool(hints.reduction) or hints.scan is not None
+
+
+def _is_candidate(loop: S.For) -> bool:
+    if not steps_by_one(loop) or loop.hints.threads:
         return False
-    count = trip_count(loop)
-    return count is None or count >= FEWEST
+    count, is_marked = trip_count(loop), _is_marked(loop)
+    is_plain = loop.kind == "serial" and not loop.hints and not S.holds(loop.body, S.For)
+    return (is_marked or is_plain) and (
+        count is None or count >= (FEWEST if is_marked else SHORTEST)
+    )
+
+
+def _totals(loop: S.For, func: S.PrimFunc) -> tuple[tuple[str, Buffer], ...]:
+    """What a serial loop reduces to in any order; none where an order counts. Minima and maxima of
+    floats ignore a NaN, so the first value must be none: all that it is set to are constants."""
+    own = {node.buffer.data for node in S.find(loop.body, S.Alloc)}
+    totals: list[tuple[str, Buffer]] = []
+    for store in S.find(loop.body, S.Store):
+        total, op = store.buffer, getattr(store.value, "op", "")
+        if not total.is_var or total.data in own:
+            continue
+        if op not in _EXACT or added_value(store, op) is None:
+            return ()
+        if total.dtype.is_float and not (op in _EXTREMES and _is_number(total, op, func)):
+            return ()
+        totals.append((op, total))
+    return tuple(totals)
+
+
+def _is_number(total: Buffer, op: str, func: S.PrimFunc) -> bool:
+    changes = [
+        node for node in S.find(func.body, S.Alloc, S.Store) if node.buffer.data is total.data
+    ]
+    values = [
+        node.init if isinstance(node, S.Alloc) else node.value
+        for node in changes
+        if isinstance(node, S.Alloc) or added_value(node, op) is None
+    ]
+    return all(x is None or (isinstance(x, E.Const) and x.value == x.value) for x in values)
 
 
 class _Loop:
     """A candidate for vectorisation."""
 
-    def __init__(self, loop: S.For, same: dict[E.Var, E.Var], memory: Memory) -> None:
-        self.loop, self.same, self.memory = loop, same, memory
+    def __init__(
+        self, loop: S.For, same: dict[E.Var, E.Var], memory: Memory, is_serial: bool
+    ) -> None:
+        self.loop, self.same, self.memory, self.is_serial = loop, same, memory, is_serial
         nodes = list(S.walk(loop.body))
         self.stores = [node for node in nodes if isinstance(node, S.Store)]
         self.own = {node.buffer.data for node in nodes if isinstance(node, S.Alloc)}
@@ -282,7 +346,12 @@ class _Loop:
     def may_conflict(self, store: Access, other: Access) -> bool:
         """Whether ``other`` may access what another iteration stores: a loop-carried dependence."""
         a, b = (self.same.get(access.data, access.data) for access in (store, other))
-        return a is b and not self.iterations.are_disjoint(store, other)
+        if a is not b and not (
+            self.is_serial and self.memory.may_alias(store.buffer, other.buffer)
+        ):
+            return False
+        anywhere = self.is_serial and not self.memory.any_address.isdisjoint((a, b))
+        return anywhere or not self.iterations.are_disjoint(store, other)
 
 
 def _is_of(expr: E.Expr, total: Buffer) -> bool:

@@ -1,0 +1,125 @@
+"""Serial loops are vectors where their iterations have no order, and go in order elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+
+def block_of(func: Any) -> str:
+    source = tilelang.compile(func, target="cpu").get_kernel_source()
+    return source[source.index("_kernel_block(") :]
+
+
+def rows(count: int, shift: int, dtype: str = "float32") -> Any:
+    """Each element is that of X and one of Y further on, or before."""
+
+    @T.prim_func
+    def main(X: T.Tensor((4, count), dtype), Y: T.Tensor((4, count + 80), dtype)):
+        with T.Kernel(4, threads=32) as b:
+            for j in T.serial(count):
+                Y[b, j + 40] = X[b, j] + Y[b, j + 40 + shift]
+
+    return main
+
+
+@needs_compiler
+@pytest.mark.parametrize("count", [16, 33, 100])
+@pytest.mark.parametrize("shift", [0, -1, -3, -16, -40, 1, 2, 17])
+def test_a_row_is_computed_as_if_element_by_element(count: int, shift: int) -> None:
+    rng = np.random.default_rng(abs(count + shift))
+    x = rng.integers(-9, 9, (4, count)).astype(np.float32)
+    y = rng.integers(-9, 9, (4, count + 80)).astype(np.float32)
+    wanted = y.copy()
+    for j in range(count):
+        wanted[:, j + 40] = x[:, j] + wanted[:, j + 40 + shift]
+    tilelang.compile(rows(count, shift), target="cpu")(x, y)
+    np.testing.assert_array_equal(y, wanted)
+
+
+def test_rows_without_a_carried_dependence_are_vectors() -> None:
+    assert "TL_LANES_w" in block_of(rows(100, 0))
+    assert "TL_LANES_w" not in block_of(rows(100, -1))
+
+
+@needs_compiler
+def test_a_tensor_given_twice_is_computed_in_order() -> None:
+    """Two parameters of one dtype and shape may be one tensor."""
+
+    @T.prim_func
+    def shifted(X: T.Tensor((200,), "float32"), Y: T.Tensor((200,), "float32")):
+        with T.Kernel(1, threads=32):
+            for j in T.serial(199):
+                Y[j + 1] = X[j] + 1.0
+
+    both = np.arange(200, dtype=np.float32) * 0
+    tilelang.compile(shifted, target="cpu")(both, both)
+    np.testing.assert_array_equal(both, np.arange(200, dtype=np.float32))
+
+
+def reduced(count: int, dtype: str, op: str, first: float, given: bool) -> Any:
+    """One number of each row, in the order of the program."""
+
+    @T.prim_func
+    def main(X: T.Tensor((4, count), dtype), S: T.Tensor((4,), dtype), Y: T.Tensor((4,), dtype)):
+        with T.Kernel(4, threads=32) as b:
+            m = T.alloc_var(dtype)
+            m = S[b] if given else T.cast(first, dtype)
+            for j in T.serial(count):
+                if op == "max":
+                    m = T.max(m, X[b, j])
+                elif op == "min":
+                    m = T.min(X[b, j], m)
+                elif op == "or":
+                    m = m | X[b, j]
+                else:
+                    m = m + X[b, j] * T.cast(2, dtype)
+            Y[b] = m
+
+    return main
+
+
+@needs_compiler
+@pytest.mark.parametrize("op", ["max", "min", "sum", "or"])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int8", "float16"])
+@pytest.mark.parametrize("count", [16, 100])
+def test_reductions_are_those_of_the_order(op: str, dtype: str, count: int) -> None:
+    if op == "or" and dtype.startswith("float"):
+        return
+    rng = np.random.default_rng(count)
+    x = rng.integers(-9, 9, (4, count)).astype(dtype)
+    start = rng.integers(-9, 9, 4).astype(dtype)
+    for given in (True, False):
+        total = start.copy() if given else np.full(4, 3, dtype)
+        for j in range(count):
+            new = {"max": np.maximum, "min": np.minimum, "or": np.bitwise_or}.get(op, np.add)
+            total = new(total, x[:, j] * (2 if op == "sum" else 1)).astype(dtype)  # type: ignore[operator]
+        got = np.zeros(4, dtype)
+        tilelang.compile(reduced(count, dtype, op, 3, given), target="cpu")(x, start, got)
+        np.testing.assert_array_equal(got, total)
+
+
+@needs_compiler
+@pytest.mark.parametrize("given", [False, True])
+def test_a_maximum_ignores_nans_as_in_order(given: bool) -> None:
+    x = np.full((4, 100), np.nan, np.float32)
+    x[1, 7], x[2, 99] = 2, -5
+    start = np.array([np.nan, np.nan, 1, np.nan], np.float32)
+    got = np.zeros(4, np.float32)
+    tilelang.compile(reduced(100, "float32", "max", -np.inf, given), target="cpu")(x, start, got)
+    wanted = [np.nan, 2, 1, np.nan] if given else [-np.inf, 2, -5, -np.inf]
+    np.testing.assert_array_equal(got, np.array(wanted, np.float32))
+
+
+def test_sums_of_floats_keep_their_order() -> None:
+    assert "TL_LANES_w" in block_of(reduced(100, "int32", "sum", 0, False))
+    assert "TL_LANES_w" in block_of(reduced(100, "float32", "max", 0, False))
+    assert "TL_LANES_w" not in block_of(reduced(100, "float32", "sum", 0, False))
