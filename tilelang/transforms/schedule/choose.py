@@ -95,7 +95,8 @@ def pipeline_serial_loads(launch: S.Launch, facts: Facts) -> S.Launch:
     resident = max(1, min(resident, limits.shared_processor // shared))
 
     def pipelined(loop: S.For) -> S.For:
-        sizes = [bytes_of(stmt.dst) for stmt in S.flat(loop.body) if is_load(stmt)]
+        copies = (stmt for stmt in S.flat(loop.body) if isinstance(stmt, S.Copy))
+        sizes = [bytes_of(copy.dst) for copy in copies if is_load(copy)]
         count = trip_count(loop)
         if loop.kind != "serial" or min(sizes, default=0) < LEAST or count in range(FEW):
             return loop
