@@ -1,33 +1,17 @@
 """Vectorization: which loops become vector loops, and how wide the vectors are.
 
-<<<<<<< HEAD
 A loop with independent iterations ("parallel", ``T.vectorized``), a reduction ("reduction") or a
 running total (``scan``) gets the hint ``vector``: the bits of the widest value that it computes,
-from which the printer derives the number of lanes. Legality is proved here, and the printer relies
-on it:
+from which the printer derives the number of lanes. So does a serial loop without loop-carried
+dependences except minima, maxima and integer sums, whose order does not matter; float sums keep the
+order of the program. Legality is proved here, and the printer relies on it:
 
 * the body consists of stores, names, private variables, uniform conditions and uniform loops,
   without other effects;
 * every store writes adjacent elements, one per iteration;
 * there is no loop-carried dependence through memory: accesses of the same memory have the same
-  indices, or a constant distance that no vector spans;
+  indices, or a constant distance that no vector spans. In a serial loop two tensors may alias;
 * the accumulator of a reduction is read only to compute its new value.
-=======
-A loop whose iterations are independent ("parallel", ``T.vectorized``), that reduces ("reduction")
-or that has a running total (``scan``) gets the hint ``vector``: the bits of the widest value that
-it computes, from which a printer takes the number of lanes that fill a register of its machine. So
-does a serial loop without loop-carried dependences but minima, maxima and sums of integers, whose
-order does not matter; sums of floats keep the order of the program. The proof is made here, on
-loads and stores, and a printer asks no more:
-
-* the body is stores, names, variables of its own, conditions and loops that are the same for all
-  iterations, without other effects;
-* every store goes to neighbours, one for each iteration;
-* what a store may write, nothing else in the loop accesses in another iteration: accesses of the
-  same memory have the same indices, or their distance is constant and no iteration bridges it. In a
-  serial loop, two tensors may be the same memory;
-* the variable that a reduction sums in is read for its own new value only.
->>>>>>> 87aa3311 (cpu: vectorize serial loops whose iterations have no order)
 
 A loop that reads nothing that it stores is "idempotent": iterations may run twice, so the last
 vector may overlap the one before it.
