@@ -78,3 +78,31 @@ def test_a_tensor_without_dimensions_has_no_vectors() -> None:
     x = np.arange(64, dtype=np.float32)
     given = (x, np.array(3, np.float32), np.zeros_like(x))
     holds(main, given, 3 * x, on=(INTERPRETER, SM_80, SM_90A))
+
+
+def records(count: int, fields: int, kind: str) -> Any:
+    """The sum of the fields of each record, and its last field in place of the first."""
+
+    @T.prim_func
+    def main(X: T.Tensor((count, fields), kind), Y: T.Tensor((count, 2), kind)):
+        with T.Kernel(T.ceildiv(count, 128), threads=32) as b:
+            for i in T.Parallel(128):
+                Y[b * 128 + i, 0] = X[b * 128 + i, 0] + X[b * 128 + i, fields - 1]
+                Y[b * 128 + i, 1] = X[b * 128 + i, fields - 2]
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("count", "fields", "kind", "widths"),
+    [(256, 4, "float16", (16, 16)), (256, 3, "uint8", (4, 4, 4)), (254, 3, "float32", None)],
+)
+def test_records_are_loaded_whole(
+    count: int, fields: int, kind: str, widths: tuple[int, ...] | None
+) -> None:
+    func = records(count, fields, kind)
+    x = (np.arange(count * fields).reshape(count, fields) % 50).astype(kind)
+    wanted = np.stack([x[:, 0] + x[:, -1], x[:, -2]], axis=1)
+    holds(func, (x, np.zeros_like(wanted)), wanted, on=(INTERPRETER, SM_80, SM_90A))
+    found = moves(compiled(func, SM_90A).get_kernel_source(), "X")
+    assert found[: len(widths)] == widths if widths else 0 in found

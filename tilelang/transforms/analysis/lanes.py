@@ -42,14 +42,6 @@ class Lanes:
             self.known[expr] = self._offsets(expr)
         return self.known[expr]
 
-    def step(self, expr: E.Expr) -> int | None:
-        """What is added to ``expr`` from each lane to the next, if it is the same each time."""
-        offsets = self.offsets(expr)
-        if offsets is None:
-            return None
-        step = offsets[-1] // max(1, self.count - 1)
-        return step if offsets == tuple(step * lane for lane in range(self.count)) else None
-
     def agree(self, cond: E.Expr) -> bool:
         """Whether ``cond`` has one value in all lanes."""
         return self.offsets(cond) == self.same

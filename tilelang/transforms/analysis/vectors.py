@@ -72,13 +72,13 @@ def window_of(
 ) -> Window | None:  # fmt: skip
     """The fewest vectors that hold what ``lanes`` access next to each other, strided or mixed, by
     one access or several; None where that is not known, or takes as many as there are elements.
-    What is not accessed is in a row of whole vectors with an element that is.
+    What is not accessed is in a row or a tensor of whole vectors with an element that is.
 
     Args:
         whole: whether the lanes have to access all of every vector.
     """
     layout, strides = buffer.attrs.layout, buffer.stride_list()
-    offsets = _offsets(accesses, lanes) if strides else None
+    offsets = _offsets(buffer, accesses, lanes) if strides else None
     if offsets is None or buffer.dtype.lanes > 1 or not buffer.has_unit_stride:
         return None
     first = tuple(map(lanes.first, accesses[0]))
@@ -90,6 +90,8 @@ def window_of(
     most = min(most, layout_run(layout) * buffer.dtype.bits) if isinstance(layout, Layout) else most
     elements = [n for each in offsets for n in each]
     rows = [E.as_expr(n) for n in (buffer.shape[-1], *strides[:-1])]
+    if layout is None and buffer.strides is None:
+        rows = [E.as_expr(buffer.elem_offset), strides[0] * E.as_expr(buffer.shape[0])]
     windows: list[Window] = []
     for width in (32, 16, 8, 4, 2):
         past = rest % width
@@ -102,20 +104,27 @@ def window_of(
     return min(windows, key=lambda window: (len(window.starts), window.width), default=None)
 
 
-def _offsets(accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes) -> tuple[Offsets, ...] | None:
-    """Where the lanes of accesses are in a row that is the same for all of them."""
-    offsets: list[Offsets] = []
+def _offsets(
+    buffer: Buffer, accesses: Sequence[tuple[E.Expr, ...]], lanes: Lanes
+) -> tuple[Offsets, ...] | None:
+    """Where the lanes of accesses are in memory, or under a layout in a row that all share."""
+    result: list[Offsets] = []
     for indices in accesses:
-        *rows, last = map(lanes.offsets, indices)
-        gap = E.as_expr(0) if indices is accesses[0] else indices[-1] - accesses[0][-1]
-        ahead = simplify(lanes.first(gap), lanes.bounds)
-        same = E.same_exprs(indices[:-1], accesses[0][:-1]) and all(
-            row == lanes.same for row in rows
-        )
-        if last is None or not same or not isinstance(ahead, E.Const):
+        place, ahead = lanes.same, E.as_expr(0)
+        for index, start, stride in zip(indices, accesses[0], buffer.stride_list()):
+            offsets = lanes.offsets(index)
+            if offsets == lanes.same and index is start:
+                continue
+            in_row = index is indices[-1] or buffer.attrs.layout is None
+            if offsets is None or not in_row or not isinstance(stride, int):
+                return None
+            place = tuple([at + each * stride for at, each in zip(place, offsets)])
+            ahead = ahead if index is start else ahead + (index - start) * stride
+        gap = simplify(lanes.first(ahead), lanes.bounds)
+        if not isinstance(gap, E.Const):
             return None
-        offsets.append(tuple([each + int(ahead.value) for each in last]))
-    return tuple(offsets) or None
+        result.append(tuple([each + int(gap.value) for each in place]))
+    return tuple(result) or None
 
 
 def guarded(value: E.Expr) -> tuple[list[E.Expr], E.Expr]:
