@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
+from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype
 from tilelang.ir.facts import bounds_of
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.transforms.analysis.vectors import run_of
+from tilelang.transforms.lower.context import MADE
 from tilelang.transforms.rules import Cursor, rule
 
 MOST = 4  # of float32 in an instruction
@@ -47,19 +51,29 @@ def vectorize_atomics(stmt: S.For, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         lanes //= 2
     if lanes < 2:
         return stmt
-    atomics: list[S.Stmt] = []
+    atomics, ahead = list[S.Stmt](), list[S.Stmt]()
+    if not all(load.buffer.storage.startswith("local") for load in E.find(value, E.Load)):
+        array = Buffer("added", Shape((count,)), _FLOAT, "local", attrs=MADE)
+        value = value if cond is None else E.select(cond, value, E.const(0.0, _FLOAT))
+        store = S.Store(buffer=array, indices=(stmt.var - first,), value=value, loc=stmt.body.loc)
+        ahead, value = (
+            [S.Alloc(buffer=array), replace(stmt, body=store)],
+            E.Load(array, store.indices),
+        )
     for at in range(first, first + count, lanes):
         begin: dict[E.Var, E.Expr] = {stmt.var: E.const(at)}
         indices = tuple(simplify(substitute(index, begin)) for index in address.indices)
-        lane_values = (
+        added = tuple(
             simplify(substitute(value, {stmt.var: E.const(at + k)})) for k in range(lanes)
         )
         joined = E.call(
             f"atomic_addx{lanes}", E.AddressOf(address.buffer, indices, address.access),
-            E.Vector(tuple(lane_values)), dtype=_FLOAT.with_lanes(lanes), return_prev=False,
+            E.Vector(added), dtype=_FLOAT.with_lanes(lanes), return_prev=False,
         )  # fmt: skip
         atomics.append(S.Eval(value=joined, loc=stmt.body.loc))
-    return atomics if cond is None else S.If(cond=cond, then=S.seq(*atomics), loc=stmt.loc)
+    if cond is not None:
+        atomics = [S.If(cond=cond, then=S.seq(*atomics), loc=stmt.loc)]
+    return [*ahead, *atomics]
 
 
 def _sum(loop: S.For) -> tuple[E.Expr | None, E.Call | None]:
