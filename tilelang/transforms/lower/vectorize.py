@@ -2,17 +2,21 @@
 
 A loop of kind "vectorized" uses the widest accesses for which :mod:`vectors` proves contiguous and
 aligned elements. Predicates, those of bounds guards included, are tested once per access if they
-have one value for all of its lanes; otherwise the access gets narrower until they do. A copy from
-global to shared memory that is marked "async" becomes ``cp.async``, which writes zeros where its
-predicate is false.
+have one value for all of its lanes; otherwise the access gets narrower until they do, or one lane
+shows whether all are inside: a vector if they are, single elements if not. A copy from global to
+shared memory that is marked "async" becomes ``cp.async``, which writes zeros where its predicate is
+false.
 
-Loops with a loop-carried dependence stay loops.
+Loops with a loop-carried dependence stay loops, whose loads of what the kernel does not write are
+vectors ahead of several iterations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
+from math import gcd
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -21,28 +25,31 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.facts import bounds_of
+from tilelang.ir.prover import prove
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
-from tilelang.ir.visitor import Replacement, inline_lets, rebuild, substitute, substitute_in
+from tilelang.ir.visitor import inline_lets, map_exprs, rebuild, substitute, substitute_in
 from tilelang.records import dataclass
 from tilelang.target import operations
-from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
 from tilelang.transforms.analysis.lanes import Lanes
 from tilelang.transforms.analysis.loops import values_of
 from tilelang.transforms.analysis.vectors import MAX_LANES, VECTOR_BITS, Window, guarded, window_of
 from tilelang.transforms.lower.context import INT, MADE
+from tilelang.transforms.lower.lane_loops import drawing, independent, privatized
 from tilelang.transforms.lower.pack_f16x2 import packed
-from tilelang.transforms.lower.random_numbers import draw_ahead, draws
 from tilelang.transforms.lower.vector_atomics import vectorize_atomics
 from tilelang.transforms.rules import Cursor, Phase, rule
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
 ASYNC_BYTES = (4, 8, 16)
-MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
+_JOINS = {"land": True, "bitand": True, "lor": False, "bitor": False}  # whether both have to hold
+_ORDERS = {"lt": True, "le": True, "gt": False, "ge": False}  # whether it holds for less, too
+_PASSED = {S.Seq, S.Let, S.Store, S.If, S.Eval}  # by loads of what no thread writes
+MAX_AHEAD = 24  # statements of a loop in order that is unrolled for its vectors
 
 
 @rule(S.Let, S.For)
-def vectorize_lanes(stmt: S.Stmt, cursor: Cursor) -> Replacement:
+def vectorize_lanes(stmt: S.Stmt, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     """Turn loops over lanes into vector accesses."""
     return stmt if cursor.launch is None else cursor.of(_Lanes, cursor.launch).stmt(stmt, cursor)
 
@@ -67,9 +74,9 @@ class Piece:
     count: int
     known: Bounds
 
-    def at(self, expr: E.Expr) -> E.Expr:
-        """``expr`` for the first lane."""
-        return simplify(substitute(expr, {self.lane: E.const(self.start)}), self.known)
+    def at(self, expr: E.Expr, lane: int = 0) -> E.Expr:
+        """``expr`` for the first lane, or another."""
+        return simplify(substitute(expr, {self.lane: E.const(self.start + lane)}), self.known)
 
     def begin(self, indices: tuple[E.Expr, ...], start: int) -> tuple[E.Expr, ...]:
         """Where a vector begins that does so ``start`` elements past the first lane's."""
@@ -90,90 +97,159 @@ class _Lanes:
         self.written = effects.written(launch.body)
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.lets: dict[E.Var, E.Expr] = {}  # values of names without loads
-        self.certain: set[E.Expr] = set()  # what each iteration loads, whatever it chooses
+        self.accesses: list[effects.Access] = []  # of the loop
         self.stored: set[E.Var] = set()  # storage that the loop stores to
         self.vectors: dict[tuple[object, ...], Buffer] = {}  # loads of the block and those around
         self.widest = VECTOR_BITS
         self.through = ""  # the intrinsic whose access the lanes are, if they are one's
 
-    def stmt(self, stmt: S.Stmt, cursor: Cursor) -> Replacement:
+    def stmt(self, stmt: S.Stmt, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
         """A loop over lanes as vectors; names are noted."""
         if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer and not _loads(stmt.value):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
-        if not isinstance(stmt, S.For) or stmt.kind != "vectorized":
-            return stmt
-        values = values_of(stmt)
-        drawn, stmt = draw_ahead(stmt)
-        if not values or values.step != 1 or not _independent(stmt, len(values)):
-            few = values is not None and values.stop - values.start <= 64
-            loop = replace(stmt, kind="unroll" if few else "serial")
-            return [*drawn, *(self.ahead(loop, cursor) if few else [loop])]
-        self.certain = _loaded_in_lets(stmt.body)
-        self.stored, self.vectors = {node.buffer.data for node in S.find(stmt.body, S.Store)}, {}
         self.context = cursor.context
-        body = inline_lets(stmt.body, lambda value: True)
-        start, count = values.start, len(values)
-        marked = stmt.hints.asynchronous and cursor.context.has("cp_async")
+        if not isinstance(stmt, S.For):
+            return stmt
+        if stmt.kind != "vectorized":
+            around = {node.kind for node in cursor.around[:-1] if isinstance(node, S.For)}
+            return stmt if stmt.hints or "vectorized" in around else self.in_order(stmt)
+        values = values_of(stmt)
+        kind = "unroll" if values and len(values) <= 64 else "serial"
+        if not values or values.step != 1:
+            return replace(stmt, kind=kind)
         self.through = stmt.hints.through
         self.widest = WIDE_BITS if cursor.context.has("access_256") else VECTOR_BITS
-        lanes = self.widest // 8 if self.through else MAX_LANES
-        while count % lanes or start % lanes:
-            lanes //= 2
+        lanes = gcd(self.widest // 8 if self.through else MAX_LANES, values.start, len(values))
+        slots, own = list[S.Stmt](), stmt
+        if not independent(stmt, len(values)):
+            body = inline_lets(stmt.body, lambda value: True)
+            if self.widest_access(body, Piece(stmt.var, values.start, lanes, self.known)) > 1:
+                slots, own = privatized(stmt, len(values))
+            if not slots or not independent(own, len(values), exact=True):
+                return self.in_order(replace(stmt, kind=kind))
+        self.stored = effects.written(own.body)
+        marked = stmt.hints.asynchronous and cursor.context.has("cp_async")
+        kind = "unroll" if len(values) // lanes <= 64 else "serial"
+        loop = replace(own, body=inline_lets(own.body, lambda value: True), kind=kind)
 
-        if count == lanes:
-            piece = Piece(stmt.var, start, lanes, self.known)
-            return [*drawn, *self.block(body, piece, marked)]
-        outer = E.Var(f"{stmt.var.name}_outer", INT)
-        base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(start))
-        shifted = substitute_in(body, {stmt.var: E.binary("add", base, stmt.var)})
-        self.bounds = self.bounds.with_range(outer, 0, count // lanes)
-        inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes, self.known), marked))
-        kind = "unroll" if count // lanes <= 64 else "serial"
-        return [*drawn, S.counted(outer, count // lanes, inner, kind, loc=stmt.loc)]
+        def made(part: S.Stmt, piece: Piece) -> list[S.Stmt]:
+            self.vectors, self.accesses = {}, list(effects.accesses(part, True))
+            return self.block(part, piece, marked)
+
+        return [*slots, *self.in_pieces(loop, lanes, made)]
+
+    def in_pieces(
+        self, loop: S.For, lanes: int, make: Callable[[S.Stmt, Piece], list[S.Stmt]]
+    ) -> list[S.Stmt]:
+        """``loop`` over pieces of ``lanes`` iterations, as ``make`` writes them."""
+        values = values_of(loop)
+        assert values is not None
+        if len(values) == lanes:
+            return make(loop.body, Piece(loop.var, values.start, lanes, self.known))
+        outer = E.Var(f"{loop.var.name}_outer", INT)
+        base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(values.start))
+        shifted = substitute_in(loop.body, {loop.var: E.binary("add", base, loop.var)})
+        count = len(values) // lanes
+        self.bounds = self.bounds.with_range(outer, 0, count)
+        inner = S.seq(*make(shifted, Piece(loop.var, 0, lanes, self.known)))
+        return [S.counted(outer, count, inner, loop.kind, loc=loop.loc)]
+
+    def in_order(self, loop: S.For) -> list[S.Stmt]:
+        """A loop whose iterations stay in order, behind vectors of what some of them load."""
+        values = values_of(loop)
+        if not values or values.step != 1:
+            return [loop]
+        inlined = inline_lets(loop.body, lambda value: value.dtype.is_integer and not _loads(value))
+        lanes = gcd(values.start, len(values), MAX_LANES)
+        while lanes > 1:
+            early = self.early(inlined, Piece(loop.var, values.start, lanes, self.known))
+            if early:
+                lanes = min(lanes, VECTOR_BITS // min(node.dtype.bits for node in early))
+                return self.in_pieces(replace(loop, body=inlined), lanes, self.behind_vectors)
+            lanes //= 2
+        return [loop]
+
+    def only_branch(self, body: S.Stmt, piece: Piece) -> S.If | None:
+        """The branch that is all of ``body``, if all lanes take it or none does."""
+        stmts = S.flat(body)
+        only = stmts[0] if len(stmts) == 1 else None
+        if not isinstance(only, S.If) or only.orelse is not None:
+            return None
+        return only if self.agreeing(only.cond, piece) == piece.count else None
+
+    def early(self, body: S.Stmt, piece: Piece) -> dict[E.Expr, tuple[E.Load, E.Expr | None]]:
+        """The loads that the iterations of ``piece`` may make before them, as vectors, and when; a
+        load under a condition by the choice that it is in."""
+        branch = self.only_branch(body, piece)
+        if branch is not None:
+            return self.early(branch.then, piece)
+        nodes, own = list(S.walk(body)), S.bound(body)
+        kinds = {type(node) for node in nodes}
+        done = {call.atom.effect for node in nodes for call in node.calls()}
+        if len(nodes) > MAX_AHEAD or kinds - _PASSED or done - {Effect.NONE, Effect.ATOMIC}:
+            return {}
+        certain = {n for s in S.flat(body) for e in s.exprs() for n in _certain_loads(e)}
+        found: dict[E.Expr, tuple[E.Load, E.Expr | None]] = {}
+        for node in (n for s in nodes for e in s.exprs() for n in E.walk(e)):
+            load, cond = (node.t, node.cond) if isinstance(node, E.Select) else (node, None)
+            if not (isinstance(load, E.Load) and self.may_pass(load, cond)) or node.variables & own:
+                continue
+            agree = cond is None or self.agreeing(cond, piece) == piece.count
+            if agree and self.window(load.buffer, [load.indices], piece):
+                if node in certain or self.is_inside(load, piece, cond):
+                    found[node] = load, cond
+        return found
+
+    def behind_vectors(self, body: S.Stmt, piece: Piece) -> list[S.Stmt]:
+        """The iterations of ``piece`` one by one, behind the vectors of what they load."""
+        branch = self.only_branch(body, piece)
+        if branch is not None:
+            then = S.seq(*self.behind_vectors(branch.then, piece))
+            return [replace(branch, cond=piece.at(branch.cond), then=then)]
+        self.vectors, self.stored, self.through = {}, set(), ""
+        loads = _Loads(self, piece, S.flat(body)[0])
+        made: dict[E.Expr, E.Expr] = {}
+        for node, (load, path) in self.early(body, piece).items():
+            lane = loads.loaded(load, path, None)
+            made[node] = replace(node, t=lane) if isinstance(node, E.Select) else lane
+
+        def replaced(expr: E.Expr) -> E.Expr:
+            return made[expr] if expr in made else rebuild(expr, replaced)
+
+        return [*loads.before, self.lane_loop(map_exprs(body, replaced), piece)]
 
     # -- statements ------------------------------------------------------------------------------
-    def ahead(self, loop: S.For, cursor: Cursor) -> list[S.Stmt]:
-        """``loop``, whose lanes stay in order, behind vectors of what the calls of all lanes load
-        for their operands: elements of tensors that the kernel does not write (bins)."""
-        values, self.context = values_of(loop), cursor.context
-        lanes = len(values) if values and values.step == 1 else 0
-        if lanes not in (2, 4, 8, 16) or S.holds(loop.body, *S.LEAVES):
-            return [loop]
-        piece = Piece(loop.var, int(loop.start), lanes, self.known)
-        stmts = S.flat(inline_lets(loop.body, self.is_fixed))
-        match stmts:
-            case (S.If(orelse=None) as only,) if self.agreeing(only.cond, piece) == lanes:
-                then = S.seq(*self.ahead(replace(loop, body=only.then), cursor))
-                return [replace(only, cond=piece.at(only.cond), then=then)]
-        called = [stmt for stmt in stmts if isinstance(stmt, S.Eval)]
-        calls = [call for stmt in called for call in stmt.calls()]
-        if not called or any(call.atom.effect is Effect.SYNC for call in calls):
-            return [loop]
-        loads = _Loads(self, piece, called[0])
-        made = {stmt: replace(stmt, value=rebuild(stmt.value, loads.operand)) for stmt in called}
-        body = S.seq(*((made[s] if isinstance(s, S.Eval) else s) for s in stmts))
-        return [*loads.before, replace(loop, body=body)]
-
-    def is_fixed(self, value: E.Expr) -> bool:
-        """Whether nothing in the kernel changes what ``value`` reads."""
-        return self.written.isdisjoint(effects.used(value))
-
     def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
         """``stmt`` for all lanes of ``piece``."""
         result, rest = list[S.Stmt](), S.flat(stmt)
         while rest:
-            first, count = rest[0], 1
-            if isinstance(first, S.Store):
+            first, count = rest[0], drawing(rest)
+            if count > 1:  # numbers of a lane, then those of the next
+                new = [self.lane_loop(S.seq(*rest[:count]), piece)]
+            elif isinstance(first, S.Store):
                 count, new = self.store(first, rest[1:], piece, marked)
+            elif isinstance(first, S.For) and not any(
+                piece.lane in e.variables for e in first.exprs()
+            ):
+                values, size = values_of(first), sum(1 for _ in S.walk(first.body))
+                if values and len(values) * size <= MAX_AHEAD:  # its places are constants
+                    each = (substitute_in(first.body, {first.var: E.const(n)}) for n in values)
+                    rest = (*chain.from_iterable(map(S.flat, each)), *rest[1:])
+                    continue
+                new = [replace(first, body=S.seq(*self.side(first.body, piece, marked)))]
             else:
                 branch = self.branch(first, piece, marked) if isinstance(first, S.If) else None
                 new = branch or [self.lane_loop(first, piece)]
-            result, rest = [*result, *new], rest[count:]
+            result, rest = [*result, *new], rest[max(count, 1) :]
         return result
 
     def branch(self, stmt: S.If, piece: Piece, marked: bool) -> list[S.Stmt]:
         """A condition, tested once for as many lanes as agree on it."""
         count = self.agreeing(stmt.cond, piece)
+        every = self.bounding(stmt.cond, piece, True) if count < piece.count else None
+        if every is not None and self.widest_access(stmt.then, piece) > count:
+            vectors = S.seq(*self.side(stmt.then, piece, marked))
+            return [replace(stmt, cond=every, then=vectors, orelse=self.lane_loop(stmt, piece))]
         if count == 1:
             return [self.lane_loop(stmt, piece)]
         branches: list[S.Stmt] = []
@@ -212,8 +288,7 @@ class _Lanes:
         """A store, or it and some ``behind`` it that write whole vectors together though it alone
         does not: how many, and loads of whole pieces, values per lane, and stores of whole pieces.
         """
-        copies = self.asynchronous(first, piece) if marked else None
-        copies = self.plain(first, piece) if copies is None else copies
+        copies = self.copies(first, piece, marked)
         if copies is not None:
             return 1, copies
         target, together = first.buffer, [first]
@@ -222,10 +297,10 @@ class _Lanes:
             if not isinstance(store, S.Store) or store.buffer is not target or target.data in used:
                 break
             together.append(store)
-        accesses = [store.indices for store in together]
-        counts = (1, *range(len(accesses), 1, -1))
-        windows = ((n, self.window(target, accesses[:n], piece, whole=True)) for n in counts)
-        count, window = next((option for option in windows if option[1] is not None), (1, None))
+        places = [store.indices for store in together]
+        counts = (1, *range(len(places), 1, -1))
+        windows = ((n, self.window(target, places[:n], piece, whole=True)) for n in counts)
+        count, window = next((found for found in windows if found[1] is not None), (1, None))
         shape = Shape((0 if window is None else window.width * len(window.starts),))
         array = Buffer(f"{target.name}_vec", shape, target.dtype, "local", attrs=MADE)
         before, lanes = list[S.Stmt](), list[S.Stmt]()
@@ -247,16 +322,21 @@ class _Lanes:
             lanes.append(_move(address, source, size, first, self.through))
         return count, [*before, S.Alloc(buffer=array, loc=first.loc), *lanes]
 
-    def plain(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
-        """Vectors that only move from memory to memory; None where a lane is looked at, or where
-        all lanes have to be read before the first is written."""
-        value = stmt.value
+    def copies(self, stmt: S.Store, piece: Piece, marked: bool) -> list[S.Stmt] | None:
+        """Vectors that only move from memory to memory, by ``cp.async`` where they are ``marked``
+        for it; None where a lane is looked at, or where all lanes have to be read before the first
+        is written."""
+        conds, value = guarded(stmt.value)
         if not isinstance(value, E.Load) or value.dtype != stmt.buffer.dtype:
             return None
         if not (_in_memory(stmt.buffer) and _in_memory(value.buffer)):
             return None
-        run = self.run(stmt, value, piece)
-        if run == 1 or (run < piece.count and value.buffer.data is stmt.buffer.data):
+        run, cond = self.run(stmt, value, piece), E.conjunction(conds) if conds else None
+        agreeing = run if cond is None else min(run, self.agreeing(cond, piece))
+        marked = marked and agreeing * value.dtype.bits // 8 in ASYNC_BYTES
+        if marked and stmt.buffer.storage.startswith("shared") and value.buffer.storage == "global":
+            return list(self.moves(stmt, value, piece, agreeing, cond, later=True))
+        if conds or run == 1 or (run < piece.count and value.buffer.data is stmt.buffer.data):
             return None
         return list(self.moves(stmt, value, piece, run))
 
@@ -272,22 +352,6 @@ class _Lanes:
             args = [dst, src] if cond is None else [dst, src, part.at(cond)]
             call = E.call(operations.CP_ASYNC, *args, dtype="void", bytes=size)
             yield S.Eval(value=call, loc=stmt.loc) if later else _move(dst, src, size, stmt)
-
-    def asynchronous(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
-        """``cp.async`` for a plain copy to shared memory; None where it cannot be one."""
-        conds, value = guarded(stmt.value)
-        cond = E.conjunction(conds) if conds else None
-        if not isinstance(value, E.Load) or value.buffer.storage != "global":
-            return None
-        if not stmt.buffer.storage.startswith("shared") or value.dtype != stmt.buffer.dtype:
-            return None
-        run = self.run(stmt, value, piece)
-        if cond is not None:
-            run = min(run, self.agreeing(cond, piece))
-        size = run * value.dtype.bits // 8
-        if size not in ASYNC_BYTES:
-            return None
-        return list(self.moves(stmt, value, piece, run, cond, later=True))
 
     # -- questions -------------------------------------------------------------------------------
     def run(self, stmt: S.Store, load: E.Load, piece: Piece) -> int:
@@ -306,6 +370,47 @@ class _Lanes:
         whole = whole or buffer.data in self.written
         return window_of(buffer, accesses, lanes, whole, widest) if _in_memory(buffer) else None
 
+    def widest_access(self, stmt: S.Stmt, piece: Piece) -> int:
+        """The most lanes that an access of memory in ``stmt`` may have."""
+        found = (self.window(a.buffer, [a.indices], piece) for a in effects.accesses(stmt, True))
+        return max((window.width for window in found if window is not None), default=1)
+
+    def bounding(self, cond: E.Expr, piece: Piece, every: bool) -> E.Expr | None:
+        """A condition under which ``cond`` holds in ``every`` lane, or without which it holds in
+        none, of comparisons in one lane each; None where none is known."""
+        lanes = Lanes(piece.lane, piece.count, self.bounds)
+        if lanes.agree(cond):
+            return piece.at(cond)
+        if isinstance(cond, E.Unary) and cond.op == "lnot":
+            inner = self.bounding(cond.a, piece, not every)
+            return None if inner is None else E.unary("lnot", inner)
+        if isinstance(cond, E.Binary) and cond.dtype.is_bool and cond.op in _JOINS:
+            p, q = (self.bounding(side, piece, every) for side in (cond.a, cond.b))
+            if p is None or q is None:
+                return None if _JOINS[cond.op] is every else q if p is None else p
+            return E.binary(cond.op, p, q)
+        if not isinstance(cond, E.Binary) or cond.op not in _ORDERS or not cond.a.dtype.is_int:
+            return None
+        a, b = lanes.offsets(cond.a), lanes.offsets(cond.b)
+        if a is None or b is None:
+            return None
+        gaps = [x - y for x, y in zip(a, b)]
+        return piece.at(cond, gaps.index((max if _ORDERS[cond.op] is every else min)(gaps)))
+
+    def may_pass(self, load: E.Load, cond: E.Expr | None = None) -> bool:
+        """Whether ``load`` is of what no thread writes, wherever it is made, and so is ``cond``."""
+        fixed = load.buffer.storage == "global" and load.buffer.data not in self.written
+        return fixed and not any(
+            map(_loads, load.indices if cond is None else (*load.indices, cond))
+        )
+
+    def is_inside(self, load: E.Load, piece: Piece, cond: E.Expr | None = None) -> bool:
+        """Whether ``load`` is inside of its buffer in all lanes, where ``cond`` holds."""
+        bounds = self.bounds.with_range(piece.lane, piece.start, piece.start + piece.count)
+        bounds = bounds if cond is None else bounds.given(cond)
+        dims = zip(load.indices, load.buffer.shape)
+        return all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
+
     def agreeing(self, cond: E.Expr, piece: Piece) -> int:
         """The most lanes, from multiples of their number, for which ``cond`` has one value."""
         if any(call.atom.effect is not Effect.NONE for call in E.find(cond, E.Call)):
@@ -319,14 +424,14 @@ class _Lanes:
 class _Loads:
     """Takes the vector loads out of a value."""
 
-    def __init__(self, owner: _Lanes, piece: Piece, stmt: S.Store | S.Eval) -> None:
+    def __init__(self, owner: _Lanes, piece: Piece, stmt: S.Stmt) -> None:
         self.owner = owner
         self.piece = piece
         self.stmt = stmt
         self.before: list[S.Stmt] = []
         self.memo: dict[tuple[int, int], E.Expr] = {}
         self.fills: dict[E.Expr, E.Expr] = {}  # lanes of vectors -> what they are without a load
-        self.certain = owner.certain | _certain_loads(stmt.value)
+        self.certain = set[E.Expr]().union(*map(_certain_loads, stmt.exprs()))
 
     def rewrite_value(self, expr: E.Expr, path: E.Expr | None = None) -> E.Expr:
         """``expr`` with lanes of register arrays in place of loads.
@@ -339,16 +444,10 @@ class _Loads:
             self.memo[key] = self._rewrite(expr, path)
         return self.memo[key]
 
-    def operand(self, arg: E.Expr) -> E.Expr:
-        """``arg`` with vectors for what it loads, be it for the indices of an address."""
-        parts = arg.indices if isinstance(arg, E.AddressOf) else (arg,)
-        plain = (self.owner.is_fixed(p) and not E.holds(p, E.Call, E.Select) for p in parts)
-        return self.rewrite_value(arg) if all(plain) else arg
-
     def _rewrite(self, expr: E.Expr, path: E.Expr | None) -> E.Expr:
         piece = self.piece
         if isinstance(expr, E.Load) or expr.dtype.is_bool:
-            if _mentions(expr, piece.lane) and self.owner.agreeing(expr, piece) == piece.count:
+            if piece.lane in expr.variables and self.owner.agreeing(expr, piece) == piece.count:
                 return piece.at(expr)  # the same for all lanes
         if isinstance(expr, E.Load):
             return self.loaded(expr, path, None)
@@ -377,6 +476,9 @@ class _Loads:
         """
         owner, piece, stmt, buffer = self.owner, self.piece, self.stmt, load.buffer
         window = owner.window(buffer, [load.indices], piece)
+        if window is None and buffer.data in owner.written:  # what others of the loop load, too
+            places = (a.indices for a in owner.accesses if a.reads and a.buffer is buffer)
+            window = owner.window(buffer, list(dict.fromkeys((load.indices, *places))), piece)
         if window is None or path is None:
             return load if window is None else self.taken(load, window, None, None)
         if other is None and isinstance(stmt, S.Store):
@@ -386,7 +488,11 @@ class _Loads:
             if load in self.certain or (inside and fixed):
                 return self.rewrite_value(load)
         agreeing = owner.agreeing(path, piece)
-        if agreeing < (window.width if window.is_by_lane else piece.count):
+        if agreeing >= (window.width if window.is_by_lane else piece.count):
+            return self.taken(load, window, path, other)
+        if owner.may_pass(load) and owner.is_inside(load, piece):
+            return self.taken(load, window, owner.bounding(path, piece, False), None)
+        if not window.is_by_lane or owner.bounding(path, piece, True) is None:
             if agreeing == 1 or not window.is_by_lane:
                 return load
             window = replace(window, width=agreeing, starts=window.offsets[0][::agreeing])
@@ -409,13 +515,9 @@ class _Loads:
                 target = E.AddressOf(array, (E.const(number * width),), "w")
                 move = _move(target, source, width * dtype.bits // 8, self.stmt, self.owner.through)
                 first = Piece(piece.lane, piece.start + number * width, width, piece.known)
-                part, fill = first if window.is_by_lane else piece, None
-                if other is not None:
-                    index = (piece.lane - piece.start,)
-                    store = S.Store(buffer=array, indices=index, value=other)
-                    fill = self.owner.lane_loop(store, part)
                 if cond is not None:
-                    move = S.If(cond=part.at(cond), then=move, orelse=fill, loc=self.stmt.loc)
+                    part = first if window.is_by_lane else piece
+                    move = self.tested(move, cond, other, load, array, part)
                 self.before.append(move)
         if not window.is_by_lane:
             spread = self.array(load.buffer, "lanes", piece.count)
@@ -427,6 +529,22 @@ class _Loads:
         if other is not None:
             self.fills[result] = other
         return result
+
+    def tested(
+        self, move: S.Stmt, cond: E.Expr, other: E.Expr | None, load: E.Load, array: Buffer,
+        part: Piece,
+    ) -> S.Stmt:  # fmt: skip
+        """A vector, where ``cond`` holds in all lanes of ``part``; else what they ask for."""
+        owner, fill = self.owner, None
+        agree, index = owner.agreeing(cond, part) == part.count, (part.lane - self.piece.start,)
+        test = owner.bounding(cond, part, True)
+        assert test is not None
+        if other is not None or not agree:
+            value = load if other is None else other if agree else E.select(cond, load, other)
+            store: S.Stmt = S.Store(buffer=array, indices=index, value=value)
+            store = S.If(cond=cond, then=store) if other is None else store
+            fill = owner.lane_loop(store, part)
+        return S.If(cond=test, then=move, orelse=fill, loc=self.stmt.loc)
 
     def array(self, buffer: Buffer, name: str, size: int) -> Buffer:
         """Registers for elements of ``buffer``."""
@@ -444,17 +562,6 @@ def _both(path: E.Expr | None, cond: E.Expr) -> E.Expr:
     return cond if path is None else E.binary("land", path, cond)
 
 
-def _loaded_in_lets(body: S.Stmt) -> set[E.Expr]:
-    """The loads of every iteration in values of names, as :func:`inline_lets` writes them."""
-    loads: set[E.Expr] = set()
-    values: dict[E.Var, E.Expr] = {}
-    for let in S.flat(body):
-        if isinstance(let, S.Let):
-            values[let.var] = substitute(let.value, values)
-            loads |= _certain_loads(values[let.var])
-    return loads
-
-
 def _certain_loads(expr: E.Expr) -> set[E.Expr]:
     """The loads that are made whenever ``expr`` is evaluated."""
     if isinstance(expr, E.Select):
@@ -466,59 +573,9 @@ def _certain_loads(expr: E.Expr) -> set[E.Expr]:
     return loads.union(*map(_certain_loads, expr.children()))
 
 
-def _mentions(expr: E.Expr, var: E.Var) -> bool:
-    return var in expr.variables
-
-
 def _loads(expr: E.Expr) -> bool:
     return E.holds(expr, E.Load, E.Call)
 
 
 def _in_memory(buffer: Buffer) -> bool:
     return buffer.storage == "global" or buffer.storage.startswith("shared")
-
-
-def _independent(loop: S.For, count: int) -> bool:
-    """Whether the statements of ``loop`` may run one after the other, each for all ``count`` lanes.
-
-    Only stores, conditions and pure lets, whose values may be substituted. An element
-    that is stored is used at the same place only, and by no other place in any lane. One of the
-    stores may draw random numbers: its lanes stay in order.
-    """
-    body = loop.body
-    drawing = [node for node in S.walk(body) if any(map(draws, node.exprs()))]
-    may_draw = drawing[0] if len(drawing) == 1 and isinstance(drawing[0], S.Store) else None
-    stores: set[E.Var] = set()
-    early: set[E.Var] = set()  # storage that a let reads
-    sizes: dict[E.Var, int] = {}
-    for node in S.walk(body):
-        if isinstance(node, S.Let):
-            nodes = E.walk(node.value)
-            early |= effects.used(node.value)
-            size = sum(sizes.get(node_, 1) if isinstance(node_, E.Var) else 1 for node_ in nodes)
-            sizes[node.var] = size
-            if size > MAX_INLINED and _loads(node.value):
-                return False
-        elif isinstance(node, S.Store):
-            stores.add(node.buffer.data)
-            if node.buffer.is_var:
-                return False
-        elif not isinstance(node, (S.Seq, S.If)):
-            return False
-    if not early.isdisjoint(stores):
-        return False
-    facts = facts_of(body)
-    varying, values = facts.bound.union((loop.var,)), facts.pure_values()
-    lanes = Iterations(loop.var, varying, values, {loop.var: count})
-    accesses = [access for access in effects.accesses(body, nested=True) if access.data in stores]
-    for store in (access for access in accesses if access.writes):
-        others = (access for access in accesses if access.data is store.data)
-        if any(not is_same_element(store, a) and lanes.distance(store, a) for a in others):
-            return False
-    for node in S.walk(body):
-        for expr in node.exprs():
-            for call in E.find(expr, E.Call):
-                if call.atom.effect is not Effect.NONE:
-                    if not (draws(call) and node is may_draw and expr is may_draw.value):
-                        return False
-    return True

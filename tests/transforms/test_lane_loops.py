@@ -1,0 +1,91 @@
+"""Loops whose lanes differ in a condition, own variables, work in place, or come in order: results,
+and the widths of what they access."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import INTERPRETER, SM_80, SM_90A, compiled, holds
+from lane_programs import BF16, all_cases, masked, ordered, owned
+from test_windows import moves
+
+import tilelang
+import tilelang.language as T
+
+CASES = all_cases()
+# Name of a tensor -> bytes of its moves in the text of a thread, 0 for single elements.
+WIDTHS: dict[str, tuple[Any, dict[str, tuple[int, ...]]]] = {
+    "causal": (lambda: masked("causal", 8, 256, np.float16), {"X": (16,), "Z": (16,), "Y": (16,)}),
+    "band": (lambda: masked("band", 8, 256, np.float16), {"X": (16, 0), "Y": (16, 0, 0)}),
+    "neither": (lambda: masked("neither", 8, 256, BF16), {"X": (16,), "Z": (16,), "Y": (16,)}),
+    "of_any_size": (lambda: masked("of_any_size", 8, 256, np.float16), {"X": (16, 0), "Y": (16, 0)}),
+    "halves_in_place": (lambda: owned("halves_in_place", 8, 256, BF16), {"X": (16,), "Y": (16,) * 4}),
+    "pairs_in_place": (lambda: owned("pairs_in_place", 8, 256, BF16), {"X": (8,), "Y": (16,) * 3}),
+    "sum_is_kept": (lambda: owned("sum_is_kept", 8, 256, BF16), {"X": (16,), "Y": (16,) * 4}),
+    "taps_in_turn": (lambda: owned("taps_in_turn", 8, 256, np.float16), {"X": (16,) * 4, "Y": (16,)}),
+    "two_largest": (lambda: ordered("two_largest", 8, 256, BF16), {"X": (16,)}),
+    "running_sum": (lambda: ordered("running_sum", 8, 256, np.float16), {"X": (16,)}),
+    "counts": (lambda: ordered("counts", 8, 256, np.float16), {"X": (16,)}),
+    "sums_of_rows": (lambda: ordered("sums_of_rows", 8, 256, np.float32), {"X": (16,)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_numpy(name: str) -> None:
+    make, args = CASES[name]
+    made = make(*args)
+    holds(made.func, made.given, made.wanted, on=(INTERPRETER, SM_80, SM_90A))
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_accesses_are_as_wide_as_lanes_allow(name: str) -> None:
+    make, widths = WIDTHS[name]
+    text = compiled(make().func, SM_90A).get_kernel_source()
+    assert {tensor: moves(text, tensor) for tensor in widths} == widths
+
+
+def test_a_loop_that_may_end_early_loads_what_it_did() -> None:
+    text = compiled(ordered("until_some", 8, 256, np.float16).func, SM_90A).get_kernel_source()
+    assert moves(text, "X") == (0,)
+
+
+def test_numbers_of_a_lane_are_drawn_together() -> None:
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=16):
+            T.rng_init(3)
+            for i in T.Parallel(64):
+                first = T.rng_rand_float()
+                scaled = X[i] * first
+                second = T.rng_rand_float()
+                Y[i] = scaled + second
+
+    @T.prim_func
+    def one_by_one(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=16):
+            t = T.get_thread_binding()
+            T.rng_init(3)
+            for v in T.serial(4):
+                first = T.rng_rand_float()
+                Y[t * 4 + v] = X[t * 4 + v] * first
+                Y[t * 4 + v] += T.rng_rand_float()
+
+    x = np.arange(64, dtype=np.float32)
+    wanted = np.zeros_like(x)
+    tilelang.compile(one_by_one, execution_backend="interpret")(x, wanted)
+    holds(main, (x, np.zeros_like(x)), wanted, on=(SM_80, SM_90A))
+    assert moves(compiled(main, SM_90A).get_kernel_source(), "X") == (16,)
+
+
+def test_numbers_that_a_loop_in_a_lane_draws_stay_in_order() -> None:
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((4, 64), "float32")):
+        with T.Kernel(1, threads=16):
+            T.rng_init(3)
+            for i in T.Parallel(64):
+                for k in T.serial(4):
+                    Y[k, i] = X[i] + T.rng_rand_float()
+
+    assert moves(compiled(main, SM_90A).get_kernel_source(), "Y") == (0,)

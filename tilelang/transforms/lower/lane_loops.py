@@ -1,0 +1,151 @@
+"""Lane loops, statement by statement: each runs for all lanes before the next one does.
+
+That takes lanes which do not depend on each other (:func:`independent`). What each iteration owns
+becomes an array with a slot per lane (:func:`privatized`): its variables and arrays, and names of
+what the loop stores elsewhere, whose values cannot be written into their uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.visitor import ExprRewriter, Replacement, rebuild
+from tilelang.transforms.analysis.dependence import Iterations, facts_of, is_same_element
+from tilelang.transforms.lower.context import MADE
+
+MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
+MAX_SLOTS = 64  # of all lanes together, which are registers
+DRAWS = "random numbers"  # the writer of rows that take them
+
+
+def independent(loop: S.For, count: int, exact: bool = False) -> bool:
+    """Whether the statements of ``loop`` may run one after the other, each for all ``count`` lanes.
+
+    Only stores, conditions, loops and pure lets, whose values may be substituted. An element
+    that is stored is used at the same place only, and by no other place in any lane; where it is
+    ``exact``, or some place is in a loop, by no other lane at all. The first stores may draw random
+    numbers, or one of the others.
+    """
+    body = loop.body
+    exact = exact or S.holds(body, S.For)
+    numbers = [node for node in S.walk(body) if any(map(draws, node.exprs()))]
+    in_place = max(0 if S.holds(body, S.For) else 1, drawing(S.flat(body)))
+    if len(numbers) > in_place or not all(isinstance(node, S.Store) for node in numbers):
+        return False
+    stores: set[E.Var] = set()
+    early: set[E.Var] = set()  # storage that a let reads
+    sizes: dict[E.Var, int] = {}
+    for node in S.walk(body):
+        if isinstance(node, S.Let):
+            nodes = E.walk(node.value)
+            early |= effects.used(node.value)
+            size = sum(sizes.get(node_, 1) if isinstance(node_, E.Var) else 1 for node_ in nodes)
+            sizes[node.var] = size
+            if size > MAX_INLINED and E.holds(node.value, E.Load, E.Call):
+                return False
+        elif isinstance(node, S.Store):
+            stores.add(node.buffer.data)
+            if node.buffer.is_var:
+                return False
+        elif not isinstance(node, (S.Seq, S.If, S.For)):
+            return False
+    if not early.isdisjoint(stores):
+        return False
+    facts = facts_of(body)
+    varying, values = facts.bound.union((loop.var,)), facts.pure_values()
+    lanes = Iterations(loop.var, varying, values, {loop.var: count})
+    accesses = [access for access in effects.accesses(body, nested=True) if access.data in stores]
+    for store in (access for access in accesses if access.writes):
+        others = (access for access in accesses if access.data is store.data)
+        if exact:
+            if not all(lanes.are_disjoint(store, a) for a in others):
+                return False
+        elif any(not is_same_element(store, a) and lanes.distance(store, a) for a in others):
+            return False
+    calls = (call for node in S.walk(body) for call in node.calls())
+    return all(call.atom.effect is Effect.NONE or draws(call) for call in calls)
+
+
+def draws(expr: E.Expr) -> bool:
+    """Whether ``expr`` takes a number from the state of the thread, whose draws are in order."""
+    return any(call.atom.writer == DRAWS for call in E.find(expr, E.Call))
+
+
+def drawing(stmts: tuple[S.Stmt, ...]) -> int:
+    """How many of the first statements store random numbers, the next of their thread each."""
+    others = (n for n, s in enumerate(stmts) if not isinstance(s, S.Store) or not draws(s.value))
+    return next(others, len(stmts))
+
+
+def privatized(loop: S.For, count: int) -> tuple[list[S.Stmt], S.For]:
+    """The slots of a loop of ``count`` lanes, and the loop with them; no slots and the loop itself
+    where it cannot have them, or where they are too many."""
+    slots = _Slots(loop.var - loop.start, count)
+    stored = {node.buffer.data for node in S.find(loop.body, S.Store)}
+    for node in S.walk(loop.body):
+        if any(E.holds(expr, E.AddressOf) for expr in node.exprs()):
+            return [], loop
+        if isinstance(node, S.Alloc):
+            made, is_own = slots.made(node.buffer), node.buffer.storage in ("local", "local.var")
+            if not is_own or not all(isinstance(extent, int) for extent in made.shape):
+                return [], loop
+            slots.arrays[node.buffer] = made
+        elif isinstance(node, S.Let):
+            kept = draws(node.value) or effects.used(node.value) & stored
+            if kept or slots.names.keys() & node.value.variables:
+                slots.names[node.var] = slots.made(node.var)
+    arrays = (*slots.arrays.values(), *slots.names.values())
+    if sum(prod(map(int, array.shape)) for array in arrays) > MAX_SLOTS:
+        return [], loop
+    own, names = S.bound(loop.body) | {loop.var}, set(slots.names.values())
+
+    def is_ahead(stmt: S.Stmt) -> bool:
+        is_name = isinstance(stmt, S.Store) and stmt.buffer in names
+        return any(draws(e) and own.isdisjoint(e.variables) for e in stmt.exprs() if is_name)
+
+    stmts = sorted(S.flat(slots.rewrite(loop.body)), key=is_ahead, reverse=True)
+    allocs: list[S.Stmt] = [S.Alloc(buffer=array, loc=loop.loc) for array in arrays]
+    return allocs, replace(loop, body=S.seq(*stmts))
+
+
+class _Slots(ExprRewriter):
+    """Puts ``arrays`` in place of buffers and ``names``, with the slot of the ``lane`` in front."""
+
+    def __init__(self, lane: E.Expr, count: int) -> None:
+        self.lane = lane
+        self.count = count
+        self.arrays: dict[Buffer, Buffer] = {}
+        self.names: dict[E.Var, Buffer] = {}
+
+    def made(self, of: Buffer | E.Var) -> Buffer:
+        """An array with a slot per lane."""
+        shape = Shape((self.count, *(of.shape if isinstance(of, Buffer) else ())))
+        return Buffer(of.name, shape, of.dtype, "local", attrs=MADE)
+
+    def node(self, expr: E.Expr) -> E.Expr:
+        if isinstance(expr, E.Var) and expr in self.names:
+            return E.Load(self.names[expr], (self.lane,))
+        expr = rebuild(expr, self.expr)
+        if isinstance(expr, E.Load) and expr.buffer in self.arrays:
+            return E.Load(self.arrays[expr.buffer], (self.lane, *expr.indices))
+        return expr
+
+    def stmt(self, stmt: S.Stmt) -> Replacement:
+        if isinstance(stmt, S.Let) and stmt.var in self.names:
+            array, value = self.names[stmt.var], stmt.value
+            indices: tuple[E.Expr, ...] = ()
+        elif isinstance(stmt, S.Store) and stmt.buffer in self.arrays:
+            array, indices, value = self.arrays[stmt.buffer], stmt.indices, stmt.value
+        elif isinstance(stmt, S.Alloc):
+            if stmt.init is None:
+                return None
+            array, indices, value = self.arrays[stmt.buffer], (E.const(0),), stmt.init
+        else:
+            return stmt
+        return S.Store(buffer=array, indices=(self.lane, *indices), value=value, loc=stmt.loc)
