@@ -50,8 +50,8 @@ from tilelang.transforms.verify.views import verify_views
 # Every target. A pass may rely on the passes above it and on nothing else.
 NORMALIZE: tuple[Step, ...] = (
     Step("legalize", legalize,
-         does="legalization: what the program leaves to the target, in terms that passes know; "
-              "indices in 64 bits where 32 may overflow",
+         does="legalization: replace what depends on the target by forms that all passes "
+              "understand; indices in 64 bits where 32 may overflow",
          after="every later pass knows every annotation key, sees ordinary operations instead of "
                "function names, looks at kernels with a number of threads only, and relies on the "
                "dtypes of indices"),

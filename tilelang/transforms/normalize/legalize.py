@@ -172,7 +172,7 @@ _COUNTS = {"registers of producers": 0, "registers of consumers": 1}
 
 @rule(S.Launch, needs="simt")
 def apply_register_hints(launch: S.Launch, cursor: Cursor) -> S.Launch:
-    """Attach register counts of warpgroups to the branches they speak of.
+    """Attach register counts of warpgroups to the branches that they apply to.
 
     ``T.no_set_max_nreg`` and ``T.disable_warp_group_reg_alloc`` take every ``T.set_max_nreg`` out
     of their kernel. ``T.annotate_producer_reg_dealloc(n)`` and ``T.annotate_consumer_reg_alloc(n)``
