@@ -123,3 +123,31 @@ def test_sums_of_floats_keep_their_order() -> None:
     assert "TL_LANES_w" in block_of(reduced(100, "int32", "sum", 0, False))
     assert "TL_LANES_w" in block_of(reduced(100, "float32", "max", 0, False))
     assert "TL_LANES_w" not in block_of(reduced(100, "float32", "sum", 0, False))
+
+
+@needs_compiler
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16", "int8"])
+@pytest.mark.parametrize("count", [5, 14, 35, 63])
+def test_what_is_left_of_a_row_touches_nothing_behind_it(
+    count: int, dtype: str, width: int
+) -> None:
+    """Rows that are read and stored in place end in a vector with a mask."""
+
+    @T.prim_func
+    def main(X: T.Tensor((3, count), dtype), Y: T.Tensor((3, count), dtype),
+             Z: T.Tensor((3, count), dtype)):  # fmt: skip
+        with T.Kernel(3, threads=32) as b:
+            for j in T.Parallel(count):
+                Y[b, j] = Y[b, j] + X[b, j]
+            for j in T.Parallel(count):
+                if X[b, j] > T.cast(3, dtype):
+                    Z[b, j] = Z[b, j] + X[b, j]
+
+    rng = np.random.default_rng(count)
+    x, y, z = (rng.integers(0, 9, (3, count)).astype(dtype) for _ in range(3))
+    wanted = (y + x).astype(dtype), np.where(x > 3, z + x, z).astype(dtype)
+    flags = [f"-DTL_VECTOR_BYTES={width}"]
+    tilelang.compile(main, target="cpu", compile_flags=flags)(x, y, z)
+    np.testing.assert_array_equal(y, wanted[0])
+    np.testing.assert_array_equal(z, wanted[1])

@@ -266,6 +266,11 @@ TL_ALL(w)
     if (sizeof G == 64) TL_MASKED("vmovdqu32", G, P, tl_k_);                                         \
     else if (sizeof G == 32) TL_MASKED("vmovdqu16", G, P, tl_k_);                                    \
     else TL_MASKED("vmovdqu8", G, P, tl_k_);
+#elif TL_AVX2  // of 32 bits; smaller elements have no such instruction
+#define TL_SOME_w(G, P, ON)                                                                       \
+    typedef __typeof__(G) tl_there_ __attribute__((aligned(1), may_alias));                          \
+    if (sizeof G == 32) __asm__("vpmaskmovd %1, %2, %0" : "=x"(G) : "m"(*(const tl_there_*)(P)), "x"(ON)); \
+    else TL_SOME(w, G, P, ON)
 #else
 #define TL_SOME_w(G, P, ON) TL_SOME(w, G, P, ON)
 #endif
@@ -294,6 +299,11 @@ TL_ALL(w)
     if (sizeof X == 64) TL_PUT_MASKED("vmovdqu32", P, X, tl_k_);                                     \
     else if (sizeof X == 32) TL_PUT_MASKED("vmovdqu16", P, X, tl_k_);                                \
     else TL_PUT_MASKED("vmovdqu8", P, X, tl_k_);
+#elif TL_AVX2
+#define TL_PUT_w(P, X, ON)                                                                        \
+    typedef __typeof__(X) tl_there_ __attribute__((aligned(1), may_alias));                          \
+    if (sizeof X == 32) __asm__("vpmaskmovd %1, %2, %0" : "+m"(*(tl_there_*)(P)) : "x"(X), "x"(ON)); \
+    else TL_PUT(w, P, X, ON)
 #else
 #define TL_PUT_w(P, X, ON) TL_PUT(w, P, X, ON)
 #endif
