@@ -356,7 +356,8 @@ def test_every_function_is_called_above() -> None:
                 "tl_philox_advance tl_xorwow_step tl_xorwow_square tl_xorwow_jump tl_xorwow_start "
                 "tl_mrg_dot tl_mrg_jump tl_mrg_start tl_mrg_next tl_rng_angle "
                 "tl_mbarrier_try_wait tl_pointer tl_hash tl_half_of_int tl_kept "
-                "tl_global_address tl_peek tl_poke tl_kept_bits tl_lanes"
+                "tl_global_address tl_peek tl_poke tl_kept_bits tl_lanes tl_below tl_thread_index "
+                "tl_block_index"
             ).split() or name.endswith(("_", "_to", "_values_f16", "_values_bf16", "_values_f32"))
             if not inner and f"{name}(" not in text and f"{name}<" not in text:
                 missing.append(f"{path.name}: {name}")
