@@ -310,3 +310,42 @@ def test_an_iteration_reads_what_one_before_has_written(distance: int) -> None:
     wanted[distance:] = a[:-distance, ::-1]
     holds(rows, (a, np.zeros_like(a)), wanted)
     assert barriers(rows) == 1
+
+
+@pytest.mark.parametrize("pieces", [2, 12])
+def test_threads_that_fill_their_own_pieces_in_nested_loops_need_no_barrier(pieces: int) -> None:
+    @T.prim_func
+    def staged(A: T.Tensor((8, 64, 64 * pieces), "float16"), B: T.Tensor((8, 64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            rows = T.alloc_shared((2, 64, 64 * pieces), "float16")
+            full = T.alloc_barrier(arrive_count=[128] * 2)
+            free = T.alloc_barrier(arrive_count=[128] * 2)
+            if tx >= 128:
+                for k in T.serial(4):
+                    for stage in T.unroll(2):
+                        T.barrier_wait(free[stage], (k & 1) ^ 1)
+                        for r in T.serial(4):
+                            i = r * 16 + (tx - 128) // 8
+                            for u in T.serial(pieces):
+                                j = 64 * u + (tx - 128) % 8 * 8
+                                T.ptx_cp_async(
+                                    T.access_ptr(rows[stage, i, j], "w", 8),
+                                    T.access_ptr(A[k * 2 + stage, i, j], "r", 8),
+                                    8,
+                                )
+                        T.cp_async_barrier_noinc(full[stage])
+            else:
+                for k in T.serial(4):
+                    for stage in T.unroll(2):
+                        T.barrier_wait(full[stage], k & 1)
+                        for i in T.serial(32):
+                            x, j = i * 2 + tx // 64, tx % 64
+                            B[k * 2 + stage, x, j] = rows[stage, x, j + 64 * (pieces - 1)]
+                        T.barrier_arrive(free[stage])
+
+    a = np.random.default_rng(3).random((8, 64, 64 * pieces)).astype(np.float16)
+    b = np.zeros((8, 64, 64), np.float16)
+    holds(staged, (a, b), a[:, :, -64:], on=("sm_90a",))
+    source = compiled(staged, "sm_90a").get_kernel_source()
+    assert "tl_bar_sync(" not in source

@@ -433,16 +433,18 @@ class HazardAnalysis:
             return None
         hazard = self._hazard(a, b)
         if hazard is not None and not hazard.exact:
-            # One side may be of any iteration, the other of the current one.
-            more = self._opened(a), self._opened(b)
-            if more != (a, b) and self._hazard(*more) is None:
-                return None
+            # One side may be of any iteration, the other of the current one: with the variables
+            # of both, which cancel, or without.
+            for shared in (_variables(a) & _variables(b), set[E.Var]()):
+                more = self._opened(a, shared), self._opened(b, shared)
+                if more != (a, b) and self._hazard(*more) is None:
+                    return None
         return hazard
 
-    def _opened(self, access: Access) -> Access:
-        """``access`` in any iteration of the loops around it."""
-        used = {n for dim in access.dims if dim is not None for n in dim[0].variables}
-        more = [(var, self.ranges[var]) for var in used & self.ranges.keys()]
+    def _opened(self, access: Access, fixed: set[E.Var]) -> Access:
+        """``access`` in any iteration of the loops around it, but for those of ``fixed``."""
+        used = _variables(access) & self.ranges.keys() - fixed
+        more = [(var, self.ranges[var]) for var in used]
         return replace(access, free=(*access.free, *more)) if more else access
 
     def _hazard(self, a: Access, b: Access) -> Hazard | None:
@@ -481,20 +483,20 @@ class HazardAnalysis:
         """
         used = {node for low in over for node in E.walk(low) if isinstance(node, E.Var)}
         rows = rows or not used.isdisjoint(self.threads)
-        count = self.count if rows else 1
+        chosen = slice(None) if access.mask is None else access.mask
+        threads = {var: row[chosen, None] for var, row in self.threads.items()} if rows else {}
+        count = (self.count if access.mask is None else int(access.mask.sum())) if rows else 1
         ranging = [(var, values) for var, values in access.free if var in used]
         points = prod(len(values) for _, values in ranging)
         if points * count > LIMIT or points == 0:
             return None
-        threads = {var: array[:, None] for var, array in self.threads.items()} if rows else {}
         mesh = np.meshgrid(*(values for _, values in ranging), indexing="ij") if ranging else []
         flat = {var: grid.reshape(1, -1) for (var, _), grid in zip(ranging, mesh)}
         try:
             result = evaluate(expr, {**threads, **flat})
         except TileUnsupportedError:
             return None
-        table = np.broadcast_to(result, (count, points))
-        return table if access.mask is None or not rows else table[access.mask]
+        return np.broadcast_to(result, (count, points))
 
     def _interval(self, access: Access, dim: Dim) -> tuple[int, int, E.Expr] | None:
         """Least and greatest index relative to an expression that does not range."""
@@ -576,6 +578,10 @@ class HazardAnalysis:
         if shift is None or values_a is None or values_b is None:
             return None
         return values_a + shift, values_b
+
+
+def _variables(access: Access) -> set[E.Var]:
+    return {var for dim in access.dims if dim is not None for var in dim[0].variables}
 
 
 def _reads_own_write(a: Access, b: Access) -> bool:
