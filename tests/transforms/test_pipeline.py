@@ -414,6 +414,7 @@ def attention(stages: int, threads: int):  # type: ignore[no-untyped-def]  # a t
     def kernel(Q: T.Tensor((128, 64), "float16"), K: T.Tensor((256, 64), "float16"),
                V: T.Tensor((256, 64), "float16"), O: T.Tensor((128, 64), "float32")):  # type: ignore[no-untyped-def]  # fmt: skip
         with T.Kernel(1, threads=threads):
+            T.annotate_schedule(stages=stages)
             q = T.alloc_shared((128, 64), "float16")
             k = T.alloc_shared((64, 64), "float16")
             v = T.alloc_shared((64, 64), "float16")

@@ -22,6 +22,7 @@ from tilelang.target import Context
 from tilelang.transforms.schedule.choose import choose_schedules, pipeline_serial_loads
 from tilelang.transforms.schedule.cross_tile_prefetch import prefetch_across_tiles
 from tilelang.transforms.schedule.dependence import with_names
+from tilelang.transforms.schedule.free_versions import with_free_versions
 from tilelang.transforms.schedule.gemm_overlap import rotate_loops
 from tilelang.transforms.schedule.legality import Facts, NotLegalError, require
 from tilelang.transforms.schedule.longest_tile_first import order_longest_first
@@ -37,6 +38,7 @@ from tilelang.transforms.schedule.tma_copies import host_tensors
 from tilelang.transforms.schedule.tma_legalization import legalize_tma_copies
 
 Applier = Callable[[Any, Schedule, Facts], State]
+Appliers = Mapping[tuple[str, ...], dict[tuple[Value, ...], Applier]]
 
 # Fields in the order in which they are applied -> their values -> what applies them. Values that
 # are in no row apply to every launch.
@@ -77,9 +79,9 @@ def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 def scheduled(
     launch: S.Launch,
     facts: Facts,
-    appliers: Mapping[tuple[str, ...], dict[tuple[Value, ...], Applier]] = APPLIERS,
+    appliers: Appliers = APPLIERS,
 ) -> S.Launch:
-    """One launch with its schedule.
+    """One launch with its schedule, and with the versions that are free if it has a producer.
 
     Raises:
         TileUnsupportedError: the program states a schedule that is not legal.
@@ -89,7 +91,21 @@ def scheduled(
     launch = launch.with_body(map_stmts(launch.body, S.For, with_names))
     stated = launch.schedule.stages if launch.schedule is not None else None
     if stated is not None:
-        launch = _with_stages(launch, stated[0])
+        return _applied(_with_stages(launch, stated[0]), facts, appliers)
+    more = with_free_versions(launch, facts)
+    result = _applied(more, facts, appliers)
+    if more is launch or (result.schedule is not None and result.schedule.roles == "producer"):
+        return result
+    return _applied(launch, facts, appliers)  # blocks of one role may share a multiprocessor
+
+
+def _applied(
+    launch: S.Launch,
+    facts: Facts,
+    appliers: Mapping[tuple[str, ...], dict[tuple[Value, ...], Applier]],
+) -> S.Launch:
+    """``launch`` with the cheapest schedule that is legal."""
+    stated = launch.schedule.stages if launch.schedule is not None else None
     chosen = choose_schedules(launch, facts)
     search = _Search(launch, facts, appliers)
     whys: dict[Schedule, str] = {}
@@ -130,7 +146,7 @@ class _Search:
 
     launch: S.Launch
     facts: Facts
-    appliers: Mapping[tuple[str, ...], dict[tuple[Value, ...], Applier]]
+    appliers: Appliers
     states: dict[tuple[tuple[Value, ...], ...], State | NotLegalError] = field(default_factory=dict)
     refusals: dict[tuple[str, Value], str] = field(default_factory=dict)
 

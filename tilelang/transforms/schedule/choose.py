@@ -166,11 +166,10 @@ def _barred(launch: S.Launch, graphs: list[IterationGraph], facts: Facts) -> Bar
             bar(left_out, "disabled by an option")
     if context.low_shared:
         bar(SPENDS, "shared memory is short")
-    processors, grid = context.limits.processors, launch.grid
-    known = [int(extent) for extent in grid if isinstance(extent, (int, E.Const))]
+    processors = context.limits.processors
     if not processors:
         bar((("persistent", True),), "the number of multiprocessors is not known")
-    elif len(known) == len(grid) and prod(known) <= processors:
+    elif facts.fits_at_once(launch):
         bar((("persistent", True),), f"it has no more tiles than {processors} multiprocessors")
     if not graphs:
         bar((("roles", "producer"),), "no loop of it is pipelined")

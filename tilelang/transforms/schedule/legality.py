@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.records import dataclass
@@ -25,6 +27,11 @@ class Facts:
 
     known: frozenset[E.Var]
     context: Context
+
+    def fits_at_once(self, launch: S.Launch) -> bool:
+        """Whether each block of ``launch`` surely has a multiprocessor of its own."""
+        known = [int(extent) for extent in launch.grid if isinstance(extent, (int, E.Const))]
+        return len(known) == len(launch.grid) and prod(known) <= self.context.limits.processors
 
     def tma(self, launch: S.Launch) -> TmaFacts:
         """What TMA can copy in ``launch``."""

@@ -414,17 +414,20 @@ class LoopWriter:
     def steps(self) -> list[tuple[list[S.Stmt], S.Stmt, list[S.Stmt]]]:
         """The statements of an iteration, each with the waits before and the releases after it: a
         pipeline is waited for before the first use of its tiles and released after the last."""
-        number, writers = self.writers[0].number_at(self.past), self.writers
-        spans = [_span(self.stmts, writer.plan.tiles) for writer in writers]
-        if len(writers) == 1:
-            spans = [(0, len(self.stmts) - 1)]
+        number, writers, stmts = self.writers[0].number_at(self.past), self.writers, self.stmts
+        if (cond := self.plan.cond) is not None:  # loaded before the wait
+            copied, then = E.Var("copied", cond.dtype), stmts[-1].blocks()[0]
+            stmts = (*stmts[:-1], S.Let(var=copied, value=cond), S.If(cond=copied, then=then))
+        spans = [_span(stmts, writer.plan.tiles) for writer in writers]
+        if len(writers) == 1 and cond is None:
+            spans = [(0, len(stmts) - 1)]
         return [
             (
                 [writer.wait(number) for writer, span in zip(writers, spans) if span[0] == k],
                 self.used.rewrite(stmt),
                 [writer.release(number) for writer, span in zip(writers, spans) if span[1] == k],
             )
-            for k, stmt in enumerate(self.stmts)
+            for k, stmt in enumerate(stmts)
         ]
 
     def serial(self, note: str) -> S.For:

@@ -65,7 +65,7 @@ def specialized(launch: S.Launch, schedule: Schedule, facts: Facts) -> RoleWrite
     """``launch`` with a producer warpgroup, and pipelines for the loops that both share."""
     planned = plan_loops(launch, facts)
     planned.drop_stale()
-    _check(launch, planned, facts.context)
+    _check(launch, planned, facts)
     writer = RoleWriter.of(launch, schedule, facts.context, planned)
     whys = map(refusal, S.find(writer.launch.body, H.Pipeline))
     if (why := next(filter(None, whys), None)) is not None:
@@ -87,18 +87,19 @@ def note_one_role(launch: S.Launch, why: str) -> S.Launch:
 
 
 # -- the rule ----------------------------------------------------------------------------------
-def _check(launch: S.Launch, planned: LoopPlans, context: Context) -> None:
+def _check(launch: S.Launch, planned: LoopPlans, facts: Facts) -> None:
     """The rule. A launch is specialised where the target can move registers between warps
     (setmaxnreg) and has wgmma, a product reads tiles of a pipeline, its threads are whole
     warpgroups and the block can have one more, and it orders nothing itself: a producer takes part
     in no barrier of the program and has no thread index that the program knows. With one warpgroup
-    of consumers the blocks of a multiprocessor hide each other's waits, if two of them fit there.
+    of consumers the blocks of a multiprocessor hide each other's waits, if two of them fit there,
+    but where there is one for each and a condition that is loaded delays copies.
 
     Raises:
         NotLegalError: it is not; says why.
     """
     plans = [part for plan in planned.plans for part in plan.per_mechanism()]
-    threads = prod(launch.threads)
+    threads, limits = prod(launch.threads), facts.context.limits
     if launch.threads[0] != threads or threads % WARPGROUP:
         raise NotLegalError(f"{threads} threads are not a whole number of warpgroups")
     if threads + WARPGROUP > MOST_THREADS:
@@ -108,9 +109,11 @@ def _check(launch: S.Launch, planned: LoopPlans, context: Context) -> None:
     tiles = planned.versions()
     if not any(_reads_pipeline(node, tiles) for node in S.walk(launch.body)):
         raise NotLegalError("no product of warpgroups reads what is copied ahead")
-    if threads == WARPGROUP and 2 * shared_bytes(launch, tiles) <= context.limits.shared_processor:
+    delayed = any(plan.cond is not None for plan in plans) and facts.fits_at_once(launch)
+    shares = threads == WARPGROUP and 2 * shared_bytes(launch, tiles) <= limits.shared_processor
+    if shares and not delayed:
         raise NotLegalError("several blocks of one warpgroup share a multiprocessor")
-    most = context.limits.registers_at_start(threads + WARPGROUP)
+    most = limits.registers_at_start(threads + WARPGROUP)
     if any(_registers(node, threads) > most for node in S.walk(launch.body)):
         raise NotLegalError(
             f"{threads + WARPGROUP} threads begin with {most} registers, too few for its products"
