@@ -10,6 +10,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang import interpret
+from tilelang.errors import TileTypeError
 
 
 @T.prim_func
@@ -58,3 +59,27 @@ def test_thread_copies_fill_with_zeros_where_the_predicate_fails(run):
     a, b = np.arange(64, dtype=np.float16), np.full(64, -1, np.float16)
     run(copies, a, b)
     np.testing.assert_array_equal(b, np.where(np.arange(64) < 32, a, 0))
+
+
+def test_a_vector_decides_no_branch_and_no_loop():
+    with pytest.raises(TileTypeError) as caught:
+
+        @T.prim_func
+        def chosen(A: T.Tensor((64,), "int32")):
+            with T.Kernel(1, threads=32):
+                if T.ldg64(A[0:2]):
+                    A[0] = 1
+
+    assert str(caught.value).split("\n -->")[0] == (
+        "the condition of `if` is a vector\n"
+        "  expected: a scalar expression\n"
+        "  got: `T.ldg64(A[T.Ramp(0, 1, 2)]) != T.uint32x2(0)` of dtype boolx2\n"
+        "  hint: compare one element, or choose lane by lane with T.if_then_else"
+    )
+    with pytest.raises(TileTypeError, match="the condition of `while` is a vector"):
+
+        @T.prim_func
+        def repeated(A: T.Tensor((64,), "int32")):
+            with T.Kernel(1, threads=32):
+                while T.ldg64(A[0:2]):
+                    A[0] = 1

@@ -147,6 +147,19 @@ def truth(value: object, what: str) -> bool | Expr:
     )
 
 
+def _one_truth(value: object, what: str) -> bool | Expr:
+    """The condition of a statement, which is the same for all lanes of a vector."""
+    test = truth(value, what)
+    if isinstance(test, Expr) and test.dtype.lanes > 1:
+        raise TileTypeError(
+            f"{what} is a vector",
+            expected="a scalar expression",
+            got=f"`{test!r}` of dtype {test.dtype}",
+            hint="compare one element, or choose lane by lane with T.if_then_else",
+        )
+    return test
+
+
 class Scope:
     """One activation of a rewritten function."""
 
@@ -455,13 +468,13 @@ class Scope:
     # -- control flow -------------------------------------------------------------------------
     def if_(self, cond: object, followed: Wanted = _FOLLOWED) -> IfStatement:
         """``if cond:``"""
-        return IfStatement(self, truth(cond, "the condition of `if`"), followed)
+        return IfStatement(self, _one_truth(cond, "the condition of `if`"), followed)
 
     def while_(self, cond: Callable[[], object], followed: Wanted = _FOLLOWED) -> WhileStatement:
         """``while cond:``"""
         statement = WhileStatement(self, followed)
         with self.builder.pure("the condition of `while`"):
-            test = truth(cond(), "the condition of `while`")
+            test = _one_truth(cond(), "the condition of `while`")
         if test is False:
             warn("the condition of `while` is always false; the loop is dropped", locate())
         elif test is True:
@@ -598,7 +611,7 @@ class Scope:
 
     def assert_(self, cond: object, message: Callable[[], object]) -> None:
         """``assert cond, message``"""
-        test = truth(cond, "the condition of `assert`")
+        test = _one_truth(cond, "the condition of `assert`")
         if test is True:
             return
         text = message()
