@@ -6,6 +6,7 @@ it run by that group alone, and its barriers count its threads only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from functools import lru_cache, partial
 from math import prod
@@ -303,8 +304,9 @@ class ThreadGroups:
 
     ``partial``: statements of threads that are known but no whole warps. They are a group of
     consecutive threads, or of the first thread alone (``elected``) where they are not consecutive.
-    ``divergent``: statements of threads that data decides. ``differing_operands``: products whose
-    threads name different operands.
+    ``divergent``: statements of threads that data decides. ``masks``: the threads of each other
+    statement that is in one place. ``differing_operands``: products whose threads name different
+    operands.
     """
 
     def __init__(self, launch: S.Launch, warp: int) -> None:
@@ -314,11 +316,15 @@ class ThreadGroups:
         self.all = (0, x * y * z)
         self.ranges: dict[S.Stmt, tuple[int, int]] = {}
         self.divergent: set[S.Stmt] = set()
+        self.masks: dict[S.Stmt, Mask] = {}
         self.partial: set[S.Stmt] = set()
         self.elected: set[S.Stmt] = set()
         self.differing_operands: dict[S.Stmt, Region] = {}
         self.values = Uniformity(launch)
+        places = Counter(S.walk(launch.body))
         self._visit(launch.body, np.ones(self.all[1], np.bool_), {})
+        for stmt in self.divergent.union(stmt for stmt, count in places.items() if count > 1):
+            self.masks.pop(stmt, None)
 
     def of(self, stmt: S.Stmt) -> tuple[int, int]:
         """(first thread, number of threads) of the group that runs ``stmt``."""
@@ -392,6 +398,7 @@ class ThreadGroups:
         return remaining
 
     def _note(self, stmt: S.Stmt, mask: Mask) -> None:
+        self.masks[stmt] = mask
         group = range_of(mask, self.warp)
         if group is None:
             self.partial.add(stmt)
