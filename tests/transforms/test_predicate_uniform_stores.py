@@ -100,3 +100,14 @@ def test_nothing_to_do_is_the_same_program() -> None:
     func = T.prim_func(program)
     assert isinstance(func, S.PrimFunc)
     assert predicate_uniform_stores(func, SM_80) is func
+
+
+def test_a_store_behind_a_return_is_made_by_a_thread_that_is_still_there() -> None:
+    def program(A: T.Tensor((4,), "int32"), B: T.Tensor((64,), "int32")) -> None:
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            if tx < 32:
+                T.thread_return()
+            A[1] = A[1] + 3
+
+    assert "if tx == 32:\n    A[1] = A[1] + 3" in body(program)
