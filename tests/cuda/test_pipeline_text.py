@@ -8,7 +8,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.cuda.dialect import assembler_flags
+from tilelang.cuda.dialect import compiler_flags
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
@@ -78,8 +78,18 @@ def test_copies_ahead_have_a_condition_each() -> None:
     assert "if (k" not in text
 
 
-@pytest.mark.parametrize(("matrix", "flags"), [(64, ("--ptxas-options=-O2",)), (65, ()), (0, ())])
-def test_the_assembler_takes_its_time_for_long_loops_only(
+PLAIN = "-DTL_PLAIN_INDICES"
+
+
+@pytest.mark.parametrize(
+    ("matrix", "flags"),
+    [
+        (64, (PLAIN, "--ptxas-options=-O2")),
+        (65, (PLAIN,)),
+        (0, ("-DTL_THREADS=128", "-DTL_BLOCKS=4")),
+    ],
+)
+def test_options_of_the_compiler_go_by_the_matrix_instructions_of_a_loop(
     matrix: int, flags: tuple[str, ...]
 ) -> None:
     registers = E.AddressOf(Buffer("here", Shape((64,)), DType("float32")), (E.const(0),), "rw")
@@ -87,8 +97,8 @@ def test_the_assembler_takes_its_time_for_long_loops_only(
     ends = {"start": E.const(0), "step": E.const(1)}
     unrolled = S.For(var=E.Var("i", INT), stop=E.const(matrix), body=call, kind="unroll", **ends)
     loop = S.For(var=E.Var("k", INT), stop=E.const(8), body=unrolled, **ends)
-    launch = S.Launch(grid=(), block_vars=(), thread_vars=(), body=loop)
-    assert assembler_flags(S.PrimFunc(name="f", params=(), body=launch)) == flags
+    launch = S.Launch(grid=(4,), block_vars=(), thread_vars=(), body=loop)
+    assert compiler_flags(S.PrimFunc(name="f", params=(), body=launch)) == flags
 
 
 def test_copies_stay_under_one_condition_where_little_hides_them() -> None:

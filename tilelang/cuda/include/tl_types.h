@@ -39,7 +39,7 @@ typedef unsigned short ushort;
 typedef unsigned int uint;
 
 #define TL_INLINE __device__ __forceinline__
-#if defined(__CUDACC__) && !defined(__HIPCC__)
+#if defined(__CUDACC__) && !defined(__HIPCC__) && !defined(TL_PLAIN_INDICES)
 // The compiler knows where threads and blocks are: never below 0, and below the extents of the launch where
 // these are constants. A quotient is one shift then, and a condition that always holds is none.
 #ifndef TL_THREADS
