@@ -61,7 +61,7 @@ def compiler_flags(func: S.PrimFunc) -> tuple[str, ...]:
     if most:
         return ("-DTL_PLAIN_INDICES", *((MODEST,) if most <= FEW else ()))
     threads = [prod(launch.threads) for launch in launches]
-    blocks = [(*launch.grid, 1)[0] for launch in launches]
+    blocks = [launch.grid[0] if launch.grid else 1 for launch in launches]
     flags = [f"-DTL_THREADS={max(threads)}"] if threads else []
     if threads and all(isinstance(extent, (int, E.Const)) for extent in blocks):
         flags.append(f"-DTL_BLOCKS={max(map(int, blocks))}")
