@@ -122,7 +122,6 @@ REFUSED = {
     "float32 results": {"result": "float32"},
     "one warpgroup": {"threads": 128},
     "few tiles": {"M": 128},
-    "one stage": {"stages": 1},
 }
 
 
@@ -182,6 +181,7 @@ CASES: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {
     "three warpgroups": ((1344, 1280, 128), {"block": (192, 64, 64), "threads": 384}),
     "warpgroups side by side": ((1024, 2304, 128), {"block": (64, 256, 64)}),
     "an epilogue": ((1792, 640, 128), {"extra": adds}),
+    "one stage, which has two versions": ((1792, 640, 256), {"stages": 1}),
 }
 
 
