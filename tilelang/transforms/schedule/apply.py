@@ -99,11 +99,7 @@ def scheduled(
     return _applied(launch, facts, appliers)  # blocks of one role may share a multiprocessor
 
 
-def _applied(
-    launch: S.Launch,
-    facts: Facts,
-    appliers: Mapping[tuple[str, ...], dict[tuple[Value, ...], Applier]],
-) -> S.Launch:
+def _applied(launch: S.Launch, facts: Facts, appliers: Appliers) -> S.Launch:
     """``launch`` with the cheapest schedule that is legal."""
     stated = launch.schedule.stages if launch.schedule is not None else None
     chosen = choose_schedules(launch, facts)

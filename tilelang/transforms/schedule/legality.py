@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.records import dataclass
 from tilelang.target import Context
+from tilelang.transforms.analysis.loops import blocks_each
 from tilelang.transforms.schedule.tma_copies import TmaFacts
 
 
@@ -30,8 +29,7 @@ class Facts:
 
     def fits_at_once(self, launch: S.Launch) -> bool:
         """Whether each block of ``launch`` surely has a multiprocessor of its own."""
-        known = [int(extent) for extent in launch.grid if isinstance(extent, (int, E.Const))]
-        return len(known) == len(launch.grid) and prod(known) <= self.context.limits.processors
+        return blocks_each(launch, self.context.limits) == 1
 
     def tma(self, launch: S.Launch) -> TmaFacts:
         """What TMA can copy in ``launch``."""
