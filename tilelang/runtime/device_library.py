@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 from tilelang.errors import TileRuntimeError
 
 
-class DeviceLibrary:
+class DeviceLibrary(ABC):
     """A loaded library of an API for GPUs."""
 
     api: ClassVar[str]
@@ -48,9 +49,9 @@ class DeviceLibrary:
             hint=self.advice.get(code),
         )
 
+    @abstractmethod
     def on(self, device: int) -> AbstractContextManager[None]:
         """Work on ``device`` inside; the caller's device is current again afterwards."""
-        raise NotImplementedError
 
     def allocate(self, device: int, size: int, stream: int = 0) -> int:
         """Device memory in the order of ``stream``."""
@@ -72,9 +73,9 @@ class DeviceLibrary:
                 what="freeing device memory",
             )  # fmt: skip
 
+    @abstractmethod
     def texts(self, code: int) -> tuple[str, str]:
         """The library's name and description of an error code."""
-        raise NotImplementedError
 
     def forked(self) -> bool:
         """Whether another process loaded the library."""
