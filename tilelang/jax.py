@@ -123,12 +123,12 @@ def _specialised(
     """The kernel of a decorated function for the shapes and numbers of a call, and what the call
     passes to it: not the numbers that it is specialised on."""
     named = {name: _placeholder(value) for name, value in keywords.items()}
-    stands = [_placeholder(value) for value in args]
-    passed = function.parse_args(*stands, **named)[1]
-    shown_as = zip((*stands, *named.values()), (*args, *keywords.values()))
-    given = {id(stand): value for stand, value in shown_as}
-    kernel: JITKernel = function.compile(*stands, **named)
-    return kernel, tuple(given.get(id(stand), stand) for stand in passed)
+    placeholders = [_placeholder(value) for value in args]
+    passed = function.parse_args(*placeholders, **named)[1]
+    shown_as = zip((*placeholders, *named.values()), (*args, *keywords.values()))
+    given = {id(placeholder): value for placeholder, value in shown_as}
+    kernel: JITKernel = function.compile(*placeholders, **named)
+    return kernel, tuple(given.get(id(value), value) for value in passed)
 
 
 def _placeholder(value: Any) -> Any:

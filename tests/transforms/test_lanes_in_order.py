@@ -17,7 +17,7 @@ N, BINS = 1000, 16
 
 
 def bins(dtype="int32", guard="named", op="add", weights=True, tile=512):
-    """Weights by bins; the guard has a name, is the index itself, or stands in another loop."""
+    """A weighted histogram. ``guard``: its bounds check has a name, is inline, or is in a loop."""
 
     @T.prim_func
     def main(
