@@ -23,10 +23,10 @@ TOTAL = 77_000
 # Area -> the most lines of code. The first three are the compiler.
 BUDGET = {
     "core": 11_300,
-    "passes": 19_455,
+    "passes": 19_454,
     "back ends": 12_005,
     "language": 11_248,
-    "runtime": 5_789,
+    "runtime": 5_790,
     "interpreters": 6_432,
     "tools": 4_453,
     "compatibility": 4_822,
