@@ -198,6 +198,23 @@ def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
         verify_bounds(lower(main, target, Options()), Context(target), everything=True)
 
 
+def test_a_vector_runs_along_the_last_dimension_with_elements() -> None:
+    pairs = T.Fragment((128,), lambda i: (i // 2 % 16, i // 32 * 2 + i % 2))
+
+    @T.prim_func
+    def columns(A: T.Tensor((128, 1), "int8"), B: T.Tensor((128, 1), "int8")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_fragment((128,), "int8")
+            column = T.reshape(tile, (128, 1))
+            T.annotate_layout({tile: pairs})
+            T.copy(A, column)
+            T.copy(A[45:77, 0:1], column[45:77, 0:1])
+            T.copy(column, B)
+
+    sm_80 = Context(parse_target("cuda -arch=sm_80"))
+    verify_bounds(lower(columns, sm_80.target, Options()), sm_80, everything=True)
+
+
 @pytest.mark.parametrize("target", [*TARGETS, CPU], ids=str)
 def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(target) -> None:
     @T.prim_func

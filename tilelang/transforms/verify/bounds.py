@@ -233,12 +233,13 @@ class _Walk:
 def _limits(
     buffer: Buffer, indices: tuple[E.Expr, ...], bits: int
 ) -> Iterator[tuple[E.Expr, int, int]]:
-    """(index, 0, number of first elements) per dimension; along the last one an access takes as
-    many elements as its bits."""
+    """(index, 0, number of first elements) per dimension. An access takes as many elements as its
+    bits along the last dimension of more than one element: those behind it add nothing to the
+    address."""
     more = -(-bits // buffer.dtype.width) - 1
+    along = max((dim for dim, extent in enumerate(buffer.shape) if extent != 1), default=0)
     for dim, (index, extent) in enumerate(zip(indices, buffer.shape)):
-        last = dim == len(indices) - 1
-        yield index, 0, int(extent) - (more if last else 0)
+        yield index, 0, int(extent) - (more if dim == along else 0)
 
 
 def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
