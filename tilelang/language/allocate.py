@@ -82,7 +82,7 @@ def alloc_shared(shape: object, dtype: object, scope: str = "shared.dyn") -> Buf
     Args:
         shape: constant extents; an int means one dimension.
         dtype: element type in any form that ``T.dtype`` accepts.
-        scope: ``"shared.dyn"``, or ``"shared"`` for static memory.
+        scope: ``"shared.dyn"``, or ``"shared"``, which means the same.
 
     The content is undefined until it is written. Tiles that are not alive at the same time share
     memory.
@@ -148,7 +148,7 @@ def alloc_var(
     """Allocate a private scalar of each thread; assigning to its name stores into it.
 
     ``alloc_var(dtype)``, ``alloc_var(dtype, init)``, ``alloc_var(dtype, scope)`` and
-    ``alloc_var(dtype, init, scope)``; a text as second argument is a scope.
+    ``alloc_var(dtype, init, scope)``; a string as second argument is a scope.
 
     Args:
         dtype: element type in any form that ``T.dtype`` accepts.
