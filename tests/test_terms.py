@@ -95,6 +95,10 @@ SEARCHED = {
 }
 
 
+# A row of the table "Find a topic" of the first page: its terms, and the pages that it links.
+TOPIC = re.compile(r"^\| ([^|]+) \| (\[[^|]+) \|$", re.M)
+
+
 def first_lines(path: Path) -> str:
     """The summary of a module and what follows it to the first empty line."""
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
@@ -131,3 +135,32 @@ def test_a_phrase_is_found() -> None:
 @pytest.mark.parametrize("term", SEARCHED)
 def test_a_search_finds_the_file(term: str) -> None:
     assert term in first_lines(PACKAGE / SEARCHED[term])
+
+
+def topics() -> list[tuple[str, list[str]]]:
+    """Each term of the table with the pages of its row."""
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    table = index.partition("## Find a topic")[2].partition("\n\n!")[0]
+    rows = TOPIC.findall(table)
+    pages = {terms: re.findall(r"\]\(([\w/]+\.md)", links) for terms, links in rows}
+    return [
+        (term.strip("` "), linked) for terms, linked in pages.items() for term in terms.split(", ")
+    ]
+
+
+@pytest.mark.parametrize(("term", "pages"), topics(), ids=lambda value: value)
+def test_a_topic_is_on_its_pages(term: str, pages: list[str]) -> None:
+    for page in pages:
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8").lower()
+        assert term.lower() in re.sub(r"\s+", " ", text), page
+
+
+def test_a_newcomers_topics_are_in_the_table() -> None:
+    asked = {
+        "tensor core", "warp specialization", "software pipelining", "split-K", "stream-K",
+        "persistent kernel", "swizzle", "bank conflict", "epilogue fusion", "autotuning",
+        "profiling", "debug", "race detector", "bounds checker", "dynamic shape", "quantization",
+        "fp8", "paged attention", "tutorial", "install", "cache", "deploy", "ahead of time", "C++",
+        "torch.compile", "autograd", "CUDA graph", "stream", "multi-GPU", "AMD", "Metal",
+    }  # fmt: skip
+    assert asked <= {term for term, _ in topics()}
