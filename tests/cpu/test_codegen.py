@@ -370,16 +370,3 @@ def test_the_text_compiles_without_warnings(tmp_path: Path) -> None:
                "-fsyntax-only", str(path)]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_calls_that_write_variables_of_a_thread_and_do_not_exist_here_are_refused() -> None:
-    @T.prim_func
-    def dot(A: T.Tensor((32, 4), "int8"), C: T.Tensor((32,), "int32")):
-        with T.Kernel(1, threads=32):
-            tx = T.get_thread_binding()
-            total = T.alloc_local((1,), "int32")
-            T.dp4a(A[tx, 0], A[tx, 0], total[0])
-            C[tx] = total[0]
-
-    with pytest.raises(TileUnsupportedError, match=r"T\.dp4a is not available on the CPU"):
-        tilelang.compile(dot, target="cpu")

@@ -61,7 +61,6 @@ REFUSED: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"test_(votes_of_blocks|block_votes_and_election)", APPLE, _word("syncthreads_count")),
     (r"test_random_numbers_are_the_same", APPLE, _word("rng_init")),
     (r"test_thread_allreduce_combines_the_block", APPLE, _word("thread_allreduce")),
-    (r"test_dp4a_adds_a_dot_product_per_thread", APPLE, _word("dp4a")),
     (r"test_a_failed_assertion_stops_with_its_message", APPLE, _word("device_assert")),
     (r"test_what_is_printed_comes_out", APPLE, _word("print")),
 )

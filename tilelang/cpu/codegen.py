@@ -94,10 +94,11 @@ class CpuPrinter(CPrinter):
             return self.atomic(expr, args)
         if op == "reinterpret":
             return self.reinterpret(expr, args[0])
-        if op == "ldg":
-            target = expr.args[0]
+        if op in ("ldg", "dp4a"):
+            target = expr.args[-1]
             assert isinstance(target, E.AddressOf)
-            return self.load(target.buffer, target.indices)
+            place = self.load(target.buffer, target.indices)
+            return place if op == "ldg" else f"TL_DP4A({args[0]}, {args[1]}, {place})"
         if op.startswith("rng_"):
             return self.random(expr, args)
         if op == "sync_grid":
@@ -132,7 +133,6 @@ class CpuPrinter(CPrinter):
     def reinterpret(self, expr: E.Call, arg: str) -> str:
         """A bit cast through the storage forms of the two dtypes."""
         source, target = expr.args[0].dtype, expr.dtype
-        bits = f"tl_bits_{source.bits}"
         name = f"tl_cast_{source}_{target}"
         src, dst = storage_type(source), storage_type(target)
         encode = self.stored(source, "&raw", "0", "x").replace("&raw[0]", "raw")
@@ -143,7 +143,6 @@ class CpuPrinter(CPrinter):
             f"{{ {src} raw; {dst} out; {encode} memcpy(&out, &raw, sizeof out); "
             f"return {decode}; }}",
         )
-        del bits
         return f"{name}({arg})"
 
     def atomic(self, expr: E.Call, args: list[str]) -> str:

@@ -38,7 +38,6 @@ _LACKS = {
     "syncthreads_and": "T.reduce_min of a fragment",
     "syncthreads_or": "T.reduce_max of a fragment",
     "thread_allreduce": "T.reduce_sum and its like over a fragment",
-    "dp4a": "a sum of products of the four bytes",
     RNG_INIT.name: "random numbers made by torch, as an argument",
 }
 

@@ -115,6 +115,10 @@ TL_INLINE int32_t tl_fns(uint32_t mask, uint32_t base, int32_t offset) {
     return -1;
 }
 
+// c += a . b, the dot product of four bytes; sums wrap.
+#define TL_DP4A(a, b, c)                                                                                       \
+    ((c) = (__typeof__(c))((uint32_t)(c) + (uint32_t)((a)[0] * (b)[0] + (a)[1] * (b)[1] + (a)[2] * (b)[2] + (a)[3] * (b)[3])))
+
 // double to float for a second rounding to a narrower type: round to odd, so rounding twice is exact.
 TL_INLINE float tl_f64_to_f32_odd(double x) {
     float f = (float)x;

@@ -238,6 +238,12 @@ TL_INLINE float tl_result_e5m2(float x) { return tl_e5m2_to_f32(tl_code_e5m2(x))
 #define TL_COPY(D, S)                                                                                     \
     TL_COPY_BYTES(2, ushort, D, S) TL_COPY_BYTES(4, uint, D, S) TL_COPY_BYTES(8, uint2, D, S) TL_COPY_BYTES(16, uint4, D, S)
 TL_PAIRS(TL_COPY)
+// Pointers to any memory: c += a . b, the dot product of four bytes; sums wrap.
+#define TL_DP4A(N)                                                                                        \
+    template <class A, class B, class C> TL_INLINE void tl_dp4a_##N(A a, B b, C c) {                      \
+        *c += (uint32_t)((int32_t)a[0] * b[0] + (int32_t)a[1] * b[1] + (int32_t)a[2] * b[2] + (int32_t)a[3] * b[3]); \
+    }
+TL_DP4A(ss) TL_DP4A(su) TL_DP4A(us) TL_DP4A(uu)
 #define TL_WORDS(S)                                                                                       \
     template <class T> TL_INLINE uint32_t tl_ldg32(const S T* p) { return *(const S uint32_t*)p; }        \
     template <class T> TL_INLINE void tl_stg32(S T* p, uint32_t x) { *(S uint32_t*)p = x; }               \

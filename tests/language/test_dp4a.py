@@ -1,0 +1,136 @@
+"""``T.dp4a``: sums of four products of bytes on every executor, over every kind of memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+EXECUTORS: dict[str, dict[str, str]] = {
+    "interpret": {"execution_backend": "interpret"},
+    "cpu": {"target": "cpu"},
+    "sm_80": {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+}
+
+
+def variables(a: str, b: str, c: str) -> Any:
+    @T.prim_func
+    def f(A: T.Tensor((64, 16), a), B: T.Tensor((64, 16), b), C: T.Tensor((64, 4), c)):
+        with T.Kernel(2, threads=32) as bx:
+            row = bx * 32 + T.get_thread_binding()
+            total = T.alloc_var(c)
+            for q in T.serial(4):
+                total = C[row, q]
+                T.dp4a(A[row, q * 4], B[row, q * 4], total)
+                C[row, q] = total
+
+    return f
+
+
+def local(a: str, b: str, c: str) -> Any:
+    @T.prim_func
+    def f(A: T.Tensor((64, 16), a), B: T.Tensor((64, 16), b), C: T.Tensor((64, 4), c)):
+        with T.Kernel(2, threads=32) as bx:
+            row = bx * 32 + T.get_thread_binding()
+            x, y, total = T.alloc_local((16,), a), T.alloc_local((16,), b), T.alloc_local((4,), c)
+            for k in T.serial(16):
+                x[k] = A[row, k]
+                y[k] = B[row, k]
+            for q in T.serial(4):
+                total[q] = C[row, q]
+                if row >= 0:
+                    T.dp4a(x[q * 4], y[q * 4], total[q])
+                C[row, q] = total[q]
+
+    return f
+
+
+def tiles(a: str, b: str, c: str) -> Any:
+    @T.prim_func
+    def f(A: T.Tensor((64, 16), a), B: T.Tensor((64, 16), b), C: T.Tensor((64, 4), c)):
+        with T.Kernel(2, threads=32) as bx:
+            x, y, total = (
+                T.alloc_shared((32, 16), a),
+                T.alloc_shared((32, 16), b),
+                T.alloc_shared((32, 4), c),
+            )
+            T.copy(A[bx * 32, 0], x)
+            T.copy(B[bx * 32, 0], y)
+            T.copy(C[bx * 32, 0], total)
+            for i, q in T.Parallel(32, 4):
+                T.dp4a(x[i, q * 4], y[i, q * 4], total[i, q])
+            T.copy(total, C[bx * 32, 0])
+
+    return f
+
+
+def fragments(a: str, b: str, c: str) -> Any:
+    @T.prim_func
+    def f(A: T.Tensor((64, 16), a), B: T.Tensor((64, 16), b), C: T.Tensor((64, 4), c)):
+        with T.Kernel(2, threads=32) as bx:
+            total = T.alloc_fragment((32, 4), c)
+            T.copy(C[bx * 32, 0], total)
+            for i, q in T.Parallel(32, 4):
+                T.dp4a(A[bx * 32 + i, q * 4], B[bx * 32 + i, q * 4], total[i, q])
+            T.copy(total, C[bx * 32, 0])
+
+    return f
+
+
+def tensors(a: str, b: str, c: str) -> Any:
+    @T.prim_func
+    def f(A: T.Tensor((64, 16), a), B: T.Tensor((64, 16), b), C: T.Tensor((64, 4), c)):
+        with T.Kernel(2, threads=32) as bx:
+            for i, q in T.Parallel(32, 4):
+                T.dp4a(A[bx * 32 + i, q * 4], B[bx * 32 + i, q * 4], C[bx * 32 + i, q])
+
+    return f
+
+
+FORMS = (variables, local, tiles, fragments, tensors)
+KINDS = tuple(itertools.product(("int8", "uint8"), ("int8", "uint8"), ("int32", "uint32")))
+
+
+def bytes_of(rng: np.random.Generator, kind: str) -> Any:
+    info = np.iinfo(kind)
+    drawn = rng.integers(info.min, info.max + 1, (64, 16)).astype(kind)
+    drawn[0], drawn[1] = info.min, info.max
+    return drawn
+
+
+def check(form: Callable[[str, str, str], Any], kinds: tuple[str, str, str], how: str) -> None:
+    rng = np.random.default_rng(len(form.__name__))
+    a, b = bytes_of(rng, kinds[0]), bytes_of(rng, kinds[1])
+    c = rng.integers(0, 2**32, (64, 4)).astype("uint32").view(kinds[2])
+    c[:2] = np.iinfo(kinds[2]).max  # sums wrap
+    products = (a.astype("int64") * b.astype("int64")).reshape(64, 4, 4).sum(-1)
+    wanted = ((c.astype("int64") + products) % 2**32).astype("uint32").view(kinds[2])
+    tilelang.compile(form(*kinds), **EXECUTORS[how])(a, b, c)  # type: ignore[arg-type]
+    assert (c == wanted).all()
+
+
+@pytest.mark.parametrize("how", ["interpret", "cpu"])
+@pytest.mark.parametrize("form", FORMS)
+def test_dot_products_of_bytes_are_exact(form: Callable[[str, str, str], Any], how: str) -> None:
+    for kinds in KINDS:
+        check(form, kinds, how)
+
+
+@pytest.mark.parametrize(("form", "kinds"), list(zip(FORMS, (*KINDS[::2], KINDS[1]), strict=True)))
+def test_the_instruction_gives_the_same(
+    form: Callable[[str, str, str], Any], kinds: tuple[str, str, str]
+) -> None:
+    check(form, kinds, "sm_80")
+
+
+@pytest.mark.parametrize("target", ["metal", "hip -mcpu=gfx942"])
+@pytest.mark.parametrize("form", FORMS)
+def test_other_gpus_compile_it(form: Callable[[str, str, str], Any], target: str) -> None:
+    for kinds in KINDS[::3]:
+        assert "tl_dp4a_" in tilelang.lower(form(*kinds), target).kernel_source
