@@ -256,6 +256,26 @@ def test_names_of_other_languages_get_a_hint() -> None:
     assert [word for word in named if not hasattr(T, word)] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("PartialFragment", "T.alloc_reducer(..., replication=...), whose layout is inferred"),
+        ("annotate_ws_pipeline_depth", "T.Pipelined(..., num_stages=depth)"),
+        ("gemm_blockscaled", "T.gemm of tiles that have been multiplied by their scales"),
+        (
+            "BaseTileScheduler",
+            "T.PersistentTileScheduler, or T.alloc_var in a class of T.meta_class",
+        ),
+        ("get_let_value", "the name itself, which stands for its value"),
+        ("continue_loop", "Python's break and continue"),
+    ],
+)
+def test_names_of_the_original_that_are_not_here_have_advice(name: str, advice: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(T, name)
+    assert str(raised.value) == f"tilelang.language has no name {name!r}; use {advice}"
+
+
 def test_support_covers_every_exported_name() -> None:
     assert set(T.__all__) <= set(SUPPORT)
     assert SUPPORT["copy"].cpu and SUPPORT["copy"].interpreter
