@@ -221,3 +221,43 @@ def test_a_fragment_is_not_made_in_a_parallel_loop() -> None:
         " --> <place>:8:17\n    8 |             q = T.alloc_fragment((4,), 'float32')\n"
         "      |                 " + "^" * 33
     )
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "T.view(t, (64,))",
+        "T.reshape(t, (64,))",
+        "T.make_tensor(t, (64,))",
+        "T.match_buffer(t, (64,))",
+        "T.decl_buffer((64,), data=t)",
+        "T.sblock_alloc_buffer((8,), data=t)",
+        "T.Tensor((64,), 'float32', t.data)",
+    ],
+)
+def test_a_view_of_a_fragment_is_not_made_in_a_parallel_loop(view: str) -> None:
+    with pytest.raises(TileSyntaxError) as caught:
+        traced(f"for i in T.Parallel(8):\n    q = {view}")
+    assert str(caught.value) == as_known(
+        "a view of a fragment in a T.Parallel loop\n"
+        "  expected: T.alloc_local or T.alloc_var, of the thread that runs the iteration\n"
+        "  hint: a fragment belongs to all threads of the block; make the view before the loop\n"
+        f" --> <place>:8:17\n    8 |             q = {view}\n"
+        "      |                 " + "^" * len(view)
+    )
+
+
+def test_the_address_of_a_barrier_as_a_statement_is_nothing() -> None:
+    func = traced("m = T.alloc_barrier(1)\nT.evaluate(T.address_of(m[0]))\nB[0] = 1.0")
+    for how in ("interpret", "cpu"):
+        b = np.zeros(8, np.float32)
+        tilelang.compile(func, **HOW[how])(np.zeros((8, 8), np.float32), b)  # type: ignore[arg-type]
+        assert b[0] == 1
+
+
+def test_views_of_a_fragment_before_the_loop_and_of_other_tiles_in_it_are_all_right() -> None:
+    body = (
+        "q = T.view(t, (64,))\nfor i in T.Parallel(8):\n    w = T.view(s, (64,))\n    q[i] = w[i]"
+    )
+    for how in HOW.values():
+        tilelang.lower(traced(body), how["target"])

@@ -232,6 +232,9 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
         ),
         ("y = (1, 2); y[0] = n", "'tuple' object does not support item assignment"),
         ("y = T.view(b)", f"the source of T.view{_PLAIN}"),
+        ("y = T.make_tensor(b, (1,), 'uint64')", f"the source of T.make_tensor{_PLAIN}"),
+        ("T.atomic_add(s[0, 0:1], b)", f"the source of T.atomic_add{_PLAIN}"),
+        ("T.atomic_max(s[0, 0:1], b)", f"the source of T.atomic_max{_PLAIN}"),
         (
             "T.mma_gemm_blockscaled(s, s, a, s, s, policy=float('nan'))",
             "the policy of T.mma_gemm_blockscaled is unknown\n"

@@ -7,10 +7,12 @@ either applied or refused, never ignored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.frontend.ir_builder import builder
+from tilelang.frontend.regions import check_view
 from tilelang.frontend.values import element_type, extents_of
 from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType
@@ -123,10 +125,7 @@ def reach(shape: Sequence[int | Expr], strides: Sequence[int | Expr] | None) -> 
     if 0 in extents:
         return 0
     if strides is None:
-        total = 1
-        for extent in extents:
-            total *= extent
-        return total
+        return prod(extents)
     return 1 + sum((n - 1) * int(str(step)) for n, step in zip(extents, strides))
 
 
@@ -177,6 +176,7 @@ def make_tensor(
             expected=f"scope={memory!r}, or none",
         )
     if isinstance(ptr, Buffer) and not ptr.is_var:
+        check_view("T.make_tensor", ptr)
         start = as_extent(_in_units_of(kind, ptr) + offset)
         buffer = Buffer("", extents, kind, ptr.storage, steps, start, ptr.data)
         _check_inside(buffer, ptr)

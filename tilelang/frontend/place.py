@@ -93,11 +93,13 @@ def _check_parallel(stmt: S.Stmt) -> None:
         regions = (*stmt.regions_read(), *stmt.regions_written())
         if not any(region.buffer.storage in _OWN for region in regions):
             what = _usual(stmt)
-    elif isinstance(stmt, S.Alloc) and stmt.buffer.storage == "local.fragment":
+    elif isinstance(stmt, (S.Alloc, S.View)) and stmt.buffer.storage == "local.fragment":
+        alloc = isinstance(stmt, S.Alloc)
         raise TileSyntaxError(
-            "T.alloc_fragment in a T.Parallel loop",
+            f"{'T.alloc_fragment' if alloc else 'a view of a fragment'} in a T.Parallel loop",
             expected="T.alloc_local or T.alloc_var, of the thread that runs the iteration",
-            hint="a fragment belongs to all threads of the block; allocate it before the loop",
+            hint="a fragment belongs to all threads of the block; "
+            f"{'allocate it' if alloc else 'make the view'} before the loop",
         )
     else:
         calls = stmt.calls()

@@ -188,6 +188,12 @@ def check_plain(region: Region, what: str, role: str) -> None:
         )
 
 
+def check_view(what: str, source: Buffer) -> None:
+    """Tensor memory has views, barriers and descriptors have none."""
+    if source.storage != "shared.tmem":
+        check_plain(source.whole(), what, "source")
+
+
 # -- agreement of two operands --------------------------------------------------------------------
 def align(src: object, dst: object, what: str) -> tuple[Region, Region] | None:
     """Source and destination with extents that agree, or None when both are elements.

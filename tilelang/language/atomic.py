@@ -10,6 +10,7 @@ from tilelang.frontend.ir_builder import locate
 from tilelang.frontend.regions import (
     align,
     cast_to,
+    check_plain,
     constant_bool,
     describe,
     element_of,
@@ -115,6 +116,7 @@ def _atomic(
             raise TileTypeError(
                 f"the operands of {what} are not tiles", expected="a tile", got=describe(value)
             )
+        check_plain(tiles[0], what, "source")
         if tiles[1].scope() not in PRIVATE:
             active.when_closed(_same_tile(what, *tiles, locate()))
         src, dst = tiles

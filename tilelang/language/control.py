@@ -10,7 +10,7 @@ from tilelang.frontend.ir_builder import Block, Builder, builder, describe, loca
 from tilelang.frontend.regions import check_options
 from tilelang.frontend.scope import truth
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import Call, Const, Expr, Var, as_expr, const, unary
+from tilelang.ir.expr import AddressOf, Call, Const, Expr, Var, as_expr, const, unary
 from tilelang.ir.stmt import Assert as AssertNode
 from tilelang.ir.stmt import Attr, Eval, Let, Seq, Stmt
 from tilelang.ir.stmt import If as IfNode
@@ -258,7 +258,8 @@ def evaluate(value: Any) -> Expr | None:
     known = active.withdraw(expr) if isinstance(expr, Call) else None
     if isinstance(expr, Call) and known is None:
         expr = expr.issue()
-    active.emit(known or Eval(value=expr))
+    if not isinstance(expr, AddressOf):  # an address does nothing
+        active.emit(known or Eval(value=expr))
     return expr
 
 

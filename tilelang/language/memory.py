@@ -417,6 +417,7 @@ class _Run:
 def _pointed(operand: object, what: str, role: str) -> _Run:
     """What a thread copies to or from."""
     from tilelang.frontend.ir_builder import builder
+    from tilelang.layout.views import unravelled
 
     region = address_of_operand(operand, what)
     if isinstance(region, AddressOf):
@@ -443,16 +444,7 @@ def _pointed(operand: object, what: str, role: str) -> _Run:
         )
     start, extent = region.args[1] - owner.elem_offset, region.args[2]
     length = int(extent.value) if isinstance(extent, Const) else None
-    return _Run(owner, lambda k: _unravel(as_expr(start + k), owner), length)
-
-
-def _unravel(position: Expr, buffer: Buffer) -> tuple[Expr, ...]:
-    """Indices of an element by its number in row-major order."""
-    exprs: list[Expr] = []
-    for extent in reversed(buffer.shape[1:]):
-        exprs.insert(0, as_expr(position % extent))
-        position = as_expr(position // extent)
-    return (position, *exprs)
+    return _Run(owner, lambda k: tuple(unravelled(owner.shape, as_expr(start + k))), length)
 
 
 def _elements_of(count: int, dst: _Run, src: _Run) -> int:

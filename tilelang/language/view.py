@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import prod
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.frontend.ir_builder import builder
-from tilelang.frontend.regions import check_plain, describe, shape_tuple, text_of
+from tilelang.frontend.regions import check_view, describe, shape_tuple, text_of
 from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, as_expr
@@ -15,13 +15,6 @@ from tilelang.ir.stmt import View
 from tilelang.tracebacks import borders
 
 __all__ = ["reshape", "view"]
-
-
-def _count(extents: Any) -> Any:
-    count: Any = 1
-    for extent in extents:
-        count = count * extent
-    return count
 
 
 def view(src: Buffer, shape: object = None, dtype: object = None) -> Buffer:
@@ -58,8 +51,7 @@ def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
         raise TileTypeError(
             f"{what} of something that is not a buffer", expected="a buffer", got=describe(src)
         )
-    if src.storage != "shared.tmem":
-        check_plain(src.whole(), what, "source")
+    check_view(what, src)
     if src.strides is not None:
         raise TileUnsupportedError(
             f"{what} of `{src.name}`, which has strides",
@@ -90,7 +82,7 @@ def _default_shape(src: Buffer, kind: DType, what: str) -> Shape:
 
 
 def _check_size(what: str, src: Buffer, extents: Shape, kind: DType) -> None:
-    old, new = _count(src.shape) * src.dtype.width, _count(extents) * kind.width
+    old, new = prod(src.shape) * src.dtype.width, prod(extents) * kind.width
     difference = simplify(as_expr(old) - as_expr(new))
     if not (isinstance(difference, Const) and difference.value == 0):
         raise TileValueError(

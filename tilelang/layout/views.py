@@ -193,13 +193,14 @@ def seen_layout(layout: Layout, old: Span, new: Span) -> Layout | None:
         position: Expr = const(new.offset)
         for index, stride in zip(indices, new.strides, strict=True):
             position = as_expr(position + index * stride)
-        address = layout.address_of(_unravelled(old.shape, position // ratio * together))
+        address = layout.address_of(unravelled(old.shape, position // ratio * together))
         return as_expr(address * ratio // together + position % ratio)
 
     return Layout(new.shape, forward)
 
 
-def _unravelled(shape: Sequence[int], position: Expr) -> list[Expr]:
+def unravelled(shape: Sequence[int | Expr], position: Expr) -> list[Expr]:
+    """The indices of the element at a row-major position."""
     indices: list[Expr] = []
     for dim in reversed(range(len(shape))):
         indices.insert(0, as_expr(position if dim == 0 else position % shape[dim]))
