@@ -1,7 +1,7 @@
 """``python -m tilelang.emulator script.py ...``: a script whose GPU kernels run here, checked.
 
 Kernels for CUDA targets, and those whose target is chosen automatically, run in the emulator with
-all checks on. The exit code is 1 when one of them does something wrong.
+all checks on. The exit code is 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ USAGE = "usage: python -m tilelang.emulator script.py [arguments]"
 
 
 def main(words: list[str]) -> int:
-    """Run a script; gives the exit code."""
+    """Run a script; return the exit code."""
     if not words:
         print(USAGE, file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
-"""The plain C interface of the runtime, as ctypes sees it.
+"""The C interface of the runtime, in ctypes.
 
-The header ``runtime/tl_emu.h`` says what each field means. Imported when the emulator first runs,
-because ctypes is.
+The header ``runtime/tl_emu.h`` documents the fields. This module is imported when the emulator
+first runs, because it imports ctypes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Launch(ctypes.Structure):
 
 
 class Finding(ctypes.Structure):
-    """Something wrong."""
+    """A defect that the runtime found."""
 
     _fields_ = (
         ("kind", c_uint32), ("space", c_uint32), ("pc", c_uint64), ("other_pc", c_uint64),
@@ -77,7 +77,7 @@ class Finding(ctypes.Structure):
 
 
 class Site(ctypes.Structure):
-    """A place in the code that accesses memory, with what its accesses cost."""
+    """An instruction that accesses memory, with the cost of its accesses."""
 
     _fields_ = (
         ("pc", c_uint64), ("space", c_uint32), ("access", c_uint32), ("bytes", c_uint32),
@@ -87,7 +87,7 @@ class Site(ctypes.Structure):
 
 
 class Event(ctypes.Structure):
-    """Something that took time in the block that is watched."""
+    """A wait, copy or matrix product in the block whose timeline is recorded."""
 
     _fields_ = (
         ("kind", c_uint32), ("warp", c_uint32), ("begin", c_uint64), ("end", c_uint64),

@@ -1,8 +1,8 @@
 """The emulator's libraries: its runtime, built once per machine, and one for each kernel source.
 
 The disk cache keeps both under a hash of their sources, flags and compiler. A kernel's source is
-compiled unchanged, against headers that define the device's functions for the CPU. A table behind
-it lets the runtime call each kernel with the parameter bytes that a driver would get.
+compiled unchanged, against headers that define the device's functions for the CPU. A table after it
+lets the runtime call each kernel with the parameter bytes that a driver would get.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class KernelLibrary:
 
 @lru_cache(maxsize=1)
 def runtime_files() -> dict[str, str]:
-    """Every source and header of the runtime and of the device's names, by their path.
+    """Every source and header of the runtime and of the device functions, by their path.
 
-    Headers of the device that are plain C++ are read as they are, so they count too.
+    Device headers that are plain C++ are used unchanged, so they count too.
     """
     names = ("emulator/runtime", "emulator/include", "emulator/amd", "cuda/include", "hip/include",
              "emulator/metal", "metal/include")  # fmt: skip
@@ -191,7 +191,7 @@ def _load_sources(
 
 @contextmanager
 def _logged_if_long(subject: str, seconds: float = 1.0) -> Iterator[None]:
-    """Log what is compiled if it takes longer than ``seconds``."""
+    """Log the name of a compilation that takes longer than ``seconds``."""
     text = "tilelang compiles %s; TILELANG_LOG_LEVEL=ERROR hides this line"
     timer = Timer(seconds, _log.warning, (text, subject))
     timer.daemon = True
@@ -259,7 +259,7 @@ def load_kernels(
         compiler: a C++ compiler; its runtime has to be loaded.
         cache: where libraries are kept.
         watched: whether loads and stores are reported to the runtime.
-        flags: of the program: ``-D``, ``-U``, ``-I``, ``-include``; others mean nothing here.
+        flags: of the program: ``-D``, ``-U``, ``-I``, ``-include``; others have no effect.
         tiles: its shared buffers, whose bounds are checked if ``watched``.
         family: the kind of target.
 

@@ -68,7 +68,7 @@ class CxxCompiler(HostCompiler):
 
     @classmethod
     def probed(cls, command: tuple[str, ...], stamp: str) -> CxxCompiler | None:
-        """Ask a compiler what it is and can do; None when it does not work."""
+        """Probe the kind and the features of a compiler; None if it does not work."""
         version = hostcc.version_of(command)
         family = "clang" if re.search(r"clang", version, re.IGNORECASE) else "gcc"
         compiler = cls(command, version, stamp, hostcc.machine_identity(), family)
@@ -158,7 +158,7 @@ def find_cxx(store: Store | None = None) -> CxxCompiler | None:
     Looks at ``CXX``, then ``g++``, ``clang++``, ``c++``, then the ``ziglang`` package.
 
     Args:
-        store: keeps what is known of a compiler; without one it is probed again.
+        store: keeps the results of the probe; without one the compiler is probed again.
     """
     return hostcc.find(CxxCompiler, store)
 

@@ -1,8 +1,8 @@
 """Declarations of memory, rewritten for the host's compiler.
 
 A variable that belongs to a thread block has no counterpart in C++. Where loads and stores are
-checked, calls also tell the runtime which tile of the arena a pointer addresses, and where an array
-begins that represents registers. Nothing else of a kernel's source changes, and its lines keep
+checked, calls also register with the runtime the tile of the arena that a pointer addresses, and
+each array that represents registers. Nothing else of a kernel's source changes, and its lines keep
 their numbers.
 """
 
@@ -68,7 +68,8 @@ def rewrite_shared(source: str, first: int = 0) -> str:
         first: the number of the first variable, which distinguishes variables of one type.
 
     Returns:
-        The same with every declaration of shared memory rewritten; as many lines as before.
+        The source with every declaration of shared memory rewritten; the number of lines stays the
+        same.
     """
     numbers = itertools.count(first)
     dynamic = _DYNAMIC.sub(_dynamic, source)
@@ -98,8 +99,8 @@ def rewrite_tiles(source: str, tiles: Sequence[SharedBuffer]) -> str:
         tiles: the shared buffers of all kernels.
 
     Returns:
-        The same, in which the runtime makes the pointers to ``tiles``. It knows a tile by its
-        number among the buffers of its kernel.
+        The source, in which the runtime makes the pointers to ``tiles``. It identifies a tile by
+        its number among the buffers of its kernel.
     """
     numbers: dict[tuple[str, str], int] = {}
     count: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Findings that a person can read, from the addresses and numbers that the runtime notes."""
+"""Readable findings from the addresses and numbers that the runtime records."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _RACES = {
     abi.RACE_WRITE_WRITE: ("writes", "wrote it too"),
 }
 _DOES = {"a read": "reads", "a load": "reads", "a write": "writes", "a store": "writes"}
-_COMPLETE = ("race", "uninitialised-read")  # the sentence has all that the runtime's text has
+_COMPLETE = ("race", "uninitialised-read")  # the sentence has all details of the runtime's message
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -114,7 +114,7 @@ def _distinct(findings: Iterable[Finding]) -> list[Finding]:
 
 
 class _Reader:
-    """What the runtime noted of one launch."""
+    """The record of one launch by the runtime."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Reader:
         return self.lines.place(self.numbers.get(pc, 0)) if pc else Place()
 
     def finding(self, raw: abi.Finding) -> Finding:
-        """The finding for one note of the runtime."""
+        """The finding for one record of the runtime."""
         kind = abi.KINDS[raw.kind] if raw.kind < len(abi.KINDS) else "other"
         site = self.place(raw.pc)
         other_site = self.place(raw.other_pc) if raw.other_pc else None
@@ -192,7 +192,7 @@ class _Reader:
         return best.name, None
 
     def landed(self, raw: abi.Finding) -> str:
-        """Which element an access behind or before a tile reaches instead."""
+        """The element of another tile that an out-of-bounds access reaches."""
         tile = self.tiles[raw.buffer]
         start = int(raw.offset) - (1 << 64 if raw.offset >> 63 else 0)
         offset = start + (tile.offset or 0)
@@ -226,7 +226,7 @@ class _Reader:
 
     # -- costs ---------------------------------------------------------------------------------
     def costs(self) -> list[Cost]:
-        """What the accesses of each line of the program cost."""
+        """The cost of the accesses of each line of the program."""
         merged: dict[tuple[Any, ...], Cost] = {}
         for site in self.launch.sites:
             if site.space == 0:
@@ -275,7 +275,7 @@ class _Reader:
         )
 
     def timeline(self) -> Timeline:
-        """The events of the block that was watched."""
+        """The events of the block whose timeline was recorded."""
         spans = []
         for event in self.launch.events:
             line = self.place(event.pc)

@@ -1,4 +1,4 @@
-"""Running the kernels of a program on the CPU cores, behind the same argument checks as elsewhere.
+"""Running the kernels of a program on the CPU cores, after the same argument checks as elsewhere.
 
 A call binds its arguments as a call for the CPU does (they are in host memory) and then runs the
 host steps of the GPU program; each launch among them goes to the emulator's runtime with the bytes
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 CHECKS = (
     "races", "bounds", "alignment", "counters", "timeline", "registers", "lost-writes", "warps",
 )  # fmt: skip
-# "lost-writes" and "warps" report what a program may do on purpose: overwrite what no thread has
-# read, and rely on a whole warpgroup.
+# "lost-writes" and "warps" report what a program may do on purpose: overwrite data that no thread
+# has read, and assume that a warpgroup runs as a whole.
 _DEFECTS = CHECKS[:-2]
 DEFAULT_CHECKS = ("races", "bounds", "alignment", "counters", "registers")
 SCHEDULES = ("fifo", "random", "late", "early")
@@ -43,7 +43,7 @@ _CAPACITY_UNCHECKED = (16, 1, 1)  # without checks
 _ALIGN = 128  # of kernel parameters and of memory that the host steps allocate
 _DEVICE = 256  # alignment of what a GPU allocates
 VECTOR = 16  # bytes of the widest access
-_GUARD = 256  # bytes before and behind that memory
+_GUARD = 256  # guard bytes before and after that memory
 _STOPPED = 1  # the code of a launch that was stopped
 _INTERRUPTED = 3  # what the runtime returns after an interrupt (Ctrl-C)
 
@@ -54,8 +54,8 @@ class Settings:
 
     Attributes:
         checks: names of :data:`CHECKS`; without any, kernels run as fast as possible.
-        schedule: "fifo" (warps round-robin), "random" (from the seed), "late" (asynchronous work
-            ends at the last legal moment) or "early" (at once).
+        schedule: "fifo" (warps round-robin), "random" (from the seed), "late" (asynchronous
+            operations complete at the last legal moment) or "early" (at once).
         seed: of the random schedule.
         workers: threads that run blocks; 0 means one per core.
         steps: switches between threads after which a block is stopped; 0 means a very large number.
@@ -88,7 +88,7 @@ class Settings:
         return bool(self.checks)
 
     def flags(self) -> int:
-        """The checks as the runtime takes them."""
+        """The checks in the form of the runtime."""
         from tilelang.emulator import abi
 
         bits = {
@@ -114,11 +114,11 @@ class Memory:
     name: str
     base: int
     size: int
-    unit: int = 1  # bytes of a storage unit, of which shape and strides speak
+    unit: int = 1  # bytes of a storage unit, the unit of shape and strides
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
     writable: bool = True
-    fresh: bool = False  # nothing has written it before the call
+    fresh: bool = False  # uninitialized before the call
 
     def index(self, offset: int) -> tuple[int, ...] | None:
         """The logical index of the element at a byte offset, None if there is none."""
@@ -138,7 +138,7 @@ class Memory:
 
 @dataclass
 class LaunchRecord:
-    """What the runtime reported of one launch."""
+    """The report of the runtime about one launch."""
 
     kernel: str
     grid: tuple[int, ...]
@@ -169,7 +169,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Machinery:
-    """What it takes to run the kernels of a program.
+    """The libraries and limits that run the kernels of a program.
 
     Attributes:
         module: the generated source with its host steps.
@@ -205,7 +205,7 @@ class EmulatedLauncher(GpuLauncher):
         machinery: the program.
         settings: how kernels run.
         finished: gets the record of every call before its results are returned; it may raise.
-        narrow: makes the kernel for tensors that are aligned less than vectors.
+        narrow: compiles the kernel for tensors with less alignment than vectors need.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class _Stops:
         self.name = name
 
     def error(self, code: int, what: str) -> TileRuntimeError:
-        """The error for a launch that did not end."""
+        """The error for a launch that was stopped."""
         return TileRuntimeError(f"kernel {self.name} was stopped by the emulator")
 
 
@@ -347,8 +347,8 @@ class _Call:
         return _STOPPED if code else 0
 
     def _buffers(self, memory: Sequence[Memory]) -> Any:
-        """The memory of a call as the runtime takes it. Only the first kernel of a call is checked
-        for reads of uninitialised memory: what earlier ones have written is not known."""
+        """The memory of a call in the form of the runtime. Only the first kernel of a call is
+        checked for reads of uninitialised memory: the writes of earlier kernels are not tracked."""
         from tilelang.emulator import abi
 
         first = not self.record.launches
@@ -359,7 +359,7 @@ class _Call:
         return (abi.Buffer * len(buffers))(*buffers)
 
     def _tiles(self, kernel: str) -> Any:
-        """The shared buffers of a kernel as the runtime takes them."""
+        """The shared buffers of a kernel in the form of the runtime."""
         from tilelang.emulator import abi
 
         tiles = [

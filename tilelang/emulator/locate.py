@@ -78,7 +78,7 @@ class Lines:
                 self._marks.append((mark[1], int(mark[2])) if mark is not None else ("", 0))
 
     def place(self, line: int) -> Place:
-        """Line number ``line`` with its origin."""
+        """Line number ``line`` with the line of the program that it comes from."""
         if not 0 < line <= len(self.lines):
             return Place()
         kernel = next((name for start, name in reversed(self._heads) if start <= line), "")

@@ -20,12 +20,13 @@ from tilelang.records import dataclass
 if TYPE_CHECKING:
     from tilelang.emulator.timeline import Timeline
 
-_SHOWN = 8  # findings and costs that the text shows
+_SHOWN = 8  # number of findings and costs that the text shows
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who accessed memory: a thread, or an asynchronous operation (a copy, a product) of a block.
+    """The source of an access: a thread, or an asynchronous operation (a copy, a product) of a
+    block.
 
     Attributes:
         thread: linear index in the block; -1 for an asynchronous operation, or for none.
@@ -66,7 +67,7 @@ class Finding:
         actor, other_actor: the threads or operations of both.
         space: "global", "shared", "registers" or "".
         buffer: name of the tensor or shared buffer, "" if it is not known.
-        index: logical index of the first element, None if it is not known.
+        index: logical index of the first element, in elements; None if it is not known.
         count: how often it happened at these lines.
         schedule, seed: of the first run that found it.
         details: the runtime's own message.
@@ -128,14 +129,14 @@ def _cut(text: str, most: int = 110) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the accesses of one line cost.
+    """The cost of the accesses of one line.
 
     Attributes:
         space: "shared" or "global".
         access: "read", "write" or "atomic".
         requests: instructions of warps.
         cost: wavefronts in shared memory, 32-byte sectors in global memory.
-        ideal: the fewest possible for as many bytes.
+        ideal: the minimum for the same number of bytes.
     """
 
     place: Place
@@ -154,7 +155,7 @@ class Cost:
 
     @property
     def unit(self) -> str:
-        """What cost counts."""
+        """The unit of ``cost``."""
         return "wavefronts" if self.space == "shared" else "sectors"
 
     def __str__(self) -> str:
@@ -220,13 +221,13 @@ class Report(Preformatted):
     Attributes:
         name: of the program.
         findings: the defects, each once.
-        costs: what accesses cost, the most wasteful first, from the first run.
+        costs: of the accesses, the most wasteful first, from the first run.
         barriers: how often blocks wait at each ``__syncthreads`` or named barrier, first run.
         totals: sums for each launch of the first run.
         runs: (schedule, seed) of every run.
         outputs: what the first run returned; None if it was stopped.
         arguments: the arguments as the first run left them.
-        picture: what ``timeline`` draws.
+        picture: the events that ``timeline`` draws.
     """
 
     name: str
@@ -241,12 +242,12 @@ class Report(Preformatted):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no finding."""
         return not self.findings
 
     @property
     def exit_code(self) -> int:
-        """0 if nothing is wrong, else 1; for ``sys.exit``."""
+        """0 without findings, else 1; for ``sys.exit``."""
         return 0 if self.ok else 1
 
     def of_kind(self, kind: str) -> list[Finding]:
@@ -255,7 +256,7 @@ class Report(Preformatted):
 
     @property
     def bank_conflicts(self) -> int:
-        """Wavefronts of shared memory beyond the least possible."""
+        """Wavefronts of shared memory above the minimum."""
         return sum(cost.cost - cost.ideal for cost in self.costs if cost.space == "shared")
 
     def summary(self) -> str:

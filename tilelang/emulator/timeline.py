@@ -36,7 +36,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened in one block of a kernel."""
+    """The events of one block of a kernel."""
 
     kernel: str
     spans: tuple[Span, ...]
@@ -49,8 +49,8 @@ class Timeline:
 
     def chrome_trace(self) -> str:
         """The events as JSON in the Trace Event Format, which chrome://tracing, Perfetto and
-        speedscope read. A step of the emulator is a microsecond there; what happens within one step
-        shares it. Each event has the line of the program, the instruction and its bytes.
+        speedscope read. A step of the emulator is a microsecond there; events of one step have the
+        same time. Each event has the line of the program, the instruction and its bytes.
 
         Source: Trace Event Format, "Complete Events" and "Metadata Events" (Google, 2016).
         """
@@ -103,7 +103,7 @@ def with_events(timeline: Timeline | None) -> Timeline:
 
 
 def draw(timeline: Timeline | None, name: str, ax: Any = None) -> Any:
-    """Draw a timeline; gives the axes.
+    """Draw a timeline; return the axes.
 
     Raises:
         TileValueError: there are no events.

@@ -1,8 +1,8 @@
 """The meaning of a program: its IR, at any level, executed with numpy, block by block.
 
-:func:`run` is the definition that back ends are tested against. It also finds what hardware does
-not report: accesses outside on-chip buffers, reads of memory nothing has written, and deadlocks.
-Set a breakpoint in ``stmts.execute`` to step through a kernel; ``T.print`` works.
+:func:`run` is the definition that back ends are tested against. It also reports mistakes that
+hardware does not: out-of-bounds accesses of on-chip buffers, reads of uninitialized memory, and
+deadlocks. Set a breakpoint in ``stmts.execute`` to step through a kernel; ``T.print`` works.
 
 Contract:
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NEGATIVE_INDICES", "UNINITIALIZED", "run"]
 
-UNINITIALIZED = ("error", "warn", "zero")  # what a read of what nothing has written may do
-NEGATIVE_INDICES = ("outside", "warn", "error")  # indices negative at run time
+UNINITIALIZED = ("error", "warn", "zero")  # rules for uninitialized reads
+NEGATIVE_INDICES = ("outside", "warn", "error")  # rules for indices that are negative at run time
 
 
 def run(
@@ -46,28 +46,29 @@ def run(
     """Execute ``func`` on ``args``, which are changed in place.
 
     Args:
-        func: a function at any level: as traced, or as passes made it, down to the instructions of
-            Thread IR, whose asynchronous copies arrive when they are waited for, no earlier.
+        func: a function at any level: as traced, after any pass, or lowered to the instructions of
+            Thread IR. Asynchronous copies of Thread IR arrive at their wait, no earlier.
         args: one value per parameter in order, results included: numpy arrays of storage elements
             (bfloat16 as uint16, fp8 as uint8, 4-bit types two per byte) with any strides, numbers
             for scalars, an array or an address for a pointer, None for a tensor that is not used.
-        safe_memory: apply the out-of-bounds rule to global memory; without it an access outside
-            is an error.
+        safe_memory: apply the out-of-bounds rule to global memory; without it an out-of-bounds
+            access is an error.
         checks: evaluate assertions.
         seed: order in which the blocks of a launch run; None is x fastest, then y, then z.
         stdout: where ``T.print`` writes; default ``sys.stdout``.
-        uninitialized: what a read of on-chip memory that nothing has written does: "error" stops,
-            "warn" says so once for each place and reads 0, "zero" reads 0.
-        observer: gets each access of shared memory, each barrier and each copy in flight.
-        late_copies: asynchronous copies of tiles, too, arrive when they are waited for; meanwhile
-            nothing of where they go counts as written.
-        negative_indices: what an index of an element of a tensor does that is negative at run time:
-            "outside" nothing but being outside, "warn" says so once for each place, "error" stops.
+        uninitialized: the rule for reads of uninitialized on-chip memory: "error" stops, "warn"
+            warns once for each source line and reads 0, "zero" reads 0.
+        observer: is called for each access of shared memory, each barrier and each copy in flight.
+        late_copies: asynchronous copies of tiles also arrive at their wait; until then their
+            destination counts as uninitialized.
+        negative_indices: the rule for an element index of a tensor that is negative at run time: it
+            is out of bounds ("outside"), with a warning for each source line ("warn"), or an error
+            ("error").
 
     Raises:
         KernelArgumentError: an argument does not fit its parameter.
-        OutOfBoundsError, UninitializedReadError, DeadlockError, DeviceAssertError: the program
-            did something wrong; the error names the place in the user's source.
+        OutOfBoundsError, UninitializedReadError, DeadlockError, DeviceAssertError: a mistake of the
+            program; the error names the line of the user's source.
         TileUnsupportedError: an operation that only some hardware has.
     """
     import numpy as np

@@ -58,7 +58,7 @@ class LoopFacts:
     private_read: dict[Var, Buffer] = field(default_factory=dict)  # by data pointer
     private_written: bool = False
     thread_code: bool = False  # uses lanes of a warp or the thread's own state
-    exchange: Call | None = None  # by which threads tell each other values
+    exchange: Call | None = None  # the call by which threads exchange values
     # stores to memory that the iterations share, with the depth of loops around them
     stores: list[tuple[Store, int]] = field(default_factory=list)
     loads: list[tuple[Var, Stmt, tuple[Expr, ...]]] = field(default_factory=list)

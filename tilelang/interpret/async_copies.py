@@ -1,7 +1,7 @@
 """Asynchronous copies (cp.async): threads start them and wait for them in groups.
 
-What such a copy moves arrives when its group is waited for and no earlier: a use before that finds
-memory that nothing has written, or what was there before.
+The data of such a copy arrives at the wait for its group, no earlier. A use before that reads
+uninitialized memory, or the old contents.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilelang.interpret.values import Array
 from tilelang.records import dataclass
 
 TILE_COPIES = "cp_async"  # the groups of asynchronous copies of tiles
-OPEN = -1  # the group of what is not committed
+OPEN = -1  # the group of copies that are not committed
 
 
 @dataclass(eq=False)
@@ -26,7 +26,7 @@ class Copying:
 
     lanes: Array
     group: Array
-    arrive: Callable[[Array], None]  # gets those of the first lanes that have waited, as a mask
+    arrive: Callable[[Array], None]  # called with the mask of the lanes that have waited
     waiting: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Flight:
         )  # fmt: skip
 
     def land(self, kind: str, lanes: Array) -> None:
-        """All that the lanes have started arrives, committed or not."""
+        """Complete all copies that the lanes have started, committed or not."""
         self._land(kind, lanes, lambda copying: copying.waiting)
 
     def _land(self, kind: str, lanes: Array, over: Callable[[Copying], Array]) -> None:

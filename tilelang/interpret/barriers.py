@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def synchronise(
     s: DivergentGroup, node: Call, active: Active, loc: Loc | None
 ) -> Generator[Wait, None, None]:
-    """Execute what ``synchronises`` for the active threads; yields while they have to wait.
+    """Execute the operation that ``synchronises`` for the active threads; yields while they have to
+    wait.
 
     Threads of a warp run together, and bulk copies complete when they are issued, so that their
     bytes need not be announced.
@@ -117,7 +118,7 @@ def _arrive_and_wait(
 def spin(
     s: DivergentGroup, ready: Callable[[], bool], active: Active, loc: Loc | None
 ) -> Generator[Wait, None, None]:
-    """Wait in a loop without a body until somebody else changes what its condition reads."""
+    """Wait in a loop without a body until another thread changes what its condition reads."""
 
     def what() -> str:
         return f"{_who(s, active)} wait in a while loop for a value that no thread changes"

@@ -1,6 +1,6 @@
 """Launches: every block of the grid in order, x fastest.
 
-A block that waits for another one (grid barrier, flag in global memory) is put aside until the
+A block that waits for another block (grid barrier, flag in global memory) is suspended until the
 rest of the grid has started.
 """
 

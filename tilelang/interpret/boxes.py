@@ -2,8 +2,8 @@
 
 A box is contiguous in shared memory, innermost dimension first; a swizzle of 32, 64 or 128 bytes
 combines the number of a 16-byte chunk with bits of its address (PTX ISA, "Tensors", "Swizzling
-modes"), where the buffer starts at a multiple of the pattern. Outside of the tensor a load gives
-zeros and a store does nothing. A copy arrives when it is issued.
+modes"), where the buffer starts at a multiple of the pattern. Outside the tensor a load gives zeros
+and a store does nothing. A copy arrives when it is issued.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KINDS = (
     "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64",
     "bfloat16",
 )  # fmt: skip
-_START = 128  # bytes that a box starts at multiples of
+_START = 128  # alignment of a box in bytes
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def _map_of(s: DivergentGroup, expr: Expr, active: Active) -> _Map:
 
 @dataclass(frozen=True)
 class _Box:
-    """The bytes of one box of one lane: those in shared memory, those of the tensor, and which of
-    the first the tensor has."""
+    """The byte positions of one box of one lane: in shared memory and in the tensor, and a mask of
+    the bytes in shared memory that are inside the tensor."""
 
     tile: Spot
     shared: Array
@@ -113,7 +113,7 @@ def _boxes(
 
 
 def _bytes(first: Array, size: int) -> Array:
-    """The bytes of elements that begin at ``first``, one after the other."""
+    """The bytes of elements that begin at ``first``, contiguous."""
     return np.asarray((first[:, None] + np.arange(size)).reshape(-1))
 
 

@@ -53,7 +53,7 @@ class Spot:
 
 
 def spot_of(s: DivergentGroup, expr: Expr, active: Active) -> Spot:
-    """Where an address operand points, per lane."""
+    """The memory and byte offset of an address operand, per lane."""
     buffer, exprs = target(expr)
     bound = s.bound(buffer)
     if buffer.storage in PRIVATE:
@@ -167,8 +167,8 @@ def _copy(s: DivergentGroup, node: Call, active: Active) -> Value:
 def _async_copy(s: DivergentGroup, node: Call, active: Active) -> Value:
     """``bytes`` that arrive in shared memory when the thread waits for them.
 
-    A third operand says whether the bytes are copied, else they are zero; the last one of a
-    ``predicated`` copy, whether there is a copy at all.
+    If the third operand is false, the bytes become zero. If the last operand of a ``predicated``
+    copy is false, nothing is copied.
     """
     count = int(node.attr("bytes"))
     members, fills = s.lanes.members(active), node.args[2:]
@@ -201,7 +201,7 @@ def _commit(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 
 def _wait(s: DivergentGroup, node: Call, active: Active) -> Value:
-    """All but the last few groups of the thread have arrived."""
+    """Wait for all but the last few groups of the thread."""
     orders = node.atom.orders
     if orders is not None and s.lanes.threads is not None:
         allowed = node.attr("count", None)

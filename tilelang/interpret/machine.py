@@ -34,7 +34,7 @@ from tilelang.warning import warn_caller
 
 
 class Evaluator(Protocol):
-    """What gives expressions their values: :mod:`~tilelang.interpret.exprs`."""
+    """Evaluates expressions: the interface of :mod:`~tilelang.interpret.exprs`."""
 
     def evaluate(self, s: DivergentGroup, expr: Expr, active: Active) -> Value:
         """The value of ``expr`` in the active lanes."""
@@ -45,7 +45,7 @@ class Evaluator(Protocol):
 
 @dataclass
 class Run:
-    """What holds for the whole call."""
+    """State of the whole call."""
 
     exprs: Evaluator
     func: PrimFunc
@@ -63,7 +63,7 @@ class Run:
     negative_indices: str = "outside"
     observer: observe.Observer | None = None
     late_copies: bool = False  # asynchronous copies of tiles arrive when they are waited for
-    here: Loc | None = None  # the statement that was begun last
+    here: Loc | None = None  # the statement that is being executed
     doubts: set[tuple[str | None, Loc | None]] = field(default_factory=set)
 
     def doubt(self, error: TileError, note: str = "it reads as 0 here; ") -> None:
@@ -109,7 +109,7 @@ class Scope:
     values: dict[Var, tuple[Value, Lanes | None]] = field(default_factory=dict)
     memory: dict[Var, Memory] = field(default_factory=dict)
     bounds: dict[int, Bound] = field(default_factory=dict)
-    # Exact values of names for integer arithmetic on loaded values: see :func:`exact`.
+    # Exact values of names of integer arithmetic on loaded values: see :func:`exact`.
     long: dict[Var, tuple[Value, Lanes | None]] = field(default_factory=dict)
 
     def copy(self) -> Scope:
@@ -180,7 +180,7 @@ class DivergentGroup:
         self.lanes = lanes
         self.loops: list[LoopRecord] = []
         self.hoisted: set[int] = set()  # allocations that were made before the fork
-        self.per_thread = False  # inside a shared loop whose iterations are dealt to threads
+        self.per_thread = False  # inside a shared loop whose iterations are distributed to threads
 
     def fork(self) -> DivergentGroup:
         """A control flow that shares memory and loops but binds its own names."""
@@ -201,7 +201,7 @@ class DivergentGroup:
 
     @property
     def site(self) -> Site:
-        """Who executes, for messages."""
+        """The executing block and threads, for messages."""
         return Site(self.block.index, self.lanes)
 
     # -- values -------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class DivergentGroup:
     def element_indices(
         self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active
     ) -> list[Value]:
-        """Where an element of ``buffer`` is."""
+        """The values of the index expressions of an element of ``buffer``."""
         values = self.corner(buffer, exprs, active)
         if self.run.negative_indices != "outside" and buffer.storage == "global":
             single = [index for index, expr in zip(values, exprs) if expr.dtype.lanes == 1]
@@ -232,7 +232,7 @@ class DivergentGroup:
         return values
 
     def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
-        """Where a tile of ``buffer`` starts."""
+        """The indices of the first element of a tile of ``buffer``."""
         return [
             self.exprs.exact(self, expr, active, True)
             if is_long(extent)
@@ -282,7 +282,7 @@ class DivergentGroup:
         return chosen[0] if chosen.size and (chosen == chosen[0]).all() else value
 
     def failing(self, cond: Value, active: Active) -> tuple[bool, int | None]:
-        """Whether a condition fails in an active lane, and in which one if lanes differ."""
+        """Whether a condition is false in an active lane, and the lane if lanes differ."""
         bad = ~np.asarray(cond, np.bool_)
         if np.ndim(bad) == 0:
             failed = bool(bad)
@@ -347,7 +347,8 @@ class DivergentGroup:
         return values.convert(self.eval(expr, None), expr.dtype, buffer.dtype)
 
     def copies(self, bound: Bound, extra: int = 0) -> Array | None:
-        """Which private copy each lane uses, with ``extra`` axes appended; None for a single."""
+        """The private copy that each lane uses, with ``extra`` axes appended; None for a single
+        copy."""
         if bound.memory.copies == 1 or bound.memory.space is None:
             return None
         ids = self.lanes.index_in(bound.memory.space)
@@ -362,7 +363,8 @@ class DivergentGroup:
         active: Active,
         shift: int = 0,
     ) -> tuple[list[Value], bool]:
-        """Where elements are, and whether some index is a vector (a last axis then)."""
+        """The index arrays of elements, and whether an index is a vector, which adds a last
+        axis."""
         values = self.element_indices(buffer, exprs, active)
         if shift:
             values[-1] = values[-1] + shift
@@ -425,7 +427,7 @@ class DivergentGroup:
     def tell_bytes(
         self, bound: Bound, threads: Array, spots: Array, write: bool, lost: bool = False
     ) -> None:
-        """Tell the observer that lanes ``threads`` touch bytes of shared memory."""
+        """Report an access of bytes of shared memory by ``threads`` to the observer."""
         observer, known = self.run.observer, self.lanes.threads
         if observer is None or known is None or self.block.index is None or not threads.size:
             return
@@ -441,7 +443,7 @@ class DivergentGroup:
         active: Active,
         *stored: Value,
     ) -> None:
-        """Tell it of a plain load, or of a store of the value ``stored``."""
+        """Report a plain load, or a store of the value ``stored``, to the observer."""
         buffer = bound.buffer
         if (
             self.lanes.threads is None

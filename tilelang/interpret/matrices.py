@@ -1,7 +1,7 @@
 """Warp-level matrix instructions (ldmatrix, mma) in numpy, as the PTX manual describes them.
 
-The register layouts are written out here from its figures, on purpose without the tables of
-``target/``: lowering that has a wrong idea of where an element is gives wrong numbers.
+The register layouts are written here from its figures, independently of the tables of ``target/``.
+So a wrong register layout in the lowering gives wrong numbers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 
 def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
-    """The other way round ("Warp-level matrix store instruction: stmatrix")."""
+    """The inverse of :func:`_load` ("Warp-level matrix store instruction: stmatrix")."""
     count, lanes = int(node.attr("count")), warps(s, node, active)
     used = lanes[:, : 8 * count].reshape(-1)
     raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), 4 * count, 4)
@@ -193,7 +193,7 @@ def multiply(
     s: DivergentGroup, node: Call, lanes: Array, tables: tuple[Array, Array, Array], active: Active,
     whole: bool = False,
 ) -> None:  # fmt: skip
-    """D += A B, whose elements are where ``tables`` say."""
+    """D += A B; ``tables`` have the positions of the elements in registers."""
     a_kind, b_kind = (DType(node.attr(name)) for name in "ab")
     m, n, k = extents_of(str(node.attr("shape")))
     a = matrix_of(s, node.args[1], a_kind, tables[0], (m, k), lanes, active, whole)
@@ -204,8 +204,8 @@ def multiply(
 def add_product(
     s: DivergentGroup, node: Call, a: Array, b: Array, tc: Array, lanes: Array, active: Active
 ) -> None:
-    """The registers of the sum, whose elements are where ``tc`` says, get the product of A and B
-    added: sums are exact and rounded once."""
+    """Add the product of A and B to the registers of the sum, whose layout is ``tc``. Sums are
+    exact and rounded once."""
     c_kind = DType(node.attr("c"))
     spot, count = spot_of(s, node.args[0], active), tc.shape[1]
     raw = read_bytes(s, spot, lanes.reshape(-1), count * c_kind.bits // 8, 4)

@@ -51,7 +51,7 @@ class Memory:
         self.writable = bool(raw.flags.writeable)
         self.owner: Array | None = None  # the lanes that were active at its allocation
         self.absent = False  # a tensor argument that was given as None
-        self.complain = _stop  # what is done about a read of something that nothing has written
+        self.complain = _stop  # called for an uninitialized read
         self._typed: dict[object, Array] = {}
 
     def typed(self, kind: np.dtype[Any]) -> Array:
@@ -73,7 +73,7 @@ class Memory:
             self.valid = np.tile(self.valid, self.copies)
 
     def spread_for(self, lanes: Lanes, active: Array | None, varies: bool) -> None:
-        """:meth:`spread`, unless a store of ``lanes`` has one value for all that have a copy."""
+        """:meth:`spread`, unless a store of ``lanes`` gives all copies the same value."""
         own = self.space is not None
         if own and (varies or active is not self.owner or self.space is not lanes):
             self.spread()
@@ -88,7 +88,7 @@ class Memory:
 
 
 def allocate(buffer: Buffer, shape: tuple[int, ...], space: Lanes | None) -> Memory:
-    """Fresh memory for ``buffer``; nothing of it counts as written."""
+    """Uninitialized memory for ``buffer``."""
     nibbles = nibbles_of(buffer.dtype)
     count = prod(shape) * buffer.dtype.lanes
     return Memory(np.zeros(-(-count * nibbles // 2), np.uint8), nibbles, written=False, space=space)
@@ -113,7 +113,7 @@ class Bound:
 
 @dataclass
 class Site:
-    """Who executes, for messages."""
+    """The executing block and threads, for messages."""
 
     block: tuple[int, int, int] | None
     lanes: Lanes
@@ -155,7 +155,7 @@ def _outside(bound: Bound, indices: list[Value], bad: Array, site: Site) -> OutO
 def negative(
     buffer: Buffer, indices: list[Value], lane: int | None, site: Site
 ) -> OutOfBoundsError:
-    """What is said of an element whose index is negative at run time."""
+    """The message about an element whose index is negative at run time."""
     numbers = [int(index if np.ndim(index) == 0 else index[lane or 0]) for index in indices]
     element = f"{buffer.name or 'buf'}[{', '.join(map(str, numbers))}]"
     return OutOfBoundsError(
@@ -215,7 +215,7 @@ def read(
     site: Site,
     safe_memory: bool,
 ) -> Value:
-    """Values at broadcast index arrays; where ``need`` is false they mean nothing.
+    """Values at broadcast index arrays; undefined where ``need`` is false.
 
     Elements outside the shape give ``bound.safe`` under the out-of-bounds rule, else an error.
     Buffers of vectors get a last axis for their lanes.
@@ -480,7 +480,7 @@ def read_box(
 
 
 def forget(bound: Bound, mins: list[int], extents: tuple[int, ...]) -> None:
-    """Nothing of the tile at ``mins`` counts as written any more."""
+    """Mark the tile at ``mins`` as uninitialized."""
     store, kind = bound.memory, bound.buffer.dtype
     if store.valid is None:
         store.valid = np.ones(2 * store.raw.size // store.unit, np.bool_)

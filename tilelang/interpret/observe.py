@@ -16,16 +16,16 @@ from tilelang.records import dataclass
 
 @dataclass(frozen=True)
 class Access:
-    """Threads of a block, which run in step, touch bytes of one allocation of shared memory.
+    """An access of one allocation of shared memory by threads of a block that run in lockstep.
 
     Attributes:
         memory: the allocation; the same object for all names of it.
         name: of the buffer.
         threads: (n,) linear thread indices.
-        spots: (n, count) bytes that each thread touches.
+        spots: (n, count) positions of the bytes that each thread accesses.
         write: whether they store.
-        lost: whether what one of them stores is not there afterwards: another one stored
-            something else in the same step.
+        lost: whether the value that one of them stores is lost, because another one stores a
+            different value in the same step.
     """
 
     memory: Memory

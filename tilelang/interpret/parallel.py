@@ -1,4 +1,5 @@
-"""``T.Parallel``: one lane per iteration, or dealt to the threads where that can be seen.
+"""``T.Parallel``: one lane per iteration, or distributed to the threads where the difference is
+visible.
 
 Iterations that update an element together (``acc[i] += A[i, j]``) run one after the other over the
 missing index, so the result is that of the loop in row-major order.
@@ -47,7 +48,7 @@ def run_parallel(s: DivergentGroup, node: Parallel, active: Active, execute: Exe
 
 
 def _differs_by_thread(s: DivergentGroup, facts: LoopFacts) -> bool:
-    """Whether it can be seen which thread runs which iteration."""
+    """Whether the result depends on which thread runs which iteration."""
     if facts.private_written or facts.thread_code:
         return True
     for data in facts.private_read:

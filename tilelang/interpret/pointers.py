@@ -1,4 +1,4 @@
-"""Arrays from outside and addresses: how they become memory, and buffers that name them."""
+"""Arrays of the caller and addresses as memory of the interpreter, and buffers over that memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Pipelines and warp roles: stages in order, and threads that run branches side by side.
 
-Copies complete at once, so only the order of a pipeline matters: a stage is acquired after it was
-released, and used after it was committed. Threads that run in lockstep follow this order without
-waits; roles wait for each other.
+Copies complete at once, so only the order of a pipeline matters: a stage is acquired after its
+release and used after its commit. Threads that run in lockstep follow this order without waits;
+roles wait for each other.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def _users(s: DivergentGroup, node: H.Pipeline, active: Active) -> int:
 
 
 def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
-    """One thing that the active threads do with an item; waits where others come first."""
+    """One operation of the active threads on a pipeline stage; it waits for the operations that
+    precede it."""
     assert isinstance(node.pipe, Var)
     queue = s.block.pipelines[node.pipe]
     number = s.number(node.number, active, "the number of an item")

@@ -1,7 +1,8 @@
 """Matrices in the registers of a simdgroup (Metal Shading Language, "SIMD-Group Matrix Functions").
 
-Which lane has which element is not specified. Here it is a place that no lowering counts on: two
-lanes share a column, so that what takes a register for a known element gives wrong numbers.
+The element of each register is not specified. The interpreter uses a layout that no lowering
+assumes: two lanes share a column. So code that assumes an element in a register computes wrong
+numbers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Statements: one case per node, every one a generator so that any of them may have to wait.
 
-``execute(s, stmt, active)`` runs ``stmt`` in the active lanes of the strand ``s`` and gives the
-lanes that go on with the next statement. Threads that take different sides of a branch with waits
-in it run as separate strands until an operation of the whole group, or the end of the block,
-brings them together.
+``execute(s, stmt, active)`` runs ``stmt`` in the active lanes of the control flow ``s`` and returns
+the lanes that continue with the next statement. Threads that take different sides of a branch with
+waits run as separate control flows. They reconverge at an operation of the whole group, or at the
+end of the block.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Node: TypeAlias = (
 
 
 def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
-    """Run ``stmt``; the result are the lanes that go on."""
+    """Run ``stmt``; the result is the lanes that continue."""
     node = cast("Node", stmt)
     s.run.here = stmt.loc
     with at(stmt.loc):
@@ -374,7 +374,7 @@ def effect(s: DivergentGroup, node: Eval, active: Active) -> Steps:
 
 
 def _reserve(s: DivergentGroup, node: Alloc, active: Active) -> None:
-    """Fresh memory for a buffer; nothing of it is written, except that scalars start as zero."""
+    """Uninitialized memory for a buffer; scalars start as zero."""
     buffer = node.buffer
     shape = tuple(s.number(e, active, f"the shape of `{buffer.name}`") for e in buffer.shape)
     if buffer.storage == "global" and s.block.index is not None:
@@ -395,7 +395,7 @@ def _reserve(s: DivergentGroup, node: Alloc, active: Active) -> None:
 def allocate(s: DivergentGroup, node: Alloc, active: Active) -> None:
     """Make a buffer; an ``alloc_var`` takes its first value."""
     if id(node) in s.hoisted:
-        s.hoisted.discard(id(node))  # the next time round it is a new allocation
+        s.hoisted.discard(id(node))  # the next iteration allocates again
     else:
         _reserve(s, node, active)
     if node.init is not None:

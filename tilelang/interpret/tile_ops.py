@@ -274,7 +274,7 @@ def scan(s: DivergentGroup, node: Scan, active: Active) -> None:
     table = table[::-1].copy() if node.reverse else table.copy()
     if node.kind not in ("sum", "max", "min"):
         raise TileValueError(f"unknown scan {node.kind!r}", expected="sum, max", got=node.kind)
-    running: Value = values.identity(node.kind, kind)  # what a reduction of NaN alone gives, too
+    running: Value = values.identity(node.kind, kind)  # also the result of a reduction of NaN only
     for k in range(table.shape[0]):
         running = table[k] = values.combine(node.kind, running, table[k], kind)
     table = table[::-1] if node.reverse else table
@@ -309,7 +309,7 @@ def _is_shared(s: DivergentGroup, region: Region, active: Active) -> bool:
 
 
 def _agreed(s: DivergentGroup, node: AtomicTile, tile: Array, active: Active) -> Array:
-    """The one tile that every active thread has of its own."""
+    """The common value of the private tiles of the active threads."""
     members = s.lanes.members(active)
     first = np.asarray(tile[members[0]])
     if any(tile[lane].tobytes() != first.tobytes() for lane in members[1:]):
@@ -335,7 +335,7 @@ def atomic(s: DivergentGroup, node: AtomicTile, active: Active) -> None:
             new = values.combine(node.op, old, tile, kind)
             write_tile(s, node.dst, np.asarray(new), False, active)
             return
-    for lane in s.lanes.members(active):  # each thread has a place of its own, or names one
+    for lane in s.lanes.members(active):  # each thread has its own memory, or its own index
         only = s.lanes.empty.copy()
         only[lane] = True
         old, old_per_lane = read_tile(s, node.dst, only)

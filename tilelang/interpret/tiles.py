@@ -97,14 +97,13 @@ def write_tile(
 
 
 def issuing(s: DivergentGroup, copy: Copy, active: Active) -> Active:
-    """Whose regions count in a copy that one lane issues for all: the first one's, where they
-    differ."""
+    """The lane whose regions a copy by one lane uses: the first one, where they differ."""
     differ = any(np.ndim(low) for side in (copy.src, copy.dst) for low in _mins(s, side, active))
     return s.lanes.ids == s.lanes.members(active)[0] if differ else active
 
 
 def forget_tile(s: DivergentGroup, region: Region, active: Active) -> bool:
-    """Nothing of a region counts as written any more; False where its place differs by thread."""
+    """Mark a region as uninitialized; False where its address differs by thread."""
     bound = s.bound(region.buffer)
     mins = _mins(s, region, active)
     if bound.memory.copies > 1 or any(np.ndim(low) for low in mins):

@@ -50,7 +50,7 @@ def _shuffle(kind: str) -> Handler:
             if (len(node.args) > 2)
             else int(node.attr("width", WARP))
         )
-        warp = max(WARP, width)  # what lowering makes for wider wavefronts says how wide
+        warp = max(WARP, width)  # lowering for wider wavefronts states the width
         table = _warps(s, s.eval(node.args[0], active), lanes, warp)
         step = _warps(s, s.eval(node.args[1], active), 1, warp).astype(np.int64)
         lane = np.broadcast_to(np.arange(warp), step.shape)

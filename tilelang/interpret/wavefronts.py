@@ -30,10 +30,10 @@ def register_layout(name: str, m: int, k: int, result: str) -> tuple[Array, Arra
     """Row and column of each register element, (lanes, elements, 2), of A, B (k x m) and the sum.
 
     mfma m x m (CDNA 3 manual, "Dense Matrix Multiply-Accumulate"): 64 / m groups of lanes have a
-    part of k each, in a run; of the sum they have four neighbours, of float64 one.
-    Consecutive instructions use the registers alternately: any k is in some of them. wmma of
-    RDNA 4: a half of the lanes has a half of k and of the columns. wmma of RDNA 3: both halves have
-    all k, and the even or odd columns.
+    contiguous part of k each. Of the sum each lane has four neighbours, or one for float64.
+    Consecutive instructions alternate between the registers. wmma of RDNA
+    4: a half of the lanes has a half of k and of the columns. wmma of RDNA 3: both halves have all
+    k, and the even or odd columns.
     """
     a, c = [], []
     for lane in range(_LANES[name]):
