@@ -1,4 +1,4 @@
-"""Finding the fastest configuration of a kernel, and remembering it.
+"""Autotuning: find the fastest configuration of a kernel, and store it.
 
 Contract:
 
@@ -6,7 +6,7 @@ Contract:
   the reference where one is given; a configuration that fails is reported and never chosen; the
   same store gives the same choice in every process.
 * May import: ``jit``, the profiler and the runtime, as a program would, and CUDA's driver to launch
-  in worker processes. No pass and no back end knows that it exists.
+  in worker processes. No pass and no back end imports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Configurations to try: lists of dicts from the forms in which a program gives them."""
+"""Configurations to try, as a list of dicts."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def expand(
 
 
 def arguments_of(config: Config, parameters: Container[str]) -> Config:
-    """What a configuration gives to the function that is tuned."""
+    """The arguments of a configuration for the tuned function."""
     return {key: value for key, value in config.items() if key in parameters}
 
 
 def pass_configs_of(config: Config, parameters: Container[str]) -> dict[Any, Any]:
-    """What a configuration gives to the compiler."""
+    """The pass configurations of a configuration."""
     return {} if PASS_CONFIGS in parameters else dict(config.get(PASS_CONFIGS) or {})
 
 

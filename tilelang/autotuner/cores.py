@@ -24,11 +24,11 @@ _CLOCK = 2.5e9
 _PRODUCTS, _LANES = 32, 16  # operations of a core in a clock: of matrix kernels, of loops
 _MEMORY, _CACHE = 12e9, 25e9  # bytes in a second, for each core
 _FUNCTION, _SCALAR = 1e-9, 10e-9  # seconds of an exponential: in a vector, on its own
-_BLOCK = 0.1e-6  # seconds until a block, or an iteration over tiles, is in flight
-_ROW, _SUM = 1e-9, 2e-9  # of a loop over the elements of a row, and of one that sums them
+_BLOCK = 0.1e-6  # seconds of overhead of a block, or of an iteration over tiles
+_ROW, _SUM = 1e-9, 2e-9  # seconds of overhead of a loop over a row, and of one that sums it
 _FEW = 16  # rows that the prefetcher follows at a time
-_NEAR, _READ, _WRITE = 2e-9, 4e-9, 30e-9  # of a jump: among few rows; among many, by access
-_EDGE = (6, 8, 6)  # rows, columns and steps that a tile of a product loses
+_NEAR, _READ, _WRITE = 2e-9, 4e-9, 30e-9  # of a jump: among few rows; many: read, write
+_EDGE = (6, 8, 6)  # rows, columns and steps that a product wastes at the edge of a tile
 _FIRST, _SECOND = 32 << 10, 512 << 10  # bytes of the caches of a core
 _STRIDED = (0.2e-9, 0.8e-9, 1.2e-9)  # of a strided read, by cache level
 _LAUNCH = 2e-6
@@ -48,7 +48,7 @@ class _Launch:
     multiplies: bool = False
 
     def add(self, part: str, seconds: float) -> None:
-        """Spend ``seconds`` more on a part of the machine."""
+        """Add ``seconds`` to a part of the machine."""
         self.parts[part] = self.parts.get(part, 0.0) + seconds
 
 
@@ -164,7 +164,7 @@ def on_cores(func: S.PrimFunc, symbols: Mapping[str, int] | None = None) -> dict
         if launch.tiles > _SECOND and not launch.multiplies:  # tiles leave the cache of a core
             launch.add("cache", 0.1 * parts["memory"] * cores * (launch.tiles / _SECOND) ** 0.5)
         blocks = max(1.0, launch.blocks)
-        share = ceil(blocks / cores) / blocks  # of the core that has most
+        share = ceil(blocks / cores) / blocks  # share of the core with the most blocks
         for name, seconds in launch.parts.items():
             parts[name] = parts.get(name, 0.0) + seconds * share
         parts["latency"] = parts.get("latency", 0.0) + _LAUNCH

@@ -244,7 +244,7 @@ def autotune(
             arguments that gives one of these; or "model": values by the names of the parameters
             (``block_M``, ``num_stages``, ...), of which a model of the machine takes the best
             without running any (:mod:`tilelang.autotuner.model`).
-        do_not_specialize: parameters whose values do not ask for a search of their own.
+        do_not_specialize: parameters whose values share one search.
         more: ``backend`` and the fields of :class:`~tilelang.autotuner.param.SearchArgs`:
             ``strategy``, ``seed``, ``budget``, ``isolate``, ``num_workers``, ``executor``.
         warmup, rep, timeout, supply_type, ref_prog, supply_prog, rtol, atol, max_mismatched_ratio,
@@ -274,7 +274,7 @@ def autotune(
                 f"autotune of `{function.__name__}` has no configurations",
                 expected="configs=[...], e.g. [dict(block_M=64), dict(block_M=128)]",
             )
-        AutoTuner(function, configs).set_profile_args(**options)  # refuses unknown options at once
+        AutoTuner(function, configs).set_profile_args(**options)  # reports unknown options now
         return AutoTuneImpl(function, configs, options, do_not_specialize or ())
 
     return decorate if func is None else decorate(func)

@@ -10,7 +10,7 @@ from tilelang.autotuner.prune import reason_to_spill
 from tilelang.autotuner.trials import Candidate
 from tilelang.profiler import Timing
 
-LEAST = 32  # candidates that are compiled whatever the model expects
+LEAST = 32  # candidates that are always compiled
 
 
 def expect(candidates: Sequence[Candidate]) -> None:

@@ -1,4 +1,5 @@
-"""How long a traced program takes, estimated from its own text and the figures of the machine.
+"""Cost model: the time of a traced program, estimated from its statements and the rates of the
+machine.
 
 Nothing is compiled or run. The estimate is for comparing configurations of one program; its
 absolute value is rough.
@@ -40,7 +41,7 @@ def estimate(
     """How long one call of ``func`` takes on ``target``."""
     if target.concrete().compute is None:
         parts = on_cores(func, symbols)
-        inside = sum(parts.values()) - parts["memory"]  # a core does one thing after the other
+        inside = sum(parts.values()) - parts["memory"]  # the parts of a core do not overlap
         outside = parts["memory"]
     else:
         parts = on_multiprocessors(func, target, symbols)
@@ -55,7 +56,7 @@ def estimate(
 
 
 # -- configurations by name -----------------------------------------------------------------------
-# What programs call a tuned parameter -> values worth a look on a GPU and on a CPU.
+# Name of a tuned parameter -> values to try on a GPU and on a CPU.
 _SIZES = (16, 64, 128, 256, 512)
 _NAMES: dict[str, tuple[Sequence[int], Sequence[int]]] = {
     "blockm": ((64, 128, 256), _SIZES),
@@ -75,17 +76,17 @@ _OTHER_NAMES = {
 
 
 def values_for(name: str, target: Target) -> list[int] | None:
-    """Values worth a look for a parameter of this name; None where the name says nothing."""
+    """Values to try for a parameter of this name; None for an unknown name."""
     plain = name.replace("_", "").lower()
     values = _NAMES.get(_OTHER_NAMES.get(plain, plain))
     return None if values is None else list(values[not target.is_gpu])
 
 
 def configurations(name: str, free: Sequence[str], target: Target) -> list[dict[str, int]]:
-    """Configurations of parameters by what their names say.
+    """Configurations of parameters by their names.
 
     Raises:
-        TileValueError: no name says anything.
+        TileValueError: no name is known.
     """
     choices = {parameter: values_for(parameter, target) for parameter in free}
     named = {parameter: values for parameter, values in choices.items() if values is not None}

@@ -54,14 +54,14 @@ class Costs:
     """Costs in clocks of a multiprocessor, and its rates per clock, fitted to measurements."""
 
     latency: float = 1500  # of a load of a tile from global memory
-    start: float = 2500  # of a block until its first loads are in flight, and for its results
+    start: float = 2500  # of a block before its first loads and for its results
     block: float = 160  # of the processor until the next block may start
     step: float = 60  # of an iteration over tiles: barriers, addresses
     reduction: float = 80  # over threads
     shared: float = 96  # bytes between shared memory and the units in a clock
     functions: float = 16  # exponentials and the like in a clock
     spilled: float = 20  # bytes of spilled registers in a clock
-    exchanged: float = 2.5  # elements in a clock that change warpgroups
+    exchanged: float = 2.5  # elements per clock that move between warpgroups
     tight: float = 24  # registers of a thread that products of warpgroups need free
     exposed: float = 0.25  # share of other work that does not overlap the bottleneck
     registers: float = 26  # of a thread, besides the tiles of products
@@ -80,7 +80,7 @@ class Launch:
     threads: int
     shared_size: int
     groups: bool  # whether products may be wgmma
-    tiles: float = 0.0  # bytes of fragments of a block, or of what a loop holds without one
+    tiles: float = 0.0  # bytes of fragments of a block, or of the values of its loops
     products: float = 0.0  # operations, in those of 16-bit factors
     lanes: float = 0.0
     functions: float = 0.0
@@ -88,10 +88,10 @@ class Launch:
     shared: float = 0.0  # bytes between shared memory and the units
     steps: float = 0.0  # iterations of loops that load
     reductions: float = 0.0  # over threads
-    exchanged: float = 0.0  # elements of register operands that other warpgroups have
+    exchanged: float = 0.0  # elements of register operands that other warpgroups hold
     stages: int = 1
     fed: bool = False  # a product reads tiles of a pipeline
-    multiplied: int = 0  # products in its text
+    multiplied: int = 0  # products in its source
     narrow: bool = True  # results have 16 bits
 
 

@@ -35,7 +35,7 @@ class ProfileArgs:
         warmup, rep: milliseconds of a full measurement.
         timeout: seconds that compiling, checking or measuring one candidate may take.
         supply_type: how inputs are made where none are given.
-        ref_prog: a function of the inputs that gives what is right.
+        ref_prog: a function of the inputs that returns the expected results.
         supply_prog: gives the inputs, from the list of their parameters (``KernelParam``).
         rtol, atol, max_mismatched_ratio: of the comparison with ``ref_prog``.
         skip_check: compare nothing.
@@ -69,19 +69,18 @@ class SearchArgs:
             :class:`~tilelang.autotuner.trials.Trials` and a seed.
         seed: of the strategy.
         budget: seconds after which nothing new is measured; None for no bound.
-        early_stop: whether a candidate is measured no further that takes ``early_stop_factor``
-            times as long as the best.
-        prune_by_model: times the shortest time that the analytic model expects, beyond which a
-            candidate of "halving" is not compiled, but for the 32 that it likes best, nor is one
-            that has to spill where others do not; None to compile all.
-        isolate: compile and measure in processes of their own, so that a crash or an endless loop
-            is a row of the report. False: in this process, where they end it. What measures on an
-            NVIDIA GPU imports torch, which takes seconds, only where something that is given needs
-            it.
-        num_workers: processes that compile; None for what ``TILELANG_AUTO_TUNING_CPU_COUNTS`` and
-            its relatives say.
+        early_stop: whether to stop measuring a candidate that takes ``early_stop_factor`` times as
+            long as the best.
+        prune_by_model: a factor. "halving" does not compile a candidate whose expected time is
+            longer than the shortest one by this factor, nor one that has to spill registers if
+            others do not. The best 32 are always compiled. None compiles all.
+        isolate: compile and measure in separate processes, so that a crash or an endless loop is a
+            row of the report. False: in this process, which a crash ends. A process that measures
+            on an NVIDIA GPU imports torch, which takes seconds, only if an option needs it.
+        num_workers: processes that compile; None for the value of
+            ``TILELANG_AUTO_TUNING_CPU_COUNTS`` and related variables.
         executor: compiles instead of these; see :func:`tilelang.jit.executors.submit`.
-        devices: GPUs that measure side by side, as numbers or names (``"cuda:1"``), or "all": those
+        devices: GPUs that measure in parallel, as numbers or names (``"cuda:1"``), or "all": those
             of the target's architecture; None for the one in use. The last rounds, which decide
             between the best, are on the first of them.
     """
@@ -109,8 +108,8 @@ class AutotuneResult:
         kernel: the compiled kernel.
         func: the program.
         libcode: the generated source.
-        report: all configurations; from a result that was remembered, as they were then.
-        cached: whether the result was remembered.
+        report: all configurations; those of the original search for a stored result.
+        cached: whether the result was stored before.
     """
 
     config: dict[str, Any]

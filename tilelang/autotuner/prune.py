@@ -1,8 +1,8 @@
-"""Pruning: configurations that cannot work or cannot be fast, found from the traced program.
+"""Pruning: drop configurations that cannot work or cannot be fast, by the traced program.
 
-The compiler would refuse the first kind, too, after some tenths of a second each, by the same
-rules: a tile of a pipelined loop has ``num_stages`` versions, and all tiles that copies of one loop
-fill are alive at once.
+The compiler would reject the first kind by the same rules, after some tenths of a second each: a
+tile of a pipelined loop has ``num_stages`` versions, and all tiles that copies of one loop fill are
+alive at once.
 """
 
 from __future__ import annotations

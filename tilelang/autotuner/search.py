@@ -1,4 +1,4 @@
-"""Which candidates are measured, and for how long: strategies behind one protocol."""
+"""Search strategies: the candidates to measure, and the duration of each measurement."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Stored results of searches: in memory, in the disk cache, in files to ship.
 
-The key is everything that decides which configuration is the fastest: the program (its source, and
+The key has everything that determines the fastest configuration: the program (its source, and
 the first configuration's traced form), all configurations, the arguments, the compile options, the
 target, the device and the version of this package. A record is JSON without code, and valid on any
 machine with the same device.
@@ -96,8 +96,8 @@ def as_json(record: Record) -> str | None:
 def save(path: str | Path) -> int:
     """Write the tuned results of this process to a JSON file; return their number.
 
-    They are all that it has found or looked up. Another installation can :func:`load` them and
-    need not tune.
+    These are all results that it has measured or looked up. Another installation can :func:`load`
+    them instead of tuning.
     """
     return STORE.save(path)
 
@@ -105,11 +105,11 @@ def save(path: str | Path) -> int:
 def load(path: str | Path) -> int:
     """Read the tuned results of a file that :func:`save` has written; return their number.
 
-    Calls that it covers take their configuration from it. Several files may be loaded; the last one
+    Calls with a stored result take its configuration. Several files may be loaded; the last one
     wins.
 
     Raises:
-        TileValueError: the file holds something else.
+        TileValueError: the file has another format.
     """
     return STORE.load(path)
 

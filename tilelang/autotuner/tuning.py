@@ -154,14 +154,14 @@ class AutoTuner:
         benchmark_multi_gpu: bool = False,
         benchmark_devices: Sequence[Any] | None = None,
     ) -> AutotuneResult:
-        """Return the best configuration: remembered, or searched for now.
+        """Return the best configuration: from the store, or from a search.
 
         Args:
             warmup, rep, timeout, executor, early_stop, early_stop_factor: as in
                 :meth:`set_profile_args`, which they change.
             use_pipeline, enable_grouped_compile, group_compile_size: accepted; candidates are
                 always compiled one by one in workers while others are measured.
-            benchmark_multi_gpu, benchmark_devices: whether all GPUs measure side by side, or which:
+            benchmark_multi_gpu, benchmark_devices: whether all GPUs measure in parallel, or which:
                 ``devices`` of :meth:`set_profile_args`.
 
         Raises:
@@ -270,8 +270,7 @@ class AutoTuner:
         return Program(func, out_idx, target, options, check_backend(chosen.execution_backend))
 
     def _trace(self, subject: Subject, candidate: Candidate, target: Target) -> None:
-        """Trace a candidate; drops it if that fails, or if the program shows that it cannot
-        work."""
+        """Trace a candidate; drop it if tracing fails, or if the program cannot work."""
         traced = attempt(self._program, subject, candidate.config, target)
         if isinstance(traced, Failure):
             candidate.drop(traced)

@@ -1,11 +1,12 @@
-"""What autograd and torch.compile need to know of kernels that are called directly on tensors.
+"""Autograd and torch.compile: rules for kernels that are called directly on tensors.
 
 * No gradient flows through such a call. The first call on a tensor that requires one warns. A check
-  of every argument of every call would cost as much as the launch, so that calls number 1, 2, 4, 8,
-  ... of a kernel are checked, and all of them if it is to be an error.
-* A kernel gives each tensor that it writes a new version. If autograd has saved the tensor, the
-  backward then is an error and not a wrong gradient. This is done for every call.
-* torch.compile does not trace kernels: :func:`not_traced` tells it, and says what to do.
+  of every argument of every call would cost as much as the launch. So calls number 1, 2, 4, 8, ...
+  of a kernel are checked, and all calls if the variable makes it an error.
+* A kernel gives each tensor that it writes a new version. If autograd has saved the tensor,
+  backward then raises an error instead of computing a wrong gradient. This is done for every call.
+* torch.compile does not trace kernels: :func:`not_traced` marks them, with a message that says what
+  to do.
 * Fake tensors, with which PyTorch traces a program, are refused: they have no values.
 """
 
@@ -25,7 +26,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _OPERATOR = "tilelang.torch.custom_op(name, kernel)"
 # Kinds of tensor classes for the C launcher.
 FOREIGN, PLAIN, TRACED = range(3)
-# When to check again: at the next power of two, at every call, never.
+# Next check: at the next power of two, at every call, or never.
 AGAIN, ALWAYS, NEVER = range(3)
 _ADVICE = f"{_OPERATOR[:-1]}, backward=...) gives it a derivative"
 
@@ -64,7 +65,7 @@ def look(kernel: str, names: Sequence[str], args: Sequence[Any], advice: str = _
         way: how to get a derivative, for the message.
 
     Returns:
-        When to check again: ``AGAIN``, ``ALWAYS`` or ``NEVER``.
+        The next check: ``AGAIN``, ``ALWAYS`` or ``NEVER``.
 
     Raises:
         KernelArgumentError: one does, and ``TILELANG_REQUIRES_GRAD`` is "raise".
@@ -126,7 +127,7 @@ def hide_from_compilers() -> None:
     """Ask torch.compile, where it is in use, to leave the code of this package alone.
 
     It breaks the graph at a kernel, and would then trace the functions of the launch, with warnings
-    about their caches. Called where kernels are made and checked: it costs too much for every
+    about their caches. Called when kernels are created and checked: it costs too much for every
     launch.
     """
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")

@@ -1,7 +1,7 @@
 """Checks of a call against the launch signature, with all their messages; solves its symbols.
 
 The launchers have fast paths for correct calls. Any other call ends in :func:`bind`, which checks
-the arguments in order. Its error names the kernel, the parameter, what is expected and what came.
+the arguments in order. Its error names the kernel, the parameter, the expected and the given value.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class _Binder:
     def __init__(self, spec: LaunchSpec) -> None:
         self.spec = spec
         self.values: list[int | None] = [None] * len(spec.symbols)
-        self.sources = [""] * len(spec.symbols)  # where a symbol's value comes from
+        self.sources = [""] * len(spec.symbols)  # the argument that gives a symbol its value
         self.later: list[tuple[Param, str, DimExpr, int]] = []
         self.nulls: list[Param] = []
         self.weak: dict[int, tuple[Param, str, int]] = {}  # values unless another dim has one

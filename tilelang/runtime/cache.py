@@ -1,10 +1,10 @@
 """The disk cache of compiled code: content-addressed, one file per entry, safe without locks.
 
-An entry's name is the hash of everything that decides its content, so two processes that write the
-same entry write the same thing and the later rename wins. A file is written under a temporary name
-and renamed when complete; a killed process leaves at most a temporary file, which is removed later.
-Every entry ends with a checksum, verified when it is read: a damaged entry counts as missing. If
-the disk is full or read-only, nothing is kept.
+An entry's name is the hash of everything that determines its content. So two processes that write
+the same entry write the same bytes, and the later rename wins. A file is written under a temporary
+name and renamed when complete; a killed process leaves at most a temporary file, which is removed
+later. Every entry ends with a checksum, verified when it is read: a damaged entry counts as
+missing. If the disk is full or read-only, nothing is stored.
 
 The bytes of a shared library come first in the file, its metadata after them, so that the file
 itself can be loaded: loaders ignore what follows a library.
@@ -48,7 +48,7 @@ _NOT_OURS = "belongs to, or can be written by, somebody else"
 _TAIL = struct.Struct("<32sQQ8s")  # checksum, bytes of data, bytes of metadata, magic
 _STALE = 3600.0  # seconds after which a temporary file cannot be in use any more
 _SAME_USE = 3600.0  # seconds in which uses of an entry count as one
-_CHECKS = 16  # how often the sizes are added up while as many bytes as the bound are written
+_CHECKS = 16  # checks of the total size while as many bytes as the bound are written
 _LOW_WATER = 0.9  # share of the bound that is left when entries are removed
 
 
@@ -91,7 +91,7 @@ class DiskCache:
         return None if self.root is None else self.root / key[:2] / f"{key}{_SUFFIX}"
 
     def get(self, key: str) -> Entry | None:
-        """The entry, or None when there is none, or it is damaged or somebody else's."""
+        """The entry, or None when there is none, or it is damaged or belongs to another user."""
         path = self.path_of(key)
         if path is None or not _is_own_folder(path.parent):
             return None

@@ -1,6 +1,6 @@
 """Arrays in the memory of a GPU by its driver alone, for processes that need no framework.
 
-The import of torch takes longer than many a search for the best kernel. The class has the exchange
+The import of torch takes longer than many searches for the best kernel. The class has the exchange
 table of DLPack, so that launchers read these arrays as fast as tensors of torch.
 """
 
@@ -74,7 +74,7 @@ class DeviceMemory:
         return result
 
     def wait(self) -> None:
-        """Wait for the GPU, which raises whatever is wrong with it."""
+        """Wait for the GPU; raises its pending errors."""
         self.driver.synchronize(self.index)
 
 

@@ -93,7 +93,8 @@ class DeviceLibrary(ABC):
 
 
 def arguments(parameters: Sequence[bytes]) -> tuple[Any, Any]:
-    """The parameters of a kernel as an array of pointers, and the buffers to keep alive with it."""
+    """The parameters of a kernel as an array of pointers, and the buffers that have to stay
+    alive."""
     import ctypes
 
     buffers = [ctypes.create_string_buffer(data, len(data)) for data in parameters]

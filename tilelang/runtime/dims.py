@@ -65,7 +65,7 @@ def solve(dim: DimExpr, symbol: int, value: int, values: Sequence[int | None]) -
 def dim_text(dim: DimExpr, names: Sequence[str]) -> str:
     """``dim`` as a person writes it, e.g. ``m*4``."""
 
-    # Each is a text, and whether it needs brackets inside an operator.
+    # Each is a string, and whether it needs brackets inside an operator.
     def of(name: str, operands: list[tuple[str, bool]]) -> tuple[str, bool]:
         inner = [f"({text})" if brackets else text for text, brackets in operands]
         symbol = BINARY[name].symbol if name in BINARY else ""

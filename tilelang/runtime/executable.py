@@ -1,4 +1,4 @@
-"""Executables: programs that can be called, compiled, emulated or interpreted."""
+"""Executables: callable programs, which are compiled, emulated or interpreted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Executable:
         return self.artifact.source if self.artifact is not None else self.func.script()
 
     def explain(self) -> str:
-        """How the program is run, as text."""
+        """A description of how the program runs."""
         if self.artifact is None:
             return f"`{self.func.name}` runs in the interpreter"
         where = "as C on the CPU cores" if self.artifact.language == "c" else "on the GPU"

@@ -1,7 +1,8 @@
 """Launchers of GPU programs: they check the arguments, then run the host steps of the program.
 
 The C launcher runs the steps itself once a device is prepared. :class:`GpuLauncher` does the same
-in Python for what the C launcher leaves to it: other frameworks, first calls, and all errors.
+in Python for the calls that the C launcher does not handle: other frameworks, first calls, and all
+errors.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class GpuLauncher(PyLauncher):
 
 
 class LateLauncher:
-    """Calls a kernel through Python until the C launcher, which another thread builds, is there.
+    """Calls a kernel through Python until another thread has built the C launcher.
 
     Only a process that builds the extension has one: later ones find it in the cache.
 
@@ -167,8 +168,8 @@ class LateLauncher:
         return self._call(*args)
 
     def resolved(self) -> Callable[..., Any]:
-        """The launcher that calls will go through, once it is there."""
-        if not self._is_resolved:  # two threads may both make one; either will do
+        """The final launcher, after its build."""
+        if not self._is_resolved:  # two threads may both create one; either is correct
             self._call = self._fast()
             self._is_resolved = True
         return self._call
@@ -213,7 +214,7 @@ def make_gpu_launcher(
     cache: DiskCache | None = None,
     narrow: Narrow | None = None,
 ) -> Callable[..., Any]:
-    """The fastest launcher that this machine offers for a GPU program.
+    """The fastest launcher of this machine for a GPU program.
 
     Args:
         spec: the launch signature.

@@ -70,7 +70,7 @@ def make_launcher(
     compiler: Compiler | None = None,
     cache: DiskCache | None = None,
 ) -> Callable[..., Any]:
-    """The fastest launcher that this machine offers for a kernel.
+    """The fastest launcher of this machine for a kernel.
 
     Args:
         spec: the launch signature.
@@ -91,7 +91,7 @@ def make_launcher(
 
 
 def native_launcher(kind: Any, slow: PyLauncher, code: bytes, address: int) -> Callable[..., Any]:
-    """A C launcher of class ``kind`` in front of ``slow``."""
+    """A C launcher of class ``kind`` with the fallback ``slow``."""
     launcher: Callable[..., Any] = kind(
         code, address, slow, slow.fail, slow.allocate_known, adapt, slow.spec.name
     )

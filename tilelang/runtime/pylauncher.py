@@ -2,7 +2,7 @@
 
 A call with the dtypes, shapes, strides and devices of an earlier one reuses its checked plan by one
 dictionary lookup. All other calls go through :func:`tilelang.runtime.binding.bind`. The C launcher
-hands calls that it cannot check to an object of this class, so that both behave the same.
+passes calls that it cannot check to an object of this class, so that both behave the same.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class PyLauncher:
                     try:
                         address = 0 if arg.is_neg() else arg.data_ptr()
                         key += (arg.dtype, arg.shape, arg.stride(), arg.device)
-                    except RuntimeError:  # no plain memory: the full check says why
+                    except RuntimeError:  # no plain memory: the full check reports why
                         sound, address = False, 0
                 else:
                     address = self._foreign(arg, key)
@@ -361,6 +361,6 @@ def _slot_format(param: Param, kind: DType) -> str:
 
 
 def _torch_tensor() -> Any:
-    """The class of torch tensors, when somebody has imported torch."""
+    """The class of torch tensors, if torch is imported."""
     torch = sys.modules.get("torch")
     return None if torch is None else getattr(torch, "Tensor", None)

@@ -1,8 +1,8 @@
-"""The host part of a GPU program: steps over 64-bit slots, as 64-bit integers that Python and C
-both run.
+"""The host part of a GPU program: steps over 64-bit slots, encoded as 64-bit integers that Python
+and C interpret.
 
-A program is an array of 64-bit integers, so it can be stored, handed to the C launcher as it is,
-and run without any host compiler by :class:`Machine`. Steps follow one another:
+A program is an array of 64-bit integers. So it can be stored, passed to the C launcher unchanged,
+and run without a host compiler by :class:`Machine`. Steps follow one another:
 
     LET slot form PROGRAM                  slot = value, stored as an integer of that form
     ASSERT number PROGRAM                  end with this code unless the value is not zero

@@ -135,7 +135,7 @@ def overlaps(first: tuple[int, int], second: tuple[int, int]) -> bool:
     return max(first[0], second[0]) < min(first[1], second[1])
 
 
-# What is raised by interfaces that break their protocol.
+# Exceptions of interfaces that violate their protocol.
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
@@ -153,8 +153,8 @@ def _kind(obj: object) -> str:
 
 
 def conversion_hint(obj: object, name: str = "A") -> str | None:
-    """What makes an array of an object that has values but shows no memory (a column of polars or
-    pandas): not done here, since a kernel would write into a copy."""
+    """A conversion to an array, for an object with values but without accessible memory (a column
+    of polars or pandas). It is not done here, because a kernel would write into a copy."""
     if isinstance(obj, type) or not hasattr(obj, "to_numpy"):
         return None
     return f"pass {name}.to_numpy(); where that is a copy, what a kernel writes goes there"
