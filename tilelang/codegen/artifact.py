@@ -1,4 +1,4 @@
-"""What a compilation gives: text in another language and what is needed to compile and call it."""
+"""The result of a compilation: source in another language, and the data to compile and call it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilelang.records import dataclass
 
 @dataclass(frozen=True)
 class Artifact:
-    """Generated source with all that is needed to compile and call it."""
+    """Generated source with the data to compile and call it."""
 
     source: str
     language: str  # "c", later "cuda", "hip", "metal"

@@ -1,4 +1,4 @@
-"""What the compiler has to know of a back end: one frozen row for each."""
+"""Back ends: one frozen row for each, with all that the compiler knows of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Limits = tuple[tuple[str, int], ...]  # (parameter, bytes) of tensors aligned le
 
 @dataclass(frozen=True)
 class Program:
-    """What is made executable, besides its text.
+    """A program to make executable, besides its source.
 
     Attributes:
         func: the program.
@@ -30,9 +30,9 @@ class Program:
         target: with an architecture.
         options: of the compilation.
         backend: how it is run, as ``execution_backend`` says.
-        narrow: makes what is called for tensors that are aligned less, or that share memory; None
-            when that is asked.
-        report: what the compiler chose, as text.
+        narrow: compiles the kernel for tensors with less alignment, or for tensors that share
+            memory; None if this program is that kernel.
+        report: the choices of the compiler, as text.
     """
 
     func: PrimFunc
@@ -46,11 +46,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Part:
-    """A program compiled for one machine, as it is kept in an exported library.
+    """A program compiled for one machine, in an exported library.
 
     Attributes:
         artifact: the generated text.
-        image: machine code and what the compiler said of it, for a GPU.
+        image: machine code and the compiler's report, for a GPU.
     """
 
     target: Target
@@ -60,17 +60,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Shipping:
-    """How kernels leave for programs without Python.
+    """Ahead-of-time export of kernels for programs without Python.
 
     Attributes:
-        parts: a program compiled for each of the named architectures; gets what gives the text
-            for a target.
+        parts: compiles a program for each of the named architectures; takes a function from a
+            target to source.
         source: one file of C that holds the parts and needs nothing else to compile.
-        flags: those that the file wants of a compiler of C.
+        flags: of the C compiler for that file.
         link: a shared library of such files, name -> text and flags; the second argument is the
             library's name, the third names the machine that it is for, as ``-march=`` does.
-        load: what calls a program of a loaded library by its symbol.
-        stream: whether functions take the stream that they work on.
+        load: returns the callable for a symbol of a loaded library.
+        stream: whether functions take a stream.
     """
 
     parts: Callable[[Program, Callable[[Target], Artifact], Sequence[str]], tuple[Part, ...]]
@@ -83,7 +83,7 @@ class Shipping:
 
 @dataclass(frozen=True)
 class Foreign:
-    """How programs of XLA call kernels.
+    """Calls of kernels by XLA.
 
     Attributes:
         platform: of XLA, which its kernels run on.
@@ -113,12 +113,12 @@ class ForeignProgram:
 
 
 def _no_export() -> Shipping | None:
-    """For back ends whose kernels stay."""
+    """For back ends without export."""
     return None
 
 
 def _no_foreign_calls() -> Foreign | None:
-    """For back ends whose kernels XLA does not call."""
+    """For back ends without XLA calls."""
     return None
 
 
@@ -133,20 +133,20 @@ def _is_always_ready() -> bool:
 
 @dataclass(frozen=True)
 class Backend:
-    """A back end. Its module is read for every kernel, and imports what compiles one only when its
+    """A back end. Its module is imported for every kernel. It imports a toolchain only when its
     functions are called.
 
     Attributes:
         kind: of the targets that it generates code for, e.g. "cuda".
-        language: what its text is called, e.g. "CUDA".
-        emit: the text of a lowered program, with all that is needed to compile and call it.
-        executable: what calls a compiled text; compiles it, or takes it from the disk cache.
-        ready: whether this machine has the toolchain; programs are interpreted where it has not.
-        ahead: starts the toolchain beside the passes; called when a text is not in the cache.
-        keeps_text: whether the text is kept in the disk cache, under the traced program.
-        emulated: whether the emulator runs the text.
-        standalone: a text with the headers of the back end in place of their includes, for
-            compilers that see host code beside it.
+        language: name of the generated language, e.g. "CUDA".
+        emit: the source of a lowered program, with the data to compile and call it.
+        executable: returns the callable for a source; compiles it, or loads it from the disk cache.
+        ready: whether this machine has the toolchain; without it, programs are interpreted.
+        ahead: starts the toolchain while the passes run; called if a source is not in the cache.
+        keeps_text: whether the disk cache stores the source under the traced program.
+        emulated: whether the emulator runs the source.
+        standalone: replaces includes by the headers of the back end, for compilers that also see
+            host code.
         texts: names of the stages of its machine code that kernels can show.
         shipping: how kernels become libraries for other languages; None where they cannot.
         foreign: how programs of XLA call kernels; None where they cannot.

@@ -1,7 +1,7 @@
 """The C-like expression printer, driven by tables.
 
 Values of narrow floats (fp16, bf16, fp8 ...) are computed in float32 and rounded after every
-operation; conversions happen at loads and stores. Integer arithmetic wraps (the text is compiled
+operation; conversions happen at loads and stores. Integer arithmetic wraps (the source is compiled
 with ``-fwrapv``). Indices are computed in 64 bits: loop and block variables are ``int64_t``.
 
 A target overrides the tables and the hooks :meth:`load`, :meth:`address` and :meth:`call`.
@@ -192,7 +192,7 @@ class CPrinter:
         return str(value) if value >= 0 else f"({value})"
 
     def rounded(self, dtype: DType, text: str) -> str:
-        """``text`` (a wider result) brought to the values of ``dtype``."""
+        """``text``, a wider result, rounded to ``dtype``."""
         if dtype in NARROW_FLOATS:
             verb = "result" if dtype in WITH_INFINITY else "round"
             return f"tl_{verb}_{NARROW_FLOATS[dtype][1]}({text})"
@@ -265,11 +265,11 @@ class CPrinter:
         return f"tl_{expr.op}_{suffix or self.suffix(expr.dtype)}({a}, {b})"
 
     def positive(self, divisor: E.Expr) -> bool:
-        """Whether a divisor is certainly > 0."""
+        """Whether a divisor is provably > 0."""
         return isinstance(divisor, E.Const) and int(divisor.value) > 0
 
     def nonnegative(self, expr: E.Expr) -> bool:
-        """Whether an index expression is certainly >= 0 (without overflow)."""
+        """Whether an index expression is provably >= 0 (without overflow)."""
         if isinstance(expr, E.Const):
             return expr.value >= 0
         if isinstance(expr, E.Var):
@@ -432,9 +432,8 @@ class CPrinter:
         return f"{pointer}[{offset}] = {value};"
 
     def bits(self, expr: E.Expr, dtype: DType) -> str | None:
-        """A value as memory holds it, where it needs no conversion: what is loaded, constants, and
-        choices between them; None for any other. As numbers NaNs would lose what makes them
-        different."""
+        """The storage bits of a value that needs no conversion: a loaded value, a constant, or a
+        choice between them; None for any other. A conversion would not keep the bits of a NaN."""
         if expr.dtype != dtype or dtype.lanes > 1:
             return None
         if isinstance(expr, E.Call) and expr.op == "reinterpret":

@@ -11,9 +11,9 @@ __all__ = ["LoweredModule"]
 
 
 class LoweredModule:
-    """What ``tilelang.lower(...).device_mod`` and ``.host_mod`` are.
+    """The type of ``tilelang.lower(...).device_mod`` and ``.host_mod``.
 
-    Printed, it is the program as text; :meth:`get_source` is the code that was generated.
+    It prints as the program; :meth:`get_source` returns the generated source.
 
     Attributes:
         traced: the function as it was before any pass.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Words that generated text must not use as names: those of C, C++ and CUDA, and what it calls.
+# Reserved identifiers of generated source: keywords of C, C++ and CUDA, and functions that it
+# calls.
 RESERVED = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
@@ -36,14 +37,13 @@ _MACRO = re.compile(r"_*[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|_[A-Z_].*")
 
 
 class Names:
-    """Allocates identifiers: the wanted name, or the name with a number when it is taken.
+    """Allocates identifiers: the wanted name, or the name with a number if it is taken.
 
-    No name starts with ``tl_`` or ``__``: macros and helpers of the headers have
-    those for what they declare.
+    No name starts with ``tl_`` or ``__``, the prefixes of macros and helpers of the headers.
 
     Args:
         reserved: further words of the text around.
-        own: a pattern of names which that text keeps for itself.
+        own: a pattern of names that are reserved for that text.
     """
 
     def __init__(self, reserved: Iterable[str] = (), own: re.Pattern[str] | None = None) -> None:

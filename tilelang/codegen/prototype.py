@@ -2,8 +2,8 @@
 
 ``int32_t SYMBOL(<parameters>, <symbols of dynamic shapes>[, void* stream])``: tensors are pointers
 to elements without gaps, where the program gives no strides, results included, which the caller
-has allocated; 16-bit and 8-bit floats are passed as their bits. It returns 0, or a code whose text
-``SYMBOL_message`` gives.
+has allocated; 16-bit and 8-bit floats are passed as their bits. It returns 0, or an error code;
+``SYMBOL_message`` returns its text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Prototype:
         slots: the parameters as 64-bit integers, as expressions of C in which ``tl_f64_bits`` gives
             the bits of a double.
         addresses: of each parameter the name in the program and in C, for tensors only.
-        about: what the parameters are, a line for each.
+        about: a description of each parameter, one per line.
     """
 
     symbol: str

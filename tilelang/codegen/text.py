@@ -1,7 +1,7 @@
-"""Lines of generated text, and what of the user is in them: messages, comments, names of files.
+"""Lines of generated source, and quoting of the user's messages, comments and file names.
 
-Whatever a message or the name of a file holds, it stays inside its string or comment: nothing of it
-is ever a token, a line or a directive of its own. Every writer of C-like text uses these functions.
+A message or file name stays inside its string or comment: no part of it becomes a token, a line or
+a directive. Every writer of C-like source uses these functions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_PLAIN = re.compile(r"[^ -~]|[\"\\?]")  # what is not written as it is: `??/` is a backslash
+_PLAIN = re.compile(r"[^ -~]|[\"\\?]")  # characters to escape: `??/` is a backslash
 
 
 class Lines:
@@ -39,7 +39,8 @@ class Lines:
 
 
 def quote(text: str) -> str:
-    """``text`` as a C string literal in UTF-8; what no UTF-8 has is shown by its escape."""
+    """``text`` as a C string literal in UTF-8; characters without UTF-8 are shown by their
+    escape."""
     shown = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
     return '"' + _PLAIN.sub(lambda match: _octal(match.group()), shown) + '"'
 

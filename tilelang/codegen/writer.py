@@ -1,7 +1,7 @@
-"""Statements of the thread-level IR as lines of C-like text: what all C-like back ends share.
+"""Statements of the thread-level IR as lines of C-like source: the base of all C-like back ends.
 
-A back end derives a writer, gives it a printer of expressions and fills the methods that say how
-memory, loops, failures and returns look on its machine.
+A back end derives a writer, gives it a printer of expressions, and defines the methods for memory,
+loops, failures and returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilelang.ir import stmt as S
 # The comment before what a line of the program became: (file, line).
 SOURCE_LINE = re.compile(r"^\s*// ([^\s:]+):(\d+)$")
 
-# What T.print calls the dtypes.
+# Names of the dtypes in the output of T.print.
 SHOWN = {
     "float16": "half_t", "bfloat16": "bfloat16_t", "float32": "float", "float64": "double",
     "int32": "int", "uint32": "uint", "int64": "int64_t", "uint64": "uint64_t",
@@ -28,7 +28,7 @@ SHOWN = {
 
 
 def device_assert_text(message: object) -> str:
-    """What a failing ``T.device_assert`` or ``assert`` of a kernel says."""
+    """The message of a failing ``T.device_assert`` or ``assert`` of a kernel."""
     return f"Device assert failed: {message}" if message else "Device assert failed"
 
 
@@ -116,7 +116,8 @@ class Writer(Lines, ABC):
         return self.condition(expr)
 
     def branch(self, stmt: S.If) -> None:
-        """if / else; a ladder in one level, since compilers bound how deep braces nest."""
+        """if / else; an else-if chain stays on one level, because compilers limit the depth of
+        braces."""
         self.put(f"if ({self.condition(stmt.cond)}) {{")
         while isinstance(stmt.orelse, S.If) and stmt.orelse.orelse is not None:
             self.nested(stmt.then, f"}} else if ({self.condition(stmt.orelse.cond)}) {{")

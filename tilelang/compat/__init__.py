@@ -1,6 +1,6 @@
-"""What programs written for the original TileLang import, where this package is built otherwise.
+"""Import paths of programs written for the original TileLang that differ from this package.
 
-``finder`` has the table of import paths. The other modules hold what those paths have: adapters of
+``finder`` has the table of import paths. The other modules define their contents: adapters of
 operands of matrix instructions (``emitters``), host source (``host_text``, ``adapter``), TVM's
 names (``tvm``), and modules of a few names.
 """

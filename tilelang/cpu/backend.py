@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tilelang.runtime.executable import Executable
 
 # What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
-# (x + large) - large, by which exponentials round, into x. Loops that sum say themselves that the
-# order does not matter.
+# (x + large) - large, by which exponentials round, into x. Reduction loops have a pragma that
+# allows another order.
 FAST_MATH = ("-fno-signed-zeros", "-freciprocal-math")
 
 
@@ -68,8 +68,8 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
 
 
 def _exact_flags(func: S.PrimFunc) -> tuple[str, ...]:
-    """Flags for a program that asks for sums or products which are rounded on their own: C
-    compilers fuse `a * b + c`, and most have a flag only for a whole file."""
+    """Flags for a program with sums or products that must be rounded separately: C compilers
+    contract `a * b + c`, and most have a flag for a whole file only."""
     exact = any(
         call.op in ARITHMETIC
         for stmt in S.walk(func.body)

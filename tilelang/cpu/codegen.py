@@ -40,7 +40,7 @@ class Unit:
     support: dict[str, str] = field(default_factory=dict)  # name -> definition, in order
     # Error code - 1 -> message and the check that gives it.
     failures: dict[tuple[str, Site], None] = field(default_factory=dict)
-    endless: bool = False  # whether a loop may go on for ever, until somebody interrupts it
+    endless: bool = False  # whether a loop may be endless, so that it polls for an interrupt
     dots: bool = False  # whether GEMM operands are packed in 32-bit words
     vectors: bool = False  # whether a loop is one over vectors
     vector_math: int = 0  # calls of functions of vectors

@@ -1,8 +1,8 @@
 """Cost model of a block: an estimate of its run time, which decides the number of worker threads.
 
 The estimate matters only for launches of a few microseconds, whose data is in the caches, and an
-error of a factor of two is acceptable. Loops of unknown length count as long ones, since waking a
-thread in vain costs less than running long work on one core.
+error of a factor of two is acceptable. Loops of unknown length count as long ones, because waking a
+thread unnecessarily costs less than running long work on one core.
 """
 
 from __future__ import annotations

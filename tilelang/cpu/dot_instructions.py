@@ -3,7 +3,7 @@
 A *word* of 32 bits holds ``group`` elements of an operand that are adjacent in k. An instruction
 adds to each lane of its accumulator the dot product of two words. Every row names its machines by
 the macros that compilers define for them, and the preprocessor picks the first row that applies. So
-one text serves every machine.
+one source serves every machine.
 
 Where the machine has AMX tiles, and the system lets the process use them, a tile instruction
 multiplies 16 rows of A by 16 columns of B, with 16 words of each. Both are stored as words; only
@@ -64,7 +64,7 @@ class Words:
 
     @property
     def text(self) -> str:
-        """The choice of a unit, in C."""
+        """The preprocessor conditions that choose an instruction."""
         lines: list[str] = []
         for at, unit in enumerate(self.units):
             lines.append(f"#{'el' * bool(at)}if {unit.when}" if unit.when else "#else")
@@ -95,7 +95,7 @@ class Words:
         ]
 
     def most_words(self, k: int) -> int:
-        """32-bit words for ``k`` elements, on the machine that needs most."""
+        """Number of 32-bit words for ``k`` elements: the maximum over all machines."""
         units = (*self.units, self.tiles) if self.tiles else self.units
         counts = {unit.group: -(-k // unit.group) for unit in units}
         return max(

@@ -95,7 +95,7 @@ class KernelSpec:
 
     @property
     def operand(self) -> str:
-        """C type of what A and B consist of."""
+        """C type of the elements of A and B."""
         return self.ctype if self.words is None else "int32_t"
 
     @property
@@ -171,9 +171,8 @@ def _types(spec: KernelSpec, isa: Isa) -> list[str]:
 
 
 def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
-    """The inner kernel: a block of ``rows`` by NV vectors in registers. What it adds to is fetched
-    into the cache meanwhile, and the rows of the next one; ``next`` leads from a panel to the one
-    that follows."""
+    """The inner kernel: a block of ``rows`` by NV vectors in registers. It prefetches its
+    accumulators and the rows of the next block; ``next`` is the distance to the next panel."""
     lanes, width = isa.vector_bytes // spec.size, panel_width(spec.dtype)
     vec, loose = f"{spec.name}_v", f"{spec.name}_u"
     factors = vec if spec.words is None else f"tl_word{isa.vector_bytes}"
@@ -226,9 +225,9 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
 
 
 def _prefetch(spec: KernelSpec, rows: int) -> str:
-    """Fetches what the next block needs of A, where its rows are contiguous: about a line
-    for each step. What a part of B is multiplied with does not stay in the L1 cache until the
-    next part, and a processor does not follow so many rows at a time."""
+    """Prefetch A of the next block, where its rows are contiguous: about one line per step. A does
+    not stay in the L1 cache from one part of B to the next, and a hardware prefetcher does not
+    follow so many rows."""
     is_contiguous = spec.words is not None or (spec.a_col == 1 and 0 <= spec.a_row - spec.k <= 16)
     if not is_contiguous or spec.taps is not None or 2 * rows * spec.size < LINE:
         return ""
@@ -236,7 +235,7 @@ def _prefetch(spec: KernelSpec, rows: int) -> str:
 
 
 def _start(spec: KernelSpec, vec: str, row: int) -> str:
-    """What the sums of a row start from."""
+    """The initial value of the sums of a row."""
     if spec.words is None or spec.dtype == "float32":
         return "{0}"
     return f"a[{_times(row, spec.a_stride)} + {spec.steps}] - ({vec}){{0}}"

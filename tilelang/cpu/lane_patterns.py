@@ -1,10 +1,10 @@
-"""Lane patterns: what the lanes of a vector have where quotients, remainders and masks of the
-loop's variable occur.
+"""Lane patterns: the lanes of a vector for indices with quotients, remainders and masks of the loop
+variable.
 
-Vectors begin at multiples of their length. So the lanes of ``x[i ^ 1]`` are a vector whose
-neighbours change places, those of ``x[i // 2]`` half a vector with every element twice, and
-``i % 2 == 0`` is a constant, whatever the number of lanes of the machine is: all that is said here
-holds for groups of a few lanes, which are alike, in vectors of each length.
+Vectors begin at multiples of their length. So ``x[i ^ 1]`` is a vector with swapped neighbours,
+``x[i // 2]`` is half a vector with every element twice, and ``i % 2 == 0`` is a constant mask. A
+pattern describes a group of a few lanes. It repeats in every group, so it holds for vectors of
+every length.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ GROUP = 4  # lanes, or all of the shortest vector
 
 
 class Pattern(NamedTuple):
-    """Where the lanes of a group are: ``offsets`` from its lowest element, which is ``low`` from
-    the element of the first lane, and ``step`` from the one of the group before."""
+    """The positions of the lanes of a group: ``offsets`` from its lowest element, which is ``low``
+    from the element of the first lane, and ``step`` from the one of the group before."""
 
     low: int
     offsets: tuple[int, ...]
@@ -35,7 +35,8 @@ class Pattern(NamedTuple):
         return asked == set(self.offsets)
 
     def load(self, family: str, kind: str, address: str, bits: int) -> str:
-        """The lanes in C, from the lowest element at ``address`` on; "" where there is no way."""
+        """C source that loads the lanes, from the lowest element at ``address`` on; "" if the
+        pattern has no shuffle."""
         size = len(self.offsets)
         if 2 * self.step == size and self.offsets == tuple(k // 2 for k in range(size)):
             return f"TL_LOAD_TWICE({kind}, {address}, {bits}, {2 * bits})" if bits < 64 else ""

@@ -1,4 +1,4 @@
-"""From a serialised function to one C file: block functions, launches and the entry.
+"""Emit a serialised function as one C file: block functions, launches and the entry.
 
 ``int32_t tl_call(const int64_t* slots)`` gets the parameters in order (data pointers; scalars as
 64-bit integers or the bits of a double), then the symbols in the order of :func:`symbols_of`.
@@ -43,8 +43,8 @@ INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 
 @dataclass(frozen=True)
 class CModule:
-    """The generated text, the symbols it expects after the parameters, and its messages with
-    the places of the checks that give them."""
+    """The generated source, the symbols that it expects after the parameters, and its messages with
+    the source lines of their checks."""
 
     source: str
     symbols: tuple[E.Var, ...]

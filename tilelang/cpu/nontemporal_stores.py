@@ -23,7 +23,7 @@ LEAST = 4 << 20  # bytes; no machine has a last cache that is smaller than what 
 
 @dataclass(frozen=True)
 class Streams:
-    """The storage of results that are stored past the caches, and what the launch accesses."""
+    """The storage of results of non-temporal stores, and the tensors that the launch accesses."""
 
     results: frozenset[E.Var] = frozenset()
     tensors: tuple[Buffer, ...] = ()
@@ -33,8 +33,8 @@ NONE = Streams()
 
 
 def streams_of(stmt: S.Launch) -> Streams:
-    """What a launch may store past the caches; NONE where it is small, or where its memory has
-    names that are not seen here."""
+    """The results that a launch may store with non-temporal stores; NONE if the launch is small, or
+    if its memory may have unknown aliases."""
     tensors: dict[E.Var, Buffer] = {}
     written, seen = set[E.Var](), set[E.Var]()
     if any(isinstance(node, S.View) and node.source is not None for node in S.walk(stmt.body)):

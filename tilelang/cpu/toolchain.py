@@ -92,7 +92,7 @@ int tl_probe(int x) {
 }
 """
 _COMPLEMENTS = ((), ("-fno-tree-loop-if-convert",), ("-fno-tree-vectorize",))
-# Programs that some compiler gets wrong, each with the flags that mend it, the cheapest first.
+# Programs that some compiler miscompiles, each with the flags that avoid it, the cheapest first.
 _PITFALLS = ((_PROBE_ORDER, _IN_ORDER), (_PROBE_MASKS, _COMPLEMENTS))
 
 
@@ -101,7 +101,7 @@ class Compiler(HostCompiler):
     """A C compiler that works.
 
     Attributes:
-        careful: flags without which it would make something else of a program (``_PITFALLS``).
+        careful: flags that avoid known miscompilations (``_PITFALLS``).
         underscores: it names processors x86_64_v3 and not x86-64-v3, as zig does.
         native: flags that allow every instruction of this machine.
         openmp: flags that turn on OpenMP; empty when it has none.
@@ -120,7 +120,7 @@ class Compiler(HostCompiler):
 
     @classmethod
     def probed(cls, command: tuple[str, ...], stamp: str) -> Compiler | None:
-        """Ask a compiler what it is and can do; None when it does not work."""
+        """Probe the kind and the features of a compiler; None if it does not work."""
         plain = cls(command, hostcc.version_of(command), stamp, hostcc.machine_identity())
         if not _works(plain, _PROBE, ()):
             return None
@@ -191,8 +191,8 @@ def find_compiler(store: Store | None = None, quiet: bool = False) -> Compiler |
     Looks at ``CC``, then ``cc``, ``gcc``, ``clang``, then the ``ziglang`` package.
 
     Args:
-        store: keeps what was found out about a compiler; without one it is asked again.
-        quiet: say nothing when there is none; for those who can do without.
+        store: keeps the results of the probe; without one the compiler is probed again. quiet: do
+            not warn if there is none.
     """
     compiler = hostcc.find(Compiler, store)
     if compiler is None and not quiet:

@@ -33,7 +33,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear, parted
 from tilelang.ir.tables import BINARY
 
-# To what a difference of positions is brought before steps are added, which keep its sign.
+# Bounds of a difference of positions before steps are added, so that its sign is kept.
 _SIGNS = {"d": 2**60, "w": 2**29, "h": 2**10, "b": 64}
 _HALVES = ("float16", "bfloat16")
 # Of tl_vector_small.h; the others are converted lane by lane.

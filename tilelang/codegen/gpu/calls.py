@@ -1,4 +1,5 @@
-"""Writers of calls that several dialects share: what they print, the headers of each have."""
+"""Writers of calls that several dialects share. The headers of each dialect define the printed
+functions."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ def address_of(call: E.Call, position: int) -> E.AddressOf:
 
 
 def require_whole_block(p: GpuPrinter, call: E.Call, machine: str) -> None:
-    """A barrier must be one of all threads of its block where the machine has no other; its number
-    says nothing then."""
+    """Require a barrier of all threads of the block, on machines without named barriers; its number
+    is ignored."""
     block_threads = p.threads[0] * p.threads[1] * p.threads[2]
     if all(isinstance(arg, E.Const) and arg.value == block_threads for arg in call.args[1:]):
         return
@@ -146,9 +147,9 @@ def _shuffle_elect(p: GpuPrinter, call: E.Call) -> str:
 def _call_extern(p: GpuPrinter, call: E.Call) -> str:
     """A function of the user's source or of the dialect itself.
 
-    Pointers to narrow types convert to whatever pointer the function takes. A template takes what
-    it is given, so it gets a pointer to a type that has the size and no arithmetic: casts of the
-    pointer mean what they say, and sums of the bits as integers do not compile.
+    Pointers to narrow types convert to whatever pointer the function takes. A template keeps the
+    type of its argument. So it gets a pointer to a type of the same size without arithmetic: casts
+    of the pointer are correct, and sums of the bits as integers do not compile.
     """
     function = str(call.attr("name", ""))
     args = []

@@ -1,4 +1,4 @@
-"""What one dialect of GPU code spells differently: a table that a back end fills."""
+"""The spelling of one dialect of GPU source: a table that a back end fills."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MapEncoder: TypeAlias = "Callable[[E.Call, str, HostWriter, Mapping[E.Var, E.Exp
 
 
 def default_waves(launch: S.Launch, target: Target) -> int:
-    """Where nothing is known of units that issue instructions."""
+    """The default, for targets without a number of waves."""
     return 1
 
 
@@ -36,29 +36,30 @@ class Dialect:
             fit a multiprocessor at once, and {waves} of it; after it stand the parameters.
         block, thread: the index of the block in the grid and of the thread in its block along
             {axis}.
-        inputs: parameters of every kernel after its own, for what the hardware gives.
+        inputs: parameters of every kernel after its own, for values from the hardware.
         spaces: memory ("global", "shared", "local") -> the word before the type in pointers to it,
             with a blank; "" where pointers do not say where they point.
         arena: the declaration of a block's planned shared memory of {bytes} as `tl_smem`.
         shared, local: the declaration of an array {name} of {length} elements of {kind} in shared
             memory and in registers; vector moves need them aligned.
-        restrict: that nothing else points to the same, with a blank.
+        restrict: the qualifier of pointers that do not alias, with a blank.
         reserved: names that a variable must not take.
-        texts: what the dialect spells otherwise than rows do: name of a row -> its text.
+        texts: source text of rows that differs from the row's own: name of a row -> text.
         writers: name that rows have for it (``Atom.writer``) -> what writes the text of a call, ""
             for none.
         operands: kind of operand that only some machines have (``Operand.space``) -> its text.
-        includes: headers that a text needs.
+        includes: headers of the source.
         map_tensor: the tensor that a tensor map describes, None for a plain pointer.
         map_step: the step of the host that makes it for the kernel parameter with this name.
         flags: options of the compiler that suit the kernels of a function.
         pointer, scalar: a parameter {name} of {kind} of a kernel, the {at}-th one.
         swizzle: the block in panels of {panel} rows or columns ({order}).
-        matrices: dtype -> the type of a matrix whose elements have no known place.
+        matrices: dtype -> the type of a matrix whose element layout is opaque.
         rolled: the pragma before a loop of constant extent around barriers of the block, where the
             compiler would unroll it beyond the registers.
-        waves: wavefronts of a kernel that a unit which issues instructions is to have at once.
-        lacks: what the machine has not -> what programs use instead; "print" and names of rows.
+        waves: wavefronts of a kernel that should be resident on a SIMD unit.
+        lacks: missing feature of the machine -> its replacement in programs; "print" and names of
+            rows.
     """
 
     name: str

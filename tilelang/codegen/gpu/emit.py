@@ -178,9 +178,10 @@ class _Kernel:
         self._declare()
 
     def _declare(self) -> None:
-        """What the kernel knows of parameters, symbols and launch variables."""
+        """Declare the parameters, symbols and launch variables of the kernel."""
         printer, slots = self.printer, self.module.slots
-        # What an earlier kernel may still be writing must not come through the read-only cache.
+        # Data that an earlier kernel may still be writing must not be read through the read-only
+        # cache.
         dependent = any(_depends(call.atom) for call in _calls(self.stmt.body))
         self.restrict = not dependent and bool(self.module.func.attr("tir.noalias", True))
         for data, buffer in slots.buffers.items():
@@ -375,5 +376,5 @@ def _calls(body: S.Stmt) -> tuple[E.Call, ...]:
 
 
 def _depends(row: Atom) -> bool:
-    """Whether the kernel waits there for the one in front of it."""
+    """Whether the kernel waits there for the previous kernel."""
     return row.orders is not None and (row.orders.kind, row.orders.scope) == ("wait", "launches")

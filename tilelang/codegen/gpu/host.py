@@ -43,7 +43,7 @@ _ARGUMENT_DTYPES = {"float": "float32", "double": "float64"}
 
 @dataclass
 class Slots:
-    """Where the values of a call are.
+    """The slots that hold the values of a call.
 
     Attributes:
         of: parameter, symbol, let variable or storage -> slot.
@@ -78,14 +78,15 @@ class Slots:
 
 
 class HostWriter:
-    """Walks host statements and collects their steps; ``machine`` is what errors speak of."""
+    """Walks host statements and collects their steps; ``machine`` is the name of the target in
+    errors."""
 
     def __init__(self, slots: Slots, launch: Launcher, machine: str) -> None:
         self.slots = slots
         self.launch = launch
         self.machine = machine
         self.steps: list[Step] = []
-        self.checks: dict[tuple[str, Site], None] = {}  # message and place, by their numbers
+        self.checks: dict[tuple[str, Site], None] = {}  # message and source line, by their numbers
 
     def write(self, stmt: S.Stmt) -> None:
         """Append the steps of `stmt`."""

@@ -12,7 +12,7 @@ from tilelang.records import dataclass
 
 LOW, HIGH = -(2**31), 2**31 - 1
 LEAST, MOST = -(2**63), 2**63 - 1
-ATOM, PRODUCT, SUM = 2, 1, 0  # how tightly the text binds
+ATOM, PRODUCT, SUM = 2, 1, 0  # operator precedence of the text
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ class KernelWriter(Writer):
 
     # -- control flow ------------------------------------------------------------------------------
     def repeated(self, expr: E.Expr) -> str:
-        """The condition of a loop; what other threads may change is loaded every time."""
+        """The condition of a loop; memory that other threads may change is loaded every time."""
         self.p.polls = True
         condition = self.condition(expr)
         self.p.polls = False
@@ -227,7 +227,7 @@ class KernelWriter(Writer):
         return [*updates, *phases], S.seq(*loop.body.stmts[count:])
 
     def pragma(self, stmt: S.For) -> str:
-        """How far the compiler unrolls the loop, "" for as it likes."""
+        """The unroll pragma of the loop; "" leaves the choice to the compiler."""
         if stmt.kind not in ("unroll", "vectorized"):
             rolled = self.p.dialect.rolled if isinstance(stmt.stop, E.Const) else ""
             calls = (inner.call for inner in S.walk(stmt.body)) if rolled else ()

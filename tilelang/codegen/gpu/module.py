@@ -1,4 +1,4 @@
-"""What the CUDA printer hands to the launcher: device source and the host's steps as plain data.
+"""The interface of GPU printers and launchers: device source and the host's steps as plain data.
 
 The host part of a compiled function is not code but a short list of steps over 64-bit slots, so
 that it can be stored beside the device binary, replayed without a host compiler and read by a
@@ -143,7 +143,7 @@ def programs_of(step: Step) -> tuple[Program, ...]:
 
 @dataclass(frozen=True)
 class SharedBuffer:
-    """Where a shared buffer of a kernel is, for those who explain addresses to people.
+    """The address range of a shared buffer of a kernel, for reports.
 
     Attributes:
         kernel, name: the function and the buffer's name in its text.

@@ -53,8 +53,8 @@ class GpuPrinter(CPrinter):
         declared: storage -> C element type of its pointer (with "const " where it is read only).
         threads: threads of a block.
         state: helpers that the text needs at the head of the kernel, name -> declaration.
-        polls: whether a condition is printed for which threads may wait: what it loads is loaded
-            every time, as other threads change it.
+        polls: whether the printed condition is that of a polling loop: its loads are volatile,
+            because other threads change the memory.
         templates: function templates in the source that the program brings.
     """
 
@@ -92,7 +92,7 @@ class GpuPrinter(CPrinter):
             raise unavailable(what, needs, self.target)
 
     def refuse_lacking(self, name: str) -> None:
-        """Refuse what the dialect has no text for and no other way to do."""
+        """Reject a call that the dialect lacks, with the replacement."""
         instead = self.dialect.lacks.get(name)
         if instead is not None:
             raise TileUnsupportedError(
@@ -177,15 +177,15 @@ class GpuPrinter(CPrinter):
 
     # -- intervals ---------------------------------------------------------------------------------
     def interval(self, expr: E.Expr) -> Interval:
-        """What is known of the value of an integer expression."""
+        """The interval of the value of an integer expression."""
         return interval(expr, self.bounds)
 
     def nonnegative(self, expr: E.Expr) -> bool:
-        """Whether the value of an integer expression is certainly at least 0."""
+        """Whether the value of an integer expression is provably at least 0."""
         return self.interval(expr).low >= 0
 
     def positive(self, divisor: E.Expr) -> bool:
-        """Whether the value of a divisor is certainly more than 0."""
+        """Whether the value of a divisor is provably more than 0."""
         return self.interval(divisor).low > 0
 
     def counts(self, var: E.Var) -> bool:

@@ -27,7 +27,7 @@ class _Attributes(dict[str, object]):
 def call_text(p: GpuPrinter, call: E.Call) -> str | None:
     """The text of an intrinsic; None where its row names none, or the dialect lacks its writer.
 
-    What the dialect spells in its own way comes first, then the row's writer, then its text.
+    The text of the dialect takes precedence, then the row's writer, then the row's text.
     """
     row = call.atom
     p.refuse_lacking(call.op)

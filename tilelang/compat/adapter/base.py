@@ -1,4 +1,4 @@
-"""What all host wrappers share: the base class, and finding the function to wrap."""
+"""The base class of host wrappers, and the search for the function to wrap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilelang.target import parse_target
 
 
 class BaseWrapper(ABC):
-    """Something that wraps kernel source into host source."""
+    """Base class: wraps kernel source in host source."""
 
     @abstractmethod
     def wrap(self, *args: Any, **kwargs: Any) -> str:
@@ -72,7 +72,7 @@ class BaseKernelAdapter(ABC):
 
 
 def find_prim_func(module: Any) -> PrimFunc:
-    """The function in what callers pass as a module.
+    """The function of a module argument.
 
     Raises:
         TileValueError: there is none.
@@ -84,7 +84,7 @@ def find_prim_func(module: Any) -> PrimFunc:
 
 
 def functions_of(module: Any) -> list[PrimFunc]:
-    """The functions in what callers pass as a module: one, a mapping, or an object with one."""
+    """The functions of a module argument: a function, a mapping, or an object with one."""
     if isinstance(module, PrimFunc):
         return [module]
     if isinstance(module, LoweredModule):
@@ -95,7 +95,7 @@ def functions_of(module: Any) -> list[PrimFunc]:
 
 
 def find_module(given: Any, func: PrimFunc, target: Any, configs: Any) -> HostModule:
-    """The host part in what callers pass as a device module; compiles when that is None.
+    """The host part of a device module argument; None compiles the function.
 
     Args:
         given: a :class:`HostModule`, a :class:`CudaModule`, an artifact with one, or None.

@@ -1,4 +1,4 @@
-"""The adapter of another implementation: no kernel has it, which is what programs ask."""
+"""The adapter class of another implementation, for ``isinstance`` checks that are always false."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["TVMFFIKernelAdapter"]
 
 
 class TVMFFIKernelAdapter:
-    """Class of nothing here, for ``isinstance``."""
+    """A class without instances, for ``isinstance``."""

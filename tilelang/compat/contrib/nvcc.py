@@ -1,4 +1,4 @@
-"""What a CUDA target can do, by its compute version."""
+"""Features of a CUDA target, by its compute version."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def compile_cuda(
         arch: 90, "90a" or "sm_90a"; that of the machine's GPU when left out.
         options: more options, in the spelling of nvcc or NVRTC.
         path_target: also write the result to this file.
-        verbose: print what the compiler says.
+        verbose: print the output of the compiler.
         tool: "nvrtc", "nvcc" or "auto" for the first that exists.
 
     Raises:

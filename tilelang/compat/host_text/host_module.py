@@ -1,4 +1,5 @@
-"""What host source is printed from: parameters of a call, launch steps and hints, as plain data.
+"""The input of the printers of host source: parameters of a call, launch steps and hints, as plain
+data.
 
 The compiler's :class:`CudaModule` knows slots, not names. Here the slots get the names and types
 of the program's parameters back, in the order in which host functions take them: parameters as

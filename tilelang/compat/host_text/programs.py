@@ -1,9 +1,9 @@
 """Host expressions as C and as Python text.
 
 The host part of a GPU program computes with postfix programs over 64-bit slots (see
-``tilelang.ir.postfix``). Here they become expressions that a person can read. What has
-no value, such as a division by zero, must stop a call: in Python it raises by itself, in C the
-helper functions note it in ``tl_undefined``, which the host code looks at before it uses a value.
+``tilelang.ir.postfix``). Here they become readable expressions. An undefined value, such as a
+division by zero, must stop a call: Python raises; in C the helper functions set ``tl_undefined``,
+which the host code checks before it uses a value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an AMD target is, by the name of its architecture."""
+"""Properties of an AMD target, by the name of its architecture."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Names that programs reach through ``tilelang.tvm``, as names of this package's own objects.
+"""The namespace ``tilelang.tvm``: names of TVM for this package's own objects.
 
-Nothing of TVM is here or emulated. Where a program means something that this package has (a target,
-a dtype, an expression, a function), the name leads to it; other names that programs are known to
-use say what to do instead (`tilelang.absent`).
+It does not contain or emulate TVM. A name whose object exists here (a target, a dtype, an
+expression, a function) is that object. Other names that programs use raise an error with a
+replacement (`tilelang.absent`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tilelang.transforms.notes import with_lines
 
 
 def contract_arrays(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with variables and rows for tiles of which each iteration uses no more."""
+    """``func`` with tiles contracted to variables and rows."""
     return rewrite_launches(func, _contracted)
 
 

@@ -41,7 +41,7 @@ FEWEST = 16  # blocks that are left for the cores, at least
 
 
 def coarsen_blocks(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with blocks that do the work of their neighbours, too."""
+    """``func`` with coarsened blocks."""
 
     def widened(launch: S.Launch) -> S.Stmt:
         for axis, var in enumerate(launch.block_vars):

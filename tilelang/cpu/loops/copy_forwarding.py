@@ -79,7 +79,7 @@ class TileCopy:
 
 
 def tile_copy(stmt: S.Stmt, tiles: Container[E.Var]) -> TileCopy | None:
-    """What ``stmt`` is if it only fills one of ``tiles`` from global memory."""
+    """The copy that ``stmt`` makes, if it only fills one of ``tiles`` from global memory."""
     loops, stmt = peel(stmt, lambda loop: True)
     if not isinstance(stmt, S.Store) or not isinstance(stmt.value, E.Load):
         return None

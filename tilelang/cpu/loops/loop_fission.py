@@ -52,9 +52,8 @@ def unsupported_intrinsic(call: E.Call) -> TileUnsupportedError:
 def check_intrinsics(launch: S.Launch) -> None:
     """Refuse barriers that operations other than those counted here use.
 
-    Intrinsics that complete a barrier need it as an object in memory, and none is left. What an
-    unknown function does with the memory of a thread cannot be told, nor what an instruction of
-    other machines gives.
+    Intrinsics that complete a barrier need it as an object in memory, and none is left. The effects
+    of unknown functions and of instructions of other targets are not known.
     """
     for stmt in S.walk(launch.body):
         with located(stmt.loc):
@@ -70,7 +69,7 @@ def _is_barrier(arg: E.Expr) -> bool:
 
 
 def _count_barriers(launch: S.Launch) -> int:
-    """How many statements are barriers of threads."""
+    """Number of statements that are barriers of threads."""
     calls = (stmt.value for stmt in S.find(launch.body, S.Eval))
     orders = (call.atom.orders for call in calls if isinstance(call, E.Call))
     return sum(each is not None and each.kind == "rendezvous" for each in orders)

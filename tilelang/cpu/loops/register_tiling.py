@@ -186,13 +186,13 @@ class _Loads:
         self.known: dict[tuple[int, ...], int] = {}
 
     def is_profitable(self) -> bool:
-        """Whether there are many, and some loop does nothing to a third of them."""
+        """Whether there are many loads, and a third of them does not depend on some loop."""
         still = [load for load in self.all if any(v not in load.variables for v in self.dims)]
         most = max(map(len, self.each))
         return len(self.all) >= LEAST and most <= LOADS and 3 * len(still) >= len(self.all)
 
     def of(self, factors: tuple[int, ...]) -> int:
-        """How many different ones so many iterations of each loop load."""
+        """Number of distinct loads of this many iterations of each loop."""
         if factors not in self.known:
             if not self.known:
                 self.addresses = [_address(load, tuple(self.dims)) for load in self.all]
@@ -203,9 +203,8 @@ class _Loads:
         return self.known[factors]
 
     def cost(self, factors: tuple[int, ...]) -> int:
-        """What all iterations take, where so many of each loop are taken at a time and the rest of
-        a loop one by one: loads, and the time that a sum waits for itself, once for all that are
-        taken at a time."""
+        """The cost of all iterations with these factors, remaining iterations one by one: loads,
+        and the latency of a dependent sum, once per jammed iteration."""
         groups = [
             ((factor, n // factor), (1, n % factor)) if factor > 1 else ((1, n),)
             for factor, n in zip(factors, self.dims.values())
@@ -229,8 +228,7 @@ def _vectors(stmt: S.Stmt, var: E.Var, names: set[E.Var]) -> Iterator[E.Load]:
 
 # -- how many at a time ----------------------------------------------------------------------------
 def _factors(nest: _Nest, memory: Memory, blocks: dict[E.Var, int]) -> dict[E.Var, int]:
-    """How many iterations of which loops and blocks are taken at a time; none where nothing is
-    jammed."""
+    """The unroll factors of loops and blocks; empty where nothing is jammed."""
     every = (*nest.around, nest.inner)
     trips = {loop.var: trip_count(loop) or 0 for loop in nest.around}
     bounds = [bound for loop in every for bound in (loop.start, loop.stop)]
@@ -253,7 +251,7 @@ def _factors(nest: _Nest, memory: Memory, blocks: dict[E.Var, int]) -> dict[E.Va
 def _cost_key(
     choice: tuple[int, ...], loads: _Loads, blocks: dict[E.Var, int]
 ) -> tuple[int, int, int]:
-    """What makes a choice worse: its cost, then its length, then blocks that are gone."""
+    """The sort key of a choice: its cost, then its length, then the merged blocks."""
     gone = prod(factor for var, factor in zip(loads.dims, choice) if var in blocks)
     return loads.cost(choice), prod(choice), gone
 
@@ -261,7 +259,7 @@ def _cost_key(
 def _choices(
     nest: _Nest, dims: dict[E.Var, int], blocks: dict[E.Var, int]
 ) -> Iterator[tuple[int, ...]]:
-    """How many iterations of each of ``dims`` may be taken at a time."""
+    """The possible unroll factors of each of ``dims``."""
     variables = sum(isinstance(stmt, S.Alloc) for stmt in nest.body)
     names = any(isinstance(stmt, S.Let) for stmt in nest.body)
     most = MOST // max(1, variables + names)
@@ -277,7 +275,7 @@ def _choices(
 
 
 def _factors_of(n: int, is_full: bool) -> list[int]:
-    """How many of ``n`` iterations may be taken at a time; of blocks none is left over."""
+    """The possible unroll factors for ``n`` iterations; for blocks only divisors."""
     return [few for few in range(1, min(n, MOST) + 1) if n % few == 0 or not is_full]
 
 

@@ -38,7 +38,7 @@ from tilelang.target import Context
 from tilelang.transforms.analysis.dependence import Iterations, Memory, steps_of
 from tilelang.transforms.analysis.loops import steps_by_one, trip_count
 
-FEWEST = 4  # iterations that are worth it
+FEWEST = 4  # iterations that are worth a vector
 SHORTEST = 16  # of a serial loop, which a C compiler may unroll
 WIDEST = 512  # bits of the longest vector
 _EXTREMES = ("min", "max")
@@ -145,8 +145,9 @@ def _is_candidate(loop: S.For) -> bool:
 
 
 def _totals(loop: S.For, func: S.PrimFunc) -> tuple[tuple[str, Buffer], ...]:
-    """What a serial loop reduces to in any order; none where an order counts. Minima and maxima of
-    floats ignore a NaN, so the first value must be none: all that it is set to are constants."""
+    """The reductions of a serial loop whose order does not matter; none if an order matters. Minima
+    and maxima of floats ignore a NaN, so the initial value must not be NaN: it must be a
+    constant."""
     own = {node.buffer.data for node in S.find(loop.body, S.Alloc)}
     totals: list[tuple[str, Buffer]] = []
     for store in S.find(loop.body, S.Store):
@@ -344,7 +345,7 @@ def _is_of(expr: E.Expr, total: Buffer) -> bool:
 
 
 def _acts(index: E.Expr) -> bool:
-    """Whether an index does more than compute."""
+    """Whether an index has an effect."""
     return any(
         not isinstance(node, _NODES)
         or (isinstance(node, E.Call) and node.atom.effect is not Effect.NONE)

@@ -1,4 +1,4 @@
-"""What the GPU of this machine has, or its processor where there is no GPU."""
+"""Properties of the GPU of this machine, or of its processor if there is no GPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def get_device_name(device_id: int = 0) -> str:
 
 
 def get_shared_memory_per_block(device_id: int = 0, format: str = "bytes") -> int:
-    """Shared memory that a block can have without asking, in "bytes", "kb" or "mb".
+    """Shared memory of a block without an opt-in, in "bytes", "kb" or "mb".
 
     Raises:
         TileUnsupportedError: there is no CUDA device.
@@ -53,7 +53,7 @@ def get_shared_memory_per_block(device_id: int = 0, format: str = "bytes") -> in
 
 
 def get_max_dynamic_shared_size_bytes(device_id: int = 0, format: str = "bytes") -> int:
-    """The most shared memory that a block can ask for; else as
+    """The maximum shared memory of a block, with the opt-in; else as
     :func:`get_shared_memory_per_block`."""
     size = int(get_cuda_device_properties(device_id).shared_memory_per_block_optin)
     return size // {"bytes": 1, "kb": 1 << 10, "mb": 1 << 20}[format]

@@ -26,7 +26,7 @@ class Hint:
         rasterization_plan: the order of blocks; the class :class:`NoRasterization` for rows.
         vectorize: elements of one access, by name of the tensor.
         threads: of a block.
-        estimate: what the model makes of it.
+        estimate: of the cost model.
     """
 
     block: list[int] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Hint:
     estimate: Estimate = Estimate(0.0, "")
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that say something."""
+        """The fields with a value."""
         return {
             name: value for name, value in self.__dict__.items() if value and name != "estimate"
         }

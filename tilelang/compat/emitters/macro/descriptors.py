@@ -2,8 +2,8 @@
 
 A tile is cut into panels along its contiguous dimension, W bytes wide; a panel stores all rows, W
 bytes each, one after the other, and swizzles the 16-byte chunks of eight rows (``layout.swizzle``).
-W is 128, 64 or 32, or 16 without a swizzle. ``passes.layouts.descriptors`` says what a descriptor
-tells the unit of that.
+W is 128, 64 or 32, or 16 without a swizzle. ``transforms.layouts.descriptors`` documents the fields
+of a descriptor.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SwizzleMode(IntEnum):
 
 @dataclass(frozen=True)
 class WGMMADescriptorParams:
-    """What the descriptor of an operand says, and what its instructions add to the address.
+    """The fields of the descriptor of an operand, and the address offsets of its instructions.
 
     Attributes:
         swizzle_mode: of the descriptor, a :class:`SwizzleMode`.
