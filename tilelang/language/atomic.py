@@ -140,15 +140,18 @@ def _atomic(
     added = convert(_plain(value, what), target.dtype)
     if target.scope() in PRIVATE:
         return _own_element(op, target, added, return_prev)
-    expr = call(
-        f"atomic_{op}",
-        AddressOf(target.buffer, target.mins),
-        added,
-        dtype=target.dtype,
-        memory_order=order,
-        return_prev=constant_bool(return_prev, what, "return_prev"),
-    )
+    prev = constant_bool(return_prev, what, "return_prev")
+    expr = _update(op, target, target.mins, added, order, prev)
     return _deliver(expr, return_prev, what)
+
+
+def _update(
+    op: str, target: Region, indices: tuple[Expr, ...], value: Expr, order: str, prev: bool
+) -> Expr:
+    """One update of one element."""
+    address = AddressOf(target.buffer, indices)
+    options = {"memory_order": order, "return_prev": prev}
+    return call(f"atomic_{op}", address, value, dtype=target.dtype, **options)
 
 
 # -- memory of single threads -------------------------------------------------------------------
@@ -223,14 +226,7 @@ def _plain(value: object, what: str) -> object:
 def _spread(op: str, target: Region, value: Expr, order: str) -> None:
     """One update of each element of a tile with the same value, made by the block once."""
     variables, indices = _elements(target)
-    update = call(
-        f"atomic_{op}",
-        AddressOf(target.buffer, indices),
-        value,
-        dtype=target.dtype,
-        memory_order=order,
-        return_prev=False,
-    )
+    update = _update(op, target, indices, value, order, False)
     emitter(f"T.atomic_{op}").emit(
         Parallel(
             vars=tuple(var for var, _ in variables),

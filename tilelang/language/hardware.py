@@ -88,13 +88,7 @@ def tcgen05_gemm_sp(
 ) -> None:  # fmt: skip
     """Multiply a sparse operand into tensor memory."""
     what = "T.tcgen05_gemm_sp"
-    _tile(
-        "tcgen05_gemm_sp",
-        (A_sparse, E, B),
-        (C,),
-        (*flags, *_signal(mbar, what)),
-        **options,
-    )
+    _tile("tcgen05_gemm_sp", (A_sparse, E, B), (C,), (*flags, *_signal(mbar, what)), **options)
 
 
 def tcgen05_gemm_blockscaled(
@@ -107,16 +101,10 @@ def tcgen05_gemm_blockscaled(
     what = "T.tcgen05_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what), *_signal(mbar, what))
     _tile(
-        "tcgen05_gemm_blockscaled",
-        (A, B, SFA_tmem, SFB_tmem),
-        (C,),
-        args,
-        transpose_A=transpose_A,
-        transpose_B=transpose_B,
-        sf_a_granularity_k=sf_a_granularity_k,
-        sf_b_granularity_k=sf_b_granularity_k,
-        **options,
-    )
+        "tcgen05_gemm_blockscaled", (A, B, SFA_tmem, SFB_tmem), (C,), args, transpose_A=transpose_A,
+        transpose_B=transpose_B, sf_a_granularity_k=sf_a_granularity_k,
+        sf_b_granularity_k=sf_b_granularity_k, **options,
+    )  # fmt: skip
 
 
 tcgen05_mma_blockscaled = tcgen05_gemm_blockscaled
@@ -132,17 +120,10 @@ def mma_gemm_blockscaled(
     what = "T.mma_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what))
     _tile(
-        "mma_gemm_blockscaled",
-        (A, B, SFA, SFB),
-        (C,),
-        args,
-        policy=int(warp_policy(policy, what)),
-        transpose_A=transpose_A,
-        transpose_B=transpose_B,
-        sf_a_granularity_k=sf_a_granularity_k,
-        sf_b_granularity_k=sf_b_granularity_k,
-        **options,
-    )
+        "mma_gemm_blockscaled", (A, B, SFA, SFB), (C,), args, transpose_A=transpose_A,
+        policy=int(warp_policy(policy, what)), transpose_B=transpose_B,
+        sf_a_granularity_k=sf_a_granularity_k, sf_b_granularity_k=sf_b_granularity_k, **options,
+    )  # fmt: skip
 
 
 def tcgen05_cp_warpx4(
