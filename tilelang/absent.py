@@ -159,6 +159,7 @@ _WORDS = (
     ("gemm_blockscaled", "T.gemm of tiles that have been multiplied by their scales"),
     ("BaseTileScheduler", "T.PersistentTileScheduler, or T.alloc_var in a class of T.meta_class"),
     ("has_let_value get_let_value", "the name itself, which stands for its value"),
+    ("get_tvm_dtype is_float4 is_float4_e2m1fn", "T.dtype(x), which compares with texts"),
     ("break_loop continue_loop", "Python's break and continue"),
 )
 WORDS: Mapping[str, str] = {name: advice for names, advice in _WORDS for name in names.split()}
