@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from tiny import kinds, run
 
+import tilelang
 import tilelang.language as T
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileError, TileTypeError, TileValueError
 from tilelang.ir.expr import Const
 from tilelang.ir.stmt import If, Launch, PrimFunc, Store, walk
 
@@ -111,6 +112,41 @@ def test_cluster_prelude_and_swizzle_are_annotations() -> None:
     assert found.hints.cluster_dims == (2, 1, 1)
     assert found.hints.prelude == "// text"
     assert found.hints.swizzle == (10, "column")
+
+
+def test_indices_and_extents_of_clusters() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((6, 4), T.int32), n: T.int32):
+        with T.Kernel(6, n, cluster_dims=(2, 2), threads=32) as (bx, by):
+            assert T.get_cluster_dims() == (2, 2, 1) and T.get_cluster_size() == 4
+            x, y = T.get_cluster_ids()
+            wide, high = T.get_cluster_extents()
+            assert wide == T.get_cluster_extent() == 3
+            O[bx, by] = (x * high + y) * 100 + T.get_cluster_id() * 10 + T.get_cluster_id(1)
+
+    want = np.array(
+        [[(x // 2 * 2 + y // 2) * 100 + x // 2 * 10 + y // 2 for y in range(4)] for x in range(6)]
+    )
+    for way in (
+        {"execution_backend": "interpret"},
+        {"target": "cpu"},
+        {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
+    ):
+        out = np.zeros((6, 4), np.int32)
+        tilelang.compile(f, **way)(out, 4)  # type: ignore[arg-type]
+        assert (out == want).all()
+
+
+def test_a_kernel_without_clusters_has_clusters_of_one_block() -> None:
+    @T.prim_func
+    def f():
+        with T.Kernel(3, 5) as (bx, by):
+            assert T.get_cluster_dims() == (1, 1, 1) and T.get_cluster_size() == 1
+            assert T.get_cluster_ids() == (bx, by) and T.get_cluster_extents() == (3, 5)
+
+    with pytest.raises(TileError) as caught:
+        T.get_cluster_size()
+    assert "T.get_cluster" in str(caught.value)
 
 
 def test_cuda_source_kernels_trace() -> None:

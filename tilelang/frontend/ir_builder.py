@@ -379,8 +379,12 @@ class Builder:
 
     def cluster_blocks(self) -> int:
         """Blocks of a cluster of the enclosing kernel; 1 where it has none."""
-        dims = self.kernel("a block of the cluster").annotations.get("cluster_dims") or (1,)
-        return prod(cast("tuple[int, ...]", dims))
+        return prod(self.cluster_dims("a block of the cluster"))
+
+    def cluster_dims(self, what: str) -> tuple[int, int, int]:
+        """The same in each dimension, (x, y, z)."""
+        dims = self.kernel(what).annotations.get("cluster_dims")
+        return cast("tuple[int, int, int]", dims or (1, 1, 1))
 
     def thread_extents(self) -> tuple[int, int, int]:
         """Threads of the enclosing kernel, (x, y, z)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +26,12 @@ __all__ = [
     "get_block_bindings",
     "get_block_extent",
     "get_block_extents",
+    "get_cluster_dims",
+    "get_cluster_extent",
+    "get_cluster_extents",
+    "get_cluster_id",
+    "get_cluster_ids",
+    "get_cluster_size",
     "get_thread_binding",
     "get_thread_bindings",
     "get_thread_extent",
@@ -180,7 +187,7 @@ def Kernel(
     Raises:
         TileValueError: too many extents, or one that is not positive.
     """
-    known = {"cluster_dims": options.pop("cluster_dims", None)}
+    clusters = options.pop("cluster_dims", None)
     if options:
         name = min(options)
         raise TileTypeError(
@@ -195,7 +202,7 @@ def Kernel(
             "prelude": prelude,
             "is_cpu": True if is_cpu else None,
             "default_threads": True if threads is None and not is_cpu else None,
-            **known,
+            "cluster_dims": None if clusters is None else _cluster(clusters),
         },
     )
 
@@ -204,15 +211,17 @@ def ClusterKernel(
     *blocks: Any, cluster_dims: Any, threads: Any = None, prelude: str | None = None
 ) -> KernelLaunchFrame:
     """Launch a kernel whose blocks run in clusters of ``cluster_dims`` (x, y, z)."""
-    dims = tuple(cluster_dims) if isinstance(cluster_dims, (list, tuple)) else (cluster_dims,)
+    return Kernel(*blocks, threads=threads, prelude=prelude, cluster_dims=_cluster(cluster_dims))
+
+
+def _cluster(given: Any) -> tuple[int, ...]:
+    """The blocks of a cluster, (x, y, z)."""
+    dims = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     if not 1 <= len(dims) <= 3 or any(not isinstance(d, int) or d < 1 for d in dims):
         raise TileValueError(
             "cluster_dims are 1 to 3 positive ints", expected="e.g. (2, 1, 1)", got=f"{dims!r}"
         )
-    full = (*dims, 1, 1)[:3]
-    return KernelLaunchFrame(
-        _grid(blocks), _thread_counts(threads, False), {"prelude": prelude, "cluster_dims": full}
-    )
+    return (*dims, 1, 1)[:3]
 
 
 def CUDASourceCodeKernel(
@@ -233,7 +242,7 @@ def CUDASourceCodeKernel(
         "prelude": prelude,
         "cuda_source": _source_text(source_code_or_path),
         "entry_name": entry_name,
-        "cluster_dims": None if cluster_dims is None else tuple(cluster_dims),
+        "cluster_dims": None if cluster_dims is None else _cluster(cluster_dims),
     }
     return KernelLaunchFrame(_grid(blocks), _thread_counts(threads, False), options)
 
@@ -318,6 +327,38 @@ def get_block_extents() -> tuple[Any, ...]:
     """Return the grid extents."""
     launch = builder("T.get_block_extents").kernel("T.get_block_extents")
     return tuple(_plain(extent) for extent in launch.grid)
+
+
+def get_cluster_dims() -> tuple[int, int, int]:
+    """Return the blocks of a cluster (x, y, z): 1s in a kernel without clusters."""
+    return builder("T.get_cluster_dims").cluster_dims("T.get_cluster_dims")
+
+
+def get_cluster_size() -> int:
+    """Return the number of blocks of a cluster."""
+    return prod(get_cluster_dims())
+
+
+def get_cluster_ids() -> tuple[Any, ...]:
+    """Return the indices of the block's cluster in the grid of clusters."""
+    dims = zip(get_block_bindings(), get_cluster_dims())
+    return tuple(block if size == 1 else block // size for block, size in dims)
+
+
+def get_cluster_id(dim: int = 0) -> Any:
+    """Return the index of the block's cluster in dimension ``dim`` (x is 0)."""
+    return _axis(get_cluster_ids(), dim, "get_cluster_id")
+
+
+def get_cluster_extents() -> tuple[Any, ...]:
+    """Return the numbers of clusters in each dimension of the grid."""
+    dims = zip(get_block_extents(), get_cluster_dims())
+    return tuple((extent + size - 1) // size for extent, size in dims)
+
+
+def get_cluster_extent(dim: int = 0) -> Any:
+    """Return the number of clusters in dimension ``dim``."""
+    return _axis(get_cluster_extents(), dim, "get_cluster_extent")
 
 
 def launch_axis(thread: str) -> tuple[str, int]:
