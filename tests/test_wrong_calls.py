@@ -30,7 +30,7 @@ def untyped(value: object) -> Any:
     return value
 
 
-A_PATH = "  expected: a text, or a pathlib.Path\n  got: "
+A_PATH = "  expected: a str or a pathlib.Path\n  got: "
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "no folder": (
         lambda: tilelang.export_library(untyped(None), {"f": fill}),

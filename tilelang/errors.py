@@ -381,7 +381,7 @@ def path_of(value: object, what: str) -> Path:
     Raises:
         TileTypeError: it is none.
     """
-    check_type(value, (str, PathLike), f"{what} is a path", "a text, or a pathlib.Path")
+    check_type(value, (str, PathLike), f"{what} is a path", "a str or a pathlib.Path")
     if "\0" in str(value):
         raise TileValueError(f"{what} has a NUL", expected="the path of a file", got=shown(value))
     return Path(str(value))

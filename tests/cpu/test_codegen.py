@@ -224,7 +224,7 @@ def test_an_exchange_of_threads_in_a_shared_loop_is_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         source(kernel)
     assert str(caught.value).split("\n -->")[0] == (
-        "T.shfl_xor runs in the iterations of a shared loop\n"
+        "T.shfl_xor is called in the iterations of T.Parallel\n"
         "  expected: thread code, outside T.Parallel or with an iteration for each thread\n"
         "  got: `T.shfl_xor(A[i], 1)`\n"
         "  hint: neighbouring iterations are not defined; use the thread index"

@@ -410,7 +410,7 @@ def test_an_exchange_that_some_threads_miss_is_an_error(kind: str) -> None:
     under = "A[tx] > 0" if kind == "divergent" else "A[tx]"
     line = error.value.loc.line if error.value.loc is not None else 0
     assert text.startswith(
-        "threads exchange data through `s` where not all of them are\n"
+        "threads exchange data through `s` in code that not all of them execute\n"
         "  expected: a point that all threads of the block (or "
         "of whole warps) reach together, where a barrier is legal\n"
         f"  got: `s` written at line {line - 1} and read here, under `{under}`\n"

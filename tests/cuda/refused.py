@@ -23,7 +23,7 @@ _GROUPS = r"T\.initialize_wgmma_descriptor is not available on \w+\n\s+expected:
 _MEMORY = (
     r"bytes of shared memory, \d+ more than a block of .* can have\n\s+expected: at most \d+ b"
 )
-_DTYPE = r"is of dtype \w+, which Metal has not\n\s+expected: bfloat16, float16, float32, "
+_DTYPE = r"is of dtype \w+, which Metal does not have\n\s+expected: bfloat16, float16, float32, "
 
 
 def _word(name: str) -> str:

@@ -189,7 +189,7 @@ def test_a_barrier_inside_parallel_is_refused() -> None:
     with pytest.raises(TileRuntimeError) as error:
         k.run()
     assert str(error.value) == (
-        "T.sync_threads runs in the iterations of a shared loop\n"
+        "T.sync_threads is called in the iterations of T.Parallel\n"
         "  expected: thread code, outside T.Parallel\n"
         "  hint: T.Parallel iterations are spread over the threads and cannot wait for each other"
     )

@@ -431,7 +431,7 @@ def test_an_exchange_in_a_loop_of_several_iterations_for_a_thread_is_refused(
         a = np.arange(128, dtype=np.int32)
         tilelang.compile(kernel, **where)(a, a.copy())
     assert str(caught.value).split("\n -->")[0] == (
-        "T.shfl_xor runs in the iterations of a shared loop\n"
+        "T.shfl_xor is called in the iterations of T.Parallel\n"
         "  expected: thread code, outside T.Parallel or with an iteration for each thread\n"
         "  got: `T.shfl_xor(A[i], 1)`, with 2 iterations for a thread\n"
         "  hint: neighbouring iterations are not defined; use the thread index"

@@ -1825,7 +1825,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
         A[0, 0] = n ** bx
 """,
         """\
-TileTypeError: `**` of integers with an exponent that only the run tells
+TileTypeError: `**` of integers with an exponent that is only known at run time
   expected: a constant exponent, or a float
   got: `n ** bx`
   hint: as floats it is T.pow(T.float32(x), y); exact in integers is a loop of multiplications; a power of two is `1 << y`

@@ -918,7 +918,7 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "barrier-by-number-without-a-list",
         lambda: T.barrier_wait(0, 1),
         TileValueError,
-        "a barrier is named by number\n"
+        "a barrier is named by its number, and the kernel has no list of barriers\n"
         "  expected: T.create_list_of_mbarrier(...) before it\n"
         "  got: 0\n"
         "  hint: or bar = T.alloc_barrier([...]) and bar[i]",
@@ -1147,7 +1147,7 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "flags-that-are-numbers",
         lambda: T.annotate_compile_flags([3]),
         TileTypeError,
-        "a flag of T.annotate_compile_flags is not text\n  expected: a list of texts\n  got: 3",
+        "a flag of T.annotate_compile_flags is not a string\n  expected: a list of str\n  got: 3",
     ),
     (
         "configs-without-a-mapping",
@@ -1165,7 +1165,7 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "source-that-is-a-number",
         lambda: T.import_source(3),
         TileTypeError,
-        "T.import_source of something that is not text\n  got: 3",
+        "T.import_source of something that is not a string\n  got: 3",
     ),
     (
         "registers-not-a-multiple-of-8",

@@ -183,9 +183,9 @@ def test_the_source_of_a_kernel_may_be_a_file(tmp_path: Path) -> None:
             traced(wrong)
         text = str(caught.value)
         assert "the source of T.CUDASourceCodeKernel cannot be read\n" in text
-        assert "expected: CUDA text, or the path of a file\n" in text
+        assert "expected: CUDA source, or the path of a file\n" in text
         assert f"got: {got}" in text or "name too long" in text, text
-    with pytest.raises(TileTypeError, match="the source of T.CUDASourceCodeKernel is a text"):
+    with pytest.raises(TileTypeError, match="the source of T.CUDASourceCodeKernel is not a string"):
         traced(3)
 
 

@@ -170,8 +170,8 @@ def test_what_the_ways_of_a_macro_return_is_of_one_kind() -> None:
                 A[0] = mixed(A[1])
 
     assert str(caught.value).startswith(
-        "`mixed` returns different things on two ways\n"
-        "  expected: on every way as many scalars of the same dtypes, or the same tile\n"
+        "`mixed` returns different values on two paths\n"
+        "  expected: on every path as many scalars of the same dtypes, or the same tile\n"
         "  got: a scalar of int32 on one, one of float32 on another\n"
         "  hint: the branch is taken while the kernel runs: cast scalars to one dtype; for tiles, "
         "write into one that the macro gets\n"

@@ -61,9 +61,9 @@ def test_a_break_that_the_device_decides_is_refused() -> None:
                     A[k] = 1
 
     assert str(caught.value).startswith(
-        "`break` of a loop over a sequence of Python, in a branch of the device\n"
+        "`break` of a loop over a Python sequence, in a device branch\n"
         "  expected: a condition that is known while the kernel is traced\n"
-        "  hint: the rounds are traced one after the other; guard what follows by `if`\n"
+        "  hint: the loop is unrolled while tracing; guard what follows with `if`\n"
     )
 
 

@@ -42,7 +42,7 @@ def message(line: str, **names: object) -> list[str]:
 def test_arithmetic_of_python_with_a_text() -> None:
     line = "for k in T.serial(T.ceildiv(64, block)): T.clear(s)"
     assert message(line, block="32") == known(
-        "`block` is a text where a number is meant",
+        "`block` is a string where a number is expected",
         "  expected: a number",
         "  got: '32'",
         "  hint: pass block=32, the number and not its text",
@@ -61,7 +61,7 @@ def test_arithmetic_of_python_with_a_text() -> None:
     ],
 )
 def test_other_arithmetic(line: str) -> None:
-    assert message(line, block="32")[0] == "`block` is a text where a number is meant"
+    assert message(line, block="32")[0] == "`block` is a string where a number is expected"
 
 
 def test_a_shape_of_a_text() -> None:
@@ -101,7 +101,7 @@ def test_a_text_in_a_factory() -> None:
         factory(64, "32")
     line = inspect.getsourcelines(factory.pyfunc)[1] + 2
     assert str(caught.value).splitlines()[:5] == known(
-        "`block` is a text where a number is meant",
+        "`block` is a string where a number is expected",
         "  expected: a number",
         "  got: '32'",
         "  hint: pass block=32, the number and not its text",

@@ -64,9 +64,9 @@ _PLAIN = (
         ("T.transpose(s, a, 1)", _kind("annotations", "a dict", "1")),
         ("T.copy(A, s, a)", _kind("coalesced_width", "an int", "the buffer `a` of shape (8, 8)")),
         # Parts of the program that are made directly.
-        ("T.BufferLoad()", "Load is made of other fields\n  expected: Load(buffer, indices)\n  got: 0 of them"),
-        ("T.StringImm()", "StringImm is made of other fields\n  expected: StringImm(value)\n  got: 0 of them"),
-        ("T.PrimExpr()", "Expr is a kind of value, and no value itself"),
+        ("T.BufferLoad()", "the arguments of Load are not its fields\n  expected: Load(buffer, indices)\n  got: 0 of them"),
+        ("T.StringImm()", "the arguments of StringImm are not its fields\n  expected: StringImm(value)\n  got: 0 of them"),
+        ("T.PrimExpr()", "Expr is an abstract class and has no instances"),
         (
             "T.Fragment((4,), replicate=s)",
             "the replication of T.Fragment is not a number\n"
@@ -78,9 +78,9 @@ _PLAIN = (
             "the combination of T.comm_reducer is not a function\n"
             "  expected: a function of two values, e.g. lambda x, y: x + y\n  got: `n`",
         ),
-        ("T.StringImm(8)", "StringImm holds a text\n  expected: a str\n  got: 8"),
-        ("T.Var((-1,))", "the name of T.Var is not a text\n  expected: a str\n  got: (-1,)"),
-        ("T.SizeVar(2**31)", "the name of T.SizeVar is not a text\n  expected: a str\n  got: 2147483648"),
+        ("T.StringImm(8)", "StringImm holds a string\n  expected: a str\n  got: 8"),
+        ("T.Var((-1,))", "the name of T.Var is not a string\n  expected: a str\n  got: (-1,)"),
+        ("T.SizeVar(2**31)", "the name of T.SizeVar is not a string\n  expected: a str\n  got: 2147483648"),
         ("T.IntImm('int8', a[0:4, 0])", "T.IntImm cannot use this as `value`\n  got: `a[0:4, 0]`, a tilelang.Region"),
         ("T.Call(int, 'x', 3)", "T.Call cannot use this as `args`\n  got: 3, an int"),
         ("T.ceildiv((0,), 7)", "T.ceildiv cannot use this as `lhs`\n  got: (0,), a tuple"),

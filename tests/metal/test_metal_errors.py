@@ -83,7 +83,7 @@ CASES = {
         program(rounds_up), "T.ieee_add with rounding_mode='ru' is not available on Metal",
     ),
     "double": (
-        program(nothing, "float64"), "the parameter `A` is of dtype float64, which Metal has not",
+        program(nothing, "float64"), "the parameter `A` is of dtype float64, which Metal does not have",
     ),
     "grid": (program(waits_for_the_grid), "T.sync_grid is not available on Metal"),
 }  # fmt: skip

@@ -210,7 +210,7 @@ def test_scope_names_the_storage_scopes() -> None:
     assert T.Tensor((4,), "float32").scope == "global"
     for annotation in (T.SharedBuffer, T.FragmentBuffer, T.LocalBuffer):
         assert annotation((4,), "float32", scope=annotation.scope).scope == annotation.scope
-        with pytest.raises(TileValueError, match="of an annotation of other memory"):
+        with pytest.raises(TileValueError, match="of the annotation is not that of its data"):
             annotation((4,), "float32", scope="local.var")
 
 

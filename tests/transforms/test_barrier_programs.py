@@ -85,7 +85,7 @@ def test_data_dependent_indices_need_the_program_s_order() -> None:
         compiled(own_rows(False), SM_80)
     line = caught.value.loc.line if caught.value.loc is not None else 0
     assert str(caught.value).splitlines()[:4] == [
-        "threads exchange data through `count` where not all of them are",
+        "threads exchange data through `count` in code that not all of them execute",
         "  expected: a point that all threads of the block (or "
         "of whole warps) reach together, where a barrier is legal",
         f"  got: `count` read at line {line} and written here, under `j < 100`",
@@ -220,7 +220,7 @@ def test_a_workspace_whose_size_the_kernel_computes_is_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         compiled(workspace, SM_80)
     assert str(caught.value).split("\n --> ")[0] == (
-        "the size of the workspace `w` is known in the kernel only\n"
+        "the size of the workspace `w` depends on values of the kernel\n"
         "  expected: extents that are known before the launch\n"
         "  got: `bx + 64`\n"
         "  hint: allocate the most that any block needs"

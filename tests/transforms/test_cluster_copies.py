@@ -144,7 +144,7 @@ def test_blocks_that_are_not_there_get_nothing(mask: int) -> None:
     with pytest.raises(TileValueError) as caught:
         compiled(shared_tiles(mask), SM_90A)
     assert str(caught.value).splitlines()[:4] == [
-        "a copy for blocks of a cluster that does not have them",
+        "T.copy_cluster names blocks that the cluster does not have",
         "  expected: a kernel with cluster_dims=..., and bits of cluster_mask for its blocks",
         f"  got: cluster_mask={mask:#b}, and 2 blocks in a cluster",
         "  hint: write T.ClusterKernel(..., cluster_dims=(2, 1, 1))",

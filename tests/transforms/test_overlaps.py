@@ -76,7 +76,7 @@ def test_extents_known_at_run_time_are_refused_where_regions_may_overlap() -> No
         tilelang.lower(shifted, target="cpu")
     line = shifted.loc.line + 2
     assert str(caught.value).splitlines()[:4] == [
-        "an operation writes elements of `A` that it reads as others",
+        "an operation reads and writes overlapping regions of `A`",
         "  expected: regions that do not overlap, or constant extents, for which the elements can be "
         "kept in a fragment meanwhile",
         "  got: A[0:n - 1, 0:8]",

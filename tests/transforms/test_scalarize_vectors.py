@@ -132,5 +132,5 @@ def test_a_vector_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         run(pointer, 2)
     assert str(caught.value).splitlines()[0] == (
-        f"the vector value `{pointer!r}` cannot be split in lanes"
+        f"the vector value `{pointer!r}` cannot be split into lanes"
     )

@@ -510,7 +510,7 @@ def _checked_scope(memory: str | None, scope: str | None) -> str | None:
         )
     if memory is not None and not same_memory(memory, scope):
         raise TileValueError(
-            f"the scope {scope!r} of an annotation of other memory", expected=repr(memory)
+            f"the scope {scope!r} of the annotation is not that of its data", expected=repr(memory)
         )
     return scope
 

@@ -214,7 +214,7 @@ def _check_inside(view: Buffer, base: Buffer) -> None:
     most = (base.elem_offset + there) * base.dtype.width
     if bits > most:
         raise TileValueError(
-            f"a tensor is made of `{base.name}`, which it leaves",
+            f"the tensor exceeds the memory of `{base.name}`",
             expected=f"at most {most // 8} bytes of `{base.name}`",
             got=f"{tuple(view.shape)} of {view.dtype} from element {view.elem_offset} on: "
             f"{bits // 8} bytes",
@@ -229,7 +229,7 @@ def match_buffer(
     """Bind ``param``'s memory to a buffer: the older spelling of :func:`make_tensor`."""
     if data is not None and data is not getattr(param, "data", param):
         raise TileTypeError(
-            "T.match_buffer with the data of something else",
+            "T.match_buffer has the data of another buffer",
             expected="data of the first argument, or none",
             got=shown(data),
         )

@@ -93,7 +93,7 @@ def _names(text: object, what: str) -> list[str]:
     """``"m, n"`` or ``"m n"`` as names."""
     if not isinstance(text, str):
         raise TileTypeError(
-            f"{what} takes names as text", expected=f'{what}("m, n")', got=shown(text)
+            f"{what} takes names as a string", expected=f'{what}("m, n")', got=shown(text)
         )
     names = [name for name in re.split(r"[,\s]+", text) if name]
     for name in names:

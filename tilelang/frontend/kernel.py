@@ -236,7 +236,7 @@ def CUDASourceCodeKernel(
     if not source_code_or_path:
         raise TileValueError(
             "T.CUDASourceCodeKernel has no source",
-            expected="source_code_or_path= with CUDA text or the path of a file",
+            expected="source_code_or_path= with CUDA source or the path of a file",
         )
     options = {
         "prelude": prelude,
@@ -256,13 +256,13 @@ def _source_text(text_or_path: str | PathLike[str]) -> str:
     except (OSError, ValueError) as error:  # a name with a NUL, a file that is no text
         raise TileValueError(
             "the source of T.CUDASourceCodeKernel cannot be read",
-            expected="CUDA text, or the path of a file",
+            expected="CUDA source, or the path of a file",
             got=f"{shown(str(text_or_path))}: {getattr(error, 'strerror', None) or error}",
         ) from None
     except TypeError:
         raise TileTypeError(
-            "the source of T.CUDASourceCodeKernel is a text",
-            expected="CUDA text, or the path of a file",
+            "the source of T.CUDASourceCodeKernel is not a string",
+            expected="CUDA source, or the path of a file",
             got=shown(text_or_path),
         ) from None
 

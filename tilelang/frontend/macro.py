@@ -54,7 +54,9 @@ class _Variables(type):
 def new_variable(what: str, name: object, dtype: object) -> Variable:
     """A variable that the program names itself."""
     if not isinstance(name, str):
-        raise TileTypeError(f"the name of {what} is not a text", expected="a str", got=shown(name))
+        raise TileTypeError(
+            f"the name of {what} is not a string", expected="a str", got=shown(name)
+        )
     return Variable(name, DType(dtype))
 
 

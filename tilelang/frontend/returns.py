@@ -109,8 +109,8 @@ class Results:
 
     def _differ(self, first: str, second: str) -> TileTypeError:
         return TileTypeError(
-            f"`{self.name}` returns different things on two ways",
-            expected="on every way as many scalars of the same dtypes, or the same tile",
+            f"`{self.name}` returns different values on two paths",
+            expected="on every path as many scalars of the same dtypes, or the same tile",
             got=f"{first} on one, {second} on another",
             hint="the branch is taken while the kernel runs: cast scalars to one dtype; for tiles, "
             "write into one that the macro gets",

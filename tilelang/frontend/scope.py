@@ -530,9 +530,9 @@ class Scope:
         """``break`` or ``continue`` of a loop over a sequence of Python."""
         if len(self.builder.control()) > level:
             raise TileSyntaxError(
-                f"`{word}` of a loop over a sequence of Python, in a branch of the device",
+                f"`{word}` of a loop over a Python sequence, in a device branch",
                 expected="a condition that is known while the kernel is traced",
-                hint="the rounds are traced one after the other; guard what follows by `if`",
+                hint="the loop is unrolled while tracing; guard what follows with `if`",
             )
 
     def for_(

@@ -29,7 +29,7 @@ def text_for_number(
         return None
     name, text = candidates[0]
     return TileTypeError(
-        f"`{name}` is a text where a number is meant",
+        f"`{name}` is a string where a number is expected",
         loc=loc,
         expected="a number",
         got=repr(text),

@@ -30,7 +30,7 @@ def synchronise(
     """
     if s.lanes.threads is None:
         raise TileRuntimeError(
-            f"T.{node.op} runs in the iterations of a shared loop",
+            f"T.{node.op} is called in the iterations of T.Parallel",
             expected="thread code, outside T.Parallel",
             hint="T.Parallel iterations are spread over the threads and cannot wait for each other",
         )

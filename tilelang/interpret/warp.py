@@ -25,7 +25,7 @@ def _warps(s: DivergentGroup, value: Value, lanes: int = 1, warp: int = WARP) ->
     """``value`` as (warp, lane[, vector]); missing lanes of the last warp repeat zero."""
     if s.lanes.threads is None:
         raise TileRuntimeError(
-            "a warp operation runs in the iterations of a shared loop",
+            "a warp operation is called in the iterations of T.Parallel",
             expected="thread code, outside T.Parallel",
         )
     full = s.spread(value, lanes)

@@ -93,7 +93,7 @@ def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             values.setdefault(spec.name, spec.default)
     if len(args) > len(names) or len(values) < given or set(values) != set(names):
         raise TileTypeError(
-            f"{cls.__name__} is made of other fields",
+            f"the arguments of {cls.__name__} are not its fields",
             expected=f"{cls.__name__}({', '.join(names)})",
             got=f"{given} of them",
         )
@@ -190,7 +190,7 @@ class Expr(NoArray):
 
     def _dtype(self) -> DType:
         """The dtype, from the fields."""
-        raise TileTypeError(f"{type(self).__name__} is a kind of value, and no value itself")
+        raise TileTypeError(f"{type(self).__name__} is an abstract class and has no instances")
 
     def children(self) -> tuple[Expr, ...]:
         """Direct sub-expressions, in field order (index expressions of regions included)."""
@@ -603,7 +603,7 @@ class StringImm(Expr):
 
     def _dtype(self) -> DType:
         if not isinstance(self.value, str):
-            raise TileTypeError("StringImm holds a text", expected="a str", got=shown(self.value))
+            raise TileTypeError("StringImm holds a string", expected="a str", got=shown(self.value))
         return DType("handle")
 
 

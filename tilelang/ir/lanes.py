@@ -23,7 +23,7 @@ def exchange_in_shared_loop(call: Call, count: int = 1, loc: Loc | None = None) 
     of a ``T.Parallel`` belong to a thread: which of them are neighbours is the compiler's choice,
     not the program's."""
     return TileUnsupportedError(
-        f"T.{call.op} runs in the iterations of a shared loop",
+        f"T.{call.op} is called in the iterations of T.Parallel",
         expected="thread code, outside T.Parallel or with an iteration for each thread",
         got=f"`{call!r}`" + (f", with {count} iterations for a thread" if count > 1 else ""),
         hint="neighbouring iterations are not defined; use the thread index",

@@ -239,7 +239,7 @@ def annotate_compile_flags(flags: str | Sequence[str]) -> None:
     for flag in options:
         if not isinstance(flag, str):
             raise TileTypeError(
-                f"a flag of {what} is not text", expected="a list of texts", got=describe(flag)
+                f"a flag of {what} is not a string", expected="a list of str", got=describe(flag)
             )
     emitter(what).annotate("compile_flags", options, "func")
 
@@ -272,7 +272,7 @@ def import_source(source: str | None = None) -> None:
     if source is None:
         return
     if not isinstance(source, str):
-        raise TileTypeError(f"{what} of something that is not text", got=describe(source))
+        raise TileTypeError(f"{what} of something that is not a string", got=describe(source))
     from tilelang.frontend.ir_builder import builder
 
     active = builder(what)

@@ -160,7 +160,7 @@ class _AttrFrame(Frame):
 def attr(node: Any, key: str, value: Any) -> Frame:
     """Annotate the body: ``with T.attr(node, key, value):``; unknown keys have no effect."""
     if not isinstance(key, str):
-        raise TileTypeError("the key of T.attr is not text", got=shown(key))
+        raise TileTypeError("the key of T.attr is not a string", got=shown(key))
     return _AttrFrame(node, key, value)
 
 

@@ -195,7 +195,7 @@ def get_mbarrier(index: object) -> Expr:
     barriers = builder(what).kernel(what).barriers
     if barriers is None:
         raise TileValueError(
-            "a barrier is named by number",
+            "a barrier is named by its number, and the kernel has no list of barriers",
             expected="T.create_list_of_mbarrier(...) before it",
             got=describe(index),
             hint="or bar = T.alloc_barrier([...]) and bar[i]",

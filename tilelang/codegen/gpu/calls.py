@@ -62,7 +62,7 @@ def lane_text(p: GpuPrinter, expr: E.Expr, at: int) -> str:
         ramp = expr.indices[-1]
         last = E.as_expr(ramp.base + ramp.stride * at)
         return p.value(E.Load(expr.buffer, (*expr.indices[:-1], last)))
-    raise TileUnsupportedError(f"the vector value `{expr!r}` cannot be split in lanes")
+    raise TileUnsupportedError(f"the vector value `{expr!r}` cannot be split into lanes")
 
 
 def _ldg(p: GpuPrinter, call: E.Call) -> str:

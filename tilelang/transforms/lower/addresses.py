@@ -97,7 +97,7 @@ class _Apply(ExprRewriter):
         """A region in one piece has to be contiguous, which a layout may break."""
         if region.buffer.attrs.layout is not None:
             raise TileUnsupportedError(
-                f"a region of `{region.buffer.name}` is used as one piece, and its layout is not "
+                f"a region of `{region.buffer.name}` must be contiguous, and its layout is not "
                 "row-major",
                 expected="a tile in row-major order",
                 got="a tile with an annotated layout, or swizzled for T.gemm",

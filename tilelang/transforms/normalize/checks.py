@@ -263,7 +263,7 @@ def _check_float(dtype: DType, what: str, target: Target, loc: Loc | None) -> No
     kind, floats = dtype.element_of, target.limits.floats
     if kind.is_float and str(kind) not in floats:
         raise TileUnsupportedError(
-            f"{what} is of dtype {kind}, which {target.kind.capitalize()} has not",
+            f"{what} is of dtype {kind}, which {target.kind.capitalize()} does not have",
             expected=", ".join(floats) + ", or an integer",
             got=str(kind),
             hint="compute in float32, or choose another target",

@@ -154,7 +154,7 @@ def hoist_workspaces(launch: S.Launch, cursor: Cursor) -> list[S.Stmt]:
         inner = [extent for extent in extents if not known.isdisjoint(extent.variables)]
         if inner:
             raise TileUnsupportedError(
-                f"the size of the workspace `{alloc.buffer.name}` is known in the kernel only",
+                f"the size of the workspace `{alloc.buffer.name}` depends on values of the kernel",
                 expected="extents that are known before the launch",
                 got=f"`{inner[0]!r}`",
                 hint="allocate the most that any block needs",

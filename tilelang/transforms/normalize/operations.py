@@ -147,7 +147,7 @@ def _tile(region: Region, stmt: S.Stmt) -> Region:
     buffer = region.buffer
     if not all(isinstance(extent, int) for extent in region.extents):
         raise TileUnsupportedError(
-            f"an operation writes elements of `{buffer.name}` that it reads as others",
+            f"an operation reads and writes overlapping regions of `{buffer.name}`",
             expected="regions that do not overlap, or constant extents, for which the elements "
             "can be kept in a fragment meanwhile",
             got=f"{region!r}",

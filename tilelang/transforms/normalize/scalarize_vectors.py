@@ -129,7 +129,9 @@ class _Lanes(Rewriter):
             case E.Load():
                 return self._load(expr, at)
             case _:
-                raise TileUnsupportedError(f"the vector value `{expr!r}` cannot be split in lanes")
+                raise TileUnsupportedError(
+                    f"the vector value `{expr!r}` cannot be split into lanes"
+                )
 
     def _load(self, load: E.Load, at: int) -> E.Expr:
         array = self.fetched.get(id(load))

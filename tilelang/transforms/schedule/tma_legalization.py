@@ -78,7 +78,7 @@ def _is_multicast_load(stmt: S.Stmt) -> bool:
 def _no_cluster(stmt: S.Copy, mask: int, blocks: int) -> TileValueError:
     several = "s" if blocks != 1 else ""
     return TileValueError(
-        "a copy for blocks of a cluster that does not have them",
+        "T.copy_cluster names blocks that the cluster does not have",
         expected="a kernel with cluster_dims=..., and bits of cluster_mask for its blocks",
         got=f"cluster_mask={mask:#b}, and {blocks} block{several} in a cluster",
         hint="write T.ClusterKernel(..., cluster_dims=(2, 1, 1))",

@@ -306,7 +306,7 @@ class _Inserter(Ordering):
         )
         if bits is None:
             raise TileUnsupportedError(
-                "threads that cannot wait for each other share a copy with a barrier",
+                "threads that cannot synchronize execute a copy with a barrier",
                 loc=stmt.loc,
                 expected="a copy by one thread, by threads of one warp, or by whole warps",
                 got=f"a copy under `{at.cond!r}`",

@@ -228,7 +228,7 @@ def _refuse(hazard: Hazard, at: ExecScope, loc: Loc | None) -> NoReturn:
     )
     line = f" at line {first.loc.line}" if first.loc is not None else ""
     raise TileUnsupportedError(
-        f"threads exchange data through `{name}` where not all of them are",
+        f"threads exchange data through `{name}` in code that not all of them execute",
         loc=loc,
         expected="a point that all threads of the block (or "
         "of whole warps) reach together, where a barrier is legal",

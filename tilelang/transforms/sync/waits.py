@@ -284,7 +284,7 @@ def _unordered(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> TileUns
         "it in other warps",
         expected="T.wait_wgmma(n) and a barrier between them",
         got="no barrier of the block between them",
-        hint="T.gemm waits for itself",
+        hint="T.gemm inserts the wait itself",
         loc=stmt.loc,
     )
 
