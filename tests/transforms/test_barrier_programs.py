@@ -3,6 +3,9 @@ barrier of warps settles, what the program has to order itself."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from executors import CPU, EVERYWHERE, INTERPRETER, SM_80, compiled, holds
@@ -349,3 +352,68 @@ def test_threads_that_fill_their_own_pieces_in_nested_loops_need_no_barrier(piec
     holds(staged, (a, b), a[:, :, -64:], on=("sm_90a",))
     source = compiled(staged, "sm_90a").get_kernel_source()
     assert "tl_bar_sync(" not in source
+
+
+# How far the elements are that the threads of a branch of step ``k`` read, and which threads it has.
+STEPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "halves": (lambda tx, k: tx + (32 >> k), lambda tx, k: tx < (32 >> k)),
+    "halves that overlap": (lambda tx, k: tx + (16 >> k), lambda tx, k: tx < (32 >> k)),
+    "doubled steps": (lambda tx, k: tx + (1 << k), lambda tx, k: tx % (2 << k) == 0),
+    "steps that are not doubled": (lambda tx, k: (tx + 1) % 64, lambda tx, k: tx % (k + 1) == 0),
+    "behind": (lambda tx, k: tx - (1 << k), lambda tx, k: tx & (1 << k) != 0),
+    "a neighbour behind": (lambda tx, k: tx - 1, lambda tx, k: tx > k),
+    "one row for all": (lambda tx, k: k, lambda tx, k: tx > k),
+    "one row, which is written": (lambda tx, k: k, lambda tx, k: tx >= k),
+    "partners": (lambda tx, k: tx ^ (1 << k), lambda tx, k: (tx ^ (1 << k)) > tx),
+    "the other half": (lambda tx, k: 63 - tx, lambda tx, k: (tx + k) % 64 < 32),
+    "mirrored pairs": (lambda tx, k: tx ^ 1, lambda tx, k: (tx + k) % 2 == 0),
+}
+
+
+@pytest.mark.parametrize("loop", [T.serial, T.unroll])
+@pytest.mark.parametrize("name", STEPS)
+def test_threads_of_a_branch_are_compared_in_each_iteration(name: str, loop: Any) -> None:
+    """Where the branch depends on the loop: refused exactly if two of its threads meet."""
+    place, there = STEPS[name]
+
+    @T.prim_func
+    def tree(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            s[tx] = A[tx]
+            for k in loop(6):
+                if there(tx, k):
+                    s[tx] += s[place(tx, k)]
+            B[tx] = s[tx]
+
+    x, lanes = (LANES[:64] * 7 % 64 - 20).astype(I), LANES[:64]
+    want, meet = x.copy(), False
+    for k in range(6):
+        chosen = lanes[there(lanes, k)]
+        read = place(chosen, k)
+        meet |= bool(((read != chosen) & np.isin(read, chosen)).any())
+        want[chosen] += want[read]
+    if meet:
+        with pytest.raises(TileUnsupportedError, match="threads exchange data through `s`"):
+            compiled(tree, SM_80)
+    else:
+        holds(tree, (x, np.zeros_like(x)), want)
+
+
+def test_rows_that_take_turns_are_compared_in_each_iteration() -> None:
+    @T.prim_func
+    def scan(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((2, 128), "int32")
+            s[0, tx] = A[tx]
+            for k in T.serial(7):
+                if tx >= 1 << k:
+                    s[1 - k % 2, tx] = s[k % 2, tx] + s[k % 2, tx - (1 << k)]
+                else:
+                    s[1 - k % 2, tx] = s[k % 2, tx]
+            B[tx] = s[1, tx]
+
+    x = (LANES * 5 % 17 - 8).astype(I)
+    holds(scan, (x, np.zeros_like(x)), np.cumsum(x).astype(I))

@@ -87,6 +87,20 @@ def test_a_tile_that_starts_before_its_buffer_is_refused() -> None:
     assert "got: tile[k - 1] for k = 0" in str(refused(program))
 
 
+def test_a_barrier_behind_the_last_one_is_refused() -> None:
+    def program(B: T.Tensor((128,), "float32")) -> None:
+        with T.Kernel(4, threads=128):
+            full = T.alloc_barrier([128, 128])
+            for k in T.serial(3):
+                T.barrier_arrive(full[k])
+
+    assert str(refused(program)).split("\n  hint")[0] == (
+        "`full[2]` is outside the shared.barrier buffer `full`\n"
+        "  expected: indices within the shape (2,)\n"
+        "  got: full[k] for k = 2"
+    )
+
+
 def test_conditions_and_data_decide_elsewhere() -> None:
     def program(A: T.Tensor((128,), "float32"), n: T.int32, at: T.Tensor((1,), "int32")) -> None:
         with T.Kernel(2, threads=128) as bx:

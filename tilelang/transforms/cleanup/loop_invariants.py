@@ -20,10 +20,7 @@ from tilelang.transforms.cleanup.reciprocal_division import divide_by_reciprocal
 from tilelang.transforms.rules import Cursor, Phase, rule
 
 UNIT = 128  # bits that a descriptor counts
-_PLACES = {
-    operations.WGMMA_SS: (1, 3),
-    operations.WGMMA_RS: (2,),
-}  # of operands; distances follow
+_PLACES = {operations.WGMMA_SS: (1, 3), operations.WGMMA_RS: (2,)}  # of operands; distances follow
 
 
 @rule(S.Eval, needs="wgmma")

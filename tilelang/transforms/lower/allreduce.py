@@ -53,13 +53,7 @@ class _Slots:
     idle: Modes
 
 
-def all_reduce(
-    partial: Buffer,
-    modes: Modes,
-    used: int,
-    op: Operation,
-    ctx: Lowering,
-) -> S.Stmt:
+def all_reduce(partial: Buffer, modes: Modes, used: int, op: Operation, ctx: Lowering) -> S.Stmt:
     """``partial`` (a per-thread array of at least 32-bit values) combined over ``modes``.
 
     Args:

@@ -310,11 +310,7 @@ class _Scan:
         return group if not any(control.group for control in path) else None
 
     def _block(
-        self,
-        stmt: S.Stmt,
-        block: S.Stmt,
-        path: tuple[Control, ...],
-        group: tuple[int, int] | None,
+        self, stmt: S.Stmt, block: S.Stmt, path: tuple[Control, ...], group: tuple[int, int] | None
     ) -> None:
         self.controls += 1
         self.position += 1

@@ -76,11 +76,7 @@ def schedule_launches(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return rewrite_launches(func, planned)
 
 
-def scheduled(
-    launch: S.Launch,
-    facts: Facts,
-    appliers: Appliers = APPLIERS,
-) -> S.Launch:
+def scheduled(launch: S.Launch, facts: Facts, appliers: Appliers = APPLIERS) -> S.Launch:
     """One launch with its schedule, and with the versions that are free if it has a producer.
 
     Raises:

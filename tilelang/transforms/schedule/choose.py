@@ -186,10 +186,7 @@ def _barred(launch: S.Launch, graphs: list[IterationGraph], facts: Facts) -> Bar
         bar((("overlap", "ping_pong"),), "it needs exactly one loop, with several products")
     for name, value in ({} if launch.schedule is None else launch.schedule.stated()).items():
         others: list[Value] = [other for other in VALUES.get(name, ()) if other != value]
-        bar(
-            tuple((name, other) for other in others),
-            f"the program states {name}={value!r}",
-        )
+        bar(tuple((name, other) for other in others), f"the program states {name}={value!r}")
     return barred
 
 

@@ -23,7 +23,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.visitor import rewrite_launches
+from tilelang.ir.visitor import rewrite_launches, substitute
 from tilelang.target import Context
 from tilelang.transforms.analysis.groups import (
     exact_threads,
@@ -450,7 +450,8 @@ class _Inserter(Ordering):
             self.group_id(group)
             return replace(at, mask=mask, group=group)
         reason = cond if at.cond is None else at.cond
-        return replace(at, mask=mask, exact=exact and at.exact, cond=reason)
+        conds = (*at.conds, substitute(cond, self.scope.lets))
+        return replace(at, mask=mask, exact=exact and at.exact, cond=reason, conds=conds)
 
     # -- loops ---------------------------------------------------------------------------------
     def loop(self, stmt: S.For | S.While, pending: PendingAccesses, at: ExecScope) -> S.Stmt:

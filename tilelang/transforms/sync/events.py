@@ -8,9 +8,10 @@ of its arithmetic (``A[i] % 8``), or the whole dimension if that is unbounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cache, cached_property
+from itertools import product
 from math import prod
 from operator import attrgetter, is_
 from typing import Any, TypeAlias
@@ -31,11 +32,12 @@ from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.records import dataclass
 from tilelang.transforms.analysis.dependence import constant_difference
-from tilelang.transforms.analysis.groups import Mask, thread_indices
+from tilelang.transforms.analysis.groups import Mask, possible_threads, thread_indices
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it
 LIMIT = 1 << 20  # points that are enumerated at most
+MAX_ITERATIONS = 256  # that are looked at one by one
 MAX_VALUES = 4096  # of a part that depends on data
 
 
@@ -80,6 +82,17 @@ class Access:
             int(dim[0]) for dim in self.dims if dim and dim[1] == 1 and isinstance(dim[0], E.Const)
         ]
         return tuple(lows) if len(lows) == len(self.dims) else ()
+
+    @cached_property
+    def variables(self) -> set[E.Var]:
+        """Those of its indices."""
+        return {var for dim in self.dims if dim is not None for var in dim[0].variables}
+
+    def at(self, values: Mapping[E.Var, E.Expr], threads: Mask) -> Access:
+        """The access by ``threads`` where variables have these ``values``."""
+        dims = (dim and (substitute(dim[0], dict(values)), dim[1]) for dim in self.dims)
+        mask = threads if self.mask is None else threads & self.mask
+        return replace(self, dims=tuple(dims), mask=mask, owner=None)
 
 
 def is_atomic(mode: str) -> bool:
@@ -316,8 +329,7 @@ class AccessTable:
 
     def canonical(self, access: Access) -> Access:
         """The representative of ``access``: the first one that is equal."""
-        variables = {var for dim in access.dims if dim is not None for var in dim[0].variables}
-        free = [(var, values) for var, values in access.free if var in variables]
+        free = [(var, values) for var, values in access.free if var in access.variables]
         names: dict[E.Var, E.Expr] = {
             var: _index_var(k, str(var.dtype)) for k, (var, _) in enumerate(free)
         }
@@ -405,7 +417,7 @@ class HazardAnalysis:
     """Finds hazards between accesses of one launch; memoizes results."""
 
     def __init__(self, launch: S.Launch, warp: int) -> None:
-        self.warp = warp
+        self.launch, self.warp = launch, warp
         self.threads = thread_indices(launch)
         self.count = prod(launch.threads)
         self._memo: dict[Access, dict[Access, Hazard | None]] = {}  # by the later one, the earlier
@@ -435,7 +447,7 @@ class HazardAnalysis:
         if hazard is not None and not hazard.exact:
             # One side may be of any iteration, the other of the current one: with the variables
             # of both, which cancel, or without.
-            for shared in (_variables(a) & _variables(b), set[E.Var]()):
+            for shared in (a.variables & b.variables, set[E.Var]()):
                 more = self._opened(a, shared), self._opened(b, shared)
                 if more != (a, b) and self._hazard(*more) is None:
                     return None
@@ -443,7 +455,7 @@ class HazardAnalysis:
 
     def _opened(self, access: Access, fixed: set[E.Var]) -> Access:
         """``access`` in any iteration of the loops around it, but for those of ``fixed``."""
-        used = _variables(access) & self.ranges.keys() - fixed
+        used = access.variables & self.ranges.keys() - fixed
         more = [(var, self.ranges[var]) for var in used]
         return replace(access, free=(*access.free, *more)) if more else access
 
@@ -457,6 +469,21 @@ class HazardAnalysis:
         if a.joint or b.joint:
             return Hazard(a, b, False)
         return self._by_thread(a, b, same_buffer)
+
+    def is_excluded(self, hazard: Hazard, mask: Mask, conds: tuple[E.Expr, ...]) -> bool:
+        """Whether in no iteration of the loops around, one by one, those threads of ``mask`` for
+        which ``conds`` hold touch the same element."""
+        used = hazard.first.variables.union(hazard.second.variables, *(c.variables for c in conds))
+        used &= self.ranges.keys()
+        if not used or prod(len(self.ranges[var]) for var in used) > MAX_ITERATIONS:
+            return False
+        for point in product(*(self.ranges[var] for var in used)):
+            values = {var: E.const(int(value), var.dtype) for var, value in zip(used, point)}
+            masks = [possible_threads(cond, self.launch, values) for cond in conds]
+            there = np.logical_and.reduce([mask, *(m for m in masks if m is not None)])
+            if self._hazard(hazard.first.at(values, there), hazard.second.at(values, there)):
+                return False
+        return True
 
     # -- intervals ---------------------------------------------------------------------------
     def _split(self, access: Access, low: E.Expr) -> tuple[E.Expr, E.Expr] | None:
@@ -578,10 +605,6 @@ class HazardAnalysis:
         if shift is None or values_a is None or values_b is None:
             return None
         return values_a + shift, values_b
-
-
-def _variables(access: Access) -> set[E.Var]:
-    return {var for dim in access.dims if dim is not None for var in dim[0].variables}
 
 
 def _reads_own_write(a: Access, b: Access) -> bool:

@@ -32,6 +32,7 @@ class ExecScope:
 
     ``mask``: the threads that may. ``exact``: all of them do. ``group``: (first, count) when they
     are a group of whole warps. ``cond``: why threads of one group may be missing, or None.
+    ``conds``: what holds for each of them that is there, where threads may be missing.
     ``exempt``: storage whose order the statements around already take care of. ``path`` tells
     occurrences of a statement apart.
     """
@@ -40,6 +41,7 @@ class ExecScope:
     exact: bool = True
     group: tuple[int, int] | None = None
     cond: E.Expr | None = None
+    conds: tuple[E.Expr, ...] = ()
     exempt: frozenset[E.Var] = frozenset()
     path: tuple[S.Stmt, ...] = ()
 
@@ -84,7 +86,8 @@ class Ordering:
             return []
         if at.cond is not None:
             # The program has to order the rest where no barrier is legal.
-            inside = [hazard for hazard in hazards if _ordered_in_branches(hazard)]
+            moved = filter(_ordered_in_branches, hazards)
+            inside = [m for m in moved if not self.compare.is_excluded(m, at.mask, at.conds)]
             return self.order_lanes(inside, pending, at, loc) if inside else []
         result: list[S.Stmt] = []
         if any(hazard.first.pending for hazard in hazards):
