@@ -273,3 +273,107 @@ def test_a_value_too_large_to_be_compared_is_an_error() -> None:
     captured = Captured(cast(FunctionType, by_name))
     large.block = 8
     assert captured.changed()
+
+
+class Scaled:
+    """An object whose methods are kernels; a call hashes it by its identity."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor, self.rows = factor, 1
+        self.weights = np.zeros(3)
+
+    def doubled(self) -> float:
+        return self.factor * 2
+
+    @tilelang.jit(out_idx=[-1], target="cpu")
+    def attribute(self, n):  # type: ignore[no-untyped-def]  # gives a traced function
+        @T.prim_func
+        def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(n):
+                    B[i] = A[i] * self.factor
+
+        return kernel
+
+    @tilelang.jit(out_idx=[-1], target="cpu")
+    def method(self, n):  # type: ignore[no-untyped-def]  # gives a traced function
+        factor = self.doubled() / 2
+
+        @T.prim_func
+        def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(n):
+                    B[i] = A[i] * factor
+
+        return kernel
+
+
+@tilelang.jit(out_idx=[-1], target="cpu")
+def in_a_tuple(configs, n):  # type: ignore[no-untyped-def]  # gives a traced function
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                B[i] = A[i] * configs[0].factor
+
+    return kernel
+
+
+@tilelang.jit(target="cpu")
+def rows_of(A, config):  # type: ignore[no-untyped-def]  # the tracer gives them
+    n = T.const("n")
+    A: T.Tensor[[n], T.float32]  # type: ignore[no-redef]  # a parameter gets its annotation
+    B = T.empty((n * config.rows,), "float32")
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(n * config.rows):
+            B[i] = A[i % n] * config.factor
+    return B
+
+
+OF_ARGUMENTS = {
+    "an attribute in a method": lambda config, a: config.attribute(4)(a),
+    "a method of it": lambda config, a: config.method(4)(a),
+    "in a tuple": lambda config, a: in_a_tuple((config,), 4)(a),
+    "a function that reads it": lambda config, a: applied(config.doubled, 4)(a) / 2,
+    "eager": lambda config, a: rows_of(a, config),
+    "eager, by name": lambda config, a: rows_of(a, config=config),
+}
+
+
+@tilelang.jit(out_idx=[-1], target="cpu")
+def applied(get, n):  # type: ignore[no-untyped-def]  # gives a traced function
+    factor = get()
+
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                B[i] = A[i] * factor
+
+    return kernel
+
+
+@pytest.mark.parametrize("form", OF_ARGUMENTS)
+def test_an_argument_that_changed_in_place_is_another_value(form: str) -> None:
+    call, a, first, second = (
+        OF_ARGUMENTS[form],
+        np.arange(4, dtype=np.float32),
+        *map(Scaled, (2, 3)),
+    )
+    np.testing.assert_array_equal(call(first, a), 2 * a)
+    np.testing.assert_array_equal(call(second, a), 3 * a)
+    first.factor = 5
+    np.testing.assert_array_equal(call(first, a), 5 * a)
+    np.testing.assert_array_equal(call(second, a), 3 * a)
+    if form.startswith("eager"):
+        first.rows = 2
+        np.testing.assert_array_equal(call(first, a), 5 * np.tile(a, 2))
+        first.rows = 1
+        np.testing.assert_array_equal(call(first, a), 5 * a)
+
+
+def test_arrays_of_an_argument_are_no_part_of_a_kernel() -> None:
+    config = Scaled(2)
+    kernel = config.method(4)
+    config.weights[:] = 1
+    assert config.method(4) is kernel and config.attribute(4) is config.attribute(4)

@@ -89,8 +89,7 @@ def in_order(
             )
         if name in names[: len(args)]:
             raise ArgumentTypeError(
-                f"{where} input {name} is given twice",
-                expected="a value by position or by name",
+                f"{where} input {name} is given twice", expected="a value by position or by name"
             )
     later = names[len(args) :]
     missing = [name for name in later if name not in keywords]

@@ -5,7 +5,8 @@ after ``BLOCK = 64`` the next call compiles again instead of running the kernel 
 The names are those in the code of the function and of all functions and macros of the user that it
 may call: globals, variables of enclosing functions, defaults, and attributes of modules and
 objects, each by the path that the code writes (``config.block``). The value at the end of a path is
-compared by its fingerprint (:mod:`tilelang.jit.fingerprint`).
+compared by its fingerprint (:mod:`tilelang.jit.fingerprint`). What the code reads of an argument
+that can change in place, such as ``self.block`` in a method, is a part of the key in the same way.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
-from collections.abc import Iterator
-from functools import lru_cache
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from collections.abc import Hashable, Iterator, Mapping
+from functools import lru_cache, partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileError
@@ -25,6 +26,37 @@ from tilelang.jit.fingerprint import MISSING, Fingerprint, content, is_library
 _Path: TypeAlias = "tuple[str, tuple[str, ...]]"  # name of a global or a cell, attributes
 _LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"))
 _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
+
+
+def states_of(fn: object, arguments: Mapping[str, Any]) -> tuple[Hashable, ...]:
+    """What ``fn`` reads of those of its ``arguments`` that may change in place, as fingerprints."""
+    changing = {name: value for name, value in arguments.items() if may_change(value)}
+    if not changing or not isinstance(fn, FunctionType):
+        return ()
+    paths = (path for path in _paths_in_text(fn) if path[0] in changing)
+    reads = (read for name, attributes in paths for read in _prefixes(changing, name, attributes))
+    return tuple(Fingerprint(read.value(), _values_read, arrays=False).key for read in reads)
+
+
+def may_change(value: Any) -> bool:
+    """Whether an argument is, or has in it, a function or an object of the user. Arrays are none:
+    what is in them is no part of a kernel."""
+    if isinstance(value, (tuple, list, set, frozenset, dict)):
+        return any(map(may_change, value.values() if isinstance(value, dict) else value))
+    return _is_of_user(type(value))
+
+
+def _is_of_user(kind: type) -> bool:
+    is_array = hasattr(kind, "__dlpack__")
+    return kind in (FunctionType, MethodType, partial) or not (is_array or is_library(kind))
+
+
+@lru_cache(maxsize=1024)
+def _paths_in_text(fn: FunctionType) -> tuple[_Path, ...]:
+    try:
+        return tuple(dict.fromkeys(_chains(analyse(fn).node)))
+    except TileError:  # without source: all of each argument
+        return tuple((name, ()) for name in fn.__code__.co_varnames)
 
 
 class Captured:

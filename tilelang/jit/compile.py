@@ -106,10 +106,7 @@ def _warn_once(message: str, file: str, line: int) -> None:
 
 
 def options_for(
-    func: PrimFunc,
-    pass_configs: Mapping[Any, Any] | None,
-    compile_flags: Any,
-    verbose: bool | None,
+    func: PrimFunc, pass_configs: Mapping[Any, Any] | None, compile_flags: Any, verbose: bool | None
 ) -> Options:
     """Options of a compilation. Arguments take precedence over annotations of the program, and
     these over an enclosing ``with PassContext(...)``."""

@@ -64,6 +64,7 @@ class JITImpl:
         self.signature = self.__signature__ = inspect.signature(func)
         self.__wrapped__ = func
         self._kernels: dict[Any, JITKernel] = {}
+        self._states: dict[Any, Any] = {}  # of arguments that may change, at the last call
         self._lock = threading.RLock()
         # Made by the first call, which binds names; None where a trace reads none outside.
         self._captured: Captured | None = None
@@ -142,7 +143,7 @@ class JITImpl:
             captured = self._captured
             if not self._looked or (captured is not None and captured.changed()):
                 self._follow()
-            key = template.parse_key(*args, **kwargs)
+            key = self._key(template, args, kwargs)
             values = template.kernel_args(*args, **kwargs)
             device = _device_of(values)
             whole = (key, device, surroundings().key)
@@ -176,9 +177,25 @@ class JITImpl:
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
     def _factory_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return tuple(
-            (name, freeze(value, name)) for name, value in self._bound(args, kwargs).items()
-        )
+        from tilelang.jit.captured import states_of
+
+        arguments = self._bound(args, kwargs)
+        frozen = tuple((name, freeze(value, name)) for name, value in arguments.items())
+        return frozen + states_of(self.pyfunc, arguments)
+
+    def _key(self, template: EagerFunc, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What the kernel of a call of a lazy or eager function is specialized on."""
+        from tilelang.jit.captured import may_change, states_of
+
+        key = template.parse_key(*args, **kwargs)
+        if not any(map(may_change, (*args, *kwargs.values()))):
+            return key
+        states = states_of(self.pyfunc, {**dict(zip(self.signature.parameters, args)), **kwargs})
+        if self._states.setdefault(key, states) != states:  # what it read of them is another now
+            template.forget()
+            key = template.parse_key(*args, **kwargs)
+            self._states[key] = states
+        return key, states
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a factory by name, defaults included."""
@@ -270,7 +287,7 @@ class JITImpl:
             return self._factory_kernel(args, kwargs)
         kwargs = template.with_placeholders(args, kwargs)
         self._follow()
-        key = (template.parse_key(*args, **kwargs), None, surroundings().key)
+        key = (self._key(template, args, kwargs), None, surroundings().key)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
     @border

@@ -18,13 +18,7 @@ from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
 from tilelang.emulator.compilers import need_cxx
 from tilelang.emulator.explain import explain
 from tilelang.emulator.families import family_of
-from tilelang.emulator.launch import (
-    DEFAULT_CHECKS,
-    EmulatedLauncher,
-    Machinery,
-    Record,
-    Settings,
-)
+from tilelang.emulator.launch import DEFAULT_CHECKS, EmulatedLauncher, Machinery, Record, Settings
 from tilelang.emulator.locate import Lines, user_files
 from tilelang.emulator.report import Report
 from tilelang.env import KERNEL_CHECKS, env

@@ -14,13 +14,7 @@ import sysconfig
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from pathlib import Path
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    FunctionType,
-    MethodType,
-    ModuleType,
-)
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from tilelang.errors import TileValueError
@@ -58,6 +52,7 @@ class Fingerprint:
     Args:
         value: any object.
         reads: what a function of the user reads, as values; its fingerprint has them.
+        arrays: whether the numbers of arrays count.
 
     Attributes:
         key: the hashable description.
@@ -67,8 +62,10 @@ class Fingerprint:
         TileValueError: the value has too many parts.
     """
 
-    def __init__(self, value: object, reads: Callable[[FunctionType], Iterable[object]]) -> None:
-        self._reads = reads
+    def __init__(
+        self, value: object, reads: Callable[[FunctionType], Iterable[object]], arrays: bool = True
+    ) -> None:
+        self._reads, self._arrays = reads, arrays
         self._inside: dict[int, int] = {}  # objects around the current part -> their depth
         self._remaining = _MOST
         self.constant = True
@@ -128,6 +125,8 @@ class Fingerprint:
         return Same(value)
 
     def _object(self, value: Any, kind: type) -> Hashable:
+        if not self._arrays and hasattr(kind, "__dlpack__"):
+            return kind
         if is_library(kind) and (kind.__module__ or "").partition(".")[0] == "tilelang":
             inner = getattr(value, "orig_func", None)  # of a macro; other objects are frozen
             return Same(value) if inner is None else (Same(kind), self._of(inner))

@@ -12,14 +12,7 @@ import numpy as np
 from tilelang.backends import emulated
 from tilelang.compiler import compile as compile_source
 from tilelang.emulator.explain import explain
-from tilelang.emulator.launch import (
-    VECTOR,
-    EmulatedLauncher,
-    Record,
-    Settings,
-    checks_of,
-    copy_of,
-)
+from tilelang.emulator.launch import VECTOR, EmulatedLauncher, Record, Settings, checks_of, copy_of
 from tilelang.emulator.report import Report, merge
 from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, TileValueError
 from tilelang.ir.stmt import PrimFunc

@@ -13,12 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tilelang.errors import (
-    ArgumentCountError,
-    ArgumentTypeError,
-    KernelArgumentError,
-    shown,
-)
+from tilelang.errors import ArgumentCountError, ArgumentTypeError, KernelArgumentError, shown
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage, max_value, min_value
 from tilelang.ir.postfix import evaluate
@@ -26,13 +21,7 @@ from tilelang.records import dataclass
 from tilelang.runtime.dims import DimExpr, dim_text, solvable_in, solve, symbols_in
 from tilelang.runtime.overlap import shared_element
 from tilelang.runtime.signature import LaunchSpec, Param
-from tilelang.runtime.tensors import (
-    TensorInfo,
-    conversion_hint,
-    describe,
-    is_jax,
-    storage_shape,
-)
+from tilelang.runtime.tensors import TensorInfo, conversion_hint, describe, is_jax, storage_shape
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.errors import (
-    ArgumentTypeError,
-    DeviceAssertError,
-    TileRuntimeError,
-)
+from tilelang.errors import ArgumentTypeError, DeviceAssertError, TileRuntimeError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.runtime import autograd

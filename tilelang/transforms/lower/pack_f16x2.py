@@ -239,7 +239,8 @@ class _Pair:
             return None
         refused = size == 32 or a.buffer.storage != "local" or len(a.indices) != 1
         if refused or a.buffer.elem_offset != 0:
-            return (_unsigned(a), first.shift, second.shift) if a is b else None
+            # The upper bits of the word do not matter.
+            return (E.cast(a, WORD), first.shift, second.shift) if a is b else None
         per = 32 // size
         if not divisible_by(E.as_expr(a.buffer.shape[0]), per):
             return None
@@ -311,11 +312,6 @@ def _inner(expr: E.Expr) -> E.Expr:
     ):
         expr = expr.value
     return expr
-
-
-def _unsigned(load: E.Load) -> E.Expr:
-    """A loaded element, whose upper bits do not matter, as a word."""
-    return E.cast(load, WORD)
 
 
 def _bits(expr: E.Expr) -> E.Expr:

@@ -245,7 +245,7 @@ def expand_any_all(stmt: S.Stmt, cursor: Cursor) -> S.Stmt | list[S.Stmt]:
     body. Relies on nothing; later passes see ordinary loads, to which the rules of bounds and of
     threads apply.
     """
-    if not any(_asks(expr) for expr in stmt.exprs()):
+    if not any(call.atom in ASKS for call in stmt.calls()):
         return stmt
     if isinstance(stmt, S.While):
         stop = S.If(cond=E.unary("lnot", stmt.cond), then=S.Break(loc=stmt.loc), loc=stmt.loc)
@@ -296,10 +296,6 @@ class _Answers:
         self.out.append(S.Alloc(buffer=flag, init=E.const(every), loc=self.asking.loc))
         self.out.append(as_nest(loop))
         return E.Load(flag, FIRST)
-
-
-def _asks(expr: E.Expr) -> bool:
-    return any(call.atom in ASKS for call in E.find(expr, E.Call))
 
 
 def _region(arg: E.Expr) -> Region:

@@ -32,7 +32,7 @@ class ExecScope:
 
     ``mask``: the threads that may. ``exact``: all of them do. ``group``: (first, count) when they
     are a group of whole warps. ``cond``: why threads of one group may be missing, or None.
-    ``conds``: what holds for each of them that is there, where threads may be missing.
+    ``conds``: what holds for each of them, where threads may be missing.
     ``exempt``: storage whose order the statements around already take care of. ``path`` tells
     occurrences of a statement apart.
     """
