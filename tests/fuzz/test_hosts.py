@@ -55,3 +55,9 @@ def test_they_lower_for_every_chip(seed: int) -> None:
     func = load(make_hosts(seed).source)
     for chip in CHIPS:
         tilelang.lower(func, target=chip)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+def test_a_block_of_the_host_around_no_kernel() -> None:
+    """Statements of the host in front of the first kernel, in a loop of their own."""
+    agree(7100028, target="cpu")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 
 from tilelang.cpu.loops.nests import peel
 from tilelang.cpu.loops.scalar_replacement import element_tiles
@@ -118,6 +119,8 @@ class ForwardLoads(ExprRewriter):
 
 
 class _Forwarder(LaunchWalker):
+    counts: Mapping[E.Var, int] = MappingProxyType({})  # between launches there are no tiles
+
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         if not isinstance(stmt, S.Launch):
             return super().visit(stmt)
