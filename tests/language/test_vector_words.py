@@ -83,3 +83,17 @@ def test_a_vector_decides_no_branch_and_no_loop():
             with T.Kernel(1, threads=32):
                 while T.ldg64(A[0:2]):
                     A[0] = 1
+
+
+def test_a_ramp_that_starts_at_a_truth_value_counts_from_it() -> None:
+    @T.prim_func
+    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((2,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=1):
+            y = T.Ramp(n > 0, 3, 2)
+            B[T.Ramp(0, 1, 2)] = y
+
+    for way in ({"execution_backend": "interpret"}, {"target": "cpu"}):
+        for n in (0, 5):
+            b = np.zeros(2, np.int32)
+            tilelang.compile(f, **way)(np.arange(8, dtype=np.int32), b, n)  # type: ignore[arg-type]
+            assert list(b) == [n > 0, (n > 0) + 3]

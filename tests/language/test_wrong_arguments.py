@@ -232,6 +232,22 @@ def test_a_wrong_argument_is_an_error_at_the_line(line: str, message: str) -> No
         ),
         ("y = (1, 2); y[0] = n", "'tuple' object does not support item assignment"),
         ("y = T.view(b)", f"the source of T.view{_PLAIN}"),
+        *(
+            (
+                f"y = T.let({bound}, 2)",
+                "T.let binds something that is not a new variable\n"
+                f"  expected: a variable such as T.int32()\n  got: {shown}",
+            )
+            for bound, shown in (("n", "n"), ("A.data", "A"), ("s.data", "s"), ("bx", "bx"))
+        ),
+        *(
+            (
+                f"y = T.shfl_down(n, 1, width={width})",
+                f"the width of T.shfl_down is {width}\n"
+                f"  expected: a power of two from 1 to 32\n  got: {width}",
+            )
+            for width in ("1e+300", "2.5", "48", "-1")
+        ),
         ("y = T.make_tensor(b, (1,), 'uint64')", f"the source of T.make_tensor{_PLAIN}"),
         ("T.atomic_add(s[0, 0:1], b)", f"the source of T.atomic_add{_PLAIN}"),
         ("T.atomic_max(s[0, 0:1], b)", f"the source of T.atomic_max{_PLAIN}"),

@@ -236,6 +236,11 @@ class Builder:
         """Record that ``value`` (variable or buffer) lives in the innermost block."""
         self.homes[id(value)] = (value, self.blocks[-1])
 
+    def is_bound(self, var: Expr) -> bool:
+        """Whether ``var`` has a value: of a parameter, a loop, a name or the memory of a buffer."""
+        known = id(var) in self.homes or any(param is var for param in self.params)
+        return known or self.owner(var) is not None
+
     def owner(self, data: Expr) -> Buffer | None:
         """The tensor or tile whose storage the variable ``data`` is (``A.data``)."""
         known = [*self.params, *(value for value, _ in self.homes.values())]

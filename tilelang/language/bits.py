@@ -317,6 +317,7 @@ def Ramp(base: object, stride: object, lanes: object, *, span: object = None) ->
     if count < 2:
         raise TileValueError("T.Ramp with too few lanes", expected="2 or more", got=str(count))
     first = as_expr(base)
+    first = first.astype("int32") if first.dtype.is_bool else first  # a truth value counts
     return ir.Ramp(first, as_expr(stride, first.dtype), count)
 
 

@@ -206,9 +206,9 @@ def writes(*_: Any) -> None:
 def let(v: Var, value: Any, body: Any = None) -> Var:
     """Bind the variable ``v``, e.g. made by ``T.int32()``, to ``value`` from here on."""
     active = builder("T.let")
-    if not isinstance(v, Var):
+    if not isinstance(v, Var) or active.is_bound(v):
         raise TileTypeError(
-            "T.let binds something that is not a variable",
+            "T.let binds something that is not a new variable",
             expected="a variable such as T.int32()",
             got=shown(v),
         )

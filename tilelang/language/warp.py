@@ -99,7 +99,7 @@ def _shuffle(kind: str, value: object, delta: object, width: object, mask: objec
             f"{what} without a distance", expected=f"{what}(value, delta)", got=f"{what}(value)"
         )
     known = width.value if isinstance(width, Const) else width
-    if isinstance(known, int) and (known < 1 or known > WARP or known & (known - 1)):
+    if isinstance(known, (int, float)) and known not in (1, 2, 4, 8, 16, WARP):
         raise TileValueError(
             f"the width of {what} is {known}",
             expected="a power of two from 1 to 32",
