@@ -250,7 +250,8 @@ def mapping_from_layout(
     of them write in mixed radix (``i * 8 + j`` for j below 8).
 
     A slice counts, ``i + 16`` for i below 16, where it is one value of the modes above it and
-    these are registers: all threads find it at the same distance from the first. Variables of
+    these are registers: all threads find it at the same distance from the first. So does every
+    other element, ``2 * i + 1``, where neighbours are registers of one thread. Variables of
     loops inside the parallel one count, too, where all their values are in one thread.
 
     Loop variables that the access does not use are distributed over the threads that hold copies,
@@ -264,15 +265,17 @@ def mapping_from_layout(
     rows: list[tuple[Mode, ...]] = [()] * len(extents)
     used: set[int] = set()
     for dim, index in enumerate(indices):
-        digits, start = _digits(index, names, extents)
-        sliced = _slice(layout.modes[dim], start, _product(digits, extents), layout.shape[dim])
-        if sliced is None:
+        digits, start, step = _digits(index, names, extents)
+        first, count = start - start % step, _product(digits, extents) * step
+        sliced = _slice(layout.modes[dim], first, count, layout.shape[dim])
+        parts = None if sliced is None else split_modes(sliced, step)
+        if parts is None or any(mode.kind == "thread" for mode in long_modes(*parts[1])):
             return None
         if digits:
             if not used.isdisjoint(digits):
                 return None
             used.update(digits)
-            digit_modes: tuple[Mode, ...] = sliced
+            digit_modes: tuple[Mode, ...] = parts[0]
             for position in reversed(digits[1:]):
                 split = split_modes(digit_modes, extents[position])
                 if split is None:
@@ -390,9 +393,9 @@ class _FragmentDims:
         position, share = _quotient(index, names)
         if position is not None:
             return self.quotient(position, share, extent)
-        digits, start = _digits(index, names, self.extents)
+        digits, start, step = _digits(index, names, self.extents)
         constant = isinstance(index, E.Const)
-        if digits or (self.slices and constant and extent > 1):
+        if step == 1 and (digits or (self.slices and constant and extent > 1)):
             return self.digits(digits, start, extent)
         if extent == 1 and constant:
             self.rows.append(())
@@ -458,21 +461,22 @@ def _quotient(index: E.Expr, names: tuple[E.Var, ...]) -> tuple[int | None, int]
 
 def _digits(
     index: E.Expr, names: tuple[E.Var, ...], extents: tuple[int, ...]
-) -> tuple[tuple[int, ...], int]:
-    """The numbers of the loop variables that write ``index`` in mixed radix, slowest first, and
-    the constant that is added; no numbers where they do not, or where it is constant."""
+) -> tuple[tuple[int, ...], int, int]:
+    """The numbers of the loop variables that write ``index`` in mixed radix, slowest first, the
+    constant that is added, and by what all are multiplied; no numbers where they do not, or where
+    it is constant."""
     split = parted(index, frozenset(names))
     if split is None or not isinstance(split[1], E.Const):
-        return (), 0
+        return (), 0, 1
     form, constant = split[0], split[1]
     numbers: dict[E.Expr, int] = {var: number for number, var in enumerate(names)}
     terms = sorted(form.terms, key=lambda term: -term[1])
-    weight = 1
+    step = weight = max(1, terms[-1][1]) if terms else 1
     for var, factor in reversed(terms):
         if factor != weight:
-            return (), 0
+            return (), 0, 1
         weight *= extents[numbers[var]]
-    return tuple(numbers[var] for var, _ in terms), int(constant.value)
+    return tuple(numbers[var] for var, _ in terms), int(constant.value), step
 
 
 def _product(positions: tuple[int, ...], extents: tuple[int, ...]) -> int:

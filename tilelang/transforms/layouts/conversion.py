@@ -10,17 +10,22 @@ operation that uses several views of a fragment gets one tile with the same view
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.hints import BufferHints, CopyHints
 from tilelang.ir.visitor import Rewriter, replace_buffers
+from tilelang.layout.evaluate import evaluate
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.transforms.analysis.groups import ThreadGroups
-from tilelang.transforms.analysis.loops import values_of
+from tilelang.transforms.analysis.loops import static_extents, values_of
 from tilelang.transforms.layouts.access import writes
 from tilelang.transforms.layouts.gemm_plan import GemmPlan
 from tilelang.transforms.layouts.shuffles import warp_shuffles
@@ -264,22 +269,19 @@ def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:
     used = [access for access in effects.accesses(loop, nested=True) if access.buffer is buffer]
     if any(access.reads for access in used) or S.holds(loop.body, S.Break, S.Continue):
         return False
-    values = {var: E.as_expr(extent) for var, extent in zip(loop.vars, loop.extents)}
-    stmts = list(S.flat(loop.body))
+    values = {var: np.arange(n) for var, n in zip(loop.vars, static_extents(loop) or ())}
+    stored, stmts = np.zeros(tuple(map(int, buffer.shape)), bool), list(S.flat(loop.body))
     for stmt in stmts:  # those that every iteration runs
-        if isinstance(stmt, S.For) and (count := values_of(stmt)) == range(len(count or ())):
-            values[stmt.var] = E.const(len(count), stmt.var.dtype)
+        if isinstance(stmt, S.For) and (count := values_of(stmt)):
+            values[stmt.var] = np.array(count)
             stmts += S.flat(stmt.body)
-    return any(
-        isinstance(stmt, S.Store)
-        and stmt.buffer is buffer
-        and len({*stmt.indices}) == buffer.ndim
-        and all(
-            isinstance(index, E.Var) and index in values and int(values[index]) == extent
-            for index, extent in zip(stmt.indices, buffer.shape)
-        )
-        for stmt in stmts
-    )
+        elif isinstance(stmt, S.Store) and stmt.buffer is buffer:
+            grid = dict(zip(values, np.ix_(*values.values())))
+            with suppress(TileUnsupportedError):  # a place that depends on more than the loops
+                at = np.broadcast_arrays(*(evaluate(index, grid) for index in stmt.indices))
+                inside = np.all([(p >= 0) & (p < n) for p, n in zip(at, stored.shape)], axis=0)
+                stored[tuple(position[inside] for position in at)] = True
+    return bool(stored.all())
 
 
 def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:

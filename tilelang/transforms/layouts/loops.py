@@ -76,9 +76,9 @@ def _mappings(
         while width:
             spread = RegisterLayout.linear(shape, threads, width)
             modes = (*spread.modes[:dim], spread.modes[-1], *spread.modes[dim:-1])
-            vectors = {access: min(run, width) for access, run in runs.items()}
+            vectors = {access: min(runs.get(access, 1), width) for access in memory}
             yield replace(spread, shape=extents, modes=modes), vectors
-            width = width // 2 if width > least and min(vectors.values()) < width else 0
+            width = width // 2 if width > least and min(runs.values()) < width else 0
 
 
 def _run(access: Access, others: list[Access], var: E.Var, bounds: Bounds) -> int:

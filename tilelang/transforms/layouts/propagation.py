@@ -607,17 +607,12 @@ def operation_name(stmt: S.Stmt) -> str:
 
 
 def _order(op: Op) -> tuple[bool, bool, int, int]:
-    """Free loops choose in this order: those that allow no copies first, fills last."""
-    alone = op.loop is not None and needs_single_thread(op.loop)
-    return isinstance(op.stmt, S.Fill), not alone, -_reach(op), -prod(op.extents or ())
-
-
-def _reach(op: Op) -> int:
-    """How far the memory that a loop touches is: 2 for global, 1 for shared, 0 for none."""
-    buffers = [a.buffer for a in accesses(op.loop)] if op.loop is not None else []
-    if any(buffer.storage == "global" for buffer in buffers):
-        return 2
-    return int(any(buffer.storage.startswith("shared") for buffer in buffers))
+    """Free loops choose in this order: those that allow no copies first, fills last; of others,
+    those that ask most of memory, where a tensor counts as much as eight shared tiles."""
+    alone, size = op.loop is not None and needs_single_thread(op.loop), prod(op.extents or ())
+    used = {a.buffer.storage for a in accesses(op.loop)} if op.loop is not None else set()
+    price = 8 if "global" in used else int(any(scope.startswith("shared") for scope in used))
+    return isinstance(op.stmt, S.Fill), not alone, -price * size, -size
 
 
 def constant_shape(buffer: Buffer) -> tuple[int, ...]:
