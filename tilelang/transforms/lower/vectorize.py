@@ -405,11 +405,13 @@ class _Lanes:
         )
 
     def is_inside(self, load: E.Load, piece: Piece, cond: E.Expr | None = None) -> bool:
-        """Whether ``load`` is inside of its buffer in all lanes, where ``cond`` holds."""
+        """Whether ``load`` is inside of its buffer in all lanes, where ``cond`` holds; its indices
+        are not loaded."""
         bounds = self.bounds.with_range(piece.lane, piece.start, piece.start + piece.count)
         bounds = bounds if cond is None else bounds.given(cond)
         dims = zip(load.indices, load.buffer.shape)
-        return all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
+        inside = all(prove(at >= 0, bounds) and prove(at < extent, bounds) for at, extent in dims)
+        return inside and not any(map(_loads, load.indices))
 
     def agreeing(self, cond: E.Expr, piece: Piece) -> int:
         """The most lanes, from multiples of their number, for which ``cond`` has one value."""
@@ -490,7 +492,8 @@ class _Loads:
         agreeing = owner.agreeing(path, piece)
         if agreeing >= (window.width if window.is_by_lane else piece.count):
             return self.taken(load, window, path, other)
-        if owner.may_pass(load) and owner.is_inside(load, piece):
+        tile = buffer.storage.startswith("shared") and buffer.data not in owner.stored
+        if (tile or owner.may_pass(load)) and owner.is_inside(load, piece):
             return self.taken(load, window, owner.bounding(path, piece, False), None)
         if not window.is_by_lane or owner.bounding(path, piece, True) is None:
             if agreeing == 1 or not window.is_by_lane:
