@@ -215,6 +215,27 @@ def test_a_vector_runs_along_the_last_dimension_with_elements() -> None:
     verify_bounds(lower(columns, sm_80.target, Options()), sm_80, everything=True)
 
 
+def test_a_vector_that_is_longer_than_a_row_runs_on_in_the_next_one() -> None:
+    layout = T.Fragment((64,), lambda i, rep: (i % 4 + rep * 4, i // 4), replicate=2)
+
+    @T.prim_func
+    def rows(
+        A: T.Tensor((128,), "uint16"), B: T.Tensor((256,), "uint8"), C: T.Tensor((64,), "uint32")
+    ):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_fragment((64,), "uint32")
+            quads = T.view(tile, (16, 4, 4), "uint8")
+            pairs = T.view(tile, (128,), "uint16")
+            T.annotate_layout({tile: layout})
+            T.copy(A, pairs)
+            for p in T.Parallel(256):
+                B[p] = quads[p // 16, p // 4 % 4, p % 4]
+            T.copy(tile, C)
+
+    sm_80 = Context(parse_target("cuda -arch=sm_80"))
+    verify_bounds(lower(rows, sm_80.target, Options()), sm_80, everything=True)
+
+
 @pytest.mark.parametrize("target", [*TARGETS, CPU], ids=str)
 def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(target) -> None:
     @T.prim_func

@@ -166,8 +166,8 @@ class _Walk:
 
     def inside(self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int) -> bool:
         """Whether intervals prove that an access is in bounds."""
-        for index, low, high in _limits(buffer, indices, bits):
-            if low == 0 and isinstance(index, E.Const):
+        for index, high in _limits(buffer, indices, bits):
+            if isinstance(index, E.Const):
                 if not 0 <= int(index) < high:
                     return False
                 continue
@@ -180,7 +180,7 @@ class _Walk:
         self, buffer: Buffer, indices: tuple[E.Expr, ...], bits: int, path: _Path, loc: Loc | None
     ) -> None:
         """Look at every thread and iteration."""
-        for index, _, high in _limits(buffer, indices, bits):
+        for index, high in _limits(buffer, indices, bits):
             plain = substitute(index, self.lets)
             if plain is not index:
                 bounds = interval(plain, self.bounds)
@@ -230,16 +230,15 @@ class _Walk:
 
 
 # -- sizes ----------------------------------------------------------------------------------------
-def _limits(
-    buffer: Buffer, indices: tuple[E.Expr, ...], bits: int
-) -> Iterator[tuple[E.Expr, int, int]]:
-    """(index, 0, number of first elements) per dimension. An access takes as many elements as its
-    bits along the last dimension of more than one element: those behind it add nothing to the
-    address."""
+def _limits(buffer: Buffer, indices: tuple[E.Expr, ...], bits: int) -> list[tuple[E.Expr, int]]:
+    """(index, number of first elements) per dimension. An access of more elements than the last
+    dimensions have runs on in those in front of them, which are one dimension here."""
     more = -(-bits // buffer.dtype.width) - 1
-    along = max((dim for dim, extent in enumerate(buffer.shape) if extent != 1), default=0)
-    for dim, (index, extent) in enumerate(zip(indices, buffer.shape)):
-        yield index, 0, int(extent) - (more if dim == along else 0)
+    dims = [(index, int(extent)) for index, extent in zip(indices, buffer.shape)]
+    while len(dims) > 1 and dims[-1][1] <= more:
+        (outer, count), (inner, size) = dims[-2:]
+        dims[-2:] = [(E.as_expr(outer * size + inner), count * size)]
+    return [*dims[:-1], *((index, extent - more) for index, extent in dims[-1:])]
 
 
 def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
