@@ -189,10 +189,12 @@ def test_the_switch_checks_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_deadlocks_of_unchecked_kernels_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilelang.emulator.report import Actor, Finding, Place, Report
+    from tilelang.emulator.report import Actor, Finding, Report, SourceLine
     from tilelang.jit.emulated import failure
 
-    found = Finding("deadlock", "k", "threads wait", Place(), Actor(-1, (0, 0, 0)), details="all")
+    found = Finding(
+        "deadlock", "k", "threads wait", SourceLine(), Actor(-1, (0, 0, 0)), details="all"
+    )
     error = failure(Report("k", [found]))
     assert type(error) is DeadlockError
     assert str(error) == "kernel k: threads wait\n  at an unknown line\n  all"

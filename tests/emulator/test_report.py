@@ -9,7 +9,7 @@ import pytest
 from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.emulator.explain import _shared_index
 from tilelang.emulator.launch import Memory, Settings, checks_of
-from tilelang.emulator.locate import Lines, Place
+from tilelang.emulator.locate import Lines, SourceLine
 from tilelang.emulator.report import Actor, Barrier, Cost, Finding, PartialSums, Report, merge
 from tilelang.emulator.timeline import Span, Timeline
 from tilelang.errors import TileValueError
@@ -33,8 +33,8 @@ extern "C" __global__ void second_kernel(float* A) {
 """
 
 
-def place(line: int = 10) -> Place:
-    return Lines(SOURCE, {"program.py": "/home/me/program.py"}).place(line)
+def place(line: int = 10) -> SourceLine:
+    return Lines(SOURCE, {"program.py": "/home/me/program.py"}).source_line(line)
 
 
 def race(**changes) -> Finding:

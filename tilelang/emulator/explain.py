@@ -12,7 +12,7 @@ import numpy as np
 
 from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
 from tilelang.emulator import abi
-from tilelang.emulator.locate import Lines, Place, generated_lines
+from tilelang.emulator.locate import Lines, SourceLine, generated_lines
 from tilelang.emulator.report import Actor, Barrier, Cost, Finding, PartialSums, Report
 from tilelang.emulator.timeline import Span, Timeline
 from tilelang.ir.dtypes import dtype as DType
@@ -134,15 +134,15 @@ class _Reader:
         self.schedule = schedule
         self.seed = seed
 
-    def place(self, pc: int) -> Place:
+    def source_line(self, pc: int) -> SourceLine:
         """The line of a return address."""
-        return self.lines.place(self.numbers.get(pc, 0)) if pc else Place()
+        return self.lines.source_line(self.numbers.get(pc, 0)) if pc else SourceLine()
 
     def finding(self, raw: abi.Finding) -> Finding:
         """The finding for one record of the runtime."""
         kind = abi.KINDS[raw.kind] if raw.kind < len(abi.KINDS) else "other"
-        site = self.place(raw.pc)
-        other_site = self.place(raw.other_pc) if raw.other_pc else None
+        site = self.source_line(raw.pc)
+        other_site = self.source_line(raw.other_pc) if raw.other_pc else None
         space = abi.SPACES[raw.space] if raw.space < len(abi.SPACES) else ""
         buffer, index = self.element(space, raw, (site, other_site))
         actor = _actor(raw.thread, raw.block, self.launch.warp_size)
@@ -162,11 +162,11 @@ class _Reader:
         """A launch that was stopped without a finding."""
         sentence = "the launch was refused" if self.launch.code == 2 else "the launch was stopped"
         actor = Actor(-1, (0, 0, 0))
-        return Finding("launch", self.launch.kernel, sentence, Place(), actor, seed=self.seed)
+        return Finding("launch", self.launch.kernel, sentence, SourceLine(), actor, seed=self.seed)
 
     # -- names of memory -----------------------------------------------------------------------
     def element(
-        self, space: str, raw: Any, sites: Sequence[Place | None]
+        self, space: str, raw: Any, sites: Sequence[SourceLine | None]
     ) -> tuple[str, tuple[int, ...] | None]:
         """Buffer and logical index that a finding is about."""
         if space == "global":
@@ -211,7 +211,7 @@ class _Reader:
         ]  # fmt: skip
 
     def in_shared(
-        self, offset: int, sites: Sequence[Place | None]
+        self, offset: int, sites: Sequence[SourceLine | None]
     ) -> tuple[str, tuple[int, ...] | None]:
         """The buffer at an offset of the arena; of several that share its memory, the one that the
         generated line names."""
@@ -231,7 +231,7 @@ class _Reader:
         for site in self.launch.sites:
             if site.space == 0:
                 continue
-            line = self.place(site.pc)
+            line = self.source_line(site.pc)
             space = abi.SPACES[site.space]
             if space == "global":
                 buffer = self.in_global(int(site.low))[0]
@@ -253,7 +253,7 @@ class _Reader:
         for site in self.launch.sites:
             if site.space != 0:
                 continue
-            line = self.place(site.pc)
+            line = self.source_line(site.pc)
             key = line.line or -int(site.pc)
             count = int(site.requests) + (merged[key].count if key in merged else 0)
             merged[key] = Barrier(line, count, int(self.launch.report.blocks))
@@ -278,7 +278,7 @@ class _Reader:
         """The events of the block whose timeline was recorded."""
         spans = []
         for event in self.launch.events:
-            line = self.place(event.pc)
+            line = self.source_line(event.pc)
             tile = self.tiles[event.tile].label if event.tile < len(self.tiles) else ""
             instruction = event.what.decode(errors="replace")
             spans.append(

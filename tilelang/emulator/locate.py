@@ -25,7 +25,7 @@ _KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of a generated source and the line of the program that it comes from.
 
     Attributes:
@@ -77,15 +77,15 @@ class Lines:
                 self._starts.append(number)
                 self._marks.append((mark[1], int(mark[2])) if mark is not None else ("", 0))
 
-    def place(self, line: int) -> Place:
+    def source_line(self, line: int) -> SourceLine:
         """Line number ``line`` with the line of the program that it comes from."""
         if not 0 < line <= len(self.lines):
-            return Place()
+            return SourceLine()
         kernel = next((name for start, name in reversed(self._heads) if start <= line), "")
         at = bisect.bisect_right(self._starts, line) - 1
         file, user_line = self._marks[at] if at >= 0 else ("", 0)
         path = self._files.get(file, file)
-        return Place(
+        return SourceLine(
             line, self.lines[line - 1].strip(), kernel, path, user_line, _line_of(path, user_line)
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
-from tilelang.emulator.locate import Place
+from tilelang.emulator.locate import SourceLine
 from tilelang.ir.lanes import WARP
 from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
@@ -76,9 +76,9 @@ class Finding:
     kind: str
     kernel: str
     what: str
-    place: Place
+    place: SourceLine
     actor: Actor
-    other: Place | None = None
+    other: SourceLine | None = None
     other_actor: Actor | None = None
     space: str = ""
     buffer: str = ""
@@ -104,9 +104,9 @@ class Finding:
         return self.kind, self.kernel, *lines, self.buffer
 
     def __str__(self) -> str:
-        lines = [f"{self.kind}: {self.what}", *_place_lines(self.place, "at")]
+        lines = [f"{self.kind}: {self.what}", *_source_lines(self.place, "at")]
         if self.other is not None:
-            lines += _place_lines(self.other, "and")
+            lines += _source_lines(self.other, "and")
         if self.details:
             lines.append(f"  {self.details}")
         if self.count > 1:
@@ -114,12 +114,12 @@ class Finding:
         return "\n".join(lines)
 
 
-def _place_lines(place: Place, word: str) -> list[str]:
-    lines = [f"  {word} {place}" + (f": {place.user_text}" if place.user_text else "")]
-    if place.line and place.user:
-        lines.append(f"     line {place.line} of {place.kernel}: {_cut(place.text)}")
-    elif place.line:
-        lines[0] += f": {_cut(place.text)}"
+def _source_lines(source: SourceLine, word: str) -> list[str]:
+    lines = [f"  {word} {source}" + (f": {source.user_text}" if source.user_text else "")]
+    if source.line and source.user:
+        lines.append(f"     line {source.line} of {source.kernel}: {_cut(source.text)}")
+    elif source.line:
+        lines[0] += f": {_cut(source.text)}"
     return lines
 
 
@@ -139,7 +139,7 @@ class Cost:
         ideal: the minimum for the same number of bytes.
     """
 
-    place: Place
+    place: SourceLine
     space: str
     access: str
     buffer: str
@@ -178,7 +178,7 @@ class Barrier:
         blocks: number of blocks that ran.
     """
 
-    place: Place
+    place: SourceLine
     count: int
     blocks: int
 

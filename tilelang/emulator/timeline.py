@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from tilelang.emulator.locate import Place
+from tilelang.emulator.locate import SourceLine
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.records import dataclass
 
@@ -31,7 +31,7 @@ class Span:
     what: str = ""
     tile: str = ""
     bytes: int = 0
-    place: Place = Place()
+    place: SourceLine = SourceLine()
 
 
 @dataclass(frozen=True)

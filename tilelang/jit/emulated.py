@@ -147,7 +147,7 @@ def from_artifact(
         machinery.library(settings.watched)  # what the text lacks is said now
     except CompileError as error:
         match = re.match(r"line (\d+):", error.got or "")
-        origin = Lines(module.source, files).place(int(match[1]) if match else 0)
+        origin = Lines(module.source, files).source_line(int(match[1]) if match else 0)
         error.loc = Loc(origin.file, origin.user_line) if origin.file else None
         raise
     spec = aligned(
