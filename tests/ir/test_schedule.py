@@ -118,8 +118,8 @@ def without(program: S.PrimFunc, kind: type[S.Stmt]) -> S.PrimFunc:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (H.Release, "threads 32..63 of block (0, 0, 0) acquire item 2: 0 of 32 threads"),
-        (H.Commit, "wait for item 0: it is not committed"),
+        (H.Release, "threads 32..63 of block (0, 0, 0) acquire iteration 2: 0 of 32 threads"),
+        (H.Commit, "wait for iteration 0: it is not committed"),
     ],
 )
 def test_a_missing_step_is_a_deadlock(kind: type[S.Stmt], message: str) -> None:

@@ -34,7 +34,7 @@ class Copying:
 
 
 @dataclass
-class Flight:
+class CopiesInFlight:
     """The copies of ``block``, which has so many ``threads``, that have not arrived.
 
     ``committed`` counts the groups of each thread, for each kind of group.

@@ -19,10 +19,10 @@ from tilelang.errors import (
 )
 from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import Facts
-from tilelang.interpret.async_copies import Flight
+from tilelang.interpret.async_copies import CopiesInFlight
 from tilelang.interpret.lanes import Active, Lanes, narrow, union
 from tilelang.interpret.memory import Bound, Memory, Site
-from tilelang.interpret.sync import Items, MBarrier, Rendezvous
+from tilelang.interpret.sync import MBarrier, PipelineState, Rendezvous
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var
@@ -130,8 +130,8 @@ class Block:
         self.gone = lanes.empty.copy()  # threads that left the kernel
         self.barriers: dict[int, Rendezvous] = {}
         self.mbarriers: dict[tuple[Memory, int], MBarrier] = {}
-        self.pipelines: dict[Var, Items] = {}
-        self.flight = Flight(run.observer, self, lanes.count)
+        self.pipelines: dict[Var, PipelineState] = {}
+        self.flight = CopiesInFlight(run.observer, self, lanes.count)
         self.grid = Rendezvous(lambda: lanes.count)  # shared by the blocks of a launch
         self.random: dict[str, Any] = {}
         self.safe_values: dict[int, Expr] = {}

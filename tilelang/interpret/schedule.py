@@ -14,7 +14,7 @@ import numpy as np
 
 from tilelang.errors import Loc
 from tilelang.interpret.lanes import Active, Mask, narrow, population, union
-from tilelang.interpret.sync import Items, Steps, Wait, join
+from tilelang.interpret.sync import PipelineState, Steps, Wait, join
 from tilelang.ir import schedule as H
 from tilelang.ir.expr import Var
 from tilelang.ir.stmt import Stmt, walk
@@ -27,21 +27,21 @@ Execute = Callable[["DivergentGroup", Stmt, Active], Steps]
 
 def pipeline(s: DivergentGroup, node: H.Pipeline, active: Active, execute: Execute) -> Steps:
     """Execute the body, with stages that are empty at first."""
-    handed = np.zeros(s.lanes.count, np.int64)
-    s.block.pipelines[node.pipe] = Items(node.stages, _users(s, node, active), handed)
+    done = np.zeros(s.lanes.count, np.int64)
+    s.block.pipelines[node.pipe] = PipelineState(node.stages, _users(s, node, active), done)
     return (yield from execute(s, node.body, active))
 
 
 def run(s: DivergentGroup, node: H.Run, active: Active, execute: Execute) -> Steps:
     """More iterations, numbered from those that the active threads have released."""
     assert isinstance(node.pipe, Var)
-    handed = s.block.pipelines[node.pipe].handed
+    done = s.block.pipelines[node.pipe].iterations
     threads = s.lanes.members(active)
-    first, count = int(handed[threads[0]]), s.number(node.count, active, "the number of items")
-    assert (handed[threads] == first).all(), "threads of a pipeline run it equally often"
+    first, count = int(done[threads[0]]), s.number(node.count, active, "the number of iterations")
+    assert (done[threads] == first).all(), "threads of a pipeline run it equally often"
     s.bind(node.first, first)
     active = yield from execute(s, node.body, active)
-    handed[threads] += count
+    done[threads] += count
     return active
 
 
@@ -57,22 +57,22 @@ def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
     precede it."""
     assert isinstance(node.pipe, Var)
     queue = s.block.pipelines[node.pipe]
-    number = s.number(node.number, active, "the number of an item")
+    number = s.number(node.number, active, "the number of an iteration")
     match node:
         case H.Acquire():
             before = number - queue.stages
             yield from _until(
                 lambda: before < 0 or queue.released[before] >= queue.users,
                 s, active, node.loc,
-                lambda: f"acquire item {number}: {queue.released[before]} of {queue.users} threads "
-                f"have released item {before}",
+                lambda: f"acquire iteration {number}: {queue.released[before]} of {queue.users} "
+                f"threads have released iteration {before}",
             )  # fmt: skip
         case H.Commit():
             queue.committed.add(number)
         case H.Wait():
             yield from _until(
                 lambda: number in queue.committed,
-                s, active, node.loc, lambda: f"wait for item {number}: it is not committed",
+                s, active, node.loc, lambda: f"wait for iteration {number}: it is not committed",
             )  # fmt: skip
         case H.Release():
             queue.released[number] += population(active, s.lanes)

@@ -133,12 +133,12 @@ class MBarrier:
 
 
 @dataclass
-class Items:
-    """What has become of the items of a pipeline; ``users``: threads that wait for each;
-    ``handed``: how many iterations the runs of each thread have released."""
+class PipelineState:
+    """The stages of a pipeline; ``users``: threads that wait for each; ``iterations``: how many
+    each thread has released."""
 
     stages: int
     users: int
-    handed: Array
+    iterations: Array
     committed: set[int] = field(default_factory=set)
     released: Counter[int] = field(default_factory=Counter)

@@ -50,9 +50,9 @@ class _Collector:
             self.own.add(stmt.buffer)
         for access in effects.accesses(stmt):
             if access.reads:
-                self.place(access, self.found.reads)
+                self.record(access, self.found.reads)
             if access.writes:
-                self.place(access, self.found.writes)
+                self.record(access, self.found.writes)
         if isinstance(stmt, Let):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
         elif isinstance(stmt, For):
@@ -66,8 +66,8 @@ class _Collector:
         for block in stmt.blocks():
             self.stmt(block)
 
-    def place(self, access: effects.Access, where: dict[Buffer, list[Region]]) -> None:
-        """Record what is known of a place: a box, one element, or the first behind a pointer."""
+    def record(self, access: effects.Access, where: dict[Buffer, list[Region]]) -> None:
+        """Record the region of an access: a box, one element, or the first behind a pointer."""
         if isinstance(access.where, Region):
             self.region(access.where, where)
         else:

@@ -162,7 +162,7 @@ class _Checker:
     def own(self, stmt: S.Stmt) -> None:
         """What holds for one class only."""
         if isinstance(stmt, (S.Store, S.ReducerUpdate)):
-            self.place(stmt.buffer, stmt.indices)
+            self.check_indices(stmt.buffer, stmt.indices)
             self.same(Load(stmt.buffer, stmt.indices).dtype, stmt.value.dtype, stmt.buffer)
         elif isinstance(stmt, S.Fill):
             self.same(stmt.dst.dtype, stmt.value.dtype, stmt.dst.buffer)
@@ -247,7 +247,7 @@ class _Checker:
             self.fail(f"`{name}` is used where it is not bound")
         for node in find(expr, Load, AddressOf, RegionArg):
             if isinstance(node, (Load, AddressOf)):
-                self.place(node.buffer, node.indices)
+                self.check_indices(node.buffer, node.indices)
             elif isinstance(node, RegionArg):
                 if self.level.lowered:
                     self.fail(f"a region of `{node.region.buffer.name}` is an operand")
@@ -259,7 +259,7 @@ class _Checker:
         if buffer not in self.buffers and buffer.data not in self.bound:
             self.fail(f"the buffer `{buffer.name}` is used where it does not exist")
 
-    def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+    def check_indices(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
         """One integer index per dimension of a buffer that exists."""
         self.known(buffer)
         if len(indices) != buffer.ndim:
@@ -284,7 +284,7 @@ class _Checker:
 
     def region(self, region: Region) -> None:
         """One range per dimension of a buffer that exists."""
-        self.place(region.buffer, region.mins)
+        self.check_indices(region.buffer, region.mins)
         if len(region.extents) != region.buffer.ndim:
             self.fail(
                 f"a region of `{region.buffer.name}` has {len(region.extents)} extents",

@@ -27,9 +27,9 @@ _KEEPS = {"gt": "max", "ge": "max", "lt": "min", "le": "min"}  # x > s: the larg
 
 @dataclass(frozen=True)
 class Update:
-    """``place = kind(place, value)`` in the dtype of ``value``, where ``when`` holds."""
+    """``load = kind(load, value)`` in the dtype of ``value``, where ``when`` holds."""
 
-    place: E.Load
+    load: E.Load
     kind: str  # of a reduction: "sum", "max", ...
     value: E.Expr
     when: tuple[E.Expr, ...] = ()
@@ -116,7 +116,7 @@ def _larger(cond: E.Expr, value: E.Expr, target: E.Load) -> str | None:
 
 
 def _chain(target: E.Load, expr: E.Expr) -> tuple[str, E.Expr] | None:
-    """The kind of operation and what it takes beside ``place``, in the dtype of ``expr``."""
+    """The kind of operation and what it takes besides ``load``, in the dtype of ``expr``."""
     kind, rest = "", []
     while not _is(expr, target):
         if not isinstance(expr, E.Binary):

@@ -281,7 +281,7 @@ class _Collected(Rewriter):
         # Conditions may use the value of a name where the store uses the name.
         body = inline_lets(loop.body, lambda value: isinstance(value, (E.Var, E.Const)))
         self.body = map_stmts(body, S.Seq, lambda seq: _without_names(seq, buffer))
-        updates = [u for s in S.walk(self.body) if (u := update_of(s)) and u.place.buffer is buffer]
+        updates = [u for s in S.walk(self.body) if (u := update_of(s)) and u.load.buffer is buffer]
         self.tile = buffer
         self.mixed = len({update.kind for update in updates}) > 1
         self.kind = updates[0].kind if updates else "sum"
@@ -294,7 +294,7 @@ class _Collected(Rewriter):
                 attrs=BufferHints(reducer=(self.kind, "none")),
             )  # fmt: skip
         self.atomic = self.kind in _ATOMICS and _has_atomics(
-            buffer, kinds, [index for update in updates for index in update.place.indices]
+            buffer, kinds, [index for update in updates for index in update.load.indices]
         )
 
     def rewritten(self) -> S.Stmt:
@@ -305,9 +305,9 @@ class _Collected(Rewriter):
         if isinstance(stmt, S.Store) and stmt.buffer is self.tile and is_idle(stmt):
             return None  # simplification may leave an element that is stored to itself
         update = update_of(stmt)
-        if update is None or update.place.buffer is not self.tile or self.reducer is None:
+        if update is None or update.load.buffer is not self.tile or self.reducer is None:
             return stmt
-        value, at = E.cast(update.value, self.reducer.dtype), update.place.indices
+        value, at = E.cast(update.value, self.reducer.dtype), update.load.indices
         result: S.Stmt = S.ReducerUpdate(
             buffer=self.reducer, indices=at, value=value, op=self.kind, loc=stmt.loc
         )

@@ -52,7 +52,7 @@ class _Apply(ExprRewriter):
             self.arrays[buffer] = result
         return result
 
-    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr] | None:
+    def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr] | None:
         """Array and address of an access; None for buffers without a layout."""
         layout = buffer.attrs.layout
         if not isinstance(layout, Layout) or not buffer.storage.startswith("shared"):
@@ -74,7 +74,7 @@ class _Apply(ExprRewriter):
 
     def _placed(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, S.Store):
-            moved = self.place(stmt.buffer, tuple(self.expr(i) for i in stmt.indices))
+            moved = self.address(stmt.buffer, tuple(self.expr(i) for i in stmt.indices))
             if moved is not None:
                 value = self.expr(stmt.value)
                 return replace(stmt, buffer=moved[0], indices=(moved[1],), value=value)
@@ -89,7 +89,7 @@ class _Apply(ExprRewriter):
         if isinstance(inner, E.RegionArg):
             self.refuse(inner.region)
         if isinstance(inner, (E.Load, E.AddressOf)):
-            moved = self.place(inner.buffer, inner.indices)
+            moved = self.address(inner.buffer, inner.indices)
             return inner if moved is None else E.moved_to(inner, *moved)
         return inner
 

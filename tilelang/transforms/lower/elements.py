@@ -105,10 +105,10 @@ def array(name: str, dtype: DType, count: int) -> Buffer:
     return Buffer(name, Shape((count,)), dtype, "local", attrs=MADE)
 
 
-Place: TypeAlias = "tuple[Buffer, tuple[E.Expr, ...]]"
+Address: TypeAlias = "tuple[Buffer, tuple[E.Expr, ...]]"
 
 
-def move_neighbours(target: Place, source: Place, count: int, loc: Loc | None) -> S.Stmt:
+def move_neighbours(target: Address, source: Address, count: int, loc: Loc | None) -> S.Stmt:
     """``count`` neighbours in one move."""
     size = count * source[0].dtype.bits // 8
     addresses = E.AddressOf(*target, "w"), E.AddressOf(*source, "r")
@@ -195,21 +195,21 @@ class Element:
 
     Attributes:
         indices: its position in the region, per dimension of the buffer.
-        buffer, place: where it is, physically.
+        buffer, address: the buffer that holds it, and the indices in that buffer.
     """
 
     indices: tuple[E.Expr, ...]
     buffer: Buffer
-    place: tuple[E.Expr, ...]
+    address: tuple[E.Expr, ...]
 
     def load(self) -> E.Expr:
         """Its value."""
-        return E.Load(self.buffer, self.place)
+        return E.Load(self.buffer, self.address)
 
     def store(self, value: E.Expr) -> S.Stmt:
         """``value``, converted, becomes its value."""
         converted = E.cast(value, self.buffer.dtype)
-        return S.Store(buffer=self.buffer, indices=self.place, value=converted)
+        return S.Store(buffer=self.buffer, indices=self.address, value=converted)
 
 
 def element(region: Region, indices: Sequence[E.Expr]) -> Element:

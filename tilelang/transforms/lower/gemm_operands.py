@@ -26,7 +26,7 @@ from tilelang.transforms.analysis.scopes import FRAGMENT
 from tilelang.transforms.analysis.vectors import keeps_chunks
 from tilelang.transforms.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
 from tilelang.transforms.lower.context import Lowering, register_layout_of
-from tilelang.transforms.lower.elements import Place, array, loop, move_neighbours
+from tilelang.transforms.lower.elements import Address, array, loop, move_neighbours
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class MemoryOperand(Operand):
             raise InternalError(f"`{self.region.buffer.name}` is not in shared memory")
 
     def at(self, outer: E.Expr, k: E.Expr) -> tuple[Buffer, tuple[E.Expr, ...]]:
-        """An element of the operand, as a place in memory."""
+        """The address of an element of the operand."""
         low = self.region.mins
         pair = (outer, k) if self.k_inner else (k, outer)
         return self.region.buffer, (*low[:-2], low[-2] + pair[0], low[-1] + pair[1])
@@ -165,7 +165,7 @@ class SharedOperand(MemoryOperand):
         return (warp if down == 1 else warp % across) * (self.plan.n // across)
 
     def at(self, outer: E.Expr, k: E.Expr) -> tuple[Buffer, tuple[E.Expr, ...]]:
-        """An element of the warp's part, as a place in memory."""
+        """The address of an element of the warp's part."""
         slices = self.plan.k_slices
         if slices > 1:
             slice_number = self.ctx.group.thread // (self.ctx.group.threads // slices)
@@ -291,7 +291,7 @@ class SharedOperand(MemoryOperand):
         move = move_neighbours(target, element, self.run, self.loc)
         return loop(tile, tiles, loop(run_number, self.register_count // self.run, move))
 
-    def _element_of(self, register: E.Expr, tile: E.Var, start: E.Expr, first: int) -> Place:
+    def _element_of(self, register: E.Expr, tile: E.Var, start: E.Expr, first: int) -> Address:
         """The element that the instruction wants in a register of the lane."""
         layout = self.atom.a_layout if self.left else self.atom.b_layout
         pair = layout.index_of(self.lane, register)

@@ -53,7 +53,7 @@ def packed(loop: S.For, bounds: Bounds, context: Context) -> S.Stmt:
         return copied or loop
     pair = E.Var(loop.var.name, INT)
     lanes = _Pair(loop.var, pair * 2, bounds.with_range(pair, 0, count // 2))
-    target = lanes.place(store.buffer, store.indices)
+    target = lanes.piece_index(store.buffer, store.indices)
     value = (lanes.value if store.buffer.dtype is HALF else lanes.rounded)(store.value)
     if target is None or value is None:
         return loop
@@ -74,8 +74,8 @@ def _copied(loop: S.For, store: S.Store, count: int, bounds: Bounds) -> S.Stmt |
             continue
         var = E.Var(loop.var.name, INT)
         pieces = _Pair(loop.var, var * lanes, bounds.with_range(var, 0, count // lanes), lanes)
-        to = pieces.place(store.buffer, store.indices)
-        at = pieces.place(value.buffer, value.indices)
+        to = pieces.piece_index(store.buffer, store.indices)
+        at = pieces.piece_index(value.buffer, value.indices)
         if to is None or at is None:
             continue
         target, source = (
@@ -151,7 +151,7 @@ class _Pair:
         )
         return first, second
 
-    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr | None:
+    def piece_index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr | None:
         """The first index of an access whose lanes are an aligned piece of a register array."""
         if len(indices) != 1 or buffer.storage != "local" or buffer.elem_offset != 0:
             return None
@@ -179,7 +179,7 @@ class _Pair:
         if converted is not None:
             return converted
         if isinstance(expr, E.Load):
-            at = self.place(expr.buffer, expr.indices)
+            at = self.piece_index(expr.buffer, expr.indices)
             if at is not None:
                 return _word(HALF2_LOAD, E.AddressOf(expr.buffer, (at,), "r"))
         first, second = self.both(expr)

@@ -75,7 +75,7 @@ class _Widen(Rewriter):
         if isinstance(stmt, S.Let):
             return self.let(stmt)
         if isinstance(stmt, (S.Store, S.ReducerUpdate)):
-            indices = self.place(stmt.buffer, stmt.indices)
+            indices = self.widened(stmt.buffer, stmt.indices)
             value = self.expr(stmt.value)
             if value is stmt.value and all(a is b for a, b in zip(indices, stmt.indices)):
                 return stmt
@@ -85,7 +85,7 @@ class _Widen(Rewriter):
     def _visit_operand(self, old: Any) -> Any:
         if not isinstance(old, Region):
             return super()._visit_operand(old)
-        mins = self.place(old.buffer, old.mins)
+        mins = self.widened(old.buffer, old.mins)
         region = old.map(self.expr)
         if all(a is b for a, b in zip(mins, region.mins)):
             return region
@@ -123,7 +123,7 @@ class _Widen(Rewriter):
         if not expr.children():
             return expr
         if isinstance(expr, (E.Load, E.AddressOf)):
-            indices = self.place(expr.buffer, expr.indices)
+            indices = self.widened(expr.buffer, expr.indices)
             unchanged = all(a is b for a, b in zip(indices, expr.indices))
             return expr if unchanged else replace(expr, indices=indices)
         if isinstance(expr, E.Binary) and expr.dtype.is_bool and expr.a.dtype.is_int:
@@ -136,8 +136,8 @@ class _Widen(Rewriter):
                 return self.exact(expr.value, False)
         return rebuild(expr, self.expr)
 
-    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
-        """The indices of an element or the start of a tile."""
+    def widened(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
+        """The indices of an element or the start of a tile, in 64 bits where needed."""
         return tuple(self.index(index, extent) for index, extent in zip(indices, buffer.shape))
 
     def index(self, index: E.Expr, extent: int | E.Expr) -> E.Expr:
